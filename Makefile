@@ -1,0 +1,100 @@
+# Every target sets up what it needs by itself, in two environments:
+#   .venv      the library (editable) and the tools that test and check it, each added when needed
+#   .venv-sdk  the official SDK: the real agents that tests and benchmarks talk to on loopback
+# with uv where it is on PATH, else with venv and pip. A stamp inside the environment records each
+# step, so that a second run installs nothing; a change of pyproject.toml or of the pins, another
+# interpreter or another installer installs again.
+
+PYTHON ?= python3
+VENV := .venv
+SDK_VENV := .venv-sdk
+BIN := $(VENV)/bin
+
+# A uv too old to know dependency groups counts as none.
+UV := $(shell (uv pip install --help 2>/dev/null | grep -q -e '--group') && echo uv)
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+# The stamp of an empty environment.
+MADE = .made-by-$(or $(UV),pip)-$(VERSION)
+
+# More arguments for the program behind demo, test and bench: make test ARGS='-k retry'
+ARGS ?=
+
+# Where the tests and benchmarks find the real agents.
+export HOLDFAST_SDK_PYTHON := $(CURDIR)/$(SDK_VENV)/bin/python
+# Pyright runs on the node that comes from the package index, and looks for no newer version.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check bench format clean
+
+help: ## list the targets (the default)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+# AGENT, from the command line or the environment, reaches the script in its environment.
+demo: $(VENV)/.library ## watch calls survive a failing agent; AGENT=<url> makes it yours
+	$(BIN)/python examples/demo.py $(ARGS)
+
+test: $(VENV)/.test $(SDK_VENV)/.sdk ## run every test
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.lint ## run the linters, the type checkers and the import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy --strict
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/.library $(SDK_VENV)/.sdk ## run the benchmarks and print their figures
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+format: $(VENV)/.lint ## sort imports, apply safe fixes and format the code
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+clean: ## remove the environments and everything else that can be made again
+	rm -rf $(VENV) $(SDK_VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -path ./.git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# --- environments -----------------------------------------------------------------------------
+
+# $(call create,directory): an empty environment. pip before 25.1 knows no dependency groups.
+define create
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	{ echo "holdfast needs Python 3.11 or newer; '$(PYTHON)' is $(or $(VERSION),not there). Name one: make PYTHON=python3.12" >&2; exit 1; }
+@echo "making $(1) with Python $(VERSION) and $(or $(UV),pip)"
+@rm -rf $(1)
+@$(if $(UV),\
+	uv venv --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(1),\
+	$(PYTHON) -m venv $(1) && \
+	$(1)/bin/python -m pip install --quiet --upgrade --constraint constraints.txt pip)
+endef
+
+# $(call install,directory,constraints,what)
+define install
+@echo "installing $(3) in $(1)"
+@$(if $(UV),uv pip install --python $(1)/bin/python,$(1)/bin/python -m pip install) \
+	--quiet --constraint $(2) $(3)
+@touch $@
+endef
+
+$(VENV)/$(MADE):
+	$(call create,$(VENV))
+	@touch $@
+
+$(VENV)/.library: $(VENV)/$(MADE) pyproject.toml constraints.txt
+	$(call install,$(VENV),constraints.txt,--editable '.[cli]')
+
+$(VENV)/.test: $(VENV)/.library
+	$(call install,$(VENV),constraints.txt,--group test)
+
+$(VENV)/.lint: $(VENV)/.test
+	$(call install,$(VENV),constraints.txt,--group lint)
+
+$(SDK_VENV)/$(MADE):
+	$(call create,$(SDK_VENV))
+	@touch $@
+
+$(SDK_VENV)/.sdk: $(SDK_VENV)/$(MADE) pyproject.toml constraints-sdk.txt
+	$(call install,$(SDK_VENV),constraints-sdk.txt,--group sdk)

@@ -1,0 +1,248 @@
+"""Holdfast: the A2A client that does not let go.
+
+    import holdfast
+
+    async with holdfast.connect("https://agent.example.com") as agent:
+        answer = await agent.ask("How far is the moon?")
+        print(answer.text)
+
+Importing this package is cheap: a name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast._version import __version__
+    from holdfast.answer import Answer
+    from holdfast.auth import AuthProvider, StaticAuth
+    from holdfast.client import Client
+    from holdfast.connect import ask, connect
+    from holdfast.content import Content, data_part, file_part, text_part, url_part
+    from holdfast.errors import (
+        A2AConnectionError,
+        A2AError,
+        A2AHTTPError,
+        A2ATimeoutError,
+        AgentCardResolutionError,
+        AgentError,
+        Attempt,
+        AuthenticationError,
+        CancelUnconfirmedError,
+        CardSignatureError,
+        CircuitOpenError,
+        ClientToolsNotSupportedError,
+        ContentTypeNotSupportedError,
+        CredentialOriginError,
+        DeadlineExceededError,
+        ExtendedAgentCardNotConfiguredError,
+        ExtensionNotSupportedError,
+        ExtensionSupportRequiredError,
+        InternalError,
+        InvalidAgentCardError,
+        InvalidAgentResponseError,
+        InvalidParamsError,
+        InvalidRequestError,
+        JournalError,
+        LimitExceededError,
+        MethodNotFoundError,
+        NetworkPolicyError,
+        NotEnoughResultsError,
+        OutcomeUnknownError,
+        ParseError,
+        PermissionDeniedError,
+        PushNotificationNotSupportedError,
+        QueueFullError,
+        RateLimitedError,
+        ReconnectError,
+        TaskAuthRequiredError,
+        TaskCanceledError,
+        TaskFailedError,
+        TaskInputRequiredError,
+        TaskInterruptedError,
+        TaskNotCancelableError,
+        TaskNotFoundError,
+        TaskRejectedError,
+        TaskTerminalError,
+        UnsupportedOperationError,
+        VersionNotSupportedError,
+    )
+    from holdfast.model.card import (
+        AgentCapabilities,
+        AgentCard,
+        AgentExtension,
+        AgentInterface,
+        AgentProvider,
+        AgentSkill,
+    )
+    from holdfast.model.requests import (
+        AuthenticationInfo,
+        ListTaskPushNotificationConfigsResponse,
+        ListTasksResponse,
+        TaskPushNotificationConfig,
+    )
+    from holdfast.model.types import (
+        Artifact,
+        Message,
+        Part,
+        Role,
+        Task,
+        TaskState,
+        TaskStatus,
+    )
+    from holdfast.net.aiohttp import AiohttpEngine
+    from holdfast.policy.budget import BudgetPolicy
+    from holdfast.policy.resilience import Resilience
+    from holdfast.policy.retry import RetryPolicy
+    from holdfast.runtime.endpoints import Endpoints
+    from holdfast.runtime.engine import HttpEngine
+    from holdfast.runtime.env import Env
+    from holdfast.runtime.listeners import (
+        AttemptFailed,
+        AttemptStarted,
+        CallFinished,
+        Interceptor,
+        Observation,
+        RetryScheduled,
+    )
+    from holdfast.runtime.transport import Call, Layer, Reply, Transport
+    from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, Timeouts
+
+__all__ = [
+    "A2AConnectionError",
+    "A2AError",
+    "A2AHTTPError",
+    "A2ATimeoutError",
+    "AgentCapabilities",
+    "AgentCard",
+    "AgentCardResolutionError",
+    "AgentError",
+    "AgentExtension",
+    "AgentInterface",
+    "AgentProvider",
+    "AgentSkill",
+    "AiohttpEngine",
+    "Answer",
+    "Artifact",
+    "Attempt",
+    "AttemptFailed",
+    "AttemptStarted",
+    "AuthProvider",
+    "AuthenticationError",
+    "AuthenticationInfo",
+    "BudgetPolicy",
+    "Call",
+    "CallFinished",
+    "CancelUnconfirmedError",
+    "CardSignatureError",
+    "CircuitOpenError",
+    "Client",
+    "ClientToolsNotSupportedError",
+    "Content",
+    "ContentTypeNotSupportedError",
+    "CredentialOriginError",
+    "DeadlineExceededError",
+    "Endpoints",
+    "Env",
+    "ExtendedAgentCardNotConfiguredError",
+    "ExtensionNotSupportedError",
+    "ExtensionSupportRequiredError",
+    "HttpEngine",
+    "HttpReply",
+    "HttpRequest",
+    "HttpStream",
+    "Interceptor",
+    "InternalError",
+    "InvalidAgentCardError",
+    "InvalidAgentResponseError",
+    "InvalidParamsError",
+    "InvalidRequestError",
+    "JournalError",
+    "Layer",
+    "LimitExceededError",
+    "ListTaskPushNotificationConfigsResponse",
+    "ListTasksResponse",
+    "Message",
+    "MethodNotFoundError",
+    "NetworkPolicyError",
+    "NotEnoughResultsError",
+    "Observation",
+    "OutcomeUnknownError",
+    "ParseError",
+    "Part",
+    "PermissionDeniedError",
+    "PushNotificationNotSupportedError",
+    "QueueFullError",
+    "RateLimitedError",
+    "ReconnectError",
+    "Reply",
+    "Resilience",
+    "RetryPolicy",
+    "RetryScheduled",
+    "Role",
+    "StaticAuth",
+    "Task",
+    "TaskAuthRequiredError",
+    "TaskCanceledError",
+    "TaskFailedError",
+    "TaskInputRequiredError",
+    "TaskInterruptedError",
+    "TaskNotCancelableError",
+    "TaskNotFoundError",
+    "TaskPushNotificationConfig",
+    "TaskRejectedError",
+    "TaskState",
+    "TaskStatus",
+    "TaskTerminalError",
+    "Timeouts",
+    "Transport",
+    "UnsupportedOperationError",
+    "VersionNotSupportedError",
+    "__version__",
+    "ask",
+    "connect",
+    "data_part",
+    "file_part",
+    "text_part",
+    "url_part",
+]
+
+_MODULES = (
+    "_version",
+    "errors",
+    "model.types",
+    "model.card",
+    "model.requests",
+    "wire.http",
+    "policy.budget",
+    "policy.retry",
+    "policy.resilience",
+    "runtime.endpoints",
+    "runtime.env",
+    "runtime.engine",
+    "runtime.transport",
+    "runtime.listeners",
+    "auth",
+    "answer",
+    "content",
+    "client",
+    "connect",
+    "net.aiohttp",
+)
+"""Where the public names live: from what is cheap to import to what is not."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for module in _MODULES:
+            home = import_module(f"holdfast.{module}")
+            if name in home.__all__:
+                return getattr(home, name)
+    message = f"module 'holdfast' has no attribute {name!r}"
+    raise AttributeError(message)
+
+
+def __dir__() -> list[str]:
+    return __all__

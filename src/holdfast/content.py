@@ -1,0 +1,147 @@
+"""Building messages from what callers have at hand: text, parts, dicts, files, URLs, data."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from holdfast.model.types import Message, Part, Role
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+__all__ = [
+    "Content",
+    "data_part",
+    "file_part",
+    "text_part",
+    "to_message",
+    "url_part",
+]
+
+Content = str | Part | Message | Mapping[str, Any] | Iterable["str | Part"]
+"""What can be sent: text, one part, several parts, a message, or a message's JSON object."""
+
+
+def text_part(text: str, *, media_type: str | None = None) -> Part:
+    """A part with text."""
+    return Part(text=text, media_type=media_type)
+
+
+def data_part(data: Any, *, media_type: str | None = None) -> Part:
+    """A part with a JSON value; ``None`` is JSON's null.
+
+    Integers stay integers on the way there. Servers built with the official SDK send them back
+    as ``1.0``.
+    """
+    return Part(data=data, media_type=media_type)
+
+
+def file_part(
+    path: str | PathLike[str], *, media_type: str | None = None, filename: str | None = None
+) -> Part:
+    """A part with the bytes of a file, read now.
+
+    Args:
+        path: The file.
+        media_type: MIME type; guessed from the name if left out.
+        filename: Name to tell the agent; the file's own if left out.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    file = Path(path)
+    return Part(
+        raw=file.read_bytes(),
+        filename=filename or file.name,
+        media_type=media_type or mimetypes.guess_type(file.name)[0],
+    )
+
+
+def url_part(url: str, *, media_type: str | None = None, filename: str | None = None) -> Part:
+    """A part with the address of a file, which the agent fetches itself."""
+    return Part(url=url, filename=filename, media_type=media_type)
+
+
+def to_message(
+    content: Content,
+    *,
+    new_id: str,
+    task_id: str | None = None,
+    context_id: str | None = None,
+) -> Message:
+    """Makes a complete message to send.
+
+    Args:
+        content: See `Content`. A message keeps its own id, role and ids of task and context.
+        new_id: Id for a message that has none.
+        task_id: The task that it continues.
+        context_id: The conversation that it belongs to.
+
+    Raises:
+        ValueError: There is nothing in it, a part is not exactly one of text, raw, url and data,
+            or it names another task or context than the arguments do.
+        TypeError: It is none of these.
+    """
+    message = _read(content)
+    if not message.parts:
+        text = "a message needs at least one part with content"
+        raise ValueError(text)
+    for number, part in enumerate(message.parts, start=1):
+        _check(part, number)
+    return msgspec.structs.replace(
+        message,
+        message_id=message.message_id or new_id,
+        role=Role.USER if message.role is Role.UNSPECIFIED else message.role,
+        task_id=_same("task_id", message.task_id, task_id),
+        context_id=_same("context_id", message.context_id, context_id),
+    )
+
+
+def _read(content: object) -> Message:
+    match content:
+        case Message():
+            return content
+        case Part():
+            return Message(parts=(content,))
+        case str():
+            return Message(parts=(Part(text=content),) if content else ())
+        case Mapping():
+            return Message.from_dict(dict(cast("Mapping[str, Any]", content)))
+        case bytes() | bytearray():
+            pass
+        case Iterable():
+            return Message(parts=tuple(_part(item) for item in cast("Iterable[object]", content)))
+        case _:
+            pass
+    text = f"a message is text, a part, parts, a Message or a dict, not {type(content).__name__}"
+    raise TypeError(text)
+
+
+def _part(item: object) -> Part:
+    match item:
+        case Part():
+            return item
+        case str():
+            return Part(text=item)
+        case _:
+            text = f"a part is a Part or text, not {type(item).__name__}"
+            raise TypeError(text)
+
+
+def _check(part: Part, number: int) -> None:
+    contents = (part.text, part.raw, part.url, None if part.data is msgspec.UNSET else part)
+    if sum(content is not None for content in contents) != 1:
+        text = f"part {number} must have exactly one of text, raw, url and data"
+        raise ValueError(text)
+
+
+def _same(name: str, own: str | None, given: str | None) -> str | None:
+    if own and given and own != given:
+        text = f"the message has {name} {own!r}, but {given!r} was given"
+        raise ValueError(text)
+    return own or given

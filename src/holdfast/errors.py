@@ -1,0 +1,582 @@
+"""Every error that Holdfast raises, and the facts that each carries.
+
+Rules: one tree under `A2AError`; ``str(error)`` is one helpful line; whatever a program may
+want to know is an attribute; no secret is ever in either. An error states facts, not verdicts:
+whether to try again is decided elsewhere, from `A2AError.executed` and `A2AError.transient`.
+
+    A2AError
+    ├── what the agent answered (A2A specification 3.3.2, JSON-RPC 2.0)
+    │   ├── TaskNotFoundError                   ├── ParseError
+    │   ├── TaskNotCancelableError              ├── InvalidRequestError
+    │   ├── PushNotificationNotSupportedError   ├── MethodNotFoundError
+    │   ├── UnsupportedOperationError           ├── InvalidParamsError
+    │   ├── ContentTypeNotSupportedError        ├── InternalError
+    │   ├── InvalidAgentResponseError           ├── ExtendedAgentCardNotConfiguredError
+    │   ├── ExtensionSupportRequiredError       ├── VersionNotSupportedError
+    │   └── AgentError (any other code)
+    ├── how it travelled
+    │   ├── A2AConnectionError                  ├── AuthenticationError
+    │   ├── A2ATimeoutError                     ├── PermissionDeniedError
+    │   └── A2AHTTPError                        └── RateLimitedError
+    ├── discovery and trust
+    │   ├── AgentCardResolutionError            ├── ExtensionNotSupportedError
+    │   ├── InvalidAgentCardError               ├── ClientToolsNotSupportedError
+    │   ├── CardSignatureError                  ├── NetworkPolicyError
+    │   ├── CredentialOriginError               └── LimitExceededError
+    ├── how a task ended, or why it waits
+    │   ├── TaskTerminalError: TaskFailedError, TaskRejectedError, TaskCanceledError
+    │   └── TaskInterruptedError: TaskInputRequiredError, TaskAuthRequiredError
+    └── what the client itself decided
+        ├── DeadlineExceededError               ├── ReconnectError
+        ├── CircuitOpenError                    ├── CancelUnconfirmedError
+        ├── QueueFullError                      ├── NotEnoughResultsError
+        └── OutcomeUnknownError                 └── JournalError
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from holdfast.model.types import Task, TaskState
+
+__all__ = [
+    "A2AConnectionError",
+    "A2AError",
+    "A2AHTTPError",
+    "A2ATimeoutError",
+    "AgentCardResolutionError",
+    "AgentError",
+    "Attempt",
+    "AuthenticationError",
+    "CancelUnconfirmedError",
+    "CardSignatureError",
+    "CircuitOpenError",
+    "ClientToolsNotSupportedError",
+    "ConnectionFailure",
+    "ContentTypeNotSupportedError",
+    "CredentialOriginError",
+    "DeadlineExceededError",
+    "ExtendedAgentCardNotConfiguredError",
+    "ExtensionNotSupportedError",
+    "ExtensionSupportRequiredError",
+    "Facts",
+    "InternalError",
+    "InvalidAgentCardError",
+    "InvalidAgentResponseError",
+    "InvalidParamsError",
+    "InvalidRequestError",
+    "JournalError",
+    "LimitExceededError",
+    "MethodNotFoundError",
+    "NetworkPolicyError",
+    "NotEnoughResultsError",
+    "OutcomeUnknownError",
+    "ParseError",
+    "PermissionDeniedError",
+    "PushNotificationNotSupportedError",
+    "QueueFullError",
+    "RateLimitedError",
+    "ReconnectError",
+    "TaskAuthRequiredError",
+    "TaskCanceledError",
+    "TaskFailedError",
+    "TaskInputRequiredError",
+    "TaskInterruptedError",
+    "TaskNotCancelableError",
+    "TaskNotFoundError",
+    "TaskRejectedError",
+    "TaskTerminalError",
+    "TimeoutPhase",
+    "UnsupportedOperationError",
+    "VersionNotSupportedError",
+]
+
+ConnectionFailure = Literal[
+    "dns", "refused", "unreachable", "tls", "proxy", "disconnected", "truncated"
+]
+"""How a connection failed; the first five happen before a byte of the request is sent."""
+
+TimeoutPhase = Literal["pool", "connect", "write", "first_byte", "idle"]
+"""Which wait expired; in the first two no byte of the request was sent."""
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One try of a call, as told by errors and replies.
+
+    Attributes:
+        number: 1 for the first try.
+        agent: The address that was tried, without credentials or query.
+        started: Seconds after the call began.
+        duration: Seconds that the try took.
+        error: Why it failed, in one line; None for the try that succeeded.
+        wait: Seconds waited before the next try; None for the last one.
+    """
+
+    number: int
+    agent: str
+    started: float
+    duration: float
+    error: str | None = None
+    wait: float | None = None
+
+
+class Facts(TypedDict, total=False):
+    """The facts that any `A2AError` can be given, by keyword."""
+
+    code: int | None
+    details: Sequence[Mapping[str, Any]]
+    data: Any
+    http_status: int | None
+    grpc_status: str | None
+    headers: Mapping[str, str] | None
+    executed: bool | None
+    transient: bool
+    retry_after: float | None
+    attempts: Sequence[Attempt]
+    agent: str | None
+    request_id: str | None
+    hops: Sequence[str]
+    excerpt: str | None
+
+
+class A2AError(Exception):
+    """Base of every error that Holdfast raises.
+
+    Attributes:
+        message: What happened, in one line.
+        code: The JSON-RPC code of the A2A error, whichever binding carried it; None where the
+            failure has none.
+        details: Typed details (`google.rpc` objects with an ``@type``), as received.
+        data: JSON-RPC ``error.data`` or the body's own error object, as received.
+        http_status: Status of the HTTP reply, if there was one.
+        grpc_status: Name of the gRPC status, if there was one.
+        headers: The harmless part of the reply's headers, names in lower case.
+        executed: Whether the agent ran the operation: True, False, or None where nobody can know.
+        transient: Whether the same call may succeed later.
+        retry_after: Seconds that the agent asked to wait, if it did.
+        attempts: Every try that was made, in order.
+        agent: The address that failed, without credentials or query.
+        request_id: The id under which the call is logged.
+        hops: The agents on the way to the failure, nearest first.
+        excerpt: The beginning of a reply that was not understood.
+    """
+
+    def __init__(self, message: str = "", **facts: Unpack[Facts]) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code: int | None = facts.get("code")
+        self.details: tuple[Mapping[str, Any], ...] = tuple(facts.get("details", ()))
+        self.data: Any = facts.get("data")
+        self.http_status: int | None = facts.get("http_status")
+        self.grpc_status: str | None = facts.get("grpc_status")
+        self.headers: Mapping[str, str] = dict(facts.get("headers") or {})
+        self.executed: bool | None = facts.get("executed")
+        self.transient: bool = facts.get("transient", False)
+        self.retry_after: float | None = facts.get("retry_after")
+        self.attempts: tuple[Attempt, ...] = tuple(facts.get("attempts", ()))
+        self.agent: str | None = facts.get("agent")
+        self.request_id: str | None = facts.get("request_id")
+        self.hops: tuple[str, ...] = tuple(facts.get("hops", ()))
+        self.excerpt: str | None = facts.get("excerpt")
+
+    def __str__(self) -> str:
+        notes = "; ".join(self._notes())
+        message = self.message or type(self).__name__
+        return " ".join((f"{message} ({notes})" if notes else message).split())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self}>"
+
+    def __reduce__(self) -> tuple[Callable[..., A2AError], tuple[Any, ...]]:
+        # The constructors take keywords only, which Exception's own pickling does not know.
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+    def _notes(self) -> list[str]:
+        notes: list[str] = []
+        if self.agent is not None:
+            notes.append(f"agent {self.agent}")
+        if len(self.attempts) > 1:
+            notes.append(f"{len(self.attempts)} attempts")
+        if self.retry_after is not None:
+            notes.append(f"retry after {self.retry_after:g} s")
+        if self.excerpt:
+            notes.append(f"reply began {self.excerpt[:120]!r}")
+        return notes
+
+
+def _rebuild(kind: type[A2AError], args: tuple[Any, ...], state: dict[str, Any]) -> A2AError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+# ── What the agent answered ──────────────────────────────────────────────────────────────────
+
+
+class TaskNotFoundError(A2AError):
+    """The task does not exist, is purged, or is not this caller's (A2A 3.3.2).
+
+    Attributes:
+        task_id: The id that was asked for, where known.
+    """
+
+    def __init__(
+        self, message: str = "", *, task_id: str | None = None, **facts: Unpack[Facts]
+    ) -> None:
+        super().__init__(message, **facts)
+        self.task_id = task_id
+
+
+class TaskNotCancelableError(A2AError):
+    """The task is over, or cannot be canceled where it stands (A2A 3.3.2).
+
+    Attributes:
+        task_id: The id that was asked for, where known.
+        state: The state that the task is in, where the agent told it.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        task_id: str | None = None,
+        state: TaskState | None = None,
+        **facts: Unpack[Facts],
+    ) -> None:
+        super().__init__(message, **facts)
+        self.task_id = task_id
+        self.state = state
+
+
+class PushNotificationNotSupportedError(A2AError):
+    """The agent has no push notifications (A2A 3.3.2)."""
+
+
+class UnsupportedOperationError(A2AError):
+    """The agent does not offer this operation, or not for this task (A2A 3.3.2)."""
+
+
+class ContentTypeNotSupportedError(A2AError):
+    """The agent does not take a media type of the message (A2A 3.3.2)."""
+
+
+class InvalidAgentResponseError(A2AError):
+    """The reply is not what the protocol says it must be.
+
+    Either the agent says so itself (``code`` -32006), or the client could not read the reply
+    (``code`` None; ``excerpt`` shows its beginning).
+    """
+
+
+class ExtendedAgentCardNotConfiguredError(A2AError):
+    """The agent declares an extended card but has none (A2A 3.3.2)."""
+
+
+class ExtensionSupportRequiredError(A2AError):
+    """The agent requires an extension that the request did not declare (A2A 3.3.2)."""
+
+
+class VersionNotSupportedError(A2AError):
+    """The agent does not speak the protocol version that was asked for (A2A 3.6)."""
+
+
+class ParseError(A2AError):
+    """The agent could not read the request as JSON (JSON-RPC -32700)."""
+
+
+class InvalidRequestError(A2AError):
+    """The agent does not take the request for a valid one (JSON-RPC -32600)."""
+
+
+class MethodNotFoundError(A2AError):
+    """The agent does not know the method (JSON-RPC -32601)."""
+
+
+class InvalidParamsError(A2AError):
+    """The agent refuses the parameters (JSON-RPC -32602)."""
+
+
+class InternalError(A2AError):
+    """The agent failed inside (JSON-RPC -32603); it may have run the message first."""
+
+
+class AgentError(A2AError):
+    """The agent answered with an error code of its own; ``code`` keeps it."""
+
+
+# ── How it travelled ─────────────────────────────────────────────────────────────────────────
+
+
+class A2AConnectionError(A2AError, ConnectionError):
+    """No connection to the agent, or it broke.
+
+    Attributes:
+        failure: What broke: see `ConnectionFailure`.
+    """
+
+    def __init__(
+        self, message: str = "", *, failure: ConnectionFailure, **facts: Unpack[Facts]
+    ) -> None:
+        super().__init__(message, **facts)
+        self.failure: ConnectionFailure = failure
+
+
+class A2ATimeoutError(A2AError, TimeoutError):
+    """The agent took longer than one of the limits of an attempt.
+
+    Attributes:
+        phase: Which wait expired: see `TimeoutPhase`.
+        timeout: Its limit in seconds.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        phase: TimeoutPhase,
+        timeout: float | None = None,
+        **facts: Unpack[Facts],
+    ) -> None:
+        super().__init__(message, **facts)
+        self.phase: TimeoutPhase = phase
+        self.timeout = timeout
+
+
+class A2AHTTPError(A2AError):
+    """An HTTP status that says no, without an A2A error in the body."""
+
+
+class AuthenticationError(A2AHTTPError):
+    """The agent wants credentials, or other ones (HTTP 401)."""
+
+
+class PermissionDeniedError(A2AHTTPError):
+    """The credentials do not allow this (HTTP 403)."""
+
+
+class RateLimitedError(A2AHTTPError):
+    """Too many requests (HTTP 429); ``retry_after`` says when to come back, if the agent did."""
+
+
+# ── Discovery and trust ──────────────────────────────────────────────────────────────────────
+
+
+class AgentCardResolutionError(A2AError):
+    """No agent card was found where it was looked for."""
+
+
+class InvalidAgentCardError(A2AError):
+    """What was found is not a usable agent card.
+
+    Attributes:
+        field: The member that is wrong, as a path like ``supportedInterfaces[0].url``; None if
+            the whole is not a card.
+    """
+
+    def __init__(
+        self, message: str = "", *, field: str | None = None, **facts: Unpack[Facts]
+    ) -> None:
+        super().__init__(message, **facts)
+        self.field = field
+
+
+class CardSignatureError(A2AError):
+    """The agent card's signature is missing or wrong where one is required."""
+
+
+class CredentialOriginError(A2AError):
+    """Credentials were about to go to an origin that they were not given for; nothing was sent.
+
+    Attributes:
+        origin: The origin that the card or a redirect named.
+    """
+
+    def __init__(self, message: str = "", *, origin: str, **facts: Unpack[Facts]) -> None:
+        super().__init__(message, **facts)
+        self.origin = origin
+
+
+class NetworkPolicyError(A2AError):
+    """The network policy does not allow this address; nothing was sent."""
+
+
+class ExtensionNotSupportedError(A2AError):
+    """An extension that the caller asked for is not declared by the agent."""
+
+
+class ClientToolsNotSupportedError(A2AError):
+    """The caller offers tools, but the agent does not declare the client-tools extension."""
+
+
+class LimitExceededError(A2AError):
+    """Something is larger than the client is told to accept.
+
+    Attributes:
+        which: The name of the limit.
+        bound: Its value, in the unit that the limit's name tells.
+    """
+
+    def __init__(
+        self, message: str = "", *, which: str, bound: float, **facts: Unpack[Facts]
+    ) -> None:
+        super().__init__(message, **facts)
+        self.which = which
+        self.bound = bound
+
+
+# ── How a task ended, or why it waits ────────────────────────────────────────────────────────
+
+
+class _TaskOutcomeError(A2AError):
+    def __init__(self, message: str = "", *, task: Task, **facts: Unpack[Facts]) -> None:
+        super().__init__(message, **facts)
+        self.task = task
+
+
+class TaskTerminalError(_TaskOutcomeError):
+    """The task is over, and not completed.
+
+    Attributes:
+        task: The task as last seen, with its status message and artifacts.
+    """
+
+
+class TaskFailedError(TaskTerminalError):
+    """The task ended in FAILED."""
+
+
+class TaskRejectedError(TaskTerminalError):
+    """The agent refused the task: REJECTED."""
+
+
+class TaskCanceledError(TaskTerminalError):
+    """The task was canceled: CANCELED."""
+
+
+class TaskInterruptedError(_TaskOutcomeError):
+    """The task waits for somebody to act.
+
+    Attributes:
+        task: The task as last seen; its status message says what it waits for.
+    """
+
+
+class TaskInputRequiredError(TaskInterruptedError):
+    """The task waits for a message: INPUT_REQUIRED."""
+
+
+class TaskAuthRequiredError(TaskInterruptedError):
+    """The task waits for an authorization: AUTH_REQUIRED (A2A 7.6)."""
+
+
+# ── What the client itself decided ───────────────────────────────────────────────────────────
+
+
+class DeadlineExceededError(A2AError, TimeoutError):
+    """The time that the caller gave is over.
+
+    Attributes:
+        deadline: Which one: ``"call"``, ``"wait"`` or ``"cancel"``.
+        timeout: What was given, in seconds.
+        task: The task as last seen, if one is known. It may still be running.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        deadline: str,
+        timeout: float,
+        task: Task | None = None,
+        **facts: Unpack[Facts],
+    ) -> None:
+        super().__init__(message, **facts)
+        self.deadline = deadline
+        self.timeout = timeout
+        self.task = task
+
+
+class CircuitOpenError(A2AError):
+    """The agent failed so often that it is left alone for ``retry_after`` seconds."""
+
+
+class QueueFullError(A2AError):
+    """Too many calls wait already."""
+
+
+class OutcomeUnknownError(A2AError):
+    """A message was sent, its reply was lost, and nobody can say whether the agent ran it.
+
+    It was not sent again. ``__cause__`` is the failure that lost the reply.
+
+    Attributes:
+        message_id: The id of the message that was sent.
+        context_id: The context that it was sent in, if any.
+        looked_at: What was searched for the message, in order; empty if nothing was.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        message_id: str,
+        context_id: str | None = None,
+        looked_at: Sequence[str] = (),
+        **facts: Unpack[Facts],
+    ) -> None:
+        super().__init__(message, **facts)
+        self.message_id = message_id
+        self.context_id = context_id
+        self.looked_at: tuple[str, ...] = tuple(looked_at)
+
+
+class ReconnectError(A2AError):
+    """A stream was cut and could not be picked up again.
+
+    Attributes:
+        task: The task as last seen, if one is known.
+    """
+
+    def __init__(
+        self, message: str = "", *, task: Task | None = None, **facts: Unpack[Facts]
+    ) -> None:
+        super().__init__(message, **facts)
+        self.task = task
+
+
+class CancelUnconfirmedError(A2AError):
+    """The agent took the request to cancel, but the task did not end in time.
+
+    Attributes:
+        task: The task as last seen.
+    """
+
+    def __init__(
+        self, message: str = "", *, task: Task | None = None, **facts: Unpack[Facts]
+    ) -> None:
+        super().__init__(message, **facts)
+        self.task = task
+
+
+class NotEnoughResultsError(A2AError):
+    """Fewer agents answered than the caller needs.
+
+    Attributes:
+        results: Every result, the failed ones included.
+    """
+
+    def __init__(
+        self, message: str = "", *, results: Sequence[Any] = (), **facts: Unpack[Facts]
+    ) -> None:
+        super().__init__(message, **facts)
+        self.results: tuple[Any, ...] = tuple(results)
+
+
+class JournalError(A2AError):
+    """The journal could not be written or read; nothing was sent."""

@@ -1,0 +1,172 @@
+"""JSON in and out of the data model.
+
+Rules: well-formed replies take the fast path; whatever servers are known to get wrong (null for
+a list, integers for enum names, URL-safe or unpadded base64, lone surrogates, ``1.0`` for an
+integer) is repaired on a second, slower one; what is still not the right shape raises
+`MalformedError` with the path of the offending member. No codec's own exception leaves here.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Hashable
+from enum import Enum
+from functools import lru_cache
+from typing import Any, TypeVar, cast
+
+import msgspec
+from msgspec import inspect
+
+T = TypeVar("T")
+
+_encoder = msgspec.json.Encoder()
+
+
+class MalformedError(ValueError):
+    """JSON that is not JSON, or not of the shape that was asked for.
+
+    Attributes:
+        path: Where, as ``status.state`` or ``parts[0]``; empty for the whole document.
+    """
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(f"{message} at {path}" if path else message)
+        self.path = path
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """Reads one JSON document as a value of the model.
+
+    Args:
+        data: UTF-8 text of the document.
+        kind: The type to read, a struct of this package or a plain type.
+
+    Raises:
+        MalformedError: The text is not JSON, nested too deeply, or of another shape.
+    """
+    try:
+        return cast("T", decoder_of(kind).decode(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return from_builtins(parse(data), kind)
+
+
+def parse(data: bytes) -> Any:
+    """Reads JSON with the standard library's parser, which is slower and more forgiving.
+
+    Raises:
+        MalformedError: The text is not JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(data, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise MalformedError("JSON is nested too deeply") from None
+    except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, oversized integers
+        raise MalformedError(f"not JSON: {error}") from None
+
+
+def from_builtins(value: Any, kind: type[T]) -> T:
+    """Makes a value of the model from dicts, lists and scalars, repairing what can be repaired.
+
+    Raises:
+        MalformedError: A member is missing or of another type.
+    """
+    try:
+        repaired = _repair(value, _type_info(cast("Any", kind)))
+        return msgspec.convert(repaired, kind, strict=False)
+    except RecursionError:
+        raise MalformedError("JSON is nested too deeply") from None
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).partition(" - at `")
+        raise MalformedError(message, path.strip("`").removeprefix("$").lstrip(".")) from None
+
+
+def encode(value: Any) -> bytes:
+    """Writes a value of the model, or plain containers, as compact JSON.
+
+    Lone surrogates, which servers send and UTF-8 cannot carry, are written as escapes.
+    """
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
+
+
+def to_builtins(value: Any) -> Any:
+    """Turns a value of the model into what `json.loads` would give for its JSON."""
+    return parse(encode(value))
+
+
+def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
+    """The decoder of a type; making one is slow, so it is kept."""
+    return _decoder(kind)
+
+
+@lru_cache(maxsize=256)
+def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(cast("Any", kind))
+
+
+@lru_cache(maxsize=256)
+def _type_info(kind: Hashable) -> inspect.Type:
+    return inspect.type_info(kind)
+
+
+def _refuse_constant(name: str) -> Any:
+    message = f"{name} is not JSON"
+    raise ValueError(message)
+
+
+def _repair(value: Any, info: inspect.Type) -> Any:
+    match info:
+        case inspect.StructType() if isinstance(value, dict):
+            return _repair_members(cast("dict[str, Any]", value), info)
+        case inspect.DictType() if isinstance(value, dict):
+            members = cast("dict[str, Any]", value)
+            return {name: _repair(member, info.value_type) for name, member in members.items()}
+        case inspect.VarTupleType() if isinstance(value, list):
+            return [_repair(item, info.item_type) for item in cast("list[Any]", value)]
+        case inspect.UnionType() if value is not None:
+            return _repair(value, next(t for t in info.types if not isinstance(t, _EMPTY)))
+        case inspect.EnumType() if isinstance(value, int | float) and int(value) == value:
+            return _enum_by_number(info.cls, int(value))
+        case inspect.BytesType() if isinstance(value, str):
+            return _standard_base64(value)
+        case _:
+            return value
+
+
+_EMPTY = (inspect.NoneType,)
+
+
+def _repair_members(value: dict[str, Any], info: inspect.StructType) -> dict[str, Any]:
+    repaired: dict[str, Any] = {}
+    for field in info.fields:
+        if field.encode_name not in value:
+            continue
+        member = value[field.encode_name]
+        if member is None and not _takes_null(field.type):
+            continue  # null means absent (ProtoJSON)
+        repaired[field.encode_name] = _repair(member, field.type)
+    return repaired
+
+
+def _takes_null(info: inspect.Type) -> bool:
+    if isinstance(info, inspect.UnionType):
+        return any(_takes_null(member) for member in info.types)
+    return isinstance(info, inspect.NoneType | inspect.AnyType)
+
+
+def _enum_by_number(kind: type[Enum], number: int) -> str:
+    """ProtoJSON lets a server send the number; our enums are declared in that order."""
+    members = list(kind)
+    known = 0 <= number < len(members)
+    return str(members[number].value) if known else str(number)
+
+
+def _standard_base64(text: str) -> str:
+    compact = "".join(text.split()).replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        return base64.b64encode(base64.b64decode(compact + "=" * (-len(compact) % 4))).decode()
+    except ValueError:
+        return text  # let the conversion name the member

@@ -1,0 +1,168 @@
+"""The table of operations: one row each, for every binding (A2A specification 5.3).
+
+Nothing else in Holdfast knows a method's name or a path.
+
+Safety says what a second execution would cost:
+    ``read``         nothing: it changes nothing.
+    ``idempotent``   nothing: doing it twice is doing it once.
+    ``conditional``  possibly a second task; sent again only if the first was not executed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from holdfast.model.card import AgentCard
+from holdfast.model.requests import (
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    Empty,
+    GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksRequest,
+    ListTasksResponse,
+    SendMessageRequest,
+    SendMessageResponse,
+    SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
+)
+from holdfast.model.types import StreamResponse, Task
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+Safety = Literal["read", "idempotent", "conditional"]
+Verb = Literal["GET", "POST", "DELETE"]
+
+
+class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
+    """One row of the table.
+
+    Attributes:
+        name: The protocol's name: the JSON-RPC and gRPC method of protocol 1.0.
+        request: Type of the parameters.
+        response: Type of the answer, or of each event where `streaming`.
+        safety: What a second execution would cost.
+        verb: HTTP method of the REST binding.
+        path: Path of the REST binding; ``{name}`` stands for that member of the request.
+        streaming: Whether the answer is a stream of events.
+    """
+
+    name: str
+    request: type[P]
+    response: type[R]
+    safety: Safety
+    verb: Verb
+    path: str
+    streaming: bool = False
+
+
+SEND_MESSAGE = Operation(
+    name="SendMessage",
+    request=SendMessageRequest,
+    response=SendMessageResponse,
+    safety="conditional",
+    verb="POST",
+    path="/message:send",
+)
+SEND_STREAMING_MESSAGE = Operation(
+    name="SendStreamingMessage",
+    request=SendMessageRequest,
+    response=StreamResponse,
+    safety="conditional",
+    verb="POST",
+    path="/message:stream",
+    streaming=True,
+)
+GET_TASK = Operation(
+    name="GetTask",
+    request=GetTaskRequest,
+    response=Task,
+    safety="read",
+    verb="GET",
+    path="/tasks/{id}",
+)
+LIST_TASKS = Operation(
+    name="ListTasks",
+    request=ListTasksRequest,
+    response=ListTasksResponse,
+    safety="read",
+    verb="GET",
+    path="/tasks",
+)
+CANCEL_TASK = Operation(
+    name="CancelTask",
+    request=CancelTaskRequest,
+    response=Task,
+    safety="idempotent",
+    verb="POST",
+    path="/tasks/{id}:cancel",
+)
+SUBSCRIBE_TO_TASK = Operation(
+    name="SubscribeToTask",
+    request=SubscribeToTaskRequest,
+    response=StreamResponse,
+    safety="read",
+    verb="POST",
+    path="/tasks/{id}:subscribe",
+    streaming=True,
+)
+CREATE_PUSH_CONFIG = Operation(
+    name="CreateTaskPushNotificationConfig",
+    request=TaskPushNotificationConfig,
+    response=TaskPushNotificationConfig,
+    safety="conditional",
+    verb="POST",
+    path="/tasks/{task_id}/pushNotificationConfigs",
+)
+GET_PUSH_CONFIG = Operation(
+    name="GetTaskPushNotificationConfig",
+    request=GetTaskPushNotificationConfigRequest,
+    response=TaskPushNotificationConfig,
+    safety="read",
+    verb="GET",
+    path="/tasks/{task_id}/pushNotificationConfigs/{id}",
+)
+LIST_PUSH_CONFIGS = Operation(
+    name="ListTaskPushNotificationConfigs",
+    request=ListTaskPushNotificationConfigsRequest,
+    response=ListTaskPushNotificationConfigsResponse,
+    safety="read",
+    verb="GET",
+    path="/tasks/{task_id}/pushNotificationConfigs",
+)
+DELETE_PUSH_CONFIG = Operation(
+    name="DeleteTaskPushNotificationConfig",
+    request=DeleteTaskPushNotificationConfigRequest,
+    response=Empty,
+    safety="idempotent",
+    verb="DELETE",
+    path="/tasks/{task_id}/pushNotificationConfigs/{id}",
+)
+GET_EXTENDED_AGENT_CARD = Operation(
+    name="GetExtendedAgentCard",
+    request=GetExtendedAgentCardRequest,
+    response=AgentCard,
+    safety="read",
+    verb="GET",
+    path="/extendedAgentCard",
+)
+
+OPERATIONS: tuple[Operation[Any, Any], ...] = (
+    SEND_MESSAGE,
+    SEND_STREAMING_MESSAGE,
+    GET_TASK,
+    LIST_TASKS,
+    CANCEL_TASK,
+    SUBSCRIBE_TO_TASK,
+    CREATE_PUSH_CONFIG,
+    GET_PUSH_CONFIG,
+    LIST_PUSH_CONFIGS,
+    DELETE_PUSH_CONFIG,
+    GET_EXTENDED_AGENT_CARD,
+)

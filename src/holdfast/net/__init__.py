@@ -1,0 +1,1 @@
+"""Engines: what carries HTTP requests over real sockets."""

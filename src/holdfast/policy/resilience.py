@@ -1,0 +1,42 @@
+"""All policies of a client in one value."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import msgspec
+
+from holdfast.policy.budget import BudgetPolicy
+from holdfast.policy.retry import RetryPolicy
+from holdfast.wire.http import Timeouts
+from holdfast.wire.status import REFUSALS
+
+__all__ = ["Resilience"]
+
+
+class Resilience(msgspec.Struct, frozen=True, kw_only=True):
+    """How a client behaves when things go wrong.
+
+    Attributes:
+        timeouts: Limits of one attempt.
+        retry: When to try again.
+        budget: When to stop trying again because too much fails; None never stops.
+        refusals: HTTP statuses that, without an A2A error in the body, are taken to mean that
+            the message was not executed, and may be sent again. Take out those that agents behind
+            your gateways answer themselves.
+    """
+
+    timeouts: Timeouts = Timeouts()
+    retry: RetryPolicy = RetryPolicy()
+    budget: BudgetPolicy | None = BudgetPolicy()
+    refusals: frozenset[int] = REFUSALS
+
+    @classmethod
+    def standard(cls) -> Self:
+        """The defaults."""
+        return cls()
+
+    @classmethod
+    def off(cls) -> Self:
+        """The bare wire: each call is tried once; the timeouts of an attempt stay."""
+        return cls(retry=RetryPolicy(max_retries=0), budget=None)

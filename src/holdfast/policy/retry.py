@@ -1,0 +1,141 @@
+"""Whether a failed call is tried again, and when.
+
+Rules, in this order:
+1. Only a transient failure is tried again.
+2. An operation that must not run twice (safety ``conditional``) is tried again only if it
+   certainly did not run: `executed` is False.
+3. A caller's predicate may say no to what is left, never yes to what is not.
+4. A server's hint is a lower bound of the wait. A hint beyond `max_retry_after`, or a wait that
+   would reach the deadline, ends it at once: the caller learns the hint from the error.
+5. The wait is drawn evenly from zero to the backoff ("full jitter": Brooker, "Exponential
+   Backoff And Jitter", AWS Architecture Blog, 2015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.errors import (
+    A2AConnectionError,
+    A2AError,
+    A2AHTTPError,
+    A2ATimeoutError,
+    DeadlineExceededError,
+)
+
+if TYPE_CHECKING:
+    from holdfast.model.operations import Safety
+
+__all__ = ["GiveUp", "Retry", "RetryPolicy", "backoff", "decide", "lost_the_reply"]
+
+
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """How often and how patiently to try again.
+
+    Attributes:
+        max_retries: Tries after the first one; 0 turns retrying off.
+        base_delay: Upper bound of the first wait, in seconds.
+        backoff_factor: What the bound is multiplied by each time.
+        max_delay: Where the bound stops growing, in seconds.
+        jitter: Whether to draw the wait between zero and the bound; without, it is the bound.
+        max_retry_after: Longest hint of a server to follow, in seconds.
+        retry_predicate: Called with the error; False stops retrying.
+        on_retry: Called before each wait with the number of the retry (from 1), the error, and
+            the wait in seconds; may be a coroutine function. An exception from it ends the call.
+
+    Raises:
+        ValueError: A number is negative, or a factor is below 1.
+    """
+
+    max_retries: int = 3
+    base_delay: float = 1.0
+    backoff_factor: float = 2.0
+    max_delay: float = 30.0
+    jitter: bool = True
+    max_retry_after: float = 60.0
+    retry_predicate: Callable[[A2AError], bool] | None = None
+    on_retry: Callable[[int, A2AError, float], Awaitable[None] | None] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_retries", "base_delay", "max_delay", "max_retry_after"):
+            if not getattr(self, name) >= 0:
+                message = f"{name} must not be negative"
+                raise ValueError(message)
+        if not self.backoff_factor >= 1:
+            message = "backoff_factor must be at least 1"
+            raise ValueError(message)
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """Try again after `delay` seconds."""
+
+    delay: float
+
+
+class GiveUp(msgspec.Struct, frozen=True):
+    """Do not try again, for `reason`."""
+
+    reason: str
+
+
+def decide(
+    policy: RetryPolicy,
+    error: A2AError,
+    *,
+    safety: Safety,
+    attempt: int,
+    time_left: float | None,
+    draw: float,
+) -> Retry | GiveUp:
+    """Decides about one failure.
+
+    Args:
+        policy: What the caller allows.
+        error: The failure.
+        safety: What a second execution would cost.
+        attempt: Number of the try that failed, from 1.
+        time_left: Seconds until the deadline; None without one.
+        draw: A random number from 0 up to 1.
+    """
+    if not error.transient:
+        return GiveUp("the failure is not transient")
+    if safety == "conditional" and error.executed is not False:
+        return GiveUp("the agent may have run it")
+    if attempt > policy.max_retries:
+        return GiveUp(f"{policy.max_retries} retries were made")
+    if policy.retry_predicate is not None and not policy.retry_predicate(error):
+        return GiveUp("the caller's predicate said no")
+    delay = backoff(policy, attempt, draw)
+    if error.retry_after is not None:
+        if error.retry_after > policy.max_retry_after:
+            return GiveUp(f"the agent asks to wait {error.retry_after:g} s")
+        # All who were told the same moment would otherwise come back in the same moment.
+        spread = draw * min(policy.base_delay, policy.max_delay) if policy.jitter else 0.0
+        delay = max(delay, error.retry_after + spread)
+    if time_left is not None and delay >= time_left:
+        return GiveUp(f"waiting {delay:.3g} s would exceed the deadline")
+    return Retry(delay)
+
+
+def backoff(policy: RetryPolicy, attempt: int, draw: float) -> float:
+    """The wait in seconds after try number `attempt`, without a server's hint."""
+    try:
+        bound = min(policy.max_delay, policy.base_delay * policy.backoff_factor ** (attempt - 1))
+    except OverflowError:
+        bound = policy.max_delay
+    return bound * draw if policy.jitter else bound
+
+
+def lost_the_reply(error: A2AError) -> bool:
+    """Whether a failure leaves open if the agent ran the operation, because no answer came.
+
+    An answer in the protocol's terms is never lost, whatever it says about execution.
+    """
+    if error.executed is not None:
+        return False
+    if isinstance(error, A2AConnectionError | A2ATimeoutError | DeadlineExceededError):
+        return True
+    return type(error) is A2AHTTPError and error.transient

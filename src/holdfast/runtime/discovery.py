@@ -1,0 +1,374 @@
+"""Finding an agent: from what the caller names to a card, and from the card to an interface.
+
+Rules: nothing is fetched before it is needed; many who ask at once cause one fetch; a card is
+kept for its time to live on the event loop's clock; credentials go to the origins that the
+caller named, and to no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from holdfast.errors import (
+    A2AError,
+    AgentCardResolutionError,
+    CredentialOriginError,
+    InvalidAgentCardError,
+    VersionNotSupportedError,
+)
+from holdfast.model import codec
+from holdfast.model.card import AgentCard, AgentInterface, check_card, read_card
+from holdfast.model.operations import Operation
+from holdfast.runtime.binding import protocol_headers, redact
+from holdfast.runtime.engine import HttpEngine, send
+from holdfast.runtime.layers import Over
+from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport
+from holdfast.wire import status
+from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
+from holdfast.wire.http import (
+    MAX_REPLY_BYTES,
+    HttpReply,
+    HttpRequest,
+    Timeouts,
+    excerpt,
+    harmless_headers,
+    origin,
+    presentable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.runtime.endpoints import Endpoints
+    from holdfast.runtime.env import Env
+
+__all__ = [
+    "GET_AGENT_CARD",
+    "AgentCardResolver",
+    "CardLocation",
+    "CardTransport",
+    "InterfaceLayer",
+    "Route",
+    "choose_interface",
+]
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+"""Where cards are (RFC 8615; A2A 8.2), the second one for agents older than protocol 0.3."""
+
+
+class CardLocation(msgspec.Struct, frozen=True):
+    """Where a card may be.
+
+    Attributes:
+        urls: Addresses to try in order; the next one after a 404 only.
+    """
+
+    urls: tuple[str, ...]
+
+    @classmethod
+    def of(cls, agent: str) -> CardLocation:
+        """Reads what a caller named: an origin, an address below one, or a card's own URL."""
+        parts = urlsplit(agent)
+        if parts.path.endswith(".json"):
+            return cls((agent,))
+        base = agent.partition("?")[0].partition("#")[0].rstrip("/")
+        well_known = tuple(f"{base}{path}" for path in WELL_KNOWN)
+        return cls(well_known if parts.path in {"", "/"} else (*well_known, agent))
+
+
+GET_AGENT_CARD: Operation[CardLocation, AgentCard] = Operation(
+    name="GetAgentCard",
+    request=CardLocation,
+    response=AgentCard,
+    safety="read",
+    verb="GET",
+    path="",
+)
+"""Fetching the public card: HTTP, but no operation of a binding, so not in the table."""
+
+
+class CardTransport:
+    """The bottom of the stack for `GET_AGENT_CARD`."""
+
+    def __init__(self, engine: HttpEngine, env: Env, timeouts: Timeouts) -> None:
+        self._engine = engine
+        self._env = env
+        self._timeouts = timeouts
+
+    async def unary(self, call: Call[Any, Any], /) -> Reply[Any]:
+        """Tries the addresses in order."""
+        location: CardLocation = call.params
+        for url in location.urls:
+            reply = await self._fetch(call, url)
+            if reply is not None:
+                return reply
+        tried = ", ".join(presentable(url) for url in location.urls)
+        raise AgentCardResolutionError(
+            f"there is no agent card at {tried} (HTTP 404); name the card's own URL if it is "
+            "somewhere else",
+            http_status=404,
+            executed=False,
+        )
+
+    async def close(self) -> None:
+        """Nothing to free: the engine belongs to the client."""
+
+    async def _fetch(self, call: AnyCall, url: str) -> Reply[AgentCard] | None:
+        request = HttpRequest(
+            method="GET",
+            url=url,
+            headers={**call.headers, "accept": "application/json", **protocol_headers()},
+            timeouts=self._timeouts,
+            progress=call.progress,
+        )
+        try:
+            reply = await send(self._engine, request, to_any_origin=True)
+            if reply.status == 404:
+                return None
+            if reply.status != 200:
+                raise status.from_http_status(reply, now=self._env.wall())
+            card = _card_of(reply)
+        except A2AError as error:
+            error.agent = presentable(url)
+            error.executed = False
+            redact(error, call.headers)
+            raise
+        return Reply(value=card, headers=reply.headers, raw=reply.body)
+
+
+def _card_of(reply: HttpReply) -> AgentCard:
+    try:
+        return read_card(codec.parse(reply.body))
+    except codec.MalformedError as error:
+        wrong = InvalidAgentCardError(f"the agent card is {error}")
+    except InvalidAgentCardError as error:
+        wrong = error
+    wrong.http_status = reply.status
+    wrong.headers = harmless_headers(reply.headers)
+    wrong.excerpt = excerpt(reply.body)
+    raise wrong
+
+
+class AgentCardResolver:
+    """Knows the card of one agent, and fetches it when it must.
+
+    Args:
+        agent: An origin, an address, a card's URL, a `Path` to a card's file, a card, or its
+            JSON object as a dict.
+        fetch: Carries `GET_AGENT_CARD`.
+        endpoints: Where what is learned about the card's server is kept.
+        ttl: Seconds that a fetched card is kept.
+    """
+
+    def __init__(
+        self,
+        agent: str | Path | AgentCard | Mapping[str, Any],
+        fetch: Transport,
+        endpoints: Endpoints,
+        *,
+        ttl: float,
+    ) -> None:
+        self._agent = agent
+        self._fetch = fetch
+        self._endpoints = endpoints
+        self._ttl = ttl
+        self._card: AgentCard | None = None
+        self._expires: float | None = None
+        self._flight: _Flight | None = None
+
+    async def unary(self, call: Call[Any, Any], /) -> Reply[Any]:
+        """Answers `GET_AGENT_CARD`, so that a resolver can stand at the bottom of a stack."""
+        return Reply(value=await self.card(call))
+
+    async def close(self) -> None:
+        """Frees what fetches."""
+        await self._fetch.close()
+
+    async def card(self, call: AnyCall) -> AgentCard:
+        """The card, from memory or fetched within the deadline of the call that needs it.
+
+        Raises:
+            AgentCardResolutionError: There is no card.
+            InvalidAgentCardError: It is not usable.
+            A2AError: It could not be fetched.
+        """
+        loop = asyncio.get_running_loop()
+        if (card := self._fresh(loop.time())) is not None:
+            return card
+        if self._flight is None or self._flight.loop is not loop:
+            self._flight = _Flight(loop)
+        flight = self._flight
+        async with flight.lock:
+            if (card := self._fresh(loop.time())) is not None:
+                return card
+            if flight.failure is not None:
+                raise copy.copy(flight.failure)  # an error of their own for each who waited
+            try:
+                card = await self._load(call)
+            except A2AError as error:
+                flight.failure = error
+                self._flight = None  # who comes later tries anew
+                raise
+            self.replace(card)
+            return card
+
+    def replace(self, card: AgentCard) -> None:
+        """Keeps a card in place of the present one, for a new time to live."""
+        self._card = card
+        if isinstance(self._agent, str | Path):
+            self._expires = asyncio.get_running_loop().time() + self._ttl
+
+    def _fresh(self, now: float) -> AgentCard | None:
+        return self._card if self._expires is None or now < self._expires else None
+
+    async def _load(self, call: AnyCall) -> AgentCard:
+        match self._agent:
+            case AgentCard():
+                check_card(self._agent)
+                return self._agent
+            case str():
+                server = AgentInterface(url=origin(self._agent), protocol_binding="card")
+                reply = await self._fetch.unary(
+                    Call(
+                        operation=GET_AGENT_CARD,
+                        params=CardLocation.of(self._agent),
+                        request_id=call.request_id,
+                        deadline=call.deadline,
+                        headers=call.headers,
+                        endpoint=self._endpoints.of(server),
+                        progress=CallProgress(began=asyncio.get_running_loop().time()),
+                    )
+                )
+                return reply.value
+            case Path():
+                return await asyncio.to_thread(_read_card_file, self._agent)
+            case _:
+                return read_card(dict(self._agent))
+
+
+class _Flight:
+    """Those who wait for one fetch, in one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.lock = asyncio.Lock()
+        self.failure: A2AError | None = None
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """What the caller says about where calls go.
+
+    Attributes:
+        bindings: The bindings that the caller prefers, best first.
+        url: Address to use instead of the interface's own.
+        tenant: Tenant to use instead of the interface's own.
+        trusted: Origins that may get the caller's headers and credentials.
+        trust_first: Whether the origin of the card's first interface is one of them: for a card
+            that the caller brought along.
+        has_credentials: Whether there is anything to protect besides a call's own headers.
+    """
+
+    bindings: tuple[str, ...] = ()
+    url: str | None = None
+    tenant: str | None = None
+    trusted: frozenset[str] = frozenset()
+    trust_first: bool = False
+    has_credentials: bool = False
+
+
+class InterfaceLayer(Over):
+    """Chooses the interface that a call goes to, fetching the card if need be."""
+
+    def __init__(
+        self, inner: Transport, resolver: AgentCardResolver, route: Route, endpoints: Endpoints
+    ) -> None:
+        super().__init__(inner)
+        self._resolver = resolver
+        self._route = route
+        self._endpoints = endpoints
+
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        """Makes the call at the chosen endpoint.
+
+        Raises:
+            CredentialOriginError: The call carries credentials that were not given for the
+                interface's origin. Nothing was sent.
+        """
+        card = await self._resolver.card(call)
+        interface = choose_interface(card, self._route)
+        if call.headers or self._route.has_credentials:
+            _check_origin(interface, card, self._route)
+        endpoint = self._endpoints.of(interface)
+        return await self._inner.unary(msgspec.structs.replace(call, endpoint=endpoint))
+
+
+def choose_interface(card: AgentCard, route: Route) -> AgentInterface:
+    """Chooses among a card's interfaces (A2A 8.3.2): the caller's preference, then the card's.
+
+    Raises:
+        VersionNotSupportedError: None speaks the protocol version of this client.
+        AgentCardResolutionError: None has a binding that this client speaks.
+    """
+    known = [i for i in card.supported_interfaces if i.protocol_binding in BINDINGS]
+    if not known:
+        offered = ", ".join(i.protocol_binding for i in card.supported_interfaces)
+        spoken = ", ".join(BINDINGS)
+        raise AgentCardResolutionError(
+            f"agent {card.name!r} offers only {offered}; this client speaks {spoken}",
+            executed=False,
+        )
+    # Real cards leave the version out; a server that speaks another one will say so.
+    usable = [i for i in known if (i.protocol_version or PROTOCOL_VERSION).startswith("1.")]
+    if not usable:
+        offered = ", ".join(str(i.protocol_version) for i in known)
+        raise VersionNotSupportedError(
+            f"agent {card.name!r} speaks protocol {offered}; this client speaks "
+            f"{PROTOCOL_VERSION}",
+            executed=False,
+        )
+    by_binding = {i.protocol_binding: i for i in reversed(usable)}
+    preferred = next((b for b in route.bindings if b in by_binding), usable[0].protocol_binding)
+    interface = by_binding[preferred]
+    return msgspec.structs.replace(
+        interface,
+        url=interface.url if route.url is None else route.url,
+        tenant=(interface.tenant or None) if route.tenant is None else route.tenant,
+    )
+
+
+def _check_origin(interface: AgentInterface, card: AgentCard, route: Route) -> None:
+    trusted = set(route.trusted)
+    if route.trust_first:
+        trusted.add(origin(card.supported_interfaces[0].url))
+    its_origin = origin(interface.url)
+    if its_origin not in trusted:
+        raise CredentialOriginError(
+            f"the agent's interface is at {its_origin}, but the credentials and headers were "
+            f"given for {', '.join(sorted(trusted))}; nothing was sent. If you trust it, pass "
+            f'credential_origins=("{its_origin}",)',
+            origin=its_origin,
+            executed=False,
+        )
+
+
+def _read_card_file(path: Path) -> AgentCard:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_REPLY_BYTES)
+    except OSError as error:
+        message = f"cannot read the agent card {path}: {error.strerror or error}"
+        raise AgentCardResolutionError(message, executed=False) from None
+    try:
+        return read_card(codec.parse(content))
+    except codec.MalformedError as error:
+        message = f"the agent card {path} is {error}"
+        raise InvalidAgentCardError(message, executed=False, excerpt=excerpt(content)) from None

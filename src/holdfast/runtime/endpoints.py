@@ -1,0 +1,68 @@
+"""What a client remembers of the places that it calls.
+
+One registry, owned by a client or shared between several; nothing of this is at module level.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.policy.budget import BudgetPolicy, RetryBudget
+from holdfast.wire.http import presentable
+
+if TYPE_CHECKING:
+    from holdfast.model.card import AgentInterface
+
+__all__ = ["Endpoint", "Endpoints"]
+
+
+class Endpoint:
+    """One interface of one agent, and what was learned about it.
+
+    Attributes:
+        interface: Address, binding, tenant.
+        agent: The address as shown in errors and logs.
+    """
+
+    __slots__ = ("_budget", "agent", "interface")
+
+    def __init__(self, interface: AgentInterface) -> None:
+        self.interface = interface
+        self.agent = presentable(interface.url)
+        self._budget: RetryBudget | None = None
+
+    def succeeded(self) -> None:
+        """Notes a success."""
+        if self._budget is not None:
+            self._budget.succeeded()
+
+    def may_retry(self, policy: BudgetPolicy | None, *, now: float) -> bool:
+        """Charges a transient failure and says whether the budget allows a retry.
+
+        Args:
+            policy: The budget of the client that asks; the first one that asks sets it up.
+            now: The event loop's time in seconds.
+        """
+        if policy is None:
+            return True
+        if self._budget is None:
+            self._budget = RetryBudget(policy, now=now)
+        return self._budget.failed(now=now)
+
+
+class Endpoints:
+    """All endpoints of a client, by interface."""
+
+    def __init__(self) -> None:
+        self._endpoints: dict[tuple[str | None, ...], Endpoint] = {}
+
+    def of(self, interface: AgentInterface) -> Endpoint:
+        """The endpoint of an interface; the same one each time."""
+        key = (interface.url, interface.protocol_binding, interface.tenant)
+        endpoint = self._endpoints.get(key)
+        if endpoint is None:
+            endpoint = self._endpoints[key] = Endpoint(interface)
+        return endpoint
+
+    def __len__(self) -> int:
+        return len(self._endpoints)

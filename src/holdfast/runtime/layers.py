@@ -1,0 +1,364 @@
+"""The layers of a call, each one thing; `client.py` writes down their order.
+
+Rules: a layer never swallows a cancellation, waits only within the call's deadline, and leaves
+nothing running. What it decides is decided by a pure function of `holdfast.policy`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar
+
+import msgspec
+
+from holdfast.errors import (
+    A2AError,
+    Attempt,
+    AuthenticationError,
+    DeadlineExceededError,
+    OutcomeUnknownError,
+)
+from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
+from holdfast.policy.retry import GiveUp, Retry, RetryPolicy, decide, lost_the_reply
+from holdfast.runtime.listeners import (
+    AttemptFailed,
+    AttemptStarted,
+    CallFinished,
+    Interceptor,
+    Observer,
+    RetryScheduled,
+)
+from holdfast.runtime.transport import AnyCall, Call, Reply, Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping, Sequence
+
+    from holdfast.model.requests import SendMessageRequest
+    from holdfast.policy.budget import BudgetPolicy
+    from holdfast.runtime.env import Env
+
+__all__ = [
+    "AuthProvider",
+    "CredentialsLayer",
+    "DeadlineLayer",
+    "InterceptorLayer",
+    "ObservedLayer",
+    "OutcomeLayer",
+    "Over",
+    "RetryLayer",
+    "deadline_exceeded",
+]
+
+P = TypeVar("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_LAST_WORD = 1.0
+"""Seconds that an interceptor has for a call whose own time is over."""
+
+
+class Over:
+    """A transport over another one."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    async def close(self) -> None:
+        """Frees what is below."""
+        await self._inner.close()
+
+
+class ObservedLayer(Over):
+    """Tells observers when a call is over, and names the call in its error."""
+
+    def __init__(self, inner: Transport, observe: Observer) -> None:
+        super().__init__(inner)
+        self._observe = observe
+
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        error: A2AError | None = None
+        try:
+            reply = await self._inner.unary(call)
+        except A2AError as failure:
+            error = failure
+            error.request_id = call.request_id
+            raise
+        else:
+            return reply
+        finally:
+            now = asyncio.get_running_loop().time()
+            tries = call.progress.attempts
+            self._observe(
+                CallFinished(
+                    request_id=call.request_id,
+                    operation=call.operation.name,
+                    agent=tries[-1].agent if tries else None,
+                    attempts=len(tries),
+                    duration=now - call.progress.began,
+                    error=error,
+                )
+            )
+
+
+class InterceptorLayer(Over):
+    """Runs the caller's interceptors around a call."""
+
+    def __init__(self, inner: Transport, interceptors: Sequence[Interceptor]) -> None:
+        super().__init__(inner)
+        self._interceptors = tuple(interceptors)
+
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        asked: list[Interceptor] = []
+        outcome: Reply[R] | A2AError
+        try:
+            outcome = await self._ask_and_call(call, asked)
+        except A2AError as error:
+            outcome = error
+        for interceptor in reversed(asked):
+            outcome = await _within(call, interceptor.after(call, outcome))
+        if isinstance(outcome, A2AError):
+            raise outcome
+        return outcome
+
+    async def _ask_and_call(self, call: Call[P, R], asked: list[Interceptor]) -> Reply[R]:
+        for interceptor in self._interceptors:
+            asked.append(interceptor)
+            answer = await _within(call, interceptor.before(call))
+            if isinstance(answer, Reply):
+                return answer
+            call = answer
+        return await self._inner.unary(call)
+
+
+class OutcomeLayer(Over):
+    """Turns a lost reply to a message into what it means: nobody knows whether it was executed."""
+
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        if call.operation not in _SENDS:
+            return await self._inner.unary(call)
+        try:
+            return await self._inner.unary(call)
+        except A2AError as error:
+            if not lost_the_reply(error):
+                raise
+            raise _outcome_unknown(call, error) from error
+
+
+class DeadlineLayer(Over):
+    """Ends the whole call at its deadline."""
+
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        return await _until(call.deadline.at, call, self._inner.unary(call))
+
+
+class RetryLayer(Over):
+    """Tries again where `holdfast.policy.retry` says so and the endpoint's budget allows it."""
+
+    def __init__(
+        self,
+        inner: Transport,
+        policy: RetryPolicy,
+        budget: BudgetPolicy | None,
+        env: Env,
+        observe: Observer,
+    ) -> None:
+        super().__init__(inner)
+        self._policy = policy
+        self._budget = budget
+        self._env = env
+        self._observe = observe
+
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        loop = asyncio.get_running_loop()
+        progress = call.progress
+        while True:
+            started = loop.time()
+            progress.sent = False
+            self._observe(AttemptStarted(**_named(call), number=call.attempt))
+            try:
+                reply = await self._inner.unary(call)
+            except A2AError as error:
+                delay = await self._after_failure(call, error, started, loop.time())
+                await asyncio.sleep(delay)
+                call = msgspec.structs.replace(call, attempt=call.attempt + 1)
+            except asyncio.CancelledError:
+                self._record(call, started, loop.time(), error="given up while it was under way")
+                raise
+            else:
+                self._record(call, started, loop.time())
+                if call.endpoint is not None:
+                    call.endpoint.succeeded()
+                return msgspec.structs.replace(reply, attempts=tuple(progress.attempts))
+
+    async def _after_failure(
+        self, call: AnyCall, error: A2AError, started: float, now: float
+    ) -> float:
+        """Returns the wait before the next try, or raises the error with its attempts."""
+        error.request_id = call.request_id
+        error.agent = error.agent or call.agent
+        self._observe(
+            AttemptFailed(**_named(call), number=call.attempt, duration=now - started, error=error)
+        )
+        within_budget = (
+            not error.transient
+            or call.endpoint is None
+            or call.endpoint.may_retry(self._budget, now=now)
+        )
+        decision: Retry | GiveUp = decide(
+            self._policy,
+            error,
+            safety=call.operation.safety,
+            attempt=call.attempt,
+            time_left=call.deadline.left(now),
+            draw=self._env.random(),
+        )
+        if isinstance(decision, Retry) and not within_budget:
+            decision = GiveUp("the retry budget of this agent is spent")
+            error.message = f"{error.message}; not tried again: {decision.reason}"
+        wait = decision.delay if isinstance(decision, Retry) else None
+        self._record(call, started, now, error=f"{type(error).__name__}: {error}", wait=wait)
+        error.attempts = tuple(call.progress.attempts)
+        if wait is None:
+            raise error
+        self._observe(
+            RetryScheduled(**_named(call), number=call.attempt + 1, wait=wait, error=error)
+        )
+        if self._policy.on_retry is not None:
+            told = self._policy.on_retry(call.attempt, error, wait)
+            if inspect.isawaitable(told):
+                await told
+        return wait
+
+    def _record(
+        self,
+        call: AnyCall,
+        started: float,
+        now: float,
+        *,
+        error: str | None = None,
+        wait: float | None = None,
+    ) -> None:
+        call.progress.attempts.append(
+            Attempt(
+                number=call.attempt,
+                agent=call.agent or "",
+                started=started - call.progress.began,
+                duration=now - started,
+                error=error,
+                wait=wait,
+            )
+        )
+
+
+class AuthProvider(Protocol):
+    """Where credentials come from; asked anew for each attempt."""
+
+    async def headers(self, call: AnyCall, /) -> dict[str, str]:
+        """The headers that carry the credentials."""
+        ...
+
+    async def on_unauthorized(self, error: AuthenticationError, /) -> bool:
+        """Told of a 401; True asks to try once more with new credentials."""
+        ...
+
+
+class CredentialsLayer(Over):
+    """Adds the credentials to each attempt, and replays one after a 401 where that is safe."""
+
+    def __init__(self, inner: Transport, provider: AuthProvider) -> None:
+        super().__init__(inner)
+        self._provider = provider
+
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        try:
+            return await self._inner.unary(await self._with_credentials(call))
+        except AuthenticationError as error:
+            safe = call.operation.safety != "conditional" or error.executed is False
+            if not safe or not await self._provider.on_unauthorized(error):
+                raise
+        call.progress.sent = False
+        return await self._inner.unary(await self._with_credentials(call))
+
+    async def _with_credentials(self, call: Call[P, R]) -> Call[P, R]:
+        headers = await self._provider.headers(call)
+        return msgspec.structs.replace(call, headers={**call.headers, **_lowered(headers)})
+
+
+_SENDS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})
+
+
+def deadline_exceeded(call: AnyCall) -> DeadlineExceededError:
+    """The error of a call whose time is over."""
+    deadline = call.deadline
+    return DeadlineExceededError(
+        f"{call.operation.name} did not finish within the {deadline.name} timeout of "
+        f"{deadline.timeout:g} s",
+        deadline=deadline.name,
+        timeout=deadline.timeout,
+        executed=None if call.progress.sent else False,
+        attempts=call.progress.attempts,
+        agent=call.progress.attempts[-1].agent if call.progress.attempts else call.agent,
+        request_id=call.request_id,
+    )
+
+
+def _outcome_unknown(call: AnyCall, error: A2AError) -> OutcomeUnknownError:
+    params: SendMessageRequest = call.params
+    message = params.message
+    return OutcomeUnknownError(
+        f"nobody knows whether the agent ran message {message.message_id}: it was sent, but its "
+        f"reply was lost: {error.message}. It was not sent again. Look for it among the agent's "
+        "tasks, or send it again if running it twice does no harm",
+        message_id=message.message_id,
+        context_id=message.context_id,
+        code=error.code,
+        details=error.details,
+        data=error.data,
+        http_status=error.http_status,
+        grpc_status=error.grpc_status,
+        headers=error.headers,
+        retry_after=error.retry_after,
+        attempts=error.attempts,
+        agent=error.agent,
+        request_id=error.request_id,
+        hops=error.hops,
+        excerpt=error.excerpt,
+    )
+
+
+async def _within(call: AnyCall, hook: Awaitable[T]) -> T:
+    """Waits for a caller's hook within the call's deadline, or for a last word after it."""
+    now = asyncio.get_running_loop().time()
+    return await _until(max(call.deadline.at, now + _LAST_WORD), call, hook)
+
+
+async def _until(at: float, call: AnyCall, awaitable: Awaitable[T]) -> T:
+    """Waits until a moment on the event loop's clock, then raises the call's deadline error."""
+    scope = asyncio.timeout_at(at)
+    try:
+        async with scope:
+            return await awaitable
+    except TimeoutError as error:
+        # Our own timeouts are TimeoutErrors too, and pass through here on their way up.
+        if not scope.expired() or isinstance(error, A2AError):
+            raise
+        raise deadline_exceeded(call) from None
+
+
+class _Named(TypedDict):
+    request_id: str
+    operation: str
+    agent: str | None
+
+
+def _named(call: AnyCall) -> _Named:
+    return {
+        "request_id": call.request_id,
+        "operation": call.operation.name,
+        "agent": call.agent,
+    }
+
+
+def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}

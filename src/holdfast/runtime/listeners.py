@@ -1,0 +1,168 @@
+"""Those who listen to calls: interceptors, consumers and observers, each with one job.
+
+- An `Interceptor` may change a request, answer it early, and change a result or a failure.
+- A `Consumer` gets every task and message that arrives, in order; its exceptions propagate.
+- An `Observer` gets frozen details of what happens; its exceptions are logged, never raised.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.errors import A2AError
+from holdfast.model.card import AgentCard
+from holdfast.model.types import (
+    Message,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatusUpdateEvent,
+)
+
+if TYPE_CHECKING:
+    from holdfast.runtime.transport import AnyCall, AnyReply
+
+__all__ = [
+    "AttemptFailed",
+    "AttemptStarted",
+    "CallFinished",
+    "Consumer",
+    "Event",
+    "Interceptor",
+    "Observation",
+    "Observer",
+    "Observers",
+    "RetryScheduled",
+    "log",
+]
+
+logger = logging.getLogger("holdfast")
+logger.addHandler(logging.NullHandler())  # without logging set up, a library is silent
+
+Event = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+Consumer = Callable[[Event, Task | None, AgentCard], Awaitable[None] | None]
+"""Called with the event, the task as it stands after it (None for a message without one), and
+the agent's card; may be a coroutine function."""
+
+
+class Interceptor:
+    """Sees every call of a client from outside: once, whatever is tried again inside.
+
+    Override what you need. With several interceptors, `before` runs in order and `after` in the
+    reverse order; after an early answer, only those that were asked see it.
+    """
+
+    async def before(self, call: AnyCall) -> AnyCall | AnyReply:
+        """Returns the call to make, changed or not, or a reply to answer it early."""
+        return call
+
+    async def after(
+        self,
+        call: AnyCall,  # noqa: ARG002  for those who override this
+        outcome: AnyReply | A2AError,
+    ) -> AnyReply | A2AError:
+        """Returns the outcome, changed or not; an error that is returned is raised."""
+        return outcome
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to a call.
+
+    Attributes:
+        request_id: Names the call.
+        operation: Name of the operation.
+        agent: The address, without credentials or query; None before it is known.
+    """
+
+    request_id: str
+    operation: str
+    agent: str | None
+
+
+class AttemptStarted(Observation, frozen=True, kw_only=True):
+    """A try begins; `number` counts from 1."""
+
+    number: int
+
+
+class AttemptFailed(Observation, frozen=True, kw_only=True):
+    """A try failed after `duration` seconds."""
+
+    number: int
+    duration: float
+    error: A2AError
+
+
+class RetryScheduled(Observation, frozen=True, kw_only=True):
+    """Try `number` begins in `wait` seconds, because of `error`."""
+
+    number: int
+    wait: float
+    error: A2AError
+
+
+class CallFinished(Observation, frozen=True, kw_only=True):
+    """The call is over after `attempts` tries and `duration` seconds; `error` is None if well."""
+
+    attempts: int
+    duration: float
+    error: A2AError | None
+
+
+Observer = Callable[[Observation], None]
+
+
+class Observers:
+    """Tells several observers, and survives them."""
+
+    def __init__(self, observers: Iterable[Observer]) -> None:
+        self._observers = tuple(observers)
+
+    def __call__(self, observation: Observation) -> None:
+        """Tells them in order."""
+        for observer in self._observers:
+            try:
+                observer(observation)
+            except Exception:
+                logger.exception("an observer failed on %s", type(observation).__name__)
+
+
+def log(observation: Observation) -> None:
+    """The standard observer: logs under ``holdfast``, never a body or a header."""
+    match observation:
+        case AttemptStarted() if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s attempt %d started", _subject(observation), observation.number)
+        case AttemptFailed():
+            logger.warning(
+                "%s attempt %d failed after %.3f s: %s: %s",
+                _subject(observation),
+                observation.number,
+                observation.duration,
+                type(observation.error).__name__,
+                observation.error,
+            )
+        case RetryScheduled():
+            logger.info(
+                "%s attempt %d follows in %.3f s",
+                _subject(observation),
+                observation.number,
+                observation.wait,
+            )
+        case CallFinished() if logger.isEnabledFor(logging.DEBUG):
+            logger.debug(
+                "%s finished after %d attempts and %.3f s: %s",
+                _subject(observation),
+                observation.attempts,
+                observation.duration,
+                "well" if observation.error is None else type(observation.error).__name__,
+            )
+        case _:
+            pass
+
+
+def _subject(observation: Observation) -> str:
+    where = "an agent not yet known" if observation.agent is None else observation.agent
+    return f"{observation.operation} {observation.request_id} to {where}:"

@@ -1,0 +1,78 @@
+"""Watching a task by looking at it again and again: always possible, never without an end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from holdfast.errors import A2AError, DeadlineExceededError
+from holdfast.policy.deadline import Deadline, poll_delays
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from holdfast.model.types import Task
+
+__all__ = ["poll"]
+
+
+async def poll(
+    look: Callable[[], Awaitable[Task]],
+    task: Task | None,
+    *,
+    until: Callable[[Task], bool],
+    deadline: Deadline,
+    interval: float,
+) -> Task:
+    """Looks at a task until it is as wanted.
+
+    A failure that may pass does not end it: an agent that restarts is asked again.
+
+    Args:
+        look: Fetches the task, itself within the deadline.
+        task: The task as last seen; None looks at once.
+        until: Whether it is as wanted.
+        deadline: When to give up.
+        interval: Seconds between two looks; the first ones are quicker.
+
+    Raises:
+        DeadlineExceededError: With the task as last seen, caused by the last failure, if any.
+        A2AError: A failure that will not pass.
+    """
+    loop = asyncio.get_running_loop()
+    delays = poll_delays(interval)
+    failure: A2AError | None = None
+    while task is None or not until(task):
+        if task is not None or failure is not None:
+            asked = 0.0 if failure is None else failure.retry_after or 0.0
+            left = deadline.left(loop.time())
+            await asyncio.sleep(min(max(next(delays), asked), left))
+        if deadline.left(loop.time()) <= 0:
+            raise _too_late(task, deadline, failure) from failure
+        try:
+            task = await look()
+            failure = None
+        except DeadlineExceededError as error:
+            raise _too_late(task, deadline, error) from failure
+        except A2AError as error:
+            if not error.transient:
+                raise
+            failure = error
+    return task
+
+
+def _too_late(
+    task: Task | None, deadline: Deadline, failure: A2AError | None
+) -> DeadlineExceededError:
+    seen = "was never seen" if task is None else f"was last seen {task.state.name}"
+    subject = "the task" if task is None else f"task {task.id}"
+    return DeadlineExceededError(
+        f"{subject} {seen} at the end of the {deadline.name} timeout of {deadline.timeout:g} s",
+        deadline=deadline.name,
+        timeout=deadline.timeout,
+        task=task,
+        executed=None if task is None else True,
+        attempts=() if failure is None else failure.attempts,
+        agent=None if failure is None else failure.agent,
+        request_id=None if failure is None else failure.request_id,
+    )

@@ -1,0 +1,119 @@
+"""The seam of operations: calls, replies, and what carries the one to the other.
+
+A `Transport` takes a `Call` and gives a `Reply` or raises an `A2AError`. A layer is a function
+from a transport to a transport; the whole client is layers over a binding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from holdfast.errors import Attempt
+from holdfast.model.operations import Operation
+from holdfast.policy.deadline import Deadline
+from holdfast.runtime.endpoints import Endpoint
+from holdfast.wire.http import Progress
+
+__all__ = ["AnyCall", "AnyReply", "Call", "CallProgress", "Layer", "Reply", "Transport", "compose"]
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class CallProgress(Progress):
+    """How far a call has come: the only part of a call that changes.
+
+    Attributes:
+        sent: Whether a byte of the current attempt may have left.
+        began: When the call began, on the event loop's clock.
+        attempts: The tries that are over, in order.
+    """
+
+    began: float = 0.0
+    attempts: list[Attempt] = msgspec.field(default_factory=list[Attempt])
+
+
+class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
+    """One call of one operation.
+
+    Attributes:
+        operation: A row of the table of operations.
+        params: Its parameters.
+        request_id: Names the call in logs and errors, and is the JSON-RPC id.
+        deadline: When the whole call ends.
+        headers: The caller's headers and the credentials; they go to trusted origins only.
+        extensions: URIs for ``A2A-Extensions``.
+        endpoint: Where the call goes; None until it is chosen.
+        attempt: Number of the try, from 1.
+        progress: How far it has come.
+    """
+
+    operation: Operation[P, R]
+    params: P
+    request_id: str
+    deadline: Deadline
+    headers: Mapping[str, str] = {}
+    extensions: tuple[str, ...] = ()
+    endpoint: Endpoint | None = None
+    attempt: int = 1
+    progress: CallProgress = msgspec.field(default_factory=CallProgress)
+
+    @property
+    def agent(self) -> str | None:
+        """The address that the call goes to, as shown in errors and logs."""
+        return None if self.endpoint is None else self.endpoint.agent
+
+
+class Reply(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+    """What came back.
+
+    Attributes:
+        value: The typed answer.
+        headers: Of the HTTP reply; look them up in lower case.
+        raw: The body as received.
+        endpoint: Who answered.
+        attempts: Every try that was made, the successful one last.
+    """
+
+    value: R
+    headers: Mapping[str, str] = {}
+    raw: bytes = b""
+    endpoint: Endpoint | None = None
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """`raw` as text."""
+        return self.raw.decode("utf-8", "replace")
+
+
+class Transport(Protocol):
+    """Carries calls."""
+
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        """Makes a call that has one answer.
+
+        Raises:
+            A2AError: Whatever went wrong, with facts.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Frees everything."""
+        ...
+
+
+Layer = Callable[[Transport], Transport]
+
+
+def compose(layers: Iterable[Layer], transport: Transport) -> Transport:
+    """Puts layers over a transport; the first one is the outermost."""
+    return reduce(lambda inner, layer: layer(inner), reversed(list(layers)), transport)
+
+
+AnyCall = Call[Any, Any]
+AnyReply = Reply[Any]

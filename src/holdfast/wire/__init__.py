@@ -1,0 +1,1 @@
+"""Pure codecs: operations to HTTP requests, HTTP replies to values or typed errors."""

@@ -1,0 +1,248 @@
+"""HTTP messages as values, and what can be said of them without sending any.
+
+An engine turns an `HttpRequest` into an `HttpReply`; everything above it reasons with these.
+Header names are in lower case here, and looked up in lower case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
+from urllib.parse import urljoin, urlsplit, urlunsplit
+
+import msgspec
+
+from holdfast.errors import A2AHTTPError
+
+__all__ = [
+    "MAX_REPLY_BYTES",
+    "Encoded",
+    "HttpReply",
+    "HttpRequest",
+    "HttpStream",
+    "Progress",
+    "Timeouts",
+    "excerpt",
+    "follow",
+    "harmless_headers",
+    "origin",
+    "presentable",
+]
+
+MAX_REPLY_BYTES = 32 * 1024 * 1024
+MAX_REDIRECTS = 5
+
+_TO_ANY_ORIGIN = frozenset({"accept", "a2a-version", "a2a-extensions", "user-agent"})
+_HARMLESS = (
+    "content-type",
+    "date",
+    "location",
+    "retry-after",
+    "retry-after-ms",
+    "server",
+    "via",
+    "www-authenticate",
+    "x-request-id",
+)
+
+
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one attempt, in seconds; the error of the one that fires names it.
+
+    Attributes:
+        pool: For a free connection slot.
+        connect: For name resolution, TCP and TLS together.
+        write: For the socket to take the next piece of the request.
+        first_byte: From the end of the request to the headers of the reply.
+        idle: Between two pieces of the reply.
+
+    Raises:
+        ValueError: A limit is not a positive number.
+    """
+
+    pool: float = 10.0
+    connect: float = 5.0
+    write: float = 30.0
+    first_byte: float = 120.0
+    idle: float = 120.0
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if not getattr(self, name) > 0:
+                message = f"the {name} timeout must be a positive number of seconds"
+                raise ValueError(message)
+
+
+class Progress(msgspec.Struct):
+    """How far a request has come; written by the engine, read by whoever must judge a failure.
+
+    Attributes:
+        sent: Whether a byte of it may have left: set just before the first one is handed over.
+    """
+
+    sent: bool = False
+
+
+class Encoded(msgspec.Struct, frozen=True, kw_only=True):
+    """What a binding makes of a call; the rest of the request is the same for all.
+
+    Attributes:
+        method: In capitals.
+        url: Absolute, encoded.
+        headers: Those that the binding needs.
+        body: The whole body; empty for none.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request as an engine needs it.
+
+    Attributes:
+        method: In capitals.
+        url: Absolute, encoded; sent as it is.
+        headers: Everything but Host, Content-Length and Accept-Encoding.
+        body: The whole body.
+        timeouts: What the engine has to keep.
+        max_idle: A connection that was idle for longer (seconds) must not be reused.
+        max_reply: Largest body to accept, in bytes after decompression.
+        progress: Where the engine notes that bytes leave.
+    """
+
+    method: str
+    url: str
+    headers: dict[str, str] = {}
+    body: bytes = b""
+    timeouts: Timeouts = Timeouts()
+    max_idle: float = 4.0
+    max_reply: int = MAX_REPLY_BYTES
+    progress: Progress = msgspec.field(default_factory=Progress)
+
+
+class HttpReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A reply that was read to its end.
+
+    Attributes:
+        status: The status code.
+        headers: Looked up in lower case.
+        body: The whole body, decompressed.
+    """
+
+    status: int
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+
+
+class HttpStream(Protocol):
+    """A reply whose body is still coming."""
+
+    @property
+    def status(self) -> int:
+        """The status code."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Looked up in lower case."""
+        ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives, in pieces of any size; iterate once."""
+        ...
+
+    async def read(self) -> bytes:
+        """The whole body, for replies that turn out not to be streams."""
+        ...
+
+
+def origin(url: str) -> str:
+    """The origin of a URL (RFC 6454): scheme, host and port, in one spelling."""
+    parts = urlsplit(url)
+    scheme = parts.scheme.lower()
+    host = (parts.hostname or "").lower()
+    port = parts.port or {"http": 80, "https": 443}.get(scheme)
+    bracketed = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{bracketed}:{port}" if port else f"{scheme}://{bracketed}"
+
+
+def presentable(url: str) -> str:
+    """A URL to show in errors and logs: without user, password, query and fragment."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def harmless_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers of a reply that an error may carry."""
+    found = {name: value for name in _HARMLESS if (value := headers.get(name)) is not None}
+    if "location" in found:
+        found["location"] = presentable(found["location"])
+    return found
+
+
+def excerpt(body: bytes, length: int = 200) -> str:
+    """The beginning of a body as one line of readable text."""
+    text = body[: length * 4].decode("utf-8", "replace")
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:length]
+
+
+def follow(
+    request: HttpRequest, reply: HttpReply, *, to_any_origin: bool, followed: int
+) -> HttpRequest | None:
+    """Decides what a redirect asks for.
+
+    A call repeats its request only for 307 and 308 to its own origin. A public document (a card)
+    may be fetched from anywhere, but only the protocol's own headers go to another origin, and
+    never from https to http.
+
+    Args:
+        request: What was sent.
+        reply: What came back.
+        to_any_origin: Whether this is a GET of a public document.
+        followed: How many redirects were followed already.
+
+    Returns:
+        The request to send next, or None if the reply is no redirect.
+
+    Raises:
+        A2AHTTPError: It is a redirect that is not followed; the message names its target.
+    """
+    if reply.status not in {301, 302, 303, 307, 308}:
+        return None
+    target = urljoin(request.url, reply.headers.get("location", "")).partition("#")[0]
+    refusal = _refusal(request, reply, target, to_any_origin=to_any_origin, followed=followed)
+    if refusal:
+        raise A2AHTTPError(
+            f"HTTP {reply.status} redirect to {presentable(target)} was not followed: {refusal}",
+            http_status=reply.status,
+            headers=harmless_headers(reply.headers),
+            agent=presentable(request.url),
+        )
+    if origin(target) == origin(request.url):
+        return msgspec.structs.replace(request, url=target)
+    kept = {name: value for name, value in request.headers.items() if name in _TO_ANY_ORIGIN}
+    return msgspec.structs.replace(request, url=target, headers=kept)
+
+
+def _refusal(
+    request: HttpRequest, reply: HttpReply, target: str, *, to_any_origin: bool, followed: int
+) -> str | None:
+    here, there = urlsplit(request.url), urlsplit(target)
+    if "location" not in reply.headers:
+        return "it names no location"
+    if there.scheme not in {"http", "https"} or not there.hostname:
+        return "it is no HTTP address"
+    if followed >= MAX_REDIRECTS:
+        return f"there were {MAX_REDIRECTS} redirects before"
+    if (here.scheme, there.scheme) == ("https", "http"):
+        return "it leads from https to http"
+    if to_any_origin:
+        return None
+    if reply.status not in {307, 308}:
+        return "it would turn the request into another one; use the final address"
+    if origin(target) != origin(request.url):
+        return "it leads to another origin; if you trust it, use that address"
+    return None

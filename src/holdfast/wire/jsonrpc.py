@@ -1,0 +1,151 @@
+"""The JSON-RPC binding (A2A specification 9): calls to requests, replies to values or errors."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from holdfast.errors import A2AError, InvalidAgentResponseError
+from holdfast.model import codec
+from holdfast.wire import status
+from holdfast.wire.http import Encoded, HttpReply, excerpt, harmless_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from holdfast.model.operations import Operation
+
+__all__ = ["decode", "encode"]
+
+_HEADERS = {"content-type": "application/json", "accept": "application/json"}
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class _Request(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    method: str
+    params: Any
+    jsonrpc: str = "2.0"
+
+
+def encode(operation: Operation[P, R], params: P, url: str, request_id: str) -> Encoded:
+    """Makes the POST of a call.
+
+    Args:
+        operation: What to call.
+        params: Its parameters.
+        url: The interface's address, used as it is.
+        request_id: Becomes the request's ``id``.
+    """
+    body = codec.encode(_Request(id=request_id, method=operation.name, params=params))
+    return Encoded(method="POST", url=url, headers=_HEADERS, body=body)
+
+
+def decode(
+    operation: Operation[P, R],
+    request_id: str,
+    reply: HttpReply,
+    *,
+    now: float,
+    refusals: frozenset[int] = status.REFUSALS,
+) -> R:
+    """Reads the reply of a unary operation.
+
+    Args:
+        operation: What was called.
+        request_id: The ``id`` that was sent.
+        reply: The HTTP reply, of any status and content.
+        now: Wall time in seconds since the epoch.
+        refusals: HTTP statuses that are taken to mean "not executed".
+
+    Raises:
+        A2AError: The agent's error, the HTTP status's, or `InvalidAgentResponseError` for a reply
+            that is not what it must be.
+    """
+    try:
+        envelope = _result_decoder(cast("Any", operation.response)).decode(reply.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _decode_slowly(operation, request_id, reply, now=now, refusals=refusals)
+    if envelope.result is UNSET or envelope.id != request_id or not _is_success(reply):
+        return _decode_slowly(operation, request_id, reply, now=now, refusals=refusals)
+    return cast("R", envelope.result)
+
+
+@lru_cache(maxsize=64)
+def _result_decoder(response: Hashable) -> msgspec.json.Decoder[Any]:
+    result: Any = cast("Any", response) | UnsetType
+    envelope = msgspec.defstruct(
+        "_Result", [("id", Any, None), ("result", result, UNSET)], kw_only=True, frozen=True
+    )
+    return msgspec.json.Decoder(envelope)
+
+
+def _decode_slowly(
+    operation: Operation[P, R],
+    request_id: str,
+    reply: HttpReply,
+    *,
+    now: float,
+    refusals: frozenset[int],
+) -> R:
+    """Finds out what is the matter with a reply, and whether it is usable all the same."""
+    try:
+        document = codec.parse(reply.body)
+    except codec.MalformedError as error:
+        if not _is_success(reply):
+            raise status.from_http_status(reply, now=now, refusals=refusals) from None
+        raise _malformed(f"the reply is {error}", reply) from None
+    members = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+    if members.get("error") is not None:
+        raise _error(members, request_id, reply, now=now, refusals=refusals)
+    if not _is_success(reply):
+        raise status.from_http_status(reply, now=now, refusals=refusals)
+    if "result" not in members:
+        raise _malformed("the reply has neither result nor error", reply)
+    if members.get("id") != request_id:
+        raise _malformed("the reply answers another request", reply)
+    try:
+        return codec.from_builtins(_or_empty(members["result"]), operation.response)
+    except codec.MalformedError as error:
+        what = f"the reply to {operation.name} is not a {operation.response.__name__}: {error}"
+        raise _malformed(what, reply) from None
+
+
+def _error(
+    members: dict[str, Any],
+    request_id: str,
+    reply: HttpReply,
+    *,
+    now: float,
+    refusals: frozenset[int],
+) -> A2AError:
+    # An agent that could not read the request does not know its id.
+    if members.get("id") not in {request_id, None}:
+        return _malformed("the reply answers another request", reply)
+    error = members["error"]
+    if not (isinstance(error, dict) and "code" in error) and not _is_success(reply):
+        return status.from_http_status(reply, now=now, refusals=refusals)
+    return status.from_rpc_error(error, reply, now=now)
+
+
+def _or_empty(result: Any) -> Any:
+    """An operation that answers nothing may say so with null."""
+    return {} if result is None else result
+
+
+def _is_success(reply: HttpReply) -> bool:
+    return 200 <= reply.status < 300
+
+
+def _malformed(message: str, reply: HttpReply) -> InvalidAgentResponseError:
+    return InvalidAgentResponseError(
+        message,
+        http_status=reply.status,
+        headers=harmless_headers(reply.headers),
+        excerpt=excerpt(reply.body),
+    )

@@ -1,0 +1,136 @@
+"""The HTTP+JSON binding (A2A specification 11): calls to requests, replies to values or errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
+
+from holdfast.errors import A2AError, InvalidAgentResponseError
+from holdfast.model import codec
+from holdfast.model.requests import Request
+from holdfast.wire import status
+from holdfast.wire.http import Encoded, HttpReply, excerpt, harmless_headers
+
+if TYPE_CHECKING:
+    from holdfast.model.operations import Operation
+
+__all__ = ["decode", "encode"]
+
+_ACCEPT = {"accept": "application/a2a+json, application/json"}
+_WITH_BODY = {"content-type": "application/a2a+json", **_ACCEPT}
+
+P = TypeVar("P", bound=Request)
+R = TypeVar("R")
+
+
+def encode(operation: Operation[P, R], params: P, url: str, _request_id: str) -> Encoded:
+    """Makes the request of a call.
+
+    Members named by the path go there, percent-encoded whole; the others go into the body of a
+    POST, or into the query (A2A 11.5).
+
+    Args:
+        operation: What to call.
+        params: Its parameters.
+        url: The interface's address; the operation's path goes behind its own.
+    """
+    path, in_path = _fill(operation.path, params)
+    tenant = f"/{_segment(params.tenant)}" if params.tenant else ""
+    base = urlsplit(url)
+    query, body = base.query, b""
+    if operation.verb == "POST" and not in_path:
+        body = codec.encode(params)
+    else:
+        document: dict[str, Any] = codec.to_builtins(params)
+        members = {name: value for name, value in document.items() if name not in in_path}
+        if operation.verb == "POST":
+            body = codec.encode(members)
+        else:
+            members.pop("tenant", None)
+            extra = urlencode({name: _query_value(value) for name, value in members.items()})
+            query = "&".join(filter(None, (query, extra)))
+    where = f"{base.path.rstrip('/')}{tenant}{path}"
+    return Encoded(
+        method=operation.verb,
+        url=urlunsplit((base.scheme, base.netloc, where, query, "")),
+        headers=_WITH_BODY if body else _ACCEPT,
+        body=body,
+    )
+
+
+def decode(
+    operation: Operation[P, R],
+    _request_id: str,
+    reply: HttpReply,
+    *,
+    now: float,
+    refusals: frozenset[int] = status.REFUSALS,
+) -> R:
+    """Reads the reply of a unary operation.
+
+    Args:
+        operation: What was called.
+        reply: The HTTP reply, of any status and content.
+        now: Wall time in seconds since the epoch.
+        refusals: HTTP statuses that are taken to mean "not executed".
+
+    Raises:
+        A2AError: The agent's error, the HTTP status's, or `InvalidAgentResponseError` for a reply
+            that is not what it must be.
+    """
+    if not 200 <= reply.status < 300:
+        raise _error(reply, now=now, refusals=refusals)
+    try:
+        return codec.decode(reply.body or b"{}", operation.response)
+    except codec.MalformedError as error:
+        what = f"the reply to {operation.name} is not a {operation.response.__name__}: {error}"
+        raise InvalidAgentResponseError(
+            what,
+            http_status=reply.status,
+            headers=harmless_headers(reply.headers),
+            excerpt=excerpt(reply.body),
+        ) from None
+
+
+def _error(reply: HttpReply, *, now: float, refusals: frozenset[int]) -> A2AError:
+    try:
+        document = codec.parse(reply.body)
+    except codec.MalformedError:
+        document = None
+    found: A2AError | None = None
+    if isinstance(document, dict):
+        members = cast("dict[str, Any]", document)
+        error = members.get("error")
+        if isinstance(error, dict):
+            found = status.from_rest_status(cast("dict[str, Any]", error), reply, now=now)
+        elif "code" in members:
+            found = status.from_rest_status(members, reply, now=now)
+        else:
+            found = status.from_problem(members, reply, now=now)
+    return found or status.from_http_status(reply, now=now, refusals=refusals)
+
+
+def _fill(template: str, params: Request) -> tuple[str, set[str]]:
+    """Puts the named members into a path, and tells their names on the wire."""
+    names: set[str] = set()
+    path = template
+    for name, wire_name in zip(
+        params.__struct_fields__, params.__struct_encode_fields__, strict=True
+    ):
+        if f"{{{name}}}" in template:
+            path = path.replace(f"{{{name}}}", _segment(str(getattr(params, name))))
+            names.add(wire_name)
+    return path, names
+
+
+def _segment(value: str) -> str:
+    """Encodes a value so that it stays one path segment, whatever it holds."""
+    encoded = quote(value, safe="")
+    # A segment of dots would be resolved away by everything on the path (RFC 3986, 5.2.4).
+    return encoded.replace(".", "%2E") if encoded in {".", ".."} else encoded
+
+
+def _query_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,537 @@
+"""A real A2A agent on the official SDK, for our tests to call over loopback.
+
+This module owns one agent process: its card, its scripted executor, the two HTTP
+bindings that the SDK serves (JSON-RPC and HTTP+JSON), and a record of what reached it.
+
+Rules:
+- It never imports holdfast. Both ends of the wire must not share a mistake.
+- It runs in an environment of its own, where `a2a-sdk[http-server]` is installed.
+- Standard output carries exactly one line, its addresses as JSON, once it is ready.
+- It ends with exit code 0 when standard input ends, or when its time is up, so that
+  nothing outlives the test run that started it.
+- The user's text is the script: its first word picks a command, see `COMMANDS`.
+- Every execution is recorded before the command runs, so a crash is counted too.
+- What the SDK answers is left as it is; only the 401 and the two test routes are ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import socket
+import sys
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import httpx
+import uvicorn
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.routes import (
+    create_agent_card_routes,
+    create_jsonrpc_routes,
+    create_rest_routes,
+)
+from a2a.server.tasks import (
+    BasePushNotificationSender,
+    InMemoryPushNotificationConfigStore,
+    InMemoryTaskStore,
+    TaskUpdater,
+)
+from a2a.types import (
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentSkill,
+    HTTPAuthSecurityScheme,
+    Message,
+    Part,
+    Role,
+    SecurityRequirement,
+    SecurityScheme,
+    StringList,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+from google.protobuf.json_format import Parse, ParseError
+from google.protobuf.struct_pb2 import Value
+from google.protobuf.timestamp_pb2 import Timestamp
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Mount, Route
+
+if TYPE_CHECKING:
+    from a2a.server.events import EventQueue
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+HOST: Final = "127.0.0.1"
+CARD_PATH: Final = "/.well-known/agent-card.json"
+JSONRPC_PATH: Final = "/rpc"
+REST_PATH: Final = "/rest"
+EXECUTIONS_PATH: Final = "/executions"
+REQUESTS_PATH: Final = "/requests"
+RECORD_PATHS: Final = frozenset({EXECUTIONS_PATH, REQUESTS_PATH})
+PUBLIC_PATHS: Final = RECORD_PATHS | {CARD_PATH}
+
+PROTOCOL_VERSION: Final = "1.0"
+SECURITY_SCHEME: Final = "bearer"
+REPORTED_HEADERS: Final = ("a2a-version", "a2a-extensions", "user-agent")
+SHUTDOWN_SECONDS: Final = 1
+
+FILE_BYTES: Final = bytes(range(256))
+"""What `file` sends: every byte value, so its base64 holds both `+` and `/`."""
+FILE_MEDIA_TYPE: Final = "application/octet-stream"
+
+Seen = dict[str, str | bool | None]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What reached this agent: executions by message id, and requests in order."""
+
+    executions: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    requests: list[Seen] = field(default_factory=list[Seen])
+
+    def note_execution(self, message_id: str, task_id: str) -> None:
+        """Count one run of the executor for a message."""
+        self.executions.setdefault(message_id, []).append(task_id)
+
+    def note_request(self, request: Request) -> None:
+        """Keep one request; of a credential only that there was one."""
+        seen: Seen = {
+            "method": request.method,
+            "path": request.scope["raw_path"].decode("ascii", "replace"),
+        }
+        for name in REPORTED_HEADERS:
+            seen[name] = ", ".join(request.headers.getlist(name)) or None
+        seen["authorization"] = "authorization" in request.headers
+        self.requests.append(seen)
+
+    def routes(self) -> list[Route]:
+        """Serve the record to the tests. These routes are not part of A2A."""
+
+        async def executions(_: Request) -> JSONResponse:
+            return JSONResponse(self.executions)
+
+        async def requests(_: Request) -> JSONResponse:
+            return JSONResponse(self.requests)
+
+        return [Route(EXECUTIONS_PATH, executions), Route(REQUESTS_PATH, requests)]
+
+
+class FrontDoor:
+    """ASGI middleware that records each request and asks for the token, if any."""
+
+    def __init__(self, app: ASGIApp, record: Record, token: str | None) -> None:
+        """Stand in front of `app`; a `token` of None lets everybody in."""
+        self._app = app
+        self._record = record
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the call on, or answer 401."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        if request.url.path not in RECORD_PATHS:
+            self._record.note_request(request)
+        if self._admits(request):
+            await self._app(scope, receive, send)
+            return
+        refusal = JSONResponse(
+            {"error": "unauthorized"},
+            status_code=401,
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+        await refusal(scope, receive, send)
+
+    def _admits(self, request: Request) -> bool:
+        if self._token is None or request.url.path in PUBLIC_PATHS:
+            return True
+        return request.headers.get("authorization") == f"Bearer {self._token}"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One message being answered: the rest of its text, and where answers go.
+
+    `existing` says that the message continues a task, `messages` how many messages the
+    task's history holds with this one.
+    """
+
+    argument: str
+    message: Message
+    existing: bool
+    messages: int
+    queue: EventQueue
+    updater: TaskUpdater
+
+    async def submit(self) -> None:
+        """Publish the task as submitted, unless it exists already."""
+        if self.existing:
+            return
+        now = Timestamp()
+        now.GetCurrentTime()
+        status = TaskStatus(state=TaskState.TASK_STATE_SUBMITTED, timestamp=now)
+        await self.queue.enqueue_event(
+            Task(
+                id=self.updater.task_id,
+                context_id=self.updater.context_id,
+                status=status,
+                history=[self.message],
+            )
+        )
+
+    async def begin(self) -> None:
+        """Publish the task as submitted, then as working."""
+        await self.submit()
+        await self.updater.start_work()
+
+    async def finish(self, *parts: Part) -> None:
+        """Publish one artifact with these parts, then complete the task."""
+        await self.updater.add_artifact(list(parts), name="result", last_chunk=True)
+        await self.updater.complete()
+
+    def say(self, text: str) -> Message:
+        """Return a message of the agent on this task."""
+        return self.updater.new_agent_message([Part(text=text)])
+
+
+async def echo(turn: Turn) -> None:
+    """Complete with the text."""
+    await turn.begin()
+    await turn.finish(Part(text=turn.argument))
+
+
+async def message(turn: Turn) -> None:
+    """Answer with a message, and no task."""
+    await turn.queue.enqueue_event(
+        Message(
+            message_id=f"answer-to-{turn.message.message_id}",
+            context_id=turn.updater.context_id,
+            role=Role.ROLE_AGENT,
+            parts=[Part(text=turn.argument)],
+        )
+    )
+
+
+async def fail(turn: Turn) -> None:
+    """Fail for the reason given, without artifacts."""
+    await turn.begin()
+    await turn.updater.failed(turn.say(turn.argument))
+
+
+async def reject(turn: Turn) -> None:
+    """Reject for the reason given, without starting."""
+    await turn.submit()
+    await turn.updater.reject(turn.say(turn.argument))
+
+
+async def ask(turn: Turn) -> None:
+    """Stop at INPUT_REQUIRED with the question; the next message is the reply."""
+    await turn.begin()
+    await turn.updater.requires_input(turn.say(turn.argument))
+
+
+async def auth(turn: Turn) -> None:
+    """Stop at AUTH_REQUIRED with the reason; the next message completes the task."""
+    await turn.begin()
+    await turn.updater.requires_auth(turn.say(turn.argument))
+
+
+async def slow(turn: Turn) -> None:
+    """Work for some seconds, then complete with the text."""
+    seconds, _, text = turn.argument.partition(" ")
+    delay = float(seconds)
+    await turn.begin()
+    await asyncio.sleep(delay)
+    await turn.finish(Part(text=text))
+
+
+async def data(turn: Turn) -> None:
+    """Complete with a data part that holds the JSON given."""
+    value = Parse(turn.argument, Value())
+    await turn.begin()
+    await turn.finish(Part(data=value))
+
+
+async def file(turn: Turn) -> None:
+    """Complete with `FILE_BYTES` under the name given."""
+    await turn.begin()
+    await turn.finish(Part(raw=FILE_BYTES, filename=turn.argument, media_type=FILE_MEDIA_TYPE))
+
+
+async def chunks(turn: Turn) -> None:
+    """Complete with one artifact, sent in the number of text chunks given."""
+    count = int(turn.argument)
+    await turn.begin()
+    for number in range(1, count + 1):
+        await turn.updater.add_artifact(
+            [Part(text=f"chunk {number}\n")],
+            artifact_id="chunked",
+            name="result",
+            append=number > 1,
+            last_chunk=number == count,
+        )
+    await turn.updater.complete()
+
+
+async def crash(turn: Turn) -> None:
+    """Raise while working. The execution is on record: the side effect has happened."""
+    await turn.begin()
+    reason = "crashed as asked"
+    raise RuntimeError(reason)
+
+
+async def history(turn: Turn) -> None:
+    """Complete with the number of messages in the task's history, this one included."""
+    await turn.begin()
+    await turn.finish(Part(text=str(turn.messages)))
+
+
+Command = Callable[[Turn], Awaitable[None]]
+
+COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
+    {
+        "echo": echo,
+        "message": message,
+        "fail": fail,
+        "reject": reject,
+        "ask": ask,
+        "auth": auth,
+        "slow": slow,
+        "data": data,
+        "file": file,
+        "chunks": chunks,
+        "crash": crash,
+        "history": history,
+    }
+)
+"""What the first word means in a message that starts a task; the rest is its argument.
+
+Any other text is echoed as a whole.
+"""
+
+REPLY_COMMANDS: Final[Mapping[str, Command]] = MappingProxyType({"history": history})
+"""The same in a message on an existing task; any other text is a reply, and echoed."""
+
+
+class ScriptedExecutor(AgentExecutor):
+    """Runs the command that a message names, and records that it did."""
+
+    def __init__(self, record: Record) -> None:
+        """Write every execution to `record`."""
+        self._record = record
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Answer one message. An argument that makes no sense fails the task."""
+        user_message, updater = context.message, _updater(context, event_queue)
+        if user_message is None:
+            reason = "the SDK calls an executor with a message"
+            raise TypeError(reason)
+        self._record.note_execution(user_message.message_id, updater.task_id)
+
+        task = context.current_task
+        commands = COMMANDS if task is None else REPLY_COMMANDS
+        text = context.get_user_input()
+        word, _, rest = text.partition(" ")
+        turn = Turn(
+            argument=rest if word in commands else text,
+            message=user_message,
+            existing=task is not None,
+            messages=_messages_of(task) + 1,
+            queue=event_queue,
+            updater=updater,
+        )
+        try:
+            await commands.get(word, echo)(turn)
+        except (ValueError, ParseError) as error:
+            await turn.submit()
+            await updater.failed(turn.say(f"{word}: {error}"))
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Report CANCELED. The SDK stops the running command right after."""
+        await _updater(context, event_queue).cancel()
+
+
+def _updater(context: RequestContext, event_queue: EventQueue) -> TaskUpdater:
+    return TaskUpdater(event_queue, context.task_id or "", context.context_id or "")
+
+
+def _messages_of(task: Task | None) -> int:
+    """Count a task's messages; that of its status joins the history when it goes on."""
+    if task is None:
+        return 0
+    return len(task.history) + int(task.status.HasField("message"))
+
+
+def build_card(interfaces: list[AgentInterface], *, secured: bool, extended: bool) -> AgentCard:
+    """Return the public card, or the extended one, which names one skill more."""
+    card = AgentCard(
+        name="SDK agent, extended" if extended else "SDK agent",
+        description="Does what the first word of a message says.",
+        version="1.0.0",
+        supported_interfaces=interfaces,
+        capabilities=AgentCapabilities(
+            streaming=True, push_notifications=True, extended_agent_card=True
+        ),
+        default_input_modes=["text/plain"],
+        default_output_modes=["text/plain", "application/json", FILE_MEDIA_TYPE],
+        skills=[_skill("script", "Runs one scripted command.")],
+    )
+    if extended:
+        card.skills.append(_skill("secret", "Shown on the extended card only."))
+    if secured:
+        card.security_schemes[SECURITY_SCHEME].CopyFrom(
+            SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme(scheme="Bearer"))
+        )
+        card.security_requirements.append(
+            SecurityRequirement(schemes={SECURITY_SCHEME: StringList()})
+        )
+    return card
+
+
+def _skill(name: str, description: str) -> AgentSkill:
+    return AgentSkill(id=name, name=name, description=description, tags=["test"])
+
+
+def build_interfaces(url: str, first: str) -> list[AgentInterface]:
+    """Return both bindings in order of preference, `first` being jsonrpc or rest."""
+    jsonrpc = AgentInterface(
+        url=url + JSONRPC_PATH,
+        protocol_binding="JSONRPC",
+        protocol_version=PROTOCOL_VERSION,
+    )
+    rest = AgentInterface(
+        url=url + REST_PATH,
+        protocol_binding="HTTP+JSON",
+        protocol_version=PROTOCOL_VERSION,
+    )
+    return [rest, jsonrpc] if first == "rest" else [jsonrpc, rest]
+
+
+def build_app(interfaces: list[AgentInterface], token: str | None) -> ASGIApp:
+    """Wire card, executor, stores and both bindings into one ASGI application."""
+    secured = token is not None
+    record = Record()
+    card = build_card(interfaces, secured=secured, extended=False)
+    push_configs = InMemoryPushNotificationConfigStore()
+    push_client = httpx.AsyncClient(trust_env=False)
+    handler = DefaultRequestHandler(
+        agent_executor=ScriptedExecutor(record),
+        task_store=InMemoryTaskStore(),
+        agent_card=card,
+        push_config_store=push_configs,
+        push_sender=BasePushNotificationSender(push_client, push_configs),
+        extended_agent_card=build_card(interfaces, secured=secured, extended=True),
+    )
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None, None]:
+        async with push_client:
+            yield
+            await handler.aclose()
+
+    # The SDK's `path_prefix` would put the tenant before the prefix; a mount does not.
+    app = Starlette(
+        routes=[
+            *record.routes(),
+            *create_agent_card_routes(card),
+            *create_jsonrpc_routes(handler, JSONRPC_PATH),
+            Mount(REST_PATH, routes=create_rest_routes(handler)),
+        ],
+        lifespan=lifespan,
+    )
+    return FrontDoor(app, record, token)
+
+
+class AnnouncingServer(uvicorn.Server):
+    """A server that prints one line when it is ready, and can be told to stop."""
+
+    def __init__(self, config: uvicorn.Config, announcement: str) -> None:
+        """Print `announcement` once calls are accepted."""
+        super().__init__(config)
+        self._announcement = announcement
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to serve, then say so."""
+        await super().startup(sockets)
+        if self.started:
+            sys.stdout.write(self._announcement + "\n")
+            sys.stdout.flush()
+
+    def stop(self) -> None:
+        """Finish soon: open calls get `SHUTDOWN_SECONDS`."""
+        self.should_exit = True
+
+
+def stop_with_stdin(server: AnnouncingServer) -> None:
+    """Stop the server when standard input ends, as it does when the parent dies."""
+
+    def drain() -> None:
+        # Not sys.stdin: its lock, held by a waiting thread, breaks a normal exit.
+        while os.read(0, 4096):
+            pass
+        server.stop()
+
+    threading.Thread(target=drain, name="stdin", daemon=True).start()
+
+
+async def serve(options: argparse.Namespace) -> None:
+    """Run one agent until it is told to stop or its time is up."""
+    with socket.create_server((HOST, 0)) as listener:
+        url = f"http://{HOST}:{listener.getsockname()[1]}"
+        config = uvicorn.Config(
+            build_app(build_interfaces(url, options.first), options.token),
+            access_log=False,
+            log_config=None,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        )
+        addresses = {
+            "url": url,
+            "jsonrpc": url + JSONRPC_PATH,
+            "rest": url + REST_PATH,
+        }
+        server = AnnouncingServer(config, json.dumps(addresses))
+        stop_with_stdin(server)
+        asyncio.get_running_loop().call_later(options.max_seconds, server.stop)
+        await server.serve(sockets=[listener])
+
+
+def parse_options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description="An A2A agent on the official SDK.")
+    parser.add_argument(
+        "--first",
+        choices=("jsonrpc", "rest"),
+        default="jsonrpc",
+        help="the binding that the card lists first",
+    )
+    parser.add_argument(
+        "--token", help="ask for this bearer token on everything but the public card"
+    )
+    parser.add_argument(
+        "--max-seconds", type=float, default=600.0, help="stop by itself after these"
+    )
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Serve with this process's arguments and standard streams."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(serve(parse_options()))
+
+
+if __name__ == "__main__":
+    main()
