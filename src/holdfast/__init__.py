@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast._version import __version__
     from holdfast.answer import Answer
+    from holdfast.assembly import ask, connect
     from holdfast.auth import AuthProvider, StaticAuth
     from holdfast.client import Client
-    from holdfast.connect import ask, connect
     from holdfast.content import Content, data_part, file_part, text_part, url_part
     from holdfast.errors import (
         A2AConnectionError,
@@ -228,7 +228,7 @@ _MODULES = (
     "answer",
     "content",
     "client",
-    "connect",
+    "assembly",
     "net.aiohttp",
 )
 """Where the public names live: from what is cheap to import to what is not."""
@@ -239,7 +239,8 @@ def __getattr__(name: str) -> Any:
         for module in _MODULES:
             home = import_module(f"holdfast.{module}")
             if name in home.__all__:
-                return getattr(home, name)
+                value = globals()[name] = getattr(home, name)
+                return value
     message = f"module 'holdfast' has no attribute {name!r}"
     raise AttributeError(message)
 

@@ -185,9 +185,9 @@ class A2AError(Exception):
         self.excerpt: str | None = facts.get("excerpt")
 
     def __str__(self) -> str:
-        notes = "; ".join(self._notes())
-        message = self.message or type(self).__name__
-        return " ".join((f"{message} ({notes})" if notes else message).split())
+        notes = "; ".join(_one_line(note, _MAX_NOTE) for note in self._notes())
+        message = _one_line(self.message or type(self).__name__, _MAX_MESSAGE)
+        return f"{message} ({notes})" if notes else message
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self}>"
@@ -207,6 +207,18 @@ class A2AError(Exception):
         if self.excerpt:
             notes.append(f"reply began {self.excerpt[:120]!r}")
         return notes
+
+
+_MAX_MESSAGE = 1000
+_MAX_NOTE = 250
+"""What `str` shows of a message and of each fact, in characters; the attributes keep it whole."""
+
+
+def _one_line(text: str, length: int) -> str:
+    """Whatever an agent wrote, as one readable line of bounded length."""
+    shown = "".join(c if c.isprintable() else " " for c in text[: length * 4])
+    line = " ".join(shown.split())
+    return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
 def _rebuild(kind: type[A2AError], args: tuple[Any, ...], state: dict[str, Any]) -> A2AError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from holdfast.errors import InvalidAgentCardError
 from holdfast.model import codec
@@ -253,7 +254,8 @@ def read_card(document: Any) -> AgentCard:
         message = f"the agent card is not valid: {error}"
         raise InvalidAgentCardError(message, field=error.path, executed=False) from None
     if not card.supported_interfaces and "url" in members:
-        version = members.get("protocolVersion", "0.3 or older")
+        declared = members.get("protocolVersion")
+        version = declared if isinstance(declared, str) else "0.3 or older"
         hint = f": it is a card of protocol {version}, and this client speaks 1.0"
         raise _lacks("supportedInterfaces", hint)
     check_card(card)
@@ -264,7 +266,7 @@ def check_card(card: AgentCard) -> None:
     """Checks what a client needs of a card.
 
     Raises:
-        InvalidAgentCardError: With the field that is missing.
+        InvalidAgentCardError: With the field that is missing or wrong.
     """
     if not card.name:
         raise _lacks("name")
@@ -273,8 +275,21 @@ def check_card(card: AgentCard) -> None:
     for index, interface in enumerate(card.supported_interfaces):
         if not interface.url:
             raise _lacks(f"supportedInterfaces[{index}].url")
+        if not _is_address(interface.url):
+            field = f"supportedInterfaces[{index}].url"
+            message = f"the agent card is not valid: {field} is no address"
+            raise InvalidAgentCardError(message, field=field, executed=False)
         if not interface.protocol_binding:
             raise _lacks(f"supportedInterfaces[{index}].protocolBinding")
+
+
+def _is_address(url: str) -> bool:
+    """Whether host and port can be read from it, so that nothing stumbles over it later."""
+    try:
+        _ = urlsplit(url).port
+    except ValueError:
+        return False
+    return True
 
 
 def _lacks(field: str, hint: str = "") -> InvalidAgentCardError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Hashable
 from enum import Enum
 from functools import lru_cache
@@ -58,7 +59,7 @@ def parse(data: bytes) -> Any:
         MalformedError: The text is not JSON, or nested too deeply.
     """
     try:
-        return json.loads(data, parse_constant=_refuse_constant)
+        return json.loads(data, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
         raise MalformedError("JSON is nested too deeply") from None
     except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, oversized integers
@@ -85,11 +86,17 @@ def encode(value: Any) -> bytes:
     """Writes a value of the model, or plain containers, as compact JSON.
 
     Lone surrogates, which servers send and UTF-8 cannot carry, are written as escapes.
+
+    Raises:
+        MalformedError: It is nested too deeply.
     """
     try:
-        return _encoder.encode(value)
-    except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
+        try:
+            return _encoder.encode(value)
+        except UnicodeEncodeError:
+            return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
+    except RecursionError:
+        raise MalformedError("JSON is nested too deeply") from None
 
 
 def to_builtins(value: Any) -> Any:
@@ -117,6 +124,14 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(message)
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        message = f"{text[:40]} is out of range"
+        raise ValueError(message)
+    return number
+
+
 def _repair(value: Any, info: inspect.Type) -> Any:
     match info:
         case inspect.StructType() if isinstance(value, dict):
@@ -128,10 +143,10 @@ def _repair(value: Any, info: inspect.Type) -> Any:
             return [_repair(item, info.item_type) for item in cast("list[Any]", value)]
         case inspect.UnionType() if value is not None:
             return _repair(value, next(t for t in info.types if not isinstance(t, _EMPTY)))
-        case inspect.EnumType() if isinstance(value, int | float) and int(value) == value:
+        case inspect.EnumType() if _is_enum_number(value):
             return _enum_by_number(info.cls, int(value))
         case inspect.BytesType() if isinstance(value, str):
-            return _standard_base64(value)
+            return _bytes(value)
         case _:
             return value
 
@@ -157,6 +172,12 @@ def _takes_null(info: inspect.Type) -> bool:
     return isinstance(info, inspect.NoneType | inspect.AnyType)
 
 
+def _is_enum_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return -(2**31) <= value < 2**31 and value == int(value)
+
+
 def _enum_by_number(kind: type[Enum], number: int) -> str:
     """ProtoJSON lets a server send the number; our enums are declared in that order."""
     members = list(kind)
@@ -164,9 +185,13 @@ def _enum_by_number(kind: type[Enum], number: int) -> str:
     return str(members[number].value) if known else str(number)
 
 
-def _standard_base64(text: str) -> str:
+def _bytes(text: str) -> Any:
+    """Decodes here: the conversion would take the base64 text ``null`` for a null."""
     compact = "".join(text.split()).replace("-", "+").replace("_", "/").rstrip("=")
     try:
-        return base64.b64encode(base64.b64decode(compact + "=" * (-len(compact) % 4))).decode()
+        return base64.b64decode(compact + "=" * (-len(compact) % 4), validate=True)
     except ValueError:
-        return text  # let the conversion name the member
+        return _NOT_BASE64  # let the conversion name the member
+
+
+_NOT_BASE64 = "?"

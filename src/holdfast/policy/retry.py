@@ -13,6 +13,7 @@ Rules, in this order:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
             the wait in seconds; may be a coroutine function. An exception from it ends the call.
 
     Raises:
-        ValueError: A number is negative, or a factor is below 1.
+        ValueError: A number is negative, a delay or the factor is infinite, or the factor is
+            below 1.
     """
 
     max_retries: int = 3
@@ -60,12 +62,16 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     on_retry: Callable[[int, A2AError, float], Awaitable[None] | None] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_retries", "base_delay", "max_delay", "max_retry_after"):
+        for name in ("max_retries", "max_retry_after"):
             if not getattr(self, name) >= 0:
                 message = f"{name} must not be negative"
                 raise ValueError(message)
-        if not self.backoff_factor >= 1:
-            message = "backoff_factor must be at least 1"
+        for name in ("base_delay", "max_delay"):
+            if not 0 <= getattr(self, name) < math.inf:
+                message = f"{name} must be a finite number of seconds, and not negative"
+                raise ValueError(message)
+        if not 1 <= self.backoff_factor < math.inf:
+            message = "backoff_factor must be a finite number of at least 1"
             raise ValueError(message)
 
 

@@ -1,1 +1,88 @@
-"""What tests need: an agent that fails as told, and time that passes at once."""
+"""What tests need: an agent that fails as told, and time that passes at once.
+
+from holdfast import connect
+from holdfast.testing import FakeAgent, FakeNetwork, rate_limited, run
+
+async def main():
+    agent = FakeAgent()
+    agent.inject(rate_limited(retry_after=30))
+    client = connect(agent.url, engine=FakeNetwork(agent))
+    assert (await client.ask("hello")).text == "hello"
+
+run(main())  # takes no time
+"""
+
+from holdfast.testing.agent import FakeAgent, Received
+from holdfast.testing.faults import (
+    Cut,
+    Delay,
+    Fault,
+    Garbage,
+    Refuse,
+    Reset,
+    Respond,
+    Stall,
+    bad_gateway,
+    rate_limited,
+    unavailable,
+)
+from holdfast.testing.history import History
+from holdfast.testing.network import FakeNetwork
+from holdfast.testing.plans import (
+    Behaviour,
+    Plan,
+    Step,
+    Turn,
+    asks,
+    completes,
+    echo,
+    fails,
+    needs_auth,
+    rejects,
+    replies,
+    works_forever,
+)
+from holdfast.testing.server import LoopbackServer
+from holdfast.testing.virtualtime import (
+    DeadlockError,
+    OrphanTaskError,
+    RealIOError,
+    VirtualTimeLoop,
+    run,
+)
+
+__all__ = [
+    "Behaviour",
+    "Cut",
+    "DeadlockError",
+    "Delay",
+    "FakeAgent",
+    "FakeNetwork",
+    "Fault",
+    "Garbage",
+    "History",
+    "LoopbackServer",
+    "OrphanTaskError",
+    "Plan",
+    "RealIOError",
+    "Received",
+    "Refuse",
+    "Reset",
+    "Respond",
+    "Stall",
+    "Step",
+    "Turn",
+    "VirtualTimeLoop",
+    "asks",
+    "bad_gateway",
+    "completes",
+    "echo",
+    "fails",
+    "needs_auth",
+    "rate_limited",
+    "rejects",
+    "replies",
+    "run",
+    "unavailable",
+    "works_forever",
+]

@@ -160,7 +160,11 @@ class HttpStream(Protocol):
 
 
 def origin(url: str) -> str:
-    """The origin of a URL (RFC 6454): scheme, host and port, in one spelling."""
+    """The origin of a URL (RFC 6454): scheme, host and port, in one spelling.
+
+    Raises:
+        ValueError: Its host or port cannot be read.
+    """
     parts = urlsplit(url)
     scheme = parts.scheme.lower()
     host = (parts.hostname or "").lower()
@@ -171,7 +175,10 @@ def origin(url: str) -> str:
 
 def presentable(url: str) -> str:
     """A URL to show in errors and logs: without user, password, query and fragment."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(unreadable address)"
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
@@ -212,7 +219,7 @@ def follow(
     """
     if reply.status not in {301, 302, 303, 307, 308}:
         return None
-    target = urljoin(request.url, reply.headers.get("location", "")).partition("#")[0]
+    target = _target(request.url, reply.headers.get("location", ""))
     refusal = _refusal(request, reply, target, to_any_origin=to_any_origin, followed=followed)
     if refusal:
         raise A2AHTTPError(
@@ -227,12 +234,24 @@ def follow(
     return msgspec.structs.replace(request, url=target, headers=kept)
 
 
+def _target(here: str, location: str) -> str:
+    try:
+        return urljoin(here, location).partition("#")[0]
+    except ValueError:
+        return location  # and be refused for it
+
+
 def _refusal(
     request: HttpRequest, reply: HttpReply, target: str, *, to_any_origin: bool, followed: int
 ) -> str | None:
-    here, there = urlsplit(request.url), urlsplit(target)
     if "location" not in reply.headers:
         return "it names no location"
+    here = urlsplit(request.url)
+    try:
+        there = urlsplit(target)
+        _ = there.port
+    except ValueError:
+        return "it is no HTTP address"
     if there.scheme not in {"http", "https"} or not there.hostname:
         return "it is no HTTP address"
     if followed >= MAX_REDIRECTS:

@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from holdfast.errors import A2AError, InvalidAgentResponseError
 from holdfast.model import codec
+from holdfast.model.requests import Empty
 from holdfast.wire import status
 from holdfast.wire.http import Encoded, HttpReply, excerpt, harmless_headers
 
@@ -71,7 +72,8 @@ def decode(
         envelope = _result_decoder(cast("Any", operation.response)).decode(reply.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _decode_slowly(operation, request_id, reply, now=now, refusals=refusals)
-    if envelope.result is UNSET or envelope.id != request_id or not _is_success(reply):
+    plain = envelope.result is not UNSET and envelope.error is None and envelope.id == request_id
+    if not plain or not _is_success(reply):
         return _decode_slowly(operation, request_id, reply, now=now, refusals=refusals)
     return cast("R", envelope.result)
 
@@ -80,7 +82,10 @@ def decode(
 def _result_decoder(response: Hashable) -> msgspec.json.Decoder[Any]:
     result: Any = cast("Any", response) | UnsetType
     envelope = msgspec.defstruct(
-        "_Result", [("id", Any, None), ("result", result, UNSET)], kw_only=True, frozen=True
+        "_Result",
+        [("id", Any, None), ("result", result, UNSET), ("error", Any, None)],
+        kw_only=True,
+        frozen=True,
     )
     return msgspec.json.Decoder(envelope)
 
@@ -110,7 +115,8 @@ def _decode_slowly(
     if members.get("id") != request_id:
         raise _malformed("the reply answers another request", reply)
     try:
-        return codec.from_builtins(_or_empty(members["result"]), operation.response)
+        result = _or_empty(members["result"], operation)
+        return codec.from_builtins(result, operation.response)
     except codec.MalformedError as error:
         what = f"the reply to {operation.name} is not a {operation.response.__name__}: {error}"
         raise _malformed(what, reply) from None
@@ -125,7 +131,7 @@ def _error(
     refusals: frozenset[int],
 ) -> A2AError:
     # An agent that could not read the request does not know its id.
-    if members.get("id") not in {request_id, None}:
+    if members.get("id") not in (request_id, None):  # noqa: PLR6201  it may be unhashable
         return _malformed("the reply answers another request", reply)
     error = members["error"]
     if not (isinstance(error, dict) and "code" in error) and not _is_success(reply):
@@ -133,9 +139,9 @@ def _error(
     return status.from_rpc_error(error, reply, now=now)
 
 
-def _or_empty(result: Any) -> Any:
+def _or_empty(result: Any, operation: Operation[P, R]) -> Any:
     """An operation that answers nothing may say so with null."""
-    return {} if result is None else result
+    return {} if result is None and operation.response is Empty else result
 
 
 def _is_success(reply: HttpReply) -> bool:

@@ -33,6 +33,9 @@ def encode(operation: Operation[P, R], params: P, url: str, _request_id: str) ->
         operation: What to call.
         params: Its parameters.
         url: The interface's address; the operation's path goes behind its own.
+
+    Raises:
+        ValueError: A member that the path needs is not set.
     """
     path, in_path = _fill(operation.path, params)
     tenant = f"/{_segment(params.tenant)}" if params.tenant else ""
@@ -47,7 +50,8 @@ def encode(operation: Operation[P, R], params: P, url: str, _request_id: str) ->
             body = codec.encode(members)
         else:
             members.pop("tenant", None)
-            extra = urlencode({name: _query_value(value) for name, value in members.items()})
+            values = {name: _query_value(value) for name, value in members.items()}
+            extra = urlencode(values, errors="surrogatepass")
             query = "&".join(filter(None, (query, extra)))
     where = f"{base.path.rstrip('/')}{tenant}{path}"
     return Encoded(
@@ -80,6 +84,8 @@ def decode(
     """
     if not 200 <= reply.status < 300:
         raise _error(reply, now=now, refusals=refusals)
+    if b'"error"' in reply.body:
+        _raise_hidden_error(operation, reply, now=now)
     try:
         return codec.decode(reply.body or b"{}", operation.response)
     except codec.MalformedError as error:
@@ -93,21 +99,37 @@ def decode(
 
 
 def _error(reply: HttpReply, *, now: float, refusals: frozenset[int]) -> A2AError:
+    members = _members(reply)
+    error = members.get("error")
+    found: A2AError | None = None
+    if isinstance(error, dict):
+        found = status.from_rest_status(cast("dict[str, Any]", error), reply, now=now)
+    else:
+        found = status.from_problem(members, reply, now=now)
+        if found is None and "code" in members:
+            found = status.from_rest_status(members, reply, now=now)
+    return found or status.from_http_status(reply, now=now, refusals=refusals)
+
+
+def _raise_hidden_error(operation: Operation[P, R], reply: HttpReply, *, now: float) -> None:
+    """Raises the JSON-RPC error that some agents send with HTTP 200 here, too.
+
+    A task with a member ``error`` of the agent's own is a task all the same.
+    """
+    members = _members(reply)
+    error = members.get("error")
+    response: Any = operation.response
+    says_something = members.keys() & set(response.__struct_encode_fields__)
+    if isinstance(error, dict) and ("jsonrpc" in members or not says_something):
+        raise status.from_rpc_error(error, reply, now=now)
+
+
+def _members(reply: HttpReply) -> dict[str, Any]:
     try:
         document = codec.parse(reply.body)
     except codec.MalformedError:
-        document = None
-    found: A2AError | None = None
-    if isinstance(document, dict):
-        members = cast("dict[str, Any]", document)
-        error = members.get("error")
-        if isinstance(error, dict):
-            found = status.from_rest_status(cast("dict[str, Any]", error), reply, now=now)
-        elif "code" in members:
-            found = status.from_rest_status(members, reply, now=now)
-        else:
-            found = status.from_problem(members, reply, now=now)
-    return found or status.from_http_status(reply, now=now, refusals=refusals)
+        return {}
+    return cast("dict[str, Any]", document) if isinstance(document, dict) else {}
 
 
 def _fill(template: str, params: Request) -> tuple[str, set[str]]:
@@ -118,14 +140,18 @@ def _fill(template: str, params: Request) -> tuple[str, set[str]]:
         params.__struct_fields__, params.__struct_encode_fields__, strict=True
     ):
         if f"{{{name}}}" in template:
-            path = path.replace(f"{{{name}}}", _segment(str(getattr(params, name))))
+            value: str | None = getattr(params, name)
+            if not value:
+                message = f"the request lacks {name}, which its path needs"
+                raise ValueError(message)
+            path = path.replace(f"{{{name}}}", _segment(value))
             names.add(wire_name)
     return path, names
 
 
 def _segment(value: str) -> str:
     """Encodes a value so that it stays one path segment, whatever it holds."""
-    encoded = quote(value, safe="")
+    encoded = quote(value, safe="", errors="surrogatepass")
     # A segment of dots would be resolved away by everything on the path (RFC 3986, 5.2.4).
     return encoded.replace(".", "%2E") if encoded in {".", ".."} else encoded
 

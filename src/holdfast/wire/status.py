@@ -13,6 +13,8 @@ This file owns the tables: which code, reason and status is which error, and wha
 
 from __future__ import annotations
 
+import re
+from datetime import UTC
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
@@ -106,6 +108,9 @@ _BY_STATUS: dict[int, type[A2AHTTPError]] = {
     429: RateLimitedError,
 }
 
+_RPC_CODES = range(-32768, -31999)
+"""Codes that JSON-RPC reserves; no other kind of code looks like these."""
+
 _ARTICLE_CODES = range(-32008, -32000)
 _ARTICLE_MEMBERS = frozenset({"retryable", "retryAfter", "detail"})
 
@@ -122,10 +127,8 @@ def from_rpc_error(error: Any, reply: HttpReply, *, now: float) -> A2AError:
         message = "the reply's error is not an object"
         return InvalidAgentResponseError(message, **_reply_facts(reply, with_excerpt=True))
     members = cast("dict[str, Any]", error)
-    code = members.get("code")
-    if isinstance(code, float) and code.is_integer():
-        code = int(code)
-    if not isinstance(code, int) or isinstance(code, bool):
+    code = _integer(members.get("code"))
+    if code is None:
         message = "the reply's error has no integer code"
         return InvalidAgentResponseError(message, **_reply_facts(reply, with_excerpt=True))
     data = members.get("data")
@@ -139,14 +142,14 @@ def from_rest_status(error: Mapping[str, Any], reply: HttpReply, *, now: float) 
     Returns:
         None if the object is neither, so that the HTTP status has to speak for itself.
     """
-    code = error.get("code")
+    code = _integer(error.get("code"))
     details = _details(error.get("details"))
-    reason = next((str(d.get("reason")) for d in details if _is_error_info(d)), None)
-    known = _CODE_BY_REASON.get(reason or "")
-    if known is None and isinstance(code, int) and code in _BY_CODE:
+    reason = next((_text(d.get("reason")) for d in details if _is_error_info(d)), "")
+    known = _CODE_BY_REASON.get(reason)
+    if known is None and code in _RPC_CODES:
         return from_rpc_error(error, reply, now=now)
     if known is None and reply.status not in _BY_STATUS:
-        known = _CODE_BY_GRPC_STATUS.get(str(error.get("status")))
+        known = _CODE_BY_GRPC_STATUS.get(_text(error.get("status")))
     if known is not None:
         return _from_code(
             known, _text(error.get("message")), reply, now=now, data=details, details=details
@@ -162,7 +165,7 @@ def from_problem(problem: Mapping[str, Any], reply: HttpReply, *, now: float) ->
     Returns:
         None if it names none.
     """
-    name = str(problem.get("type", "")).rstrip("/").rpartition("/")[2]
+    name = _text(problem.get("type")).rstrip("/").rpartition("/")[2]
     code = _CODE_BY_REASON.get(name.replace("-", "_").upper().removesuffix("_ERROR"))
     if code is None:
         return None
@@ -224,8 +227,7 @@ def _from_code(
         or reply.status in _BUSY_STATUSES
         or facts["retry_after"] is not None
     )
-    if isinstance(hints.get("detail"), str):
-        text = f"{text}: {hints['detail']}" if text else str(hints["detail"])
+    text = ": ".join(filter(None, (text, _text(hints.get("detail")))))
     message = f"the agent answered {code}{': ' if text else ''}{text}"
 
     kind: type[A2AError] = _BY_CODE.get(code) or _BY_STATUS.get(reply.status) or AgentError
@@ -278,7 +280,7 @@ def _details(value: Any) -> tuple[dict[str, Any], ...]:
 
 
 def _is_type(detail: Mapping[str, Any], name: str) -> bool:
-    return str(detail.get("@type", "")).rpartition("/")[2] == f"google.rpc.{name}"
+    return _text(detail.get("@type")).rpartition("/")[2] == f"google.rpc.{name}"
 
 
 def _is_error_info(detail: Mapping[str, Any]) -> bool:
@@ -324,13 +326,26 @@ def _http_date(value: str) -> float | None:
     from email.utils import parsedate_to_datetime  # heavy, and rarely needed
 
     try:
-        return parsedate_to_datetime(value).timestamp()
-    except (ValueError, TypeError, OverflowError):
+        date = parsedate_to_datetime(value)
+        # The older forms name no zone; all of HTTP's dates are in UTC.
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, TypeError, OverflowError, IndexError):
         return None
+
+
+_NUMBER = re.compile(r"\s*[0-9]+(\.[0-9]+)?\s*")
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _seconds(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
         return None
     try:
         seconds = float(value)

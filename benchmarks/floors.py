@@ -1,0 +1,169 @@
+"""What each floor of a SendMessage costs in CPU microseconds, without any I/O.
+
+The layers are those that `connect` puts together, taken from it while it does, in their order.
+Each layer is timed over a stub that answers at once, less the stub itself; so is their whole
+stack. `Client.send_message` is timed over the same stub, and the binding with its codec over an
+engine that answers at once. Each timed call gets a progress of its own, and so does the stub's.
+
+`asyncio.timeout_at` is timed apart, and counted: it is what the standard library takes for a
+deadline, whoever asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+from unittest import mock
+
+import msgspec
+import payloads
+from timing import microseconds
+
+from holdfast import connect
+from holdfast.model.requests import SendMessageResponse
+from holdfast.model.types import Task
+from holdfast.runtime.binding import HttpBinding
+from holdfast.runtime.transport import Call, CallProgress, Reply, Transport, compose
+from holdfast.wire.http import HttpReply, HttpRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from holdfast.client import Client
+    from holdfast.runtime.transport import AnyCall, Layer
+
+
+class StubEngine:
+    """Answers every request at once: with the card, or with the task under the request's id."""
+
+    url = "http://127.0.0.1:9/"
+
+    def __init__(self) -> None:
+        self.canned: HttpReply | None = None
+
+    async def request(self, request: HttpRequest) -> HttpReply:
+        """Answers; with `canned` where that is set, so that answering costs nothing."""
+        if self.canned is not None:
+            return self.canned
+        if not request.body:
+            return HttpReply(status=200, body=payloads.card(self.url))
+        request_id = msgspec.json.decode(request.body)["id"].encode()
+        return HttpReply(status=200, body=payloads.reply(b'"%b"' % request_id))
+
+    def stream(self, request: HttpRequest) -> NoReturn:
+        """There are no streams."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Nothing to free."""
+
+
+class StubTransport:
+    """Answers every call at once with the same task, and keeps the call."""
+
+    def __init__(self) -> None:
+        self.call: AnyCall | None = None
+        self._reply: Reply[Any] = Reply(value=SendMessageResponse(task=Task(id="1")))
+
+    async def unary(self, call: Call[Any, Any], /) -> Reply[Any]:
+        """Answers."""
+        self.call = call
+        return self._reply
+
+    async def close(self) -> None:
+        """Nothing to free."""
+
+
+class Floors:
+    """The parts of a call, each ready to be timed alone.
+
+    Args:
+        timed: What to time, by name.
+        scopes: How often the whole stack enters `asyncio.timeout_at`.
+    """
+
+    def __init__(self, timed: Mapping[str, Callable[[], Awaitable[object]]], scopes: int) -> None:
+        self._timed = timed
+        self._scopes = scopes
+
+    async def measure(self, calls: int) -> dict[str, Any]:
+        """Times every part once, in turns, as the mean of some calls."""
+        costs = {name: await microseconds(call, calls=calls) for name, call in self._timed.items()}
+        return {"costs": costs, "scopes": self._scopes}
+
+    @classmethod
+    async def of_connect(cls) -> Floors:
+        """Takes the parts from what `connect` makes."""
+        stub, engine = StubTransport(), StubEngine()
+        client, layers, binding = _taken_apart(stub, engine)
+        await client.send_message(payloads.QUESTION)
+        made = _call_of(stub)
+
+        timed = {
+            "the client over a stub": lambda: client.send_message(payloads.QUESTION),
+            "a stub for the client": lambda: stub.unary(made),
+            "a stub": _calling(stub, made),
+            "timeout_at": _scoped(stub, made),
+            "the stack": _calling(compose(layers, stub), made),
+        }
+        call = made
+        for layer in layers:
+            over = layer(stub)
+            timed[f"layer {type(over).__name__}"] = _calling(over, call)
+            await over.unary(call)
+            call = _call_of(stub)
+        reply = await binding.unary(call)
+        assert reply.value.task.id == payloads.TASK_ID
+        engine.canned = HttpReply(status=200, headers=reply.headers, body=reply.raw)
+        timed["the binding"] = _calling(binding, call)
+
+        with mock.patch.object(asyncio, "timeout_at", wraps=asyncio.timeout_at) as timeout_at:
+            await timed["the stack"]()
+        return cls(timed, timeout_at.call_count)
+
+
+def _taken_apart(
+    stub: StubTransport, engine: StubEngine
+) -> tuple[Client, list[Layer], HttpBinding]:
+    """A client over a stub, the layers that `connect` wanted between the two, and the binding."""
+    taken: list[tuple[list[Layer], HttpBinding]] = []
+
+    def take(layers: Iterable[Layer], bottom: Transport) -> Transport:
+        if not isinstance(bottom, HttpBinding):
+            return compose(layers, bottom)
+        taken.append((list(layers), bottom))
+        return stub
+
+    with mock.patch.object(sys.modules[connect.__module__], "compose", take):
+        client = connect(engine.url, auth=payloads.TOKEN, engine=engine)
+    [(layers, binding)] = taken
+    # A layer that has nothing to do hands back what it was given.
+    return client, [layer for layer in layers if layer(stub) is not stub], binding
+
+
+def _call_of(stub: StubTransport) -> AnyCall:
+    assert stub.call is not None
+    return stub.call
+
+
+def _calling(transport: Transport, call: AnyCall) -> Callable[[], Awaitable[object]]:
+    began = asyncio.get_running_loop().time()
+    replace = msgspec.structs.replace
+
+    async def once() -> None:
+        await transport.unary(replace(call, progress=CallProgress(began=began)))
+
+    return once
+
+
+def _scoped(transport: Transport, call: AnyCall) -> Callable[[], Awaitable[object]]:
+    began = asyncio.get_running_loop().time()
+    at = call.deadline.at
+    replace = msgspec.structs.replace
+
+    async def once() -> None:
+        async with asyncio.timeout_at(at):
+            await transport.unary(replace(call, progress=CallProgress(began=began)))
+
+    return once

@@ -1,0 +1,50 @@
+"""What an import costs, in CPU milliseconds, each time in a new process.
+
+`asyncio` and `msgspec` are imported before the clock starts: one has the first anyway, and the
+second is what the model is made of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from processes import environment
+
+_LONGEST = 30.0
+
+IMPORTS = {
+    "import holdfast": "import holdfast",
+    "from holdfast import connect": "from holdfast import connect",
+    "with aiohttp, as at the first call": "from holdfast import AiohttpEngine, connect",
+}
+"""What is timed, by the name that the report shows."""
+
+_PROGRAM = """
+import asyncio, msgspec, time
+before = time.process_time()
+{statement}
+print((time.process_time() - before) * 1000)
+"""
+
+
+async def milliseconds() -> dict[str, float]:
+    """Times every import once, in turns."""
+    return {name: await _milliseconds(statement) for name, statement in IMPORTS.items()}
+
+
+async def _milliseconds(statement: str) -> float:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        _PROGRAM.format(statement=statement),
+        stdout=asyncio.subprocess.PIPE,
+        env=environment(),
+    )
+    try:
+        async with asyncio.timeout(_LONGEST):
+            printed, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return float(printed)

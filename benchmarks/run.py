@@ -1,0 +1,144 @@
+"""Measures Holdfast beside bare aiohttp and the official SDK, and prints the figures.
+
+    python benchmarks/run.py [--quick]
+
+- Calls: SendMessage per CPU second of the client's process, with 1 and with 32 in flight, against
+  an agent that answers at once from another process.
+- Layers: CPU microseconds of each floor of a call, without I/O.
+- Decoding: CPU microseconds for a small and for a large task.
+- Import: CPU milliseconds in new processes.
+
+Each client runs in a process of its own and is told when to work. All of them take turns, round
+by round, so that a noisy machine hurts them alike; a figure is the median of its rounds, and a
+ratio or difference is taken within each round. CPU time, not time on the clock, is what counts,
+because other load on the machine changes it least.
+
+``HOLDFAST_SDK_PYTHON`` names the Python that has `a2a-sdk`; without it the SDK is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import time
+from collections import defaultdict
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from importlib.metadata import version
+
+import import_time
+import tables
+from processes import Agent, Worker
+from tables import BARE, BY_HAND, ENGINE, HOLDFAST, SDK, Rounds
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure.
+
+    Attributes:
+        rounds: How often everything is measured.
+        seconds: For the counted calls of one client in one round.
+        calls: For each floor in one round.
+        decoding: Seconds for each parser and payload in one round.
+    """
+
+    rounds: int
+    seconds: float
+    calls: int
+    decoding: float
+
+
+THOROUGH = Effort(rounds=7, seconds=0.6, calls=3000, decoding=0.05)
+QUICK = Effort(rounds=3, seconds=0.12, calls=500, decoding=0.01)
+
+
+@dataclass
+class Measured:
+    """What the rounds gave, by what was measured."""
+
+    rates: Rounds[tuple[int, str]] = field(default_factory=lambda: defaultdict(list))
+    agent: Rounds[int] = field(default_factory=lambda: defaultdict(list))
+    floors: Rounds[str] = field(default_factory=lambda: defaultdict(list))
+    decoding: Rounds[tuple[str, str]] = field(default_factory=lambda: defaultdict(list))
+    imports: Rounds[str] = field(default_factory=lambda: defaultdict(list))
+    scopes: int = 0
+
+    async def measure(self, workers: dict[str, Worker], agent: Agent, effort: Effort) -> None:
+        """Measures everything once, the clients in turns."""
+        for in_flight in tables.IN_FLIGHT:
+            for name, worker in workers.items():
+                before = await agent.cpu()
+                done = await worker.do("rate", in_flight=in_flight, seconds=effort.seconds)
+                used = await agent.cpu() - before
+                self.rates[in_flight, name].append(done["calls"] / done["cpu"])
+                self.agent[in_flight].append(used / done["answered"] * 1e6)
+        done = await workers[HOLDFAST].do("floors", calls=effort.calls)
+        self.scopes = done["scopes"]
+        for name, cost in done["costs"].items():
+            self.floors[name].append(cost)
+        for name in (HOLDFAST, SDK):
+            if name in workers:
+                done = await workers[name].do("decode", seconds=effort.decoding)
+                for parser, costs in done.items():
+                    for size, cost in costs.items():
+                        self.decoding[size, parser].append(cost)
+        for name, cost in (await import_time.milliseconds()).items():
+            self.imports[name].append(cost)
+
+
+async def measure(effort: Effort, sdk_python: str | None) -> Measured:
+    measured = Measured()
+    async with AsyncExitStack() as children:
+        agent = await Agent.start("static_agent.py")
+        children.push_async_callback(agent.stop)
+        url = await agent.line()
+
+        async def client(script: str, *arguments: str, **python: str) -> Worker:
+            worker = await Worker.start(script, *arguments, **python)
+            children.push_async_callback(worker.stop)
+            await worker.do("open", url=url)
+            return worker
+
+        workers = {
+            HOLDFAST: await client("holdfast_worker.py"),
+            BARE: await client("aiohttp_worker.py"),
+            ENGINE: await client("holdfast_worker.py", "engine"),
+            BY_HAND: await client("aiohttp_worker.py", "json"),
+        }
+        versions = {name: version(name) for name in ("aiohttp", "msgspec")}
+        if sdk_python:
+            workers[SDK] = await client("sdk_worker.py", python=sdk_python)
+            versions |= await workers[SDK].do("versions")
+        numbers = ", ".join(f"{name} {number}" for name, number in versions.items())
+        print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {numbers}")
+        await import_time.milliseconds()  # so that everything is compiled and cached
+        for _ in range(effort.rounds):
+            await measured.measure(workers, agent, effort)
+    return measured
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Print Holdfast's figures beside their targets.")
+    parser.add_argument("--quick", action="store_true", help="take a few seconds, be less exact")
+    effort = QUICK if parser.parse_args().quick else THOROUGH
+    sdk_python = os.environ.get("HOLDFAST_SDK_PYTHON")
+
+    began = time.monotonic()
+    measured = asyncio.run(measure(effort, sdk_python))
+    table = tables.Table()
+    tables.show_rates(table, measured.rates, measured.agent)
+    tables.show_floors(table, measured.floors, measured.scopes)
+    tables.show_decoding(table, measured.decoding)
+    tables.show_imports(table, measured.imports)
+    if not sdk_python:
+        print("\na2a-sdk was left out: HOLDFAST_SDK_PYTHON names no Python that has it")
+    seconds = time.monotonic() - began
+    missed = ", ".join(table.missed) or "none"
+    print(f"\n{effort.rounds} rounds in {seconds:.0f} s; targets missed: {missed}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""The agent that the clients call: an asyncio protocol without a framework, in its own process.
+
+It answers a GET with its card and a POST with the same task each time, under the id of the
+request, and keeps connections open. It does less than any client does per call, so that it is not
+what is measured. It prints its URL when it is ready; for each line that it then gets on standard
+input it prints the CPU seconds that it used so far; at the end of standard input it stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+
+import payloads
+
+_ID = re.compile(rb'"id"\s*:\s*("[^"]*"|\d+)')
+_LENGTH = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
+
+
+class StaticAgent(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, url: str) -> None:
+        self._card = payloads.card(url)
+        self._received = b""
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keeps the transport."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Answers every request that is complete."""
+        self._received += data
+        while (end := self._received.find(b"\r\n\r\n") + 4) > 3:
+            head = self._received[:end]
+            length = _LENGTH.search(head)
+            whole = end + (int(length[1]) if length else 0)
+            if len(self._received) < whole:
+                return
+            body, self._received = self._received[end:whole], self._received[whole:]
+            self._answer(head, body)
+
+    def _answer(self, head: bytes, body: bytes) -> None:
+        request_id = _ID.search(body)
+        if head.startswith(b"GET "):
+            content = self._card
+        elif request_id is not None and b"SendMessage" in body:
+            content = payloads.reply(request_id[1])
+        else:
+            self._transport.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+            return
+        self._transport.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+            % (len(content), content)
+        )
+
+
+async def main() -> None:
+    loop = asyncio.get_running_loop()
+    url = ""
+    server = await loop.create_server(lambda: StaticAgent(url), "127.0.0.1", 0, backlog=128)
+    host, port = server.sockets[0].getsockname()
+    url = f"http://{host}:{port}/"
+    print(url, flush=True)
+    over = loop.create_future()
+
+    def on_input() -> None:
+        if not sys.stdin.readline():
+            loop.remove_reader(sys.stdin)
+            over.set_result(None)
+            return
+        print(time.process_time(), flush=True)
+
+    loop.add_reader(sys.stdin, on_input)
+    await over
+    server.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,152 @@
+"""What the report shows: medians of the rounds, their spread, the targets and what came of them.
+
+A ratio or a difference is taken within each round, where both sides met the same machine, and
+its median is shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+K = TypeVar("K")
+
+Rounds = dict[K, list[float]]
+"""The figure of each round, by what was measured."""
+
+IN_FLIGHT = (1, 32)
+
+HOLDFAST = "holdfast, all layers on"
+BARE = "bare aiohttp, bytes only"
+ENGINE = "holdfast's engine alone, bytes only"
+BY_HAND = "aiohttp and json, by hand"
+SDK = "a2a-sdk"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a figure has to reach.
+
+    Attributes:
+        bound: The number.
+        at_least: Whether the figure must not be below it; otherwise it must not be above.
+    """
+
+    bound: float
+    at_least: bool = False
+
+    def verdict(self, figure: float) -> str:
+        """The target, and whether the figure keeps it."""
+        kept = figure >= self.bound if self.at_least else figure <= self.bound
+        return f"{'>=' if self.at_least else '<='} {self.bound:<4g} {'ok' if kept else 'MISSED'}"
+
+
+class Table:
+    """Prints rows, and keeps the names of those that missed their target."""
+
+    def __init__(self) -> None:
+        self.missed: list[str] = []
+
+    def heading(self, title: str, *notes: str) -> None:
+        """Begins a part of the report."""
+        print(f"\n{title}")
+        for note in notes:
+            print(f"  {note}")
+        print(f"  {'':<46}{'median':>9}{'':7}{'least to most':>18}")
+
+    def row(
+        self,
+        name: str,
+        rounds: Sequence[float],
+        unit: str,
+        *,
+        target: Target | None = None,
+        note: str = "",
+    ) -> None:
+        """Prints the median of the rounds, their spread and the verdict."""
+        figure = median(rounds)
+        verdict = note if target is None else target.verdict(figure)
+        if "MISSED" in verdict:
+            self.missed.append(name.strip())
+        spread = f"{_number(min(rounds))} to {_number(max(rounds))}"
+        print(f"  {name:<46}{_number(figure):>9} {unit:<6}{spread:>18}   {verdict}".rstrip())
+
+
+def _number(value: float) -> str:
+    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 10 else 2
+    return f"{value:,.{digits}f}"
+
+
+def show_rates(table: Table, rates: Rounds[tuple[int, str]], agent: Rounds[int]) -> None:
+    table.heading(
+        "SendMessage calls per CPU second of the client",
+        "The reply is a task of 1.3 kB. `bytes only` neither writes nor reads JSON.",
+    )
+    most = IN_FLIGHT[-1]
+    ratios = {
+        SDK: ("x", 1, Target(10, at_least=True)),
+        BARE: ("%", 100, Target(60, at_least=True)),
+    }
+    for in_flight in IN_FLIGHT:
+        print(f"  {in_flight} in flight")
+        for name in (HOLDFAST, BARE, ENGINE, BY_HAND, SDK):
+            if calls := rates.get((in_flight, name)):
+                table.row(f"  {name}", calls, "/s", note=f"{1e6 / median(calls):,.0f} us a call")
+        for name, (unit, scale, target) in ratios.items():
+            if theirs := rates.get((in_flight, name)):
+                own = rates[in_flight, HOLDFAST]
+                table.row(
+                    f"  holdfast / {name}",
+                    [scale * ours / other for ours, other in zip(own, theirs, strict=True)],
+                    unit,
+                    target=target if in_flight == most else None,
+                )
+        table.row("  the agent's own work, for each call", agent[in_flight], "us")
+
+
+def show_floors(table: Table, costs: Rounds[str], scopes: int) -> None:
+    table.heading(
+        "Holdfast's own CPU microseconds in a SendMessage, without I/O",
+        f"The layers, outermost first, as `connect` puts them together; the stack enters "
+        f"asyncio.timeout_at {scopes} x.",
+    )
+    stub = costs["a stub"]
+    timeout_at = _less(costs["timeout_at"], stub)
+    stack = _less(costs["the stack"], stub)
+    table.row("asyncio.timeout_at, entered once", timeout_at, "us")
+    for name, rounds in costs.items():
+        if name.startswith("layer "):
+            table.row(f"  {name.removeprefix('layer ')}", _less(rounds, stub), "us")
+    table.row("all layers", stack, "us")
+    own = [cost - scopes * scope for cost, scope in zip(stack, timeout_at, strict=True)]
+    table.row("all layers beyond asyncio.timeout_at", own, "us", target=Target(20))
+    client = _less(costs["the client over a stub"], costs["a stub for the client"])
+    table.row("the client: message, ids, call", client, "us")
+    binding = _less(costs["the binding"], stub)
+    table.row("the binding: request, JSON-RPC, task", binding, "us")
+    whole = [sum(parts) for parts in zip(client, stack, binding, strict=True)]
+    table.row("everything above the engine", whole, "us")
+
+
+def _less(rounds: Sequence[float], others: Sequence[float]) -> list[float]:
+    return [cost - other for cost, other in zip(rounds, others, strict=True)]
+
+
+def show_decoding(table: Table, costs: Rounds[tuple[str, str]]) -> None:
+    table.heading(
+        "Decoding a task, CPU microseconds",
+        "Holdfast and protobuf make typed values, json.loads makes dicts.",
+    )
+    for (size, parser), rounds in sorted(costs.items(), key=lambda item: median(item[1])):
+        table.row(f"{size}: {parser}", rounds, "us")
+
+
+def show_imports(table: Table, costs: Rounds[str]) -> None:
+    table.heading("Importing, CPU milliseconds in a new process beyond asyncio and msgspec")
+    for name, rounds in costs.items():
+        target = None if "aiohttp" in name else Target(15)
+        table.row(name, rounds, "ms", target=target)

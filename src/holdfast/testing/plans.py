@@ -1,0 +1,154 @@
+"""What a fake agent does with a message: a plan is the life of a task, told in advance.
+
+A plan has steps; each happens some seconds after the one before. Where a task stands is a
+function of the clock, so nothing runs in the background.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.model.types import Artifact, Message, Part, Role, Task, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "Behaviour",
+    "Plan",
+    "Step",
+    "Turn",
+    "asks",
+    "completes",
+    "echo",
+    "fails",
+    "needs_auth",
+    "rejects",
+    "replies",
+    "works_forever",
+]
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happens to a task.
+
+    Attributes:
+        state: The state that the task takes.
+        after: Seconds after the step before.
+        says: Text of the status message; None for none.
+        artifacts: Artifacts that come with it; one with a known id replaces the earlier one.
+    """
+
+    state: TaskState
+    after: float = 0.0
+    says: str | None = None
+    artifacts: tuple[Artifact, ...] = ()
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The life of a task from one message on."""
+
+    steps: tuple[Step, ...]
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that reached the agent.
+
+    Attributes:
+        message: The message.
+        task: The task that it continues, as it stands; None for a new one.
+    """
+
+    message: Message
+    task: Task | None = None
+
+
+Behaviour = Callable[[Turn], Plan | Message | str]
+"""Says what the agent does with a message; plain text is a task that completes with it."""
+
+
+def completes(
+    *contents: str | Part | Artifact, after: float = 0.0, works: float | None = None
+) -> Plan:
+    """A task that completes.
+
+    Args:
+        contents: Its artifacts; text and parts become one artifact each.
+        after: Seconds until it completes.
+        works: Seconds until it is WORKING; None leaves it SUBMITTED until it completes.
+    """
+    final = Step(
+        state=TaskState.COMPLETED,
+        after=after - (works or 0.0),
+        artifacts=_artifacts(contents),
+    )
+    steps = [Step(state=TaskState.SUBMITTED)]
+    if works is not None:
+        steps.append(Step(state=TaskState.WORKING, after=works))
+    return Plan((*steps, final))
+
+
+def fails(reason: str | None = None, *, after: float = 0.0) -> Plan:
+    """A task that ends in FAILED, with the reason as its status message."""
+    return _ends(TaskState.FAILED, reason, after)
+
+
+def rejects(reason: str | None = None, *, after: float = 0.0) -> Plan:
+    """A task that the agent refuses."""
+    return _ends(TaskState.REJECTED, reason, after)
+
+
+def asks(question: str, *, after: float = 0.0) -> Plan:
+    """A task that waits for another message."""
+    return _ends(TaskState.INPUT_REQUIRED, question, after)
+
+
+def needs_auth(
+    prompt: str, *, cleared_after: float | None = None, then: Plan | None = None
+) -> Plan:
+    """A task that waits for an authorization.
+
+    Args:
+        prompt: What it says.
+        cleared_after: Seconds until the authorization is given out of band; None for never.
+        then: What the task does after that; it completes if left out.
+    """
+    waiting = Step(state=TaskState.AUTH_REQUIRED, says=prompt)
+    if cleared_after is None:
+        return Plan((Step(state=TaskState.SUBMITTED), waiting))
+    cleared = Step(state=TaskState.WORKING, after=cleared_after)
+    rest = (then or completes("authorized")).steps
+    return Plan((Step(state=TaskState.SUBMITTED), waiting, cleared, *rest[1:]))
+
+
+def works_forever() -> Plan:
+    """A task that never gets anywhere."""
+    return Plan((Step(state=TaskState.SUBMITTED), Step(state=TaskState.WORKING)))
+
+
+def replies(text: str) -> Message:
+    """A message instead of a task."""
+    return Message(role=Role.AGENT, parts=(Part(text=text),))
+
+
+def echo(turn: Turn) -> Plan:
+    """Completes with the text of the message: what a fake agent does unless told otherwise."""
+    return completes(turn.message.text)
+
+
+def _ends(state: TaskState, says: str | None, after: float) -> Plan:
+    return Plan((Step(state=TaskState.SUBMITTED), Step(state=state, after=after, says=says)))
+
+
+def _artifacts(contents: Sequence[str | Part | Artifact]) -> tuple[Artifact, ...]:
+    return tuple(_artifact(number, content) for number, content in enumerate(contents, start=1))
+
+
+def _artifact(number: int, content: str | Part | Artifact) -> Artifact:
+    if isinstance(content, Artifact):
+        return content
+    part = Part(text=content) if isinstance(content, str) else content
+    return Artifact(artifact_id=f"artifact-{number}", parts=(part,))
