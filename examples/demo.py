@@ -1,0 +1,169 @@
+"""Watch calls survive a failing agent, and the same calls made naively beside them.
+
+Starts a fake agent on loopback that refuses, limits, resets and loses replies. With AGENT=url in
+the environment it calls that agent instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import uuid
+
+import aiohttp
+
+import holdfast
+from holdfast.testing import FakeAgent, LoopbackServer, Reset, rate_limited
+
+QUICK = holdfast.Resilience(retry=holdfast.RetryPolicy(base_delay=0.3, jitter=False))
+
+
+class Timeline:
+    """An observer that prints what happens to each call, for people."""
+
+    def __init__(self) -> None:
+        self._zero = asyncio.get_running_loop().time()
+
+    def __call__(self, observation: holdfast.Observation) -> None:
+        match observation:
+            case holdfast.AttemptFailed(number=number, error=error):
+                hint = f", retry after {error.retry_after:g} s" if error.retry_after else ""
+                self.line(f"{observation.operation}, attempt {number}: {error.message}{hint}")
+            case holdfast.RetryScheduled(wait=wait):
+                self.line(f"{'':{len(observation.operation)}}  waits {wait:.2f} s")
+            case holdfast.CallFinished(attempts=attempts, error=None) if attempts:
+                self.line(f"{observation.operation}, attempt {attempts}: answered")
+            case _:
+                pass
+
+    def line(self, text: str) -> None:
+        seconds = asyncio.get_running_loop().time() - self._zero
+        print(f"  {seconds:5.2f} s  {text}")
+
+
+class Tally:
+    """What came of three calls."""
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self.unknown = 0
+
+    def __str__(self) -> str:
+        unknown = f", {self.unknown} reported as unknown" if self.unknown else ""
+        return f"{self.answered} of 3 calls answered{unknown}"
+
+
+async def survive() -> str:
+    """Makes three calls with Holdfast, and sums up what came of them."""
+    agent, tally, timeline = FakeAgent(), Tally(), Timeline()
+    async with (
+        LoopbackServer(agent) as server,
+        holdfast.connect(server.url, resilience=QUICK, observers=[timeline]) as client,
+    ):
+        print(f"\nAn agent at {server.url} that refuses, then limits, then serves:")
+        await client.agent_card()
+        await server.refuse()
+
+        async def come_back() -> None:
+            await asyncio.sleep(0.5)
+            timeline.line("(the agent listens again)")
+            await server.listen()
+
+        agent.inject(rate_limited(retry_after=1), on="SendMessage")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(come_back())
+            asking = group.create_task(client.ask("Hello, agent!"))
+        answer = asking.result()
+        tally.answered += 1
+        print(f"  answer:  {answer.text!r}")
+
+        print("\nThe connection is reset while a task is looked up, which may be asked twice:")
+        agent.inject(Reset(), on="GetTask")
+        task = await client.get_task(answer.task_id or "")
+        tally.answered += 1
+        print(f"  answer:  {task.id} is {task.state.name}")
+
+        print("\nThe connection is reset after a message was taken, which must not run twice:")
+        agent.inject(Reset(after_execution=True), on="SendMessage")
+        try:
+            await client.ask("Order one pizza.")
+        except holdfast.OutcomeUnknownError as error:
+            tally.unknown += 1
+            print(f"  answer:  OutcomeUnknownError for message {error.message_id}; not sent again")
+    return f"{tally}, {_worst(agent)}"
+
+
+async def naively() -> str:
+    """Makes three calls with a loop around aiohttp, and sums up what came of them."""
+    agent, tally = FakeAgent(), Tally()
+    async with LoopbackServer(agent) as server, aiohttp.ClientSession() as session:
+        rpc = f"{server.url}/rpc"
+
+        async def attempt(what: str, text: str) -> None:
+            try:
+                print(f"  {what:9}{await _post(session, rpc, text)}")
+                tally.answered += 1
+            except aiohttp.ClientError as error:
+                print(f"  {what:9}failed: {type(error).__name__}")
+
+        await server.refuse()
+        await attempt("refused", "Hello, agent!")
+        await server.listen()
+        agent.inject(rate_limited(retry_after=1), on="SendMessage", times=3)
+        await attempt("limited", "Hello, agent!")
+        agent.inject(Reset(after_execution=True), on="SendMessage")
+        await attempt("reset", "Order one pizza.")
+    return f"{tally}, {_worst(agent)}"
+
+
+def _worst(agent: FakeAgent) -> str:
+    times = max(len(made) for made in agent.executions.values())
+    return "no message ran twice" if times == 1 else f"one message ran {times} times"
+
+
+async def _post(session: aiohttp.ClientSession, url: str, text: str) -> str:
+    """What people write: three tries at once, whatever went wrong."""
+    message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    for attempt in range(3):
+        try:
+            async with session.post(url, json=body, headers={"A2A-Version": "1.0"}) as reply:
+                reply.raise_for_status()
+                document = await reply.json()
+                return f"answered at attempt {attempt + 1}: {document['result']['task']['id']}"
+        except aiohttp.ClientError as error:
+            last = error
+    raise last
+
+
+async def call(url: str) -> None:
+    """Asks a real agent something, and prints what happens."""
+    timeline = Timeline()
+    print(f"\nAsking {url}:")
+    try:
+        async with holdfast.connect(url, timeout=60, observers=[timeline]) as client:
+            card = await client.agent_card()
+            print(f"  card:    {card.name}: {card.description}")
+            answer = await client.ask("Hello, agent!")
+    except (holdfast.A2AError, ValueError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+    print(f"  answer:  {answer.text or answer.question!r}")
+    print(f"\n{card.name} answered.")
+
+
+async def main() -> None:
+    url = os.environ.get("AGENT")
+    if url:
+        await call(url)
+        return
+    began = asyncio.get_running_loop().time()
+    held = await survive()
+    print("\nThree such calls, naively: three tries at once, whatever went wrong:")
+    lost = await naively()
+    took = asyncio.get_running_loop().time() - began
+    print(f"\nHoldfast: {held}. Naively: {lost}. ({took:.1f} s)")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
