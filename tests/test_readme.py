@@ -1,0 +1,112 @@
+"""The code in README.md runs as it stands."""
+
+import ast
+import asyncio
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.testing import FakeAgent, FakeNetwork, LoopbackServer, Reset, asks, completes, fails
+
+README = Path(__file__).parent.parent / "README.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+PROGRAMS = [block for block in BLOCKS if "run(main())" in block]
+FRAGMENTS = [block for block in BLOCKS if "run(main())" not in block]
+
+
+async def execute(fragment, **names):
+    """Runs a fragment that awaits at its top level, and gives the names that it leaves."""
+    code = compile(fragment, str(README), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    names = {"holdfast": holdfast, **names}
+    result = eval(code, names)
+    if inspect.isawaitable(result):
+        await result
+    return names
+
+
+def the_one_with(text):
+    [fragment] = [fragment for fragment in FRAGMENTS if text in fragment]
+    return fragment
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_a_program_runs(program):
+    async with LoopbackServer(FakeAgent()) as server:
+        program = program.replace("http://localhost:9999", server.url)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-W", "error", "-c", program),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(60):
+            output, errors = await process.communicate()
+    assert (process.returncode, errors.decode()) == (0, "")
+    if "print(" in program:
+        assert output.decode() == "How far is the moon?\n"
+
+
+async def test_a_conversation_goes_on_until_it_needs_nothing():
+    def behave(turn):
+        return asks("For when?") if turn.task is None else completes("Booked.")
+
+    agent = FakeAgent(behave)
+    asked = []
+    client = holdfast.connect(agent.url, engine=FakeNetwork(agent))
+    await execute(
+        the_one_with("needs_input"),
+        agent=client,
+        input=lambda question: asked.append(question) or "tonight",
+        print=asked.append,
+    )
+    assert asked == ["For when?", "Booked."]
+
+
+async def test_messages_have_many_forms(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cat.png").write_bytes(b"\x89PNG")
+    agent = FakeAgent()
+    await execute(
+        the_one_with("file_part"), agent=holdfast.connect(agent.url, engine=FakeNetwork(agent))
+    )
+    [task] = agent.tasks.values()
+    picture, data = task.history[0].parts[1:]
+    assert (picture.media_type, picture.raw, data.data) == ("image/png", b"\x89PNG", {"n": 1})
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "fault", "printed"),
+    [
+        (None, Reset(after_execution=True), "the connection"),
+        (lambda _: fails("no oven"), None, "the agent gave up:"),
+        (None, Reset(after_execution=True), "attempt"),
+    ],
+)
+async def test_failures_tell_what_happened(behaviour, fault, printed):
+    agent = FakeAgent(behaviour) if behaviour else FakeAgent()
+    if fault:
+        agent.inject(fault)
+    lines = []
+    await execute(
+        the_one_with("except holdfast.OutcomeUnknownError"),
+        agent=holdfast.connect(agent.url, engine=FakeNetwork(agent)),
+        print=lambda *words: lines.append(" ".join(map(str, words))),
+    )
+    assert len(lines) == 1
+    assert printed in lines[0].lower()
+
+
+async def test_credentials_have_three_forms():
+    provider = holdfast.StaticAuth({"authorization": "Bearer x"})
+    fragment = the_one_with("an AuthProvider, asked per attempt")
+    await execute(fragment, token="t", key="k", provider=provider)
+
+
+def test_every_block_is_run():
+    tried = ("needs_input", "file_part", "except holdfast", "AuthProvider")
+    assert len(PROGRAMS) == 2
+    assert all(any(text in fragment for text in tried) for fragment in FRAGMENTS)
