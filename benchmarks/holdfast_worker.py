@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import payloads
@@ -68,7 +69,7 @@ class Holdfast:
         }
         return {
             parser: {
-                size: microseconds_of(lambda parse=parse, data=data: parse(data), seconds=seconds)
+                size: microseconds_of(partial(parse, data), seconds=seconds)
                 for size, data in payloads.PAYLOADS.items()
             }
             for parser, parse in parsers.items()

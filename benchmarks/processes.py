@@ -47,6 +47,7 @@ class Child:
             stdout=asyncio.subprocess.PIPE,
             env=environment(),
             limit=_LONGEST_LINE,
+            start_new_session=True,  # an interrupt is for the runner, who then stops its children
         )
         return cls(process, " ".join((script, *arguments)))
 

@@ -27,6 +27,7 @@ from collections import defaultdict
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from tempfile import TemporaryDirectory
 
 import import_time
 import tables
@@ -51,8 +52,8 @@ class Effort:
     decoding: float
 
 
-THOROUGH = Effort(rounds=7, seconds=0.6, calls=3000, decoding=0.05)
-QUICK = Effort(rounds=3, seconds=0.12, calls=500, decoding=0.01)
+THOROUGH = Effort(rounds=17, seconds=0.15, calls=1500, decoding=0.02)
+QUICK = Effort(rounds=3, seconds=0.1, calls=500, decoding=0.01)
 
 
 @dataclass
@@ -65,13 +66,19 @@ class Measured:
     decoding: Rounds[tuple[str, str]] = field(default_factory=lambda: defaultdict(list))
     imports: Rounds[str] = field(default_factory=lambda: defaultdict(list))
     scopes: int = 0
+    rounds: int = 0
 
-    async def measure(self, workers: dict[str, Worker], agent: Agent, effort: Effort) -> None:
+    async def measure(
+        self, workers: dict[str, Worker], agent: Agent, cache: str, effort: Effort
+    ) -> None:
         """Measures everything once, the clients in turns."""
+        turns = list(workers)
+        first = self.rounds % len(turns)  # another one in each round
+        self.rounds += 1
         for in_flight in tables.IN_FLIGHT:
-            for name, worker in workers.items():
+            for name in turns[first:] + turns[:first]:
                 before = await agent.cpu()
-                done = await worker.do("rate", in_flight=in_flight, seconds=effort.seconds)
+                done = await workers[name].do("rate", in_flight=in_flight, seconds=effort.seconds)
                 used = await agent.cpu() - before
                 self.rates[in_flight, name].append(done["calls"] / done["cpu"])
                 self.agent[in_flight].append(used / done["answered"] * 1e6)
@@ -85,7 +92,7 @@ class Measured:
                 for parser, costs in done.items():
                     for size, cost in costs.items():
                         self.decoding[size, parser].append(cost)
-        for name, cost in (await import_time.milliseconds()).items():
+        for name, cost in (await import_time.milliseconds(cache)).items():
             self.imports[name].append(cost)
 
 
@@ -114,9 +121,10 @@ async def measure(effort: Effort, sdk_python: str | None) -> Measured:
             versions |= await workers[SDK].do("versions")
         numbers = ", ".join(f"{name} {number}" for name, number in versions.items())
         print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {numbers}")
-        await import_time.milliseconds()  # so that everything is compiled and cached
+        cache = children.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
+        await import_time.milliseconds(cache)  # fills it
         for _ in range(effort.rounds):
-            await measured.measure(workers, agent, effort)
+            await measured.measure(workers, agent, cache, effort)
     return measured
 
 

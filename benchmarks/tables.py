@@ -1,4 +1,4 @@
-"""What the report shows: medians of the rounds, their spread, the targets and what came of them.
+"""What the report shows: medians of the rounds, their spread, targets and verdicts.
 
 A ratio or a difference is taken within each round, where both sides met the same machine, and
 its median is shown.
@@ -7,7 +7,7 @@ its median is shown.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, quantiles
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Table:
         print(f"\n{title}")
         for note in notes:
             print(f"  {note}")
-        print(f"  {'':<46}{'median':>9}{'':7}{'least to most':>18}")
+        print(f"  {'':<46}{'median':>9}{'':7}{'middle half':>18}")
 
     def row(
         self,
@@ -72,7 +72,8 @@ class Table:
         verdict = note if target is None else target.verdict(figure)
         if "MISSED" in verdict:
             self.missed.append(name.strip())
-        spread = f"{_number(min(rounds))} to {_number(max(rounds))}"
+        low, _, high = quantiles(rounds, n=4, method="inclusive")
+        spread = f"{_number(low)} to {_number(high)}"
         print(f"  {name:<46}{_number(figure):>9} {unit:<6}{spread:>18}   {verdict}".rstrip())
 
 

@@ -14,7 +14,7 @@ import math
 from collections.abc import Hashable
 from enum import Enum
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeGuard, TypeVar, cast
 
 import msgspec
 from msgspec import inspect
@@ -77,6 +77,8 @@ def from_builtins(value: Any, kind: type[T]) -> T:
         return msgspec.convert(repaired, kind, strict=False)
     except RecursionError:
         raise MalformedError("JSON is nested too deeply") from None
+    except UnicodeEncodeError:  # it tries to read a lone surrogate as something else
+        raise MalformedError("a text stands where something else belongs") from None
     except msgspec.ValidationError as error:
         message, _, path = str(error).partition(" - at `")
         raise MalformedError(message, path.strip("`").removeprefix("$").lstrip(".")) from None
@@ -97,6 +99,14 @@ def encode(value: Any) -> bytes:
             return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
     except RecursionError:
         raise MalformedError("JSON is nested too deeply") from None
+
+
+def indented(text: bytes, spaces: int) -> bytes:
+    """Lays JSON out over lines, `spaces` deeper on each level."""
+    try:
+        return msgspec.json.format(text, indent=spaces)
+    except msgspec.DecodeError:  # an escaped lone surrogate
+        return json.dumps(parse(text), indent=spaces).encode()
 
 
 def to_builtins(value: Any) -> Any:
@@ -172,7 +182,7 @@ def _takes_null(info: inspect.Type) -> bool:
     return isinstance(info, inspect.NoneType | inspect.AnyType)
 
 
-def _is_enum_number(value: Any) -> bool:
+def _is_enum_number(value: Any) -> TypeGuard[int | float]:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return -(2**31) <= value < 2**31 and value == int(value)

@@ -45,7 +45,7 @@ class WireValue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, r
             indent: Spaces per level; 0 gives one line.
         """
         text = codec.encode(self)
-        return (msgspec.json.format(text, indent=indent) if indent else text).decode()
+        return (codec.indented(text, indent) if indent else text).decode()
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:

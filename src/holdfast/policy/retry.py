@@ -129,7 +129,8 @@ def decide(
 def backoff(policy: RetryPolicy, attempt: int, draw: float) -> float:
     """The wait in seconds after try number `attempt`, without a server's hint."""
     try:
-        bound = min(policy.max_delay, policy.base_delay * policy.backoff_factor ** (attempt - 1))
+        growth = float(policy.backoff_factor) ** (attempt - 1)  # an int would grow and grow
+        bound = min(policy.max_delay, policy.base_delay * growth)
     except OverflowError:
         bound = policy.max_delay
     return bound * draw if policy.jitter else bound

@@ -130,8 +130,8 @@ def _error(
     now: float,
     refusals: frozenset[int],
 ) -> A2AError:
-    # An agent that could not read the request does not know its id.
-    if members.get("id") not in (request_id, None):  # noqa: PLR6201  it may be unhashable
+    # An agent that could not read the request does not know its id. (No set: it may be a list.)
+    if members.get("id") not in (request_id, None):
         return _malformed("the reply answers another request", reply)
     error = members["error"]
     if not (isinstance(error, dict) and "code" in error) and not _is_success(reply):

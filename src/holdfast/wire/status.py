@@ -329,7 +329,7 @@ def _http_date(value: str) -> float | None:
         date = parsedate_to_datetime(value)
         # The older forms name no zone; all of HTTP's dates are in UTC.
         return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, TypeError, OverflowError, IndexError):
+    except (ValueError, TypeError, OverflowError):
         return None
 
 

@@ -1,0 +1,79 @@
+"""The table of operations is the protocol's (A2A specification 5.3)."""
+
+import re
+
+import pytest
+
+from holdfast.model.card import AgentCard
+from holdfast.model.operations import OPERATIONS
+from holdfast.model.requests import Empty, SendMessageRequest, SendMessageResponse
+from holdfast.model.types import StreamResponse, Task
+
+PUSH = "/tasks/{task_id}/pushNotificationConfigs"
+
+# The name is that of the JSON-RPC method and of the gRPC method.
+TABLE = {
+    # name: verb, path, safety, streaming
+    "SendMessage": ("POST", "/message:send", "conditional", False),
+    "SendStreamingMessage": ("POST", "/message:stream", "conditional", True),
+    "GetTask": ("GET", "/tasks/{id}", "read", False),
+    "ListTasks": ("GET", "/tasks", "read", False),
+    "CancelTask": ("POST", "/tasks/{id}:cancel", "idempotent", False),
+    "SubscribeToTask": ("POST", "/tasks/{id}:subscribe", "read", True),
+    "CreateTaskPushNotificationConfig": ("POST", PUSH, "conditional", False),
+    "GetTaskPushNotificationConfig": ("GET", f"{PUSH}/{{id}}", "read", False),
+    "ListTaskPushNotificationConfigs": ("GET", PUSH, "read", False),
+    "DeleteTaskPushNotificationConfig": ("DELETE", f"{PUSH}/{{id}}", "idempotent", False),
+    "GetExtendedAgentCard": ("GET", "/extendedAgentCard", "read", False),
+}
+BY_NAME = {operation.name: operation for operation in OPERATIONS}
+
+
+def test_the_table_has_the_eleven_operations_of_the_protocol():
+    assert len(OPERATIONS) == 11
+    assert BY_NAME.keys() == TABLE.keys()
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_an_operation_has_verb_path_safety_and_streaming_of_the_protocol(name):
+    row = BY_NAME[name]
+
+    assert (row.verb, row.path, row.safety, row.streaming) == TABLE[name]
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_path_names_members_of_the_request(name):
+    row = BY_NAME[name]
+
+    assert set(re.findall(r"{(\w+)}", row.path)) <= set(row.request.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    ("name", "response"),
+    [
+        ("SendMessage", SendMessageResponse),
+        ("SendStreamingMessage", StreamResponse),
+        ("SubscribeToTask", StreamResponse),
+        ("GetTask", Task),
+        ("CancelTask", Task),
+        ("DeleteTaskPushNotificationConfig", Empty),
+        ("GetExtendedAgentCard", AgentCard),
+    ],
+)
+def test_an_operation_answers_with_the_type_of_the_protocol(name, response):
+    assert BY_NAME[name].response is response
+
+
+def test_both_ways_to_send_take_the_same_request():
+    assert BY_NAME["SendMessage"].request is BY_NAME["SendStreamingMessage"].request
+    assert BY_NAME["SendMessage"].request is SendMessageRequest
+
+
+def test_only_what_makes_something_new_is_conditional():
+    conditional = {operation.name for operation in OPERATIONS if operation.safety == "conditional"}
+
+    assert conditional == {
+        "SendMessage",
+        "SendStreamingMessage",
+        "CreateTaskPushNotificationConfig",
+    }
