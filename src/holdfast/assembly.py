@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from holdfast.auth import AuthProvider, check_headers, to_provider
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from holdfast.runtime.engine import HttpEngine
 
 __all__ = ["ask", "connect"]
+
+T = TypeVar("T")
 
 
 def connect(
@@ -95,15 +98,21 @@ def connect(
         ValueError: An address, a header, a binding or a number that cannot be right.
         TypeError: An argument of another type.
     """
-    resilience = resilience or Resilience.standard()
-    env = env or SystemEnv()
-    endpoints = shared or Endpoints()
+    resilience = Resilience.standard() if resilience is None else resilience
+    env = SystemEnv() if env is None else env
+    endpoints = Endpoints() if shared is None else shared  # an empty registry is false
+    _check_kind("resilience", resilience, Resilience)
+    _check_kind("shared", endpoints, Endpoints)
+    _check_able("env", env, "wall", "random", "new_id")
     provider = to_provider(auth)
-    own_headers = check_headers(headers or {})
+    own_headers = check_headers({} if headers is None else headers)
     check_timeout(timeout)
-    if not card_ttl >= 0:
-        text = "card_ttl must not be negative"
-        raise ValueError(text)
+    _check_ttl(card_ttl)
+    interceptors = _hooks("interceptors", interceptors, "before", "after")
+    consumers = _hooks("consumers", consumers, "__call__")
+    observers = _hooks("observers", observers, "__call__")
+    call_layers = _hooks("call_layers", call_layers, "__call__")
+    attempt_layers = _hooks("attempt_layers", attempt_layers, "__call__")
     route = _route(
         agent,
         url=url,
@@ -119,7 +128,7 @@ def connect(
         return ObservedLayer(inner, observe)
 
     def intercepted(inner: Transport) -> Transport:
-        return InterceptorLayer(inner, interceptors)
+        return InterceptorLayer(inner, interceptors) if interceptors else inner
 
     def retried(inner: Transport) -> Transport:
         return RetryLayer(inner, resilience.retry, resilience.budget, env, observe)
@@ -193,6 +202,7 @@ def _engine(
             from holdfast.net.aiohttp import AiohttpEngine
 
             return AiohttpEngine(session=engine), None
+    _check_able("engine", engine, "request", "stream", "close")
     return cast("HttpEngine", engine), None
 
 
@@ -205,13 +215,17 @@ def _route(
     credential_origins: Iterable[str],
     has_credentials: bool,
 ) -> Route:
-    if isinstance(bindings, str) or not all(binding in BINDINGS for binding in bindings):
-        text = f"bindings is a sequence of {', '.join(BINDINGS)}, not {bindings!r}"
-        raise ValueError(text)
-    if isinstance(credential_origins, str):
-        text = "credential_origins is a sequence of origins, not one string"
-        raise TypeError(text)
-    named = [_check_url(o, "credential origin") for o in credential_origins]
+    bindings = _items("bindings", bindings)
+    for binding in bindings:
+        if binding not in tuple(BINDINGS):
+            text = f"{binding!r} is no binding; bindings is a sequence of {', '.join(BINDINGS)}"
+            raise ValueError(text)
+    if tenant is not None:
+        _check_kind("tenant", tenant, str)
+    named = [
+        _check_url(address, "credential origin")
+        for address in _items("credential_origins", credential_origins)
+    ]
     if url is not None:
         named.append(_check_url(url, "url"))
     if isinstance(agent, str):
@@ -220,7 +234,7 @@ def _route(
         text = f"agent is a URL, a Path, an AgentCard or a dict, not {type(agent).__name__}"
         raise TypeError(text)
     return Route(
-        bindings=tuple(bindings),
+        bindings=bindings,
         url=url,
         tenant=tenant,
         trusted=frozenset(origin(address) for address in named),
@@ -229,20 +243,71 @@ def _route(
     )
 
 
-def _check_url(url: str, what: str) -> str:
+def _check_url(url: object, what: str) -> str:
+    """Checks an address. What may be a secret in it, before an ``@`` or in the query, stays out.
+
+    Raises:
+        ValueError: It is none.
+        TypeError: It is no string.
+    """
+    if not isinstance(url, str):
+        text = f"the {what} is a string, not {type(url).__name__}"
+        raise TypeError(text)
+    shown = re.split(r"[?#]", url, maxsplit=1)[0]
+    if "@" in re.split(r"[/?#]", url.partition("://")[2] or url, maxsplit=1)[0]:
+        text = f"the {what} holds a user name or password; pass them as auth= instead"
+        raise ValueError(text)
     if any(character.isspace() or not character.isprintable() for character in url):
-        text = f"the {what} {url!r} has a space or a control character in it"
+        text = f"the {what} {shown!r} has a space or a control character in it"
         raise ValueError(text)
     try:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        text = f"the {what} {url!r} is no URL: {error}"
+        text = f"the {what} {shown!r} is no URL: {error}"
         raise ValueError(text) from None
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        text = f"the {what} {url!r} must begin with http:// or https:// and name a host"
-        raise ValueError(text)
-    if "@" in parts.netloc:
-        text = f"the {what} holds a user name or password; pass them as auth= instead"
+        text = f"the {what} {shown!r} must begin with http:// or https:// and name a host"
         raise ValueError(text)
     return url
+
+
+def _check_ttl(seconds: object) -> None:
+    if not isinstance(seconds, int | float):
+        text = f"card_ttl is a number of seconds, not {type(seconds).__name__}"
+        raise TypeError(text)
+    if not seconds >= 0:
+        text = f"card_ttl must not be negative, and is {seconds}"
+        raise ValueError(text)
+
+
+def _check_kind(name: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        text = f"{name} is a {kind.__name__}, not {type(value).__name__}"
+        raise TypeError(text)
+
+
+def _check_able(name: str, value: object, *methods: str) -> None:
+    """Checks what a caller passes for a protocol by what it can do."""
+    if isinstance(value, type) or not all(callable(getattr(value, m, None)) for m in methods):
+        needed = ", ".join(methods)
+        text = f"{name} needs something that has {needed}, not {type(value).__name__}"
+        raise TypeError(text)
+
+
+def _hooks(name: str, hooks: Iterable[T], *methods: str) -> tuple[T, ...]:
+    checked = _items(name, hooks)
+    for hook in checked:
+        able = all(callable(getattr(hook, method, None)) for method in methods)
+        if not able or (isinstance(hook, type) and methods != ("__call__",)):
+            text = f"{type(hook).__name__} cannot be one of the {name}"
+            raise TypeError(text)
+    return checked
+
+
+def _items(name: str, items: Iterable[T]) -> tuple[T, ...]:
+    given = cast("object", items)
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        text = f"{name} is a sequence, not {type(given).__name__}"
+        raise TypeError(text)
+    return tuple(items)

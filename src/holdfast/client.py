@@ -1,6 +1,6 @@
 """The client: the protocol's operations as methods, and waiting for what they begin.
 
-The path of every call is one list, `stack`; this file has no second one.
+The path of every call is one list, in `assembly.py`; this file has no second one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import inspect
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import msgspec
 
@@ -194,7 +194,7 @@ class Client:
         """
         _check_poll_interval(poll_interval)
         deadline = self._deadline("call", timeout)
-        extra = _Extra(headers=headers, extensions=tuple(extensions))
+        extra = _Extra(headers=headers, extensions=_uris(extensions))
         result = await self._send(
             message,
             task_id=task_id,
@@ -206,7 +206,9 @@ class Client:
         )
         if isinstance(result, Message):
             return Answer(message=result)
-        task = await self._watch(result.id, result, deadline, poll_interval, extra)
+        task = await self._watch(
+            result.id, result, deadline, poll_interval, extra, until=_is_settled
+        )
         raise_for_outcome(task)
         return Answer(task=task)
 
@@ -256,7 +258,7 @@ class Client:
                 history_length=_not_negative("history_length", history_length),
             ),
             deadline=self._deadline("call", timeout),
-            extra=_Extra(headers=headers, extensions=tuple(extensions)),
+            extra=_Extra(headers=headers, extensions=_uris(extensions)),
         )
 
     # ── Tasks ────────────────────────────────────────────────────────────────────────────────
@@ -392,6 +394,7 @@ class Client:
         self,
         task_id: str,
         *,
+        until: Callable[[Task], bool] | None = None,
         timeout: float | None = None,
         poll_interval: float = 2.0,
         headers: Mapping[str, str] | None = None,
@@ -404,6 +407,7 @@ class Client:
 
         Args:
             task_id: The task.
+            until: Says of the task whether the wait is over, in place of the rule above.
             timeout: Seconds to wait at most; the client's timeout if left out.
             poll_interval: Seconds between two looks; the first looks are quicker.
             headers: Sent with each request, to trusted origins only.
@@ -420,7 +424,8 @@ class Client:
             None,
             self._deadline("wait", timeout),
             poll_interval,
-            _Extra(headers=headers, extensions=tuple(extensions)),
+            _Extra(headers=headers, extensions=_uris(extensions)),
+            until=until or _is_settled,
         )
 
     async def cancel_task(
@@ -457,7 +462,7 @@ class Client:
         deadline = self._deadline(
             "cancel", min(_CANCEL_TIMEOUT, self._timeout) if timeout is None else timeout
         )
-        extra = _Extra(headers=headers, extensions=tuple(extensions))
+        extra = _Extra(headers=headers, extensions=_uris(extensions))
         request = CancelTaskRequest(
             id=_named("task_id", task_id), metadata=None if metadata is None else dict(metadata)
         )
@@ -591,7 +596,7 @@ class Client:
             headers: Sent with this call, to trusted origins only.
             extensions: URIs for ``A2A-Extensions``.
         """
-        extra = _Extra(headers=headers, extensions=tuple(extensions))
+        extra = _Extra(headers=headers, extensions=_uris(extensions))
         return await self._run(operation, params, self._deadline("call", timeout), extra)
 
     # ── Within ───────────────────────────────────────────────────────────────────────────────
@@ -646,12 +651,12 @@ class Client:
         )
         response = (await self._run(op.SEND_MESSAGE, request, deadline, extra)).value
         if response.task is not None:
-            await self._tell(response.task, response.task)
+            await self._tell(response.task, response.task, deadline)
             return response.task
         if response.message is None:
             text = "the reply holds neither task nor message"  # the codec lets none through
             raise InvalidAgentResponseError(text)
-        await self._tell(response.message, None)
+        await self._tell(response.message, None, deadline)
         return response.message
 
     async def _watch(
@@ -661,10 +666,12 @@ class Client:
         deadline: Deadline,
         interval: float,
         extra: _Extra,
+        *,
+        until: Callable[[Task], bool],
     ) -> Task:
-        """Waits until a task is over or needs input."""
+        """Waits until a task is as wanted."""
         try:
-            return await self._poll(task_id, task, deadline, interval, extra, until=_is_settled)
+            return await self._poll(task_id, task, deadline, interval, extra, until=until)
         except DeadlineExceededError as error:
             if error.task is None or error.task.state is not TaskState.AUTH_REQUIRED:
                 raise
@@ -695,7 +702,7 @@ class Client:
                 await self._run(op.GET_TASK, GetTaskRequest(id=task_id), deadline, extra)
             ).value
             if found != last:
-                await self._tell(found, found)
+                await self._tell(found, found, deadline)
             last = found
             return found
 
@@ -721,15 +728,33 @@ class Client:
             raise error
         return task
 
-    async def _tell(self, event: Event, task: Task | None) -> None:
-        """Gives an event to the consumers, in order."""
+    async def _tell(self, event: Event, task: Task | None, deadline: Deadline) -> None:
+        """Gives an event to the consumers, in order, with the card as last seen.
+
+        A card that is too old by now is not fetched anew: what has arrived must not get lost
+        because the card cannot be had.
+        """
         if not self._consumers:
             return
-        card = await self.agent_card()
-        for consumer in self._consumers:
-            told = consumer(event, task, card)
-            if inspect.isawaitable(told):
-                await told
+        scope = asyncio.timeout_at(deadline.at)
+        try:
+            async with scope:
+                card = self._resolver.last or await self.agent_card()
+                for consumer in self._consumers:
+                    told = consumer(event, task, card)
+                    if inspect.isawaitable(told):
+                        await told
+        except TimeoutError as error:
+            if not scope.expired() or isinstance(error, A2AError):
+                raise
+            raise DeadlineExceededError(
+                f"a consumer did not finish within the {deadline.name} timeout of "
+                f"{deadline.timeout:g} s",
+                deadline=deadline.name,
+                timeout=deadline.timeout,
+                task=task,
+                executed=True,
+            ) from None
 
 
 class _Extra(msgspec.Struct, frozen=True, kw_only=True):
@@ -744,7 +769,11 @@ def check_timeout(seconds: float) -> float:
 
     Raises:
         ValueError: It is not a positive, finite number of seconds.
+        TypeError: It is no number.
     """
+    if not isinstance(cast("object", seconds), int | float):
+        text = f"a timeout is a number of seconds, not {type(seconds).__name__}"
+        raise TypeError(text)
     if not 0 < seconds < math.inf:
         text = f"a timeout is a positive number of seconds, not {seconds}"
         raise ValueError(text)
@@ -755,6 +784,14 @@ def _check_poll_interval(seconds: float) -> None:
     if not 0 < seconds < math.inf:
         text = f"poll_interval is a positive number of seconds, not {seconds}"
         raise ValueError(text)
+
+
+def _uris(extensions: Iterable[str]) -> tuple[str, ...]:
+    """One string would be taken apart into its characters."""
+    if isinstance(extensions, str):
+        text = "extensions is a sequence of URIs, not one string"
+        raise TypeError(text)
+    return tuple(extensions)
 
 
 def _checked_extensions(extensions: tuple[str, ...]) -> tuple[str, ...]:
@@ -769,6 +806,9 @@ def _checked_extensions(extensions: tuple[str, ...]) -> tuple[str, ...]:
 
 def _named(name: str, value: str) -> str:
     """An empty id would turn one task into the list of all of them."""
+    if not isinstance(cast("object", value), str):
+        text = f"{name} is a string, not {type(value).__name__}"
+        raise TypeError(text)
     if not value:
         text = f"{name} must not be empty"
         raise ValueError(text)

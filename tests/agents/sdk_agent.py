@@ -489,7 +489,10 @@ def stop_with_stdin(server: AnnouncingServer) -> None:
 
 async def serve(options: argparse.Namespace) -> None:
     """Run one agent until it is told to stop or its time is up."""
-    with socket.create_server((HOST, 0)) as listener:
+    # Named as TCP, so that asyncio sends small replies without delay.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+        listener.bind((HOST, 0))
+        listener.listen(128)
         url = f"http://{HOST}:{listener.getsockname()[1]}"
         config = uvicorn.Config(
             build_app(build_interfaces(url, options.first), options.token),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
@@ -28,6 +30,18 @@ _MAX_IDLE = {"read": 4.0, "idempotent": 4.0, "conditional": 1.0}
 """Seconds that a connection may have idled, by safety. Common servers close idle connections
 after 2 s (gunicorn) or 5 s (uvicorn, node); a request that meets the close is lost, which costs a
 read a retry and a message its certainty."""
+
+_SHORTEST_SECRET = 4
+"""What is shorter is no secret, and would only make holes in the errors."""
+
+_OWN = frozenset({"agent", "request_id"})
+"""What the client itself says in an error."""
+
+_DEEPEST = 50
+"""What is nested deeper in an error is not looked through, and left out."""
+
+_SHORTEST_CUT = 200
+"""Length from which a text may be the beginning of a longer one; see `wire.http.excerpt`."""
 
 
 def protocol_headers(extensions: Collection[str] = ()) -> dict[str, str]:
@@ -97,31 +111,44 @@ def redact(error: A2AError, headers: Mapping[str, str]) -> None:
     secrets = sorted(_secrets(headers), key=len, reverse=True)
     if not secrets:
         return
-    error.message = _without(secrets, error.message)
+    for name, value in vars(error).items():
+        if name not in _OWN:
+            setattr(error, name, _without(secrets, value))
     error.args = (error.message,)
-    error.excerpt = _without(secrets, error.excerpt)
-    error.data = _without(secrets, error.data)
-    error.details = _without(secrets, error.details)
-    error.headers = _without(secrets, error.headers)
 
 
 def _secrets(headers: Mapping[str, str]) -> set[str]:
-    """Each value whole, and without its scheme: an echo may have split it."""
-    values = {value for value in headers.values() if value}
-    bare = {value.partition(" ")[2].strip() for value in values}
-    return values | {value for value in bare if value}
+    """Each value whole and without its scheme, plain and as JSON and HTML write it."""
+    values = {value.strip() for value in headers.values()}
+    values |= {value.partition(" ")[2].strip() for value in values}
+    values |= {json.dumps(value)[1:-1] for value in values} | {escape(value) for value in values}
+    return {value for value in values if len(value) >= _SHORTEST_SECRET}
 
 
-def _without(secrets: list[str], value: Any) -> Any:
+def _without(secrets: list[str], value: Any, depth: int = 0) -> Any:
+    if depth > _DEEPEST:
+        return "***"
     if isinstance(value, str):
+        text = str(value)
         for secret in secrets:
-            value = value.replace(secret, "***")
-        return value
+            text = text.replace(secret, "***")
+        if len(value) >= _SHORTEST_CUT:
+            text = _without_beginning(secrets, text)
+        return value if text == value else text
     if isinstance(value, dict):
         members = cast("dict[Any, Any]", value)
-        return {name: _without(secrets, member) for name, member in members.items()}
+        return {name: _without(secrets, member, depth + 1) for name, member in members.items()}
     if isinstance(value, list):
-        return [_without(secrets, item) for item in cast("list[Any]", value)]
+        return [_without(secrets, item, depth + 1) for item in cast("list[Any]", value)]
     if isinstance(value, tuple):
-        return tuple(_without(secrets, item) for item in cast("tuple[Any, ...]", value))
+        return tuple(_without(secrets, item, depth + 1) for item in cast("tuple[Any, ...]", value))
     return value
+
+
+def _without_beginning(secrets: list[str], text: str) -> str:
+    """Cuts off the beginning of a secret at the end of a text that was itself cut off there."""
+    for secret in secrets:
+        for length in range(min(len(secret), len(text)), _SHORTEST_SECRET - 1, -1):
+            if text.endswith(secret[:length]):
+                return f"{text[:-length]}***"
+    return text

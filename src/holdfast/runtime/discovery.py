@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -45,7 +45,7 @@ from holdfast.wire.http import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.runtime.endpoints import Endpoints
+    from holdfast.runtime.endpoints import Endpoint, Endpoints
     from holdfast.runtime.env import Env
 
 __all__ = [
@@ -210,16 +210,26 @@ class AgentCardResolver:
         async with flight.lock:
             if (card := self._fresh(loop.time())) is not None:
                 return card
+            if flight.card is not None:
+                return flight.card  # even if it need not be kept for longer than this
             if flight.failure is not None:
                 raise copy.copy(flight.failure)  # an error of their own for each who waited
             try:
-                card = await self._load(call)
+                card = flight.card = await self._load(call)
             except A2AError as error:
                 flight.failure = error
-                self._flight = None  # who comes later tries anew
                 raise
-            self.replace(card)
-            return card
+            else:
+                self.replace(card)
+                return card
+            finally:
+                if flight.card is not None or flight.failure is not None:
+                    self._flight = None  # who comes later tries anew
+
+    @property
+    def last(self) -> AgentCard | None:
+        """The card as last seen, however long ago."""
+        return self._card
 
     def replace(self, card: AgentCard) -> None:
         """Keeps a card in place of the present one, for a new time to live."""
@@ -261,6 +271,7 @@ class _Flight:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.lock = asyncio.Lock()
+        self.card: AgentCard | None = None
         self.failure: A2AError | None = None
 
 
@@ -295,6 +306,7 @@ class InterfaceLayer(Over):
         self._resolver = resolver
         self._route = route
         self._endpoints = endpoints
+        self._choice: _Choice | None = None
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         """Makes the call at the chosen endpoint.
@@ -304,11 +316,25 @@ class InterfaceLayer(Over):
                 interface's origin. Nothing was sent.
         """
         card = await self._resolver.card(call)
+        choice = self._choice
+        if choice is None or choice.card is not card:
+            choice = self._choice = self._choose(card)
+        if choice.refusal is not None and (call.headers or self._route.has_credentials):
+            raise copy.copy(choice.refusal)
+        return await self._inner.unary(msgspec.structs.replace(call, endpoint=choice.endpoint))
+
+    def _choose(self, card: AgentCard) -> _Choice:
         interface = choose_interface(card, self._route)
-        if call.headers or self._route.has_credentials:
-            _check_origin(interface, card, self._route)
         endpoint = self._endpoints.of(interface)
-        return await self._inner.unary(msgspec.structs.replace(call, endpoint=endpoint))
+        return _Choice(card, endpoint, _check_origin(interface, card, self._route))
+
+
+class _Choice(NamedTuple):
+    """What follows from a card, so that it is worked out once for each card."""
+
+    card: AgentCard
+    endpoint: Endpoint
+    refusal: CredentialOriginError | None
 
 
 def choose_interface(card: AgentCard, route: Route) -> AgentInterface:
@@ -327,7 +353,7 @@ def choose_interface(card: AgentCard, route: Route) -> AgentInterface:
             executed=False,
         )
     # Real cards leave the version out; a server that speaks another one will say so.
-    usable = [i for i in known if (i.protocol_version or PROTOCOL_VERSION).startswith("1.")]
+    usable = [i for i in known if _major(i.protocol_version or PROTOCOL_VERSION) == "1"]
     if not usable:
         offered = ", ".join(str(i.protocol_version) for i in known)
         raise VersionNotSupportedError(
@@ -345,19 +371,27 @@ def choose_interface(card: AgentCard, route: Route) -> AgentInterface:
     )
 
 
-def _check_origin(interface: AgentInterface, card: AgentCard, route: Route) -> None:
+def _major(version: str) -> str:
+    return version.strip().removeprefix("v").partition(".")[0]
+
+
+def _check_origin(
+    interface: AgentInterface, card: AgentCard, route: Route
+) -> CredentialOriginError | None:
+    """The error of a call with credentials, if they were not given for this interface."""
     trusted = set(route.trusted)
     if route.trust_first:
         trusted.add(origin(card.supported_interfaces[0].url))
     its_origin = origin(interface.url)
-    if its_origin not in trusted:
-        raise CredentialOriginError(
-            f"the agent's interface is at {its_origin}, but the credentials and headers were "
-            f"given for {', '.join(sorted(trusted))}; nothing was sent. If you trust it, pass "
-            f'credential_origins=("{its_origin}",)',
-            origin=its_origin,
-            executed=False,
-        )
+    if its_origin in trusted:
+        return None
+    return CredentialOriginError(
+        f"the agent's interface is at {its_origin}, but the credentials and headers were "
+        f"given for {', '.join(sorted(trusted))}; nothing was sent. If you trust it, pass "
+        f'credential_origins=("{its_origin}",)',
+        origin=its_origin,
+        executed=False,
+    )
 
 
 def _read_card_file(path: Path) -> AgentCard:

@@ -1,4 +1,4 @@
-"""The layers of a call, each one thing; `client.py` writes down their order.
+"""The layers of a call, each one thing; `assembly.py` writes down their order.
 
 Rules: a layer never swallows a cancellation, waits only within the call's deadline, and leaves
 nothing running. What it decides is decided by a pure function of `holdfast.policy`.
@@ -29,7 +29,7 @@ from holdfast.runtime.listeners import (
     Observer,
     RetryScheduled,
 )
-from holdfast.runtime.transport import AnyCall, Call, Reply, Transport
+from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
@@ -77,12 +77,15 @@ class ObservedLayer(Over):
         self._observe = observe
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
-        error: A2AError | None = None
+        error: BaseException | None = None
         try:
             reply = await self._inner.unary(call)
         except A2AError as failure:
             error = failure
-            error.request_id = call.request_id
+            failure.request_id = call.request_id
+            raise
+        except BaseException as failure:
+            error = failure
             raise
         else:
             return reply
@@ -116,7 +119,10 @@ class InterceptorLayer(Over):
         except A2AError as error:
             outcome = error
         for interceptor in reversed(asked):
-            outcome = await _within(call, interceptor.after(call, outcome))
+            try:
+                outcome = await _with_last_word(call, interceptor.after(call, outcome))
+            except A2AError as error:
+                outcome = error
         if isinstance(outcome, A2AError):
             raise outcome
         return outcome
@@ -124,7 +130,7 @@ class InterceptorLayer(Over):
     async def _ask_and_call(self, call: Call[P, R], asked: list[Interceptor]) -> Reply[R]:
         for interceptor in self._interceptors:
             asked.append(interceptor)
-            answer = await _within(call, interceptor.before(call))
+            answer = await _until(call.deadline.at, call, interceptor.before(call))
             if isinstance(answer, Reply):
                 return answer
             call = answer
@@ -197,6 +203,7 @@ class RetryLayer(Over):
         """Returns the wait before the next try, or raises the error with its attempts."""
         error.request_id = call.request_id
         error.agent = error.agent or call.agent
+        _combine(call.progress, error)
         self._observe(
             AttemptFailed(**_named(call), number=call.attempt, duration=now - started, error=error)
         )
@@ -275,6 +282,7 @@ class CredentialsLayer(Over):
             return await self._inner.unary(await self._with_credentials(call))
         except AuthenticationError as error:
             safe = call.operation.safety != "conditional" or error.executed is False
+            _combine(call.progress, error)
             if not safe or not await self._provider.on_unauthorized(error):
                 raise
         call.progress.sent = False
@@ -296,11 +304,21 @@ def deadline_exceeded(call: AnyCall) -> DeadlineExceededError:
         f"{deadline.timeout:g} s",
         deadline=deadline.name,
         timeout=deadline.timeout,
-        executed=None if call.progress.sent else False,
+        executed=None if call.progress.sent or call.progress.maybe_executed else False,
         attempts=call.progress.attempts,
         agent=call.progress.attempts[-1].agent if call.progress.attempts else call.agent,
         request_id=call.request_id,
     )
+
+
+def _combine(progress: CallProgress, error: A2AError) -> None:
+    """Makes an error tell of all tries, and the progress of no try that certainly did not run."""
+    if error.executed is not False:
+        progress.maybe_executed = True
+    else:
+        progress.sent = False
+        if progress.maybe_executed:
+            error.executed = None
 
 
 def _outcome_unknown(call: AnyCall, error: A2AError) -> OutcomeUnknownError:
@@ -327,7 +345,7 @@ def _outcome_unknown(call: AnyCall, error: A2AError) -> OutcomeUnknownError:
     )
 
 
-async def _within(call: AnyCall, hook: Awaitable[T]) -> T:
+async def _with_last_word(call: AnyCall, hook: Awaitable[T]) -> T:
     """Waits for a caller's hook within the call's deadline, or for a last word after it."""
     now = asyncio.get_running_loop().time()
     return await _until(max(call.deadline.at, now + _LAST_WORD), call, hook)

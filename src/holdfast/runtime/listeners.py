@@ -105,11 +105,14 @@ class RetryScheduled(Observation, frozen=True, kw_only=True):
 
 
 class CallFinished(Observation, frozen=True, kw_only=True):
-    """The call is over after `attempts` tries and `duration` seconds; `error` is None if well."""
+    """The call is over after `attempts` tries and `duration` seconds; `error` is None if well.
+
+    A call that its caller cancelled has an `asyncio.CancelledError`.
+    """
 
     attempts: int
     duration: float
-    error: A2AError | None
+    error: BaseException | None
 
 
 Observer = Callable[[Observation], None]

@@ -37,7 +37,7 @@ async def poll(
 
     Raises:
         DeadlineExceededError: With the task as last seen, caused by the last failure, if any.
-        A2AError: A failure that will not pass.
+        A2AError: A failure that will not pass; `executed` is True where the task was seen.
     """
     loop = asyncio.get_running_loop()
     delays = poll_delays(interval)
@@ -56,6 +56,10 @@ async def poll(
             raise _too_late(task, deadline, error) from failure
         except A2AError as error:
             if not error.transient:
+                if task is not None:
+                    # It is the look that failed; what the caller asked for did run.
+                    error.executed = True
+                    error.message = f"{error.message}; {_last_seen(task)}"
                 raise
             failure = error
     return task
@@ -64,10 +68,8 @@ async def poll(
 def _too_late(
     task: Task | None, deadline: Deadline, failure: A2AError | None
 ) -> DeadlineExceededError:
-    seen = "was never seen" if task is None else f"was last seen {task.state.name}"
-    subject = "the task" if task is None else f"task {task.id}"
     return DeadlineExceededError(
-        f"{subject} {seen} at the end of the {deadline.name} timeout of {deadline.timeout:g} s",
+        f"{_last_seen(task)} at the end of the {deadline.name} timeout of {deadline.timeout:g} s",
         deadline=deadline.name,
         timeout=deadline.timeout,
         task=task,
@@ -76,3 +78,9 @@ def _too_late(
         agent=None if failure is None else failure.agent,
         request_id=None if failure is None else failure.request_id,
     )
+
+
+def _last_seen(task: Task | None) -> str:
+    if task is None:
+        return "the task was never seen"
+    return f"task {task.id} was last seen {task.state.name}"

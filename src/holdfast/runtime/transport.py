@@ -30,10 +30,12 @@ class CallProgress(Progress):
     Attributes:
         sent: Whether a byte of the current attempt may have left.
         began: When the call began, on the event loop's clock.
+        maybe_executed: Whether an earlier try may have been executed.
         attempts: The tries that are over, in order.
     """
 
     began: float = 0.0
+    maybe_executed: bool = False
     attempts: list[Attempt] = msgspec.field(default_factory=list[Attempt])
 
 
@@ -61,6 +63,13 @@ class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
     endpoint: Endpoint | None = None
     attempt: int = 1
     progress: CallProgress = msgspec.field(default_factory=CallProgress)
+
+    def __repr__(self) -> str:
+        # Names only: the values of the headers are secret, and the parameters are the caller's.
+        return (
+            f"Call({self.operation.name}, request_id={self.request_id!r}, agent={self.agent!r}, "
+            f"attempt={self.attempt}, headers=[{', '.join(self.headers)}])"
+        )
 
     @property
     def agent(self) -> str | None:

@@ -1,18 +1,21 @@
 """What can go wrong between a client and an agent, as values.
 
-A fault is for one request. Those that happen on the way to the agent leave the message
-unexecuted; those with ``after_execution`` happen on the way back.
+A fault is for one request: `FakeAgent.inject` says for which. What happens on the way to the
+agent leaves the message unexecuted; with ``after_execution`` it happens on the way back. A client
+sees the same of a fault in process (`FakeNetwork`) and on a socket (`LoopbackServer`).
 """
 
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Any, Literal
 
 import msgspec
 
 __all__ = [
     "Cut",
     "Delay",
+    "Fail",
     "Fault",
     "Garbage",
     "Refuse",
@@ -26,67 +29,131 @@ __all__ = [
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of the faults.
-
-    Attributes:
-        after_execution: Whether the agent takes in the request before it happens.
-    """
-
-    after_execution: bool = False
+    """Base of the faults."""
 
 
 class Refuse(Fault, frozen=True, kw_only=True):
-    """The connection is refused.
+    """The connection is refused: no byte leaves.
 
     In process only: a socket that refuses sees no request. See `LoopbackServer.refuse`.
     """
 
 
 class Reset(Fault, frozen=True, kw_only=True):
-    """The connection is reset instead of a reply."""
+    """The connection is reset instead of a reply.
+
+    Attributes:
+        after_execution: Whether the agent takes in the request before.
+    """
+
+    after_execution: bool = False
 
 
 class Stall(Fault, frozen=True, kw_only=True):
-    """No reply comes; the connection stays open."""
+    """Nothing goes on any more; the connection stays open.
+
+    Attributes:
+        phase: The wait that it makes expire. ``"connect"``: no connection comes about (in
+            process only, see `LoopbackServer.stall`). ``"first_byte"``: no reply begins.
+            ``"idle"``: the reply stops in the middle, after the agent took in the request.
+        after_execution: Whether the agent takes in the request before; for ``"first_byte"``.
+        after_bytes: Bytes of the reply's body that still come; for ``"idle"``.
+    """
+
+    phase: Literal["connect", "first_byte", "idle"] = "first_byte"
+    after_execution: bool = False
+    after_bytes: int = 0
 
 
 class Delay(Fault, frozen=True, kw_only=True):
-    """The reply comes, `seconds` late."""
+    """Everything comes, but late.
 
-    seconds: float
-
-
-class Cut(Fault, frozen=True, kw_only=True):
-    """The connection is closed after `after_bytes` bytes of the reply's body.
-
-    It announces its full length, so that what came is known to be too little.
+    Attributes:
+        seconds: How late.
+        after_execution: Whether it is the reply that is late. If not, the request itself is
+            under way for so long, and is taken in even if nobody waits for its reply any more.
     """
 
-    after_bytes: int = 0
+    seconds: float
     after_execution: bool = True
 
 
+class Cut(Fault, frozen=True, kw_only=True):
+    """The connection is closed in the middle of the reply, after the agent took in the request.
+
+    The reply announces its full length, so that what came is known to be too little. A body that
+    is not longer than `after_bytes` comes whole.
+
+    Attributes:
+        after_bytes: Bytes of the body that still come.
+    """
+
+    after_bytes: int = 0
+
+
 class Garbage(Fault, frozen=True, kw_only=True):
-    """Bytes that are not HTTP come instead of a reply."""
+    """Bytes that are not HTTP come instead of a reply.
+
+    Attributes:
+        data: The bytes.
+        after_execution: Whether the agent takes in the request before.
+    """
 
     data: bytes = b"\x15\x03\x01 this is not HTTP\r\n\r\n"
+    after_execution: bool = False
 
 
 class Respond(Fault, frozen=True, kw_only=True):
-    """Something in front of the agent answers in its place."""
+    """Something in front of the agent answers in its place.
+
+    Attributes:
+        status: HTTP status.
+        headers: Names in lower case.
+        body: As it is sent.
+        after_execution: Whether the agent takes in the request before.
+    """
 
     status: int
     headers: dict[str, str] = {}
     body: bytes = b""
+    after_execution: bool = False
 
 
-def rate_limited(retry_after: float | str | None = None) -> Respond:
-    """HTTP 429, with a Retry-After in seconds or as a date."""
-    return Respond(status=HTTPStatus.TOO_MANY_REQUESTS, headers=_retry_after(retry_after))
+class Fail(Fault, frozen=True, kw_only=True):
+    """The agent itself answers with an error, in the form of the request's binding.
+
+    Attributes:
+        code: JSON-RPC code; HTTP+JSON gets the status and reason that belong to it.
+        message: What it says.
+        retry_after: Seconds in a `google.rpc.RetryInfo`; None for no such hint.
+        data: JSON-RPC ``error.data`` in place of typed details.
+        after_execution: Whether the agent takes in the request before, as real ones do.
+    """
+
+    code: int = -32603
+    message: str = "internal error"
+    retry_after: float | None = None
+    data: Any = None
+    after_execution: bool = False
+
+
+def rate_limited(
+    retry_after: float | str | None = None, *, retry_after_ms: float | None = None
+) -> Respond:
+    """HTTP 429.
+
+    Args:
+        retry_after: ``Retry-After``, in seconds or as a date; None for none.
+        retry_after_ms: ``retry-after-ms``, in milliseconds; None for none.
+    """
+    headers = _retry_after(retry_after)
+    if retry_after_ms is not None:
+        headers["retry-after-ms"] = f"{retry_after_ms:g}"
+    return Respond(status=HTTPStatus.TOO_MANY_REQUESTS, headers=headers)
 
 
 def unavailable(retry_after: float | str | None = None) -> Respond:
-    """HTTP 503, with a Retry-After in seconds or as a date."""
+    """HTTP 503, with a ``Retry-After`` in seconds or as a date."""
     return Respond(status=HTTPStatus.SERVICE_UNAVAILABLE, headers=_retry_after(retry_after))
 
 

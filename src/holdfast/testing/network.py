@@ -1,21 +1,22 @@
 """Fake agents in process: an engine that carries requests to them without a socket.
 
-Made for virtual time. It keeps an engine's contract: the timeouts of each phase, what is known
-about execution, and that a cancelled request frees its slot.
+Made for virtual time. It keeps the contract of `HttpEngine`: the timeouts of each phase, what is
+known about execution, the largest reply, and that a cancelled request frees its slot.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Self
 
 from holdfast.errors import (
     A2AConnectionError,
     A2ATimeoutError,
+    Facts,
     InvalidAgentResponseError,
     LimitExceededError,
 )
-from holdfast.testing.faults import Cut, Delay, Fault, Garbage, Refuse, Reset, Respond, Stall
+from holdfast.testing.faults import Cut, Fault, Garbage, Refuse, Stall
 from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, excerpt, origin, presentable
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from holdfast.errors import TimeoutPhase
+    from holdfast.errors import ConnectionFailure, TimeoutPhase
     from holdfast.testing.agent import FakeAgent
 
 __all__ = ["FakeNetwork"]
@@ -34,11 +35,11 @@ class FakeNetwork:
 
     Args:
         agents: Who is reachable.
-        latency: Seconds that a connection takes.
+        latency: Seconds that a connection takes; every request makes its own.
 
     Attributes:
-        in_flight: Requests under way; zero when nothing leaks.
-        peak: Most requests that were under way at a time.
+        in_flight: Requests under way and streams open; zero when nothing leaks.
+        peak: Most that were in flight at a time.
     """
 
     def __init__(self, *agents: FakeAgent, latency: float = 0.0) -> None:
@@ -52,110 +53,64 @@ class FakeNetwork:
 
         Raises:
             A2AConnectionError: Nobody is there, or as a fault says.
-            A2ATimeoutError: A timeout of the request's.
+            A2ATimeoutError: A limit of ``request.timeouts`` fired.
+            LimitExceededError: The body is larger than ``request.max_reply``.
+            InvalidAgentResponseError: The reply is no HTTP.
         """
-        self.in_flight += 1
-        self.peak = max(self.peak, self.in_flight)
-        try:
-            return await self._carry(request)
-        finally:
-            self.in_flight -= 1
+        async with self.stream(request) as reply:
+            body = await reply.read()
+            return HttpReply(status=reply.status, headers=reply.headers, body=body)
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
-        """Carries a request; the body comes in one piece."""
-        return _WholeStream(self, request)
+        """Carries a request; the body is read while the context is open.
+
+        Raises:
+            A2AConnectionError: Nobody is there, or as a fault says; also from the chunks.
+            A2ATimeoutError: A limit of ``request.timeouts`` fired; also from the chunks.
+            InvalidAgentResponseError: The reply is no HTTP.
+        """
+        return _Connection(self, request)
 
     async def close(self) -> None:
         """Nothing to free."""
 
-    async def _carry(self, request: HttpRequest) -> HttpReply:
+    async def connect(self, request: HttpRequest) -> FakeAgent:
+        """Makes a connection.
+
+        Raises:
+            A2AConnectionError: Nobody is there.
+            A2ATimeoutError: It takes too long.
+        """
         agent = self._agents.get(origin(request.url))
-        await asyncio.sleep(self._latency)
+        limit = request.timeouts.connect
+        await asyncio.sleep(min(self._latency, limit))
+        if self._latency > limit:
+            raise _timeout("connect", request)
         if agent is None:
-            raise A2AConnectionError(
-                f"{presentable(request.url)}: the name could not be resolved",
-                failure="dns",
-                executed=False,
-            )
-        fault = agent.next_fault(request)
-        if isinstance(fault, Refuse):
-            raise A2AConnectionError(
-                f"{presentable(request.url)}: the connection was refused",
-                failure="refused",
-                executed=False,
-                transient=True,
-            )
-        request.progress.sent = True
-        if fault is not None and not fault.after_execution and not isinstance(fault, Delay):
-            return await _happen(fault, request)
-        now = asyncio.get_running_loop().time()
-        answering = agent.receive(request, now)
-        late = fault.seconds if isinstance(fault, Delay) else 0.0
-        limit = request.timeouts.first_byte
-        wait = None if answering.at is None else answering.at + late - now
-        if wait is None or wait > limit:
-            await _time_out("first_byte", limit, request)
-        else:
-            await asyncio.sleep(wait)
-        reply = answering.reply()
-        if fault is not None and not isinstance(fault, Delay):
-            return await _happen(fault, request)
-        if len(reply.body) > request.max_reply:
-            raise LimitExceededError(
-                f"the reply is larger than {request.max_reply} bytes",
-                which="reply bytes",
-                bound=request.max_reply,
-            )
-        return reply
+            raise _broken("dns", request)
+        return agent
 
 
-async def _happen(fault: Fault, request: HttpRequest) -> HttpReply:
-    """What a client sees of a fault once its request has left."""
-    where = presentable(request.url)
-    match fault:
-        case Reset():
-            raise A2AConnectionError(
-                f"{where}: the connection was closed before the reply",
-                failure="disconnected",
-                transient=True,
-            )
-        case Cut():
-            raise A2AConnectionError(
-                f"{where}: the reply ended too early", failure="truncated", transient=True
-            )
-        case Stall():
-            return await _time_out("first_byte", request.timeouts.first_byte, request)
-        case Garbage():
-            raise InvalidAgentResponseError(
-                f"the reply of {where} is not HTTP", excerpt=excerpt(fault.data)
-            )
-        case Respond():
-            return HttpReply(status=fault.status, headers=fault.headers, body=fault.body)
-        case _:
-            text = f"{type(fault).__name__} cannot happen here"
-            raise TypeError(text)
-
-
-async def _time_out(phase: TimeoutPhase, limit: float, request: HttpRequest) -> NoReturn:
-    await asyncio.sleep(limit)
-    raise A2ATimeoutError(
-        f"{presentable(request.url)}: no reply began for {limit:g} s",
-        phase=phase,
-        timeout=limit,
-        transient=True,
-    )
-
-
-class _WholeStream:
-    """A stream of one piece."""
+class _Connection:
+    """One request, and its reply while it is read."""
 
     def __init__(self, network: FakeNetwork, request: HttpRequest) -> None:
         self._network = network
         self._request = request
+        self._fault: Fault | None = None
         self._reply = HttpReply(status=0)
+        self._open = False
 
     async def __aenter__(self) -> HttpStream:
-        self._reply = await self._network.request(self._request)
+        network = self._network
+        network.in_flight += 1
+        network.peak = max(network.peak, network.in_flight)
+        self._open = True
+        try:
+            self._reply = await self._send()
+        except BaseException:
+            self._free()
+            raise
         return self
 
     async def __aexit__(
@@ -164,7 +119,7 @@ class _WholeStream:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        pass
+        self._free()
 
     @property
     def status(self) -> int:
@@ -174,9 +129,116 @@ class _WholeStream:
     def headers(self) -> Mapping[str, str]:
         return self._reply.headers
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        if self._reply.body:
-            yield self._reply.body
+    def chunks(self) -> AsyncIterator[bytes]:
+        return _Chunks(self._reply.body, self._fault, self._request)
 
     async def read(self) -> bytes:
-        return self._reply.body
+        pieces = [piece async for piece in self.chunks()]
+        body, bound = b"".join(pieces), self._request.max_reply
+        if len(body) > bound:
+            raise LimitExceededError(
+                f"the reply is larger than {bound} bytes",
+                which="reply bytes",
+                bound=bound,
+                **_facts(self._request),
+            )
+        return body
+
+    async def _send(self) -> HttpReply:
+        """Sends the request and waits for the headers of the reply."""
+        request = self._request
+        agent = await self._network.connect(request)
+        exchange = agent.exchange(request)
+        self._fault = exchange.fault
+        match self._fault:
+            case Refuse():
+                raise _broken("refused", request)
+            case Stall(phase="connect"):
+                await asyncio.sleep(request.timeouts.connect)
+                raise _timeout("connect", request)
+            case _:
+                pass
+        request.progress.sent = True
+        scope = asyncio.timeout(request.timeouts.first_byte)
+        try:
+            async with scope:
+                reply = await exchange.reply()
+                if isinstance(self._fault, Stall) and self._fault.phase == "first_byte":
+                    await asyncio.sleep(request.timeouts.first_byte)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise _timeout("first_byte", request) from None
+        if isinstance(self._fault, Garbage):
+            facts = _facts(request)
+            facts["excerpt"] = excerpt(self._fault.data)
+            text = f"the reply of {presentable(request.url)} is not HTTP"
+            raise InvalidAgentResponseError(text, **facts)
+        if reply is None:
+            raise _broken("disconnected", request)
+        return reply
+
+    def _free(self) -> None:
+        if self._open:
+            self._open = False
+            self._network.in_flight -= 1
+
+
+class _Chunks:
+    """The body: one piece, as much of it as the fault lets through."""
+
+    def __init__(self, body: bytes, fault: Fault | None, request: HttpRequest) -> None:
+        self._piece = body
+        self._fault: Fault | None = None
+        self._request = request
+        if isinstance(fault, Cut) or (isinstance(fault, Stall) and fault.phase == "idle"):
+            self._piece = body[: fault.after_bytes]
+            self._fault = fault if len(self._piece) < len(body) else None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._piece:
+            piece, self._piece = self._piece, b""
+            return piece
+        if self._fault is None:
+            raise StopAsyncIteration
+        if isinstance(self._fault, Cut):
+            raise _broken("truncated", self._request)
+        await asyncio.sleep(self._request.timeouts.idle)
+        raise _timeout("idle", self._request)
+
+
+_FAILED: Mapping[ConnectionFailure, str] = {
+    "dns": "the name could not be resolved",
+    "refused": "the connection was refused",
+    "disconnected": "the connection was closed before the reply",
+    "truncated": "the reply ended too early",
+}
+
+_WAITED: Mapping[TimeoutPhase, str] = {
+    "connect": "no connection came about",
+    "first_byte": "no reply began",
+    "idle": "the reply did not go on",
+}
+
+
+def _broken(failure: ConnectionFailure, request: HttpRequest) -> A2AConnectionError:
+    facts = _facts(request)
+    facts["transient"] = failure != "dns"  # nobody has that name, now or later
+    what = f"{presentable(request.url)}: {_FAILED[failure]}"
+    return A2AConnectionError(what, failure=failure, **facts)
+
+
+def _timeout(phase: TimeoutPhase, request: HttpRequest) -> A2ATimeoutError:
+    limit: float = getattr(request.timeouts, phase)
+    facts = _facts(request)
+    facts["transient"] = True
+    what = f"{presentable(request.url)}: {_WAITED[phase]} for {limit:g} s"
+    return A2ATimeoutError(what, phase=phase, timeout=limit, **facts)
+
+
+def _facts(request: HttpRequest) -> Facts:
+    executed = None if request.progress.sent else False
+    return Facts(executed=executed, agent=presentable(request.url))

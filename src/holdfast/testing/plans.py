@@ -23,6 +23,7 @@ __all__ = [
     "Turn",
     "asks",
     "completes",
+    "crashes",
     "echo",
     "fails",
     "needs_auth",
@@ -40,6 +41,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         after: Seconds after the step before.
         says: Text of the status message; None for none.
         artifacts: Artifacts that come with it; one with a known id replaces the earlier one.
+
+    Raises:
+        ValueError: `after` is negative.
     """
 
     state: TaskState
@@ -47,11 +51,23 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     says: str | None = None
     artifacts: tuple[Artifact, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not self.after >= 0:
+            message = f"a step cannot happen {self.after:g} s after the step before"
+            raise ValueError(message)
+
 
 class Plan(msgspec.Struct, frozen=True):
-    """The life of a task from one message on."""
+    """The life of a task from one message on.
+
+    Attributes:
+        steps: What happens, in order. Before the first one the task is SUBMITTED.
+        crash: Says what a blocking SendMessage answers in place of the failed task, as an internal
+            error; None if it answers the task. See `crashes`.
+    """
 
     steps: tuple[Step, ...]
+    crash: str | None = None
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +95,9 @@ def completes(
         contents: Its artifacts; text and parts become one artifact each.
         after: Seconds until it completes.
         works: Seconds until it is WORKING; None leaves it SUBMITTED until it completes.
+
+    Raises:
+        ValueError: It would be WORKING after it completes.
     """
     final = Step(
         state=TaskState.COMPLETED,
@@ -119,9 +138,20 @@ def needs_auth(
     waiting = Step(state=TaskState.AUTH_REQUIRED, says=prompt)
     if cleared_after is None:
         return Plan((Step(state=TaskState.SUBMITTED), waiting))
+    plan = then or completes("authorized")
     cleared = Step(state=TaskState.WORKING, after=cleared_after)
-    rest = (then or completes("authorized")).steps
-    return Plan((Step(state=TaskState.SUBMITTED), waiting, cleared, *rest[1:]))
+    rest = [step for step in plan.steps if step.state is not TaskState.SUBMITTED]
+    return Plan((Step(state=TaskState.SUBMITTED), waiting, cleared, *rest), plan.crash)
+
+
+def crashes(reason: str = "the agent crashed", *, after: float = 0.0) -> Plan:
+    """A task whose agent raises while it works.
+
+    As on servers built with the official SDK, the task is stored as FAILED without a reason, and
+    who waits for it in a blocking SendMessage is answered by an internal error instead.
+    """
+    failed = Step(state=TaskState.FAILED, after=after)
+    return Plan((Step(state=TaskState.SUBMITTED), Step(state=TaskState.WORKING), failed), reason)
 
 
 def works_forever() -> Plan:

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import struct
 from typing import TYPE_CHECKING, Self
 
-from holdfast.testing.faults import Cut, Delay, Fault, Garbage, Reset, Respond, Stall
-from holdfast.wire.http import HttpReply, HttpRequest
+from holdfast.testing.faults import Cut, Fault, Garbage, Refuse, Reset, Stall
+from holdfast.testing.serverhttp import (
+    LARGEST_HEAD,
+    BadRequestError,
+    error_reply,
+    head_of,
+    read_request,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import TracebackType
 
     from holdfast.testing.agent import FakeAgent
+    from holdfast.wire.http import HttpReply, HttpRequest
 
 __all__ = ["LoopbackServer"]
 
-_LARGEST_HEAD = 64 * 1024
-_LARGEST_BODY = 64 * 1024 * 1024
+_HOST = "127.0.0.1"
 
 
 class LoopbackServer:
     """Serves a fake agent on 127.0.0.1 while the context is open.
 
-    It speaks just enough HTTP/1.1 for clients that behave: requests with Content-Length, one at
-    a time on a connection.
+    It speaks just enough HTTP/1.1: requests with Content-Length, one after the other on a
+    connection. Leaving the context closes every connection, and raises what the agent's
+    behaviour raised meanwhile, if anything.
 
     Args:
         agent: The agent.
@@ -41,11 +48,15 @@ class LoopbackServer:
         self._agent = agent
         self._port = port
         self._server: asyncio.Server | None = None
+        self._full: list[socket.socket] = []
         self._handlers: set[asyncio.Task[None]] = set()
+        self._failures: list[Exception] = []
+        self._left = False
         self.url = ""
         self.connections = 0
 
     async def __aenter__(self) -> Self:
+        self._left = False
         await self.listen()
         return self
 
@@ -55,111 +66,142 @@ class LoopbackServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._left = True
         await self.refuse()
-        for handler in list(self._handlers):
+        for handler in self._handlers:
             handler.cancel()
         await asyncio.gather(*self._handlers, return_exceptions=True)
+        failures, self._failures = self._failures, []
+        if failures and error is None:
+            raise failures[0]
 
     async def listen(self) -> None:
-        """Takes connections, again after `refuse` and at the same address."""
+        """Takes connections: again after `refuse` or `stall`, at the same address."""
         if self._server is not None:
             return
+        self._drop_backlog()
         self._server = await asyncio.start_server(
-            self._accept, "127.0.0.1", self._port, limit=_LARGEST_HEAD
+            self._accept, _HOST, self._port, limit=LARGEST_HEAD
         )
         self._port = self._server.sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{self._port}"
+        self.url = f"http://{_HOST}:{self._port}"
 
     async def refuse(self) -> None:
         """Refuses new connections; open ones go on."""
+        self._drop_backlog()
         server, self._server = self._server, None
         if server is not None:
             server.close()
             await asyncio.sleep(0)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def stall(self) -> None:
+        """Lets new connections hang before they come about; open ones go on.
+
+        The kernel's queue of connections that nobody accepts is filled, as on a machine that is
+        overrun. Works on Linux.
+        """
+        await self.refuse()
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._full.append(listening)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((_HOST, self._port))
+        listening.listen(0)
+        waiting = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._full.append(waiting)
+        waiting.setblocking(False)  # noqa: FBT003  the socket's own spelling
+        await asyncio.get_running_loop().sock_connect(waiting, (_HOST, self._port))
+
+    def _drop_backlog(self) -> None:
+        while self._full:
+            self._full.pop().close()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._left:
+            writer.transport.abort()
+            return
         self.connections += 1
-        task = asyncio.current_task()
-        if task is not None:
-            self._handlers.add(task)
-            task.add_done_callback(self._handlers.discard)
+        handler = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._handlers.add(handler)
+        handler.add_done_callback(self._handlers.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serves one connection until either side ends it."""
         try:
             while await self._serve_one(reader, writer):
                 pass
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # the client went away, or does not behave
-        except asyncio.CancelledError:
-            pass  # the server closes; the task has nobody to tell
-        finally:
             writer.close()
+            await writer.wait_closed()
+        except ConnectionError:
+            pass  # the client went away
+        except Exception as error:  # noqa: BLE001  raised again when the context is left
+            self._failures.append(error)
+        finally:
+            writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Serves one request; says whether another one may follow."""
-        request = await self._read(reader)
+        try:
+            request = await read_request(reader, self.url)
+        except BadRequestError as bad:
+            no = error_reply(bad.status)
+            writer.write(head_of(no, keep_alive=False) + no.body)
+            await writer.drain()
+            return False
         if request is None:
             return False
-        fault = self._agent.next_fault(request)
-        if fault is not None and not fault.after_execution and not isinstance(fault, Delay):
-            return await _happen(fault, None, reader, writer)
-        loop = asyncio.get_running_loop()
-        answering = self._agent.receive(request, loop.time())
-        if answering.at is None:
-            return await _happen(Stall(), None, reader, writer)
-        late = fault.seconds if isinstance(fault, Delay) else 0.0
-        await asyncio.sleep(max(0.0, answering.at + late - loop.time()))
-        reply = answering.reply()
-        if fault is not None and not isinstance(fault, Delay):
-            return await _happen(fault, reply, reader, writer)
-        writer.write(_bytes_of(reply))
-        await writer.drain()
-        return True
-
-    async def _read(self, reader: asyncio.StreamReader) -> HttpRequest | None:
+        exchange = self._agent.exchange(request)
+        if isinstance(exchange.fault, Refuse) or _is_connect_stall(exchange.fault):
+            text = "a socket cannot refuse or stall one request: use refuse() or stall()"
+            raise TypeError(text)
         try:
-            head = await reader.readuntil(b"\r\n\r\n")
-        except asyncio.IncompleteReadError:
-            return None
-        first, *lines = head.decode("latin-1").split("\r\n")
-        method, target, _ = first.split(" ", 2)
-        pairs = (line.partition(":") for line in lines if line)
-        headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
-        length = min(int(headers.get("content-length", "0")), _LARGEST_BODY)
-        body = await reader.readexactly(length)
-        return HttpRequest(method=method, url=f"{self.url}{target}", headers=headers, body=body)
+            reply = await exchange.reply()
+        except asyncio.CancelledError:
+            exchange.drop()  # the server closes
+            raise
+        if reply is None:
+            await _instead_of_reply(exchange.fault, reader, writer)
+            return False
+        return await _send(reply, exchange.fault, request, reader, writer)
 
 
-async def _happen(
-    fault: Fault,
-    reply: HttpReply | None,
+def _is_connect_stall(fault: Fault | None) -> bool:
+    return isinstance(fault, Stall) and fault.phase == "connect"
+
+
+async def _send(
+    reply: HttpReply,
+    fault: Fault | None,
+    request: HttpRequest,
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> bool:
+    """Sends as much of a reply as its fault lets through; says whether another may follow."""
+    keep_alive = request.headers.get("connection", "").lower() != "close"
+    comes = len(reply.body)
+    if isinstance(fault, Cut) or (isinstance(fault, Stall) and fault.phase == "idle"):
+        comes = min(fault.after_bytes, comes)
+    writer.write(head_of(reply, keep_alive=keep_alive) + reply.body[:comes])
+    await writer.drain()
+    if comes == len(reply.body):
+        return keep_alive
+    if isinstance(fault, Stall):
+        await reader.read()  # until the client gives up
+    return False
+
+
+async def _instead_of_reply(
+    fault: Fault | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
     match fault:
         case Reset():
             _reset(writer)
-            return False
-        case Stall():
-            await reader.read()  # until the client gives up
-            return False
-        case Cut() if reply is not None:
-            whole = _bytes_of(reply)
-            head, _, body = whole.partition(b"\r\n\r\n")
-            writer.write(head + b"\r\n\r\n" + body[: fault.after_bytes])
-            await writer.drain()
-            return False
         case Garbage():
             writer.write(fault.data)
             await writer.drain()
-            return False
-        case Respond():
-            writer.write(
-                _bytes_of(HttpReply(status=fault.status, headers=fault.headers, body=fault.body))
-            )
-            await writer.drain()
-            return True
         case _:
-            text = f"{type(fault).__name__} cannot happen on a socket"
-            raise TypeError(text)
+            await reader.read()  # until the client gives up
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
@@ -167,9 +209,3 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     sock: socket.socket = writer.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
-
-
-def _bytes_of(reply: HttpReply) -> bytes:
-    headers: Mapping[str, str] = {**reply.headers, "content-length": str(len(reply.body))}
-    lines = [f"HTTP/1.1 {reply.status} -", *(f"{n}: {v}" for n, v in headers.items()), "", ""]
-    return "\r\n".join(lines).encode("latin-1") + reply.body

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.model import codec
 from holdfast.model.operations import OPERATIONS, Operation
+from holdfast.model.requests import Empty
 from holdfast.wire.http import HttpReply
 
 if TYPE_CHECKING:
@@ -37,9 +38,14 @@ _REASONS = {
     -32007: ("EXTENDED_AGENT_CARD_NOT_CONFIGURED", 400, "FAILED_PRECONDITION"),
     -32008: ("EXTENSION_SUPPORT_REQUIRED", 400, "FAILED_PRECONDITION"),
     -32009: ("VERSION_NOT_SUPPORTED", 400, "FAILED_PRECONDITION"),
+    -32600: ("INVALID_REQUEST", 400, "INVALID_ARGUMENT"),
     -32602: ("INVALID_PARAMS", 400, "INVALID_ARGUMENT"),
-    -32603: ("INTERNAL", 500, "INTERNAL"),
+    -32603: (None, 500, "INTERNAL"),
 }
+"""By code: reason of the `google.rpc.ErrorInfo`, HTTP status, gRPC status (A2A 5.4, 11.6)."""
+
+_UNKNOWN = (None, 400, "UNKNOWN")
+_TYPES = "type.googleapis.com/google.rpc."
 
 
 class Refusal(Exception):  # noqa: N818  a word of this module, not an error that anybody sees
@@ -50,6 +56,7 @@ class Refusal(Exception):  # noqa: N818  a word of this module, not an error tha
         message: What it says.
         http_status: A status to send without an A2A error in the body; None for the ordinary way.
         metadata: For the error's `google.rpc.ErrorInfo`.
+        retry_after: Seconds for a `google.rpc.RetryInfo`; None for none.
         data: ``error.data`` in place of typed details.
     """
 
@@ -60,6 +67,7 @@ class Refusal(Exception):  # noqa: N818  a word of this module, not an error tha
         *,
         http_status: int | None = None,
         metadata: Mapping[str, str] | None = None,
+        retry_after: float | None = None,
         data: Any = None,
     ) -> None:
         super().__init__(message)
@@ -67,7 +75,20 @@ class Refusal(Exception):  # noqa: N818  a word of this module, not an error tha
         self.message = message
         self.http_status = http_status
         self.metadata = dict(metadata or {})
+        self.retry_after = retry_after
         self.data = data
+
+    def details(self) -> list[dict[str, Any]]:
+        """The typed details of the error."""
+        found: list[dict[str, Any]] = []
+        reason = _REASONS.get(self.code, _UNKNOWN)[0]
+        if reason is not None:
+            info = {"reason": reason, "domain": "a2a-protocol.org", "metadata": self.metadata}
+            found.append({"@type": f"{_TYPES}ErrorInfo", **info})
+        if self.retry_after is not None:
+            delay = f"{self.retry_after:g}s"
+            found.append({"@type": f"{_TYPES}RetryInfo", "retryDelay": delay})
+        return found
 
 
 class Wire:
@@ -97,64 +118,52 @@ class Wire:
         """
         if isinstance(self._params, Refusal):
             raise self._params
-        operation = _BY_NAME.get(self.operation)
-        if operation is None:
-            raise Refusal(-32601, "method not found", http_status=None if self._is_rpc else 404)
         try:
-            return codec.from_builtins(self._params, operation.request)
+            return codec.from_builtins(self._params, _BY_NAME[self.operation].request)
         except codec.MalformedError as error:
-            raise Refusal(-32602, f"invalid params: {error}") from None
+            raise Refusal(-32602, f"Invalid params: {error}") from None
 
     def answer(self, value: Any) -> HttpReply:
         """A reply with a result."""
         if self._is_rpc:
-            envelope = {"jsonrpc": "2.0", "id": self._rpc_id, "result": value}
-            return _json(200, envelope)
+            result = None if isinstance(value, Empty) else value
+            return _json(200, {"jsonrpc": "2.0", "id": self._rpc_id, "result": result})
         kind = "application/json" if self.operation == CARD else "application/a2a+json"
         return _json(200, value, kind)
 
     def refuse(self, refusal: Refusal) -> HttpReply:
         """A reply with an error."""
         if refusal.http_status is not None:
-            headers = {"www-authenticate": "Bearer"} if refusal.http_status == 401 else {}
-            reply = _json(refusal.http_status, {"detail": refusal.message})
-            return msgspec.structs.replace(reply, headers={**reply.headers, **headers})
-        reason, http_status, grpc_status = _REASONS.get(refusal.code, (None, 400, "UNKNOWN"))
-        info = {
-            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-            "reason": reason,
-            "domain": "a2a-protocol.org",
-            "metadata": refusal.metadata,
-        }
-        details = [] if reason is None else [info]
+            return _plain(refusal.http_status, refusal.message)
+        details = refusal.details()
+        error: dict[str, Any] = {"code": refusal.code, "message": refusal.message}
         if self._is_rpc:
             data = details if refusal.data is None else refusal.data
-            error = {"code": refusal.code, "message": refusal.message, "data": data}
+            if data:
+                error["data"] = data
             return _json(200, {"jsonrpc": "2.0", "id": self._rpc_id, "error": error})
-        error = {
-            "code": http_status,
-            "status": grpc_status,
-            "message": refusal.message,
-            "details": details,
-        }
-        return _json(http_status, {"error": error})
+        _, error["code"], error["status"] = _REASONS.get(refusal.code, _UNKNOWN)
+        if details:
+            error["details"] = details
+        return _json(error["code"], {"error": error})
 
 
 def read_request(request: HttpRequest) -> Wire:
     """Finds out what a request asks for."""
-    parts = urlsplit(request.url)
-    if request.method == "GET" and parts.path.startswith("/.well-known/"):
-        return Wire(CARD if parts.path.endswith("/agent-card.json") else "", None)
-    if parts.path.startswith("/rpc"):
+    path = urlsplit(request.url).path
+    if request.method == "GET" and path.endswith("/.well-known/agent-card.json"):
+        return Wire(CARD, None)
+    if path == "/rpc" or path.startswith("/rpc/"):
         return _with_version(_read_rpc(request), request)
-    return _with_version(_read_rest(request, parts.path.removeprefix("/rest")), request)
+    return _with_version(_read_rest(request, path.removeprefix("/rest")), request)
 
 
 def _with_version(wire: Wire, request: HttpRequest) -> Wire:
-    version = request.headers.get("a2a-version", "")
-    if version.startswith("1."):
+    version = request.headers.get("a2a-version") or "0.3"
+    if version.partition(".")[0] == "1" or not wire.operation:
         return wire
-    return wire.refusing(Refusal(-32009, f"version {version or '0.3'} is not supported"))
+    said = f"A2A version {version!r} is not supported by this handler. Expected version '1.0'."
+    return wire.refusing(Refusal(-32009, said))
 
 
 def _read_rpc(request: HttpRequest) -> Wire:
@@ -162,14 +171,13 @@ def _read_rpc(request: HttpRequest) -> Wire:
         document = codec.parse(request.body)
     except codec.MalformedError as error:
         return Wire("", Refusal(-32700, str(error)), is_rpc=True)
-    if not isinstance(document, dict):
-        return Wire("", Refusal(-32600, "not a request"), is_rpc=True)
-    members = cast("dict[str, Any]", document)
-    method = members.get("method")
+    members = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+    rpc_id, method = members.get("id"), members.get("method")
     if members.get("jsonrpc") != "2.0" or not isinstance(method, str):
-        return Wire("", Refusal(-32600, "not a request"), rpc_id=members.get("id"), is_rpc=True)
-    params = members.get("params", {})
-    return Wire(method, params, rpc_id=members.get("id"), is_rpc=True)
+        return Wire("", Refusal(-32600, "Invalid Request"), rpc_id=rpc_id, is_rpc=True)
+    if method not in _BY_NAME:
+        return Wire("", Refusal(-32601, "Method not found"), rpc_id=rpc_id, is_rpc=True)
+    return Wire(method, members.get("params", {}), rpc_id=rpc_id, is_rpc=True)
 
 
 def _pattern(operation: Operation[Any, Any]) -> re.Pattern[str]:
@@ -181,34 +189,45 @@ def _pattern(operation: Operation[Any, Any]) -> re.Pattern[str]:
 
 _ROUTES = [(operation, _pattern(operation)) for operation in OPERATIONS]
 _WIRE_NAMES = {"task_id": "taskId"}
-_INTEGERS = frozenset({"historyLength", "pageSize"})
 
 
 def _read_rest(request: HttpRequest, path: str) -> Wire:
+    known = False
     for operation, pattern in _ROUTES:
         match = pattern.fullmatch(path)
+        known = known or match is not None
         if operation.verb != request.method or match is None:
             continue
-        params: dict[str, Any] = {}
-        if request.body:
-            try:
-                params = codec.parse(request.body)
-            except codec.MalformedError as error:
-                return Wire(operation.name, Refusal(-32602, str(error)))
-        for name, value in parse_qsl(urlsplit(request.url).query, keep_blank_values=True):
-            params[name] = _query_value(name, value)
+        try:
+            params = _rest_params(request)
+        except codec.MalformedError as error:
+            return Wire(operation.name, Refusal(-32600, f"Failed to load JSON: {error}"))
         for name, value in match.groupdict().items():
             if value is not None:
                 params[_WIRE_NAMES.get(name, name)] = unquote(value)
         return Wire(operation.name, params)
-    return Wire("", {})
+    if known:
+        return Wire("", Refusal(-32601, "Method Not Allowed", http_status=405))
+    return Wire("", Refusal(-32601, "Not Found", http_status=404))
 
 
-def _query_value(name: str, value: str) -> Any:
-    if name in _INTEGERS:
-        return int(value)
-    return {"true": True, "false": False}.get(value, value)
+def _rest_params(request: HttpRequest) -> dict[str, Any]:
+    document: Any = codec.parse(request.body) if request.body else {}
+    params = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+    # All text; the codec reads numbers and booleans from it.
+    params.update(parse_qsl(urlsplit(request.url).query, keep_blank_values=True))
+    return params
 
 
 def _json(status: int, value: Any, kind: str = "application/json") -> HttpReply:
     return HttpReply(status=status, headers={"content-type": kind}, body=codec.encode(value))
+
+
+def _plain(status: int, text: str) -> HttpReply:
+    """What frameworks answer before the agent is asked."""
+    if status == 401:
+        reply = _json(status, {"error": text})
+        headers = {**reply.headers, "www-authenticate": "Bearer"}
+        return msgspec.structs.replace(reply, headers=headers)
+    headers = {"content-type": "text/plain; charset=utf-8"}
+    return HttpReply(status=status, headers=headers, body=text.encode())

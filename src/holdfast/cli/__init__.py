@@ -1,0 +1,45 @@
+"""The command ``holdfast``, as the a2a-cli specification has it.
+
+Its library, click, comes with an extra: without it, the command says so in one line.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.cli.session import World
+
+__all__ = ["main"]
+
+_NO_CLICK = 'holdfast: the command line needs click: pip install "holdfast[cli]"'
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None, *, world: World | None = None) -> int:
+    """Runs one command.
+
+    Args:
+        arguments: The command line after the program's name; the process's own if left out.
+        world: What the command runs in; the real one if left out.
+
+    Returns:
+        The exit code (a2a-cli 11.6); 130 after Ctrl-C.
+    """
+    try:
+        from holdfast.cli.commands import run
+        from holdfast.cli.session import World
+
+        return run(
+            sys.argv[1:] if arguments is None else arguments, World() if world is None else world
+        )
+    except ModuleNotFoundError as error:
+        if error.name != "click":
+            raise
+        sys.stderr.write(f"{_NO_CLICK}\n")
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED

@@ -1,0 +1,251 @@
+"""The commands: what each does, from its arguments to its output."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli import actions
+from holdfast.cli.errors import Failure, describe, internal, usage
+from holdfast.cli.options import (
+    EVERYWHERE,
+    HISTORY,
+    METADATA,
+    OUTPUT_FORMATS,
+    REPLY,
+    WAITING,
+    read_settings,
+    with_options,
+)
+from holdfast.cli.output import Diagnostics, output_for
+from holdfast.cli.parts import PARTS, PartsCommand, read_parts
+from holdfast.cli.reference import read_reference
+from holdfast.errors import A2AError
+
+if TYPE_CHECKING:
+    from holdfast.cli.output import Output
+    from holdfast.cli.session import Session, World
+
+__all__ = ["app", "run"]
+
+_INTERRUPTED = 130
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+logger = logging.getLogger("holdfast.cli")
+
+Action = Callable[["Session", "Output"], Awaitable[None]]
+
+
+def run(arguments: Sequence[str], world: World) -> int:
+    """Runs one command and gives its exit code.
+
+    Args:
+        arguments: The command line after the program's name.
+        world: What the command runs in.
+    """
+    try:
+        code = app.main(
+            args=list(arguments), prog_name="holdfast", standalone_mode=False, obj=world
+        )
+    except click.UsageError as error:
+        command = "holdfast" if error.ctx is None else error.ctx.command_path
+        return _fail(arguments, usage(error.format_message(), command))
+    except (click.Abort, KeyboardInterrupt):
+        return _INTERRUPTED
+    except BrokenPipeError:
+        return _nobody_reads()
+    except SystemExit:  # how click ends when nobody reads its help
+        return _nobody_reads()
+    return code if isinstance(code, int) else 0
+
+
+def _fail(arguments: Sequence[str], failure: Failure) -> int:
+    """Reports what went wrong before the options were understood."""
+    try:
+        output_for(_form(arguments)).failure(failure)
+    except BrokenPipeError:
+        return _nobody_reads()
+    return failure.exit
+
+
+def _form(arguments: Sequence[str]) -> str:
+    """The output format that the arguments ask for, whatever else is wrong with them."""
+    text = "\0".join(arguments)
+    asked = re.findall(r"(?:^|\0)(?:-o[\0=]?|--output[\0=])([^\0]*)", text)
+    form = (asked[-1] if asked else os.environ.get("A2ACLI_OUTPUT", "")).lower()
+    return form if form in OUTPUT_FORMATS else OUTPUT_FORMATS[0]
+
+
+def _nobody_reads() -> int:
+    """Leaves quietly when an output is closed at its other end, as by ``| head``."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            # What is still buffered would be written, and fail, once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return 1
+
+
+def _execute(ctx: click.Context, action: Action) -> int:
+    """Runs an action against the agent, and reports how it failed, if it did.
+
+    Raises:
+        click.UsageError: The options cannot be right.
+    """
+    from holdfast.cli.session import Session  # heavy; help and usage errors are not
+
+    world: World = ctx.obj
+    settings = read_settings(ctx)
+    output = output_for(settings.output, settings)
+    try:
+        reference = read_reference(settings.agent_card)
+    except ValueError as error:
+        raise click.UsageError(f"--agent-card: {error}", ctx) from None
+    with Diagnostics(output, enabled=settings.debug):
+        session = Session(world, settings, reference, output)
+
+        async def act() -> None:
+            async with session:
+                await action(session, output)
+
+        try:
+            world.run(act())
+        except KeyboardInterrupt:
+            _interrupted(session, output)
+            return _INTERRUPTED
+        except A2AError as error:
+            failure = describe(error, session)
+        except (click.UsageError, BrokenPipeError):
+            raise
+        except Exception as error:  # noqa: BLE001  whatever it is, one form of error tells it
+            logger.debug("%s", traceback.format_exc())
+            failure = internal(error)
+        else:
+            return 0
+        if session.task is not None:
+            output.gave_up(session.task)
+        output.failure(failure)
+        return failure.exit
+
+
+def _interrupted(session: Session, output: Output) -> None:
+    """Says how to go on after Ctrl-C: the agent knows nothing of it."""
+    if session.task is not None:
+        output.gave_up(session.task)
+        output.hint(session.command("task", "get", "--wait", session.task.id))
+    elif session.message_id is not None:
+        output.warn(f"message {session.message_id} was on its way; the agent may have got it")
+
+
+# ── The command line ─────────────────────────────────────────────────────────────────────────
+
+
+@click.group(
+    context_settings=_CONTEXT,
+    epilog="Each option of a command can also be set by the environment variable that its help "
+    "names. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 agent not reachable, 4 not "
+    "authenticated, 5 timeout. How a task ended is told by its state, not by the exit code.",
+)
+@with_options(EVERYWHERE)
+def app(**_options: object) -> None:
+    """Talk to agents over A2A, the Agent2Agent protocol."""
+
+
+@app.command("send", cls=PartsCommand, context_settings=_CONTEXT)
+@click.argument("words", metavar="[TEXT]", nargs=-1)
+@with_options(PARTS, REPLY, METADATA, WAITING, EVERYWHERE)
+@click.pass_context
+def send(ctx: click.Context, /, **options: Any) -> int:
+    """Send a message, and wait for the outcome.
+
+    The message is TEXT, or parts in the order of their flags, or both. It is never sent twice.
+    """
+    parts = read_parts(ctx, options["words"])
+    return _execute(
+        ctx,
+        lambda session, output: actions.send(
+            session,
+            output,
+            parts=parts,
+            task_id=options["task_id"],
+            context_id=options["context_id"],
+            metadata=options["metadata"],
+        ),
+    )
+
+
+@app.group("card", context_settings=_CONTEXT)
+@with_options(EVERYWHERE)
+def card(**_options: object) -> None:
+    """Look at what an agent says of itself."""
+
+
+@card.command("get", context_settings=_CONTEXT)
+@with_options(EVERYWHERE)
+@click.pass_context
+def card_get(ctx: click.Context, /, **_options: object) -> int:
+    """Fetch an agent's card and show it."""
+    return _execute(ctx, actions.get_card)
+
+
+@app.group("task", context_settings=_CONTEXT)
+@with_options(EVERYWHERE)
+def task(**_options: object) -> None:
+    """Look at tasks and cancel them."""
+
+
+@task.command("get", context_settings=_CONTEXT)
+@click.argument("wanted", metavar="TASK_ID")
+@with_options(HISTORY, WAITING, EVERYWHERE)
+@click.pass_context
+def task_get(ctx: click.Context, /, wanted: str, **options: Any) -> int:
+    """Show a task as it stands, or with --wait as soon as it is over or needs somebody to act."""
+    return _execute(
+        ctx,
+        lambda session, output: actions.get_task(
+            session, output, task_id=wanted, history=options["history"]
+        ),
+    )
+
+
+@task.command("cancel", context_settings=_CONTEXT)
+@click.argument("wanted", metavar="TASK_ID")
+@with_options(METADATA, WAITING, EVERYWHERE)
+@click.pass_context
+def task_cancel(ctx: click.Context, /, wanted: str, **options: Any) -> int:
+    """Ask the agent to cancel a task, and wait until the task is over."""
+    return _execute(
+        ctx,
+        lambda session, output: actions.cancel_task(
+            session, output, task_id=wanted, metadata=options["metadata"]
+        ),
+    )
+
+
+@app.command("help", context_settings=_CONTEXT)
+@click.argument("words", nargs=-1, metavar="[COMMAND]...")
+@click.pass_context
+def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Show how to use the tool or a command."""
+    command: click.Command = app
+    above = ctx.find_root()
+    for word in words:
+        found = command.get_command(above, word) if isinstance(command, click.Group) else None
+        if found is None:
+            message = f"No such command {' '.join(words)!r}."
+            raise click.UsageError(message, ctx)
+        command = found
+        above = click.Context(command, parent=above, info_name=word, **_help_settings())
+    click.echo(command.get_help(above))
+
+
+def _help_settings() -> dict[str, Any]:
+    return dict(_CONTEXT)

@@ -1,0 +1,265 @@
+"""From what went wrong to what the caller is told: error code, hint and exit code.
+
+Rules (a2a-cli 11.4, 11.6, appendix D): an error that the protocol names keeps that name; one of
+the command line's own has an ``A2ACLI_ERR_`` code of the specification; what neither of them
+knows has a ``HOLDFAST_ERR_`` code. The exit code says whether the command did its job, and
+always agrees with the code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+from holdfast import errors
+from holdfast.cli.credentials import declared_schemes
+from holdfast.cli.values import shown_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from holdfast.cli.options import Settings
+    from holdfast.errors import A2AError
+    from holdfast.model.card import AgentCard
+    from holdfast.model.types import Task
+
+__all__ = ["Failure", "Situation", "describe", "internal", "usage"]
+
+_FAILURE, _USAGE, _UNREACHABLE, _AUTH, _TIMEOUT = 1, 2, 3, 4, 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a command could not do its job.
+
+    Attributes:
+        code: The error's name in the protocol, or a code of the command line.
+        message: What happened.
+        hint: What to do about it; None if there is nothing useful to say.
+        a2a_code: The code that the agent answered with, or the HTTP status.
+        exit: The exit code.
+    """
+
+    code: str
+    message: str
+    hint: str | None = None
+    a2a_code: int | str | None = None
+    exit: int = _FAILURE
+
+
+class Situation(Protocol):
+    """How far a command had come."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def card(self) -> AgentCard | None: ...
+
+    @property
+    def task(self) -> Task | None: ...
+
+    @property
+    def continues(self) -> bool: ...
+
+    def command(self, *words: str) -> str: ...
+
+
+def usage(message: str, command: str) -> Failure:
+    """A command line that cannot be right."""
+    return Failure(code="A2ACLI_ERR_USAGE", message=message, hint=f"{command} --help", exit=_USAGE)
+
+
+def internal(error: BaseException) -> Failure:
+    """Something that must not happen."""
+    return Failure(
+        code="A2ACLI_ERR_INTERNAL",
+        message=f"{type(error).__name__}: {error}",
+        hint="run the same command with --debug to see more",
+    )
+
+
+def describe(error: A2AError, situation: Situation) -> Failure:
+    """Finds the code, the hint and the exit code of an error."""
+    kind, before_card = _kind(error), situation.card is None
+    row = next(
+        row
+        for row in _ROWS
+        if issubclass(kind, row.kind) and row.before_card in {None, before_card}
+    )
+    hint = row.hint(error, situation)
+    if situation.continues and row.code is None:
+        rejected = "no new task was made in its place; --debug shows the protocol's own error"
+        hint = f"{hint}; {rejected}" if hint else rejected
+    return Failure(
+        code=_code(row, error, situation),
+        message=row.message(error, situation),
+        hint=hint,
+        a2a_code=error.code if error.code is not None else error.grpc_status or error.http_status,
+        exit=row.exit,
+    )
+
+
+def _code(row: _Row, error: A2AError, situation: Situation) -> str:
+    """A row's own code, or the protocol's name of the error."""
+    if row.code is None:
+        return _NAMES.get(type(error), type(error).__name__)
+    if row.exit == _AUTH and not situation.settings.has_credentials:
+        return "A2ACLI_ERR_CREDENTIALS_MISSING"
+    return row.code
+
+
+# ── Messages and hints ───────────────────────────────────────────────────────────────────────
+
+
+def _as_told(error: A2AError, _situation: Situation) -> str:
+    return str(error)
+
+
+def _out_of_time(error: A2AError, situation: Situation) -> str:
+    limit = f"the timeout of {shown_duration(situation.settings.timeout)} is over"
+    if isinstance(error, errors.OutcomeUnknownError):
+        return (
+            f"{limit}; message {error.message_id} was sent, and nobody knows whether the agent "
+            "ran it; it was not sent again"
+        )
+    if situation.task is not None:
+        return f"{limit}; task {situation.task.id} was last seen {situation.task.state}"
+    return limit
+
+
+def _withheld(error: A2AError, _situation: Situation) -> str:
+    where = cast("errors.CredentialOriginError", error).origin
+    return (
+        f"the agent's interface is at {where}, which is not where the card came from; nothing "
+        "was sent there"
+    )
+
+
+def _no_hint(_error: A2AError, _situation: Situation) -> str | None:
+    return None
+
+
+def _wait_for_task(_error: A2AError, situation: Situation) -> str | None:
+    if situation.task is None:
+        return "allow more time with --timeout"
+    return situation.command("task", "get", "--wait", situation.task.id)
+
+
+def _look_for_message(error: A2AError, _situation: Situation) -> str | None:
+    message_id = cast("errors.OutcomeUnknownError", error).message_id
+    return (
+        f"look for message {message_id} among the agent's tasks; send it again only if running "
+        "it twice does no harm"
+    )
+
+
+def _name_card(_error: A2AError, situation: Situation) -> str | None:
+    return (
+        f"check --agent-card {situation.settings.agent_card}: a host, a card's URL, or a card's "
+        "file"
+    )
+
+
+def _give_credentials(_error: A2AError, situation: Situation) -> str | None:
+    if situation.settings.has_credentials:
+        return "check the credentials: the agent does not take them"
+    flags = {"--bearer"} if situation.card is None else declared_schemes(situation.card)
+    variables = [f"{_VARIABLES[flag]} (or {flag})" for flag in sorted(flags or _VARIABLES)]
+    return f"set {' or '.join(variables)}"
+
+
+def _be_reachable(error: A2AError, _situation: Situation) -> str | None:
+    return _BY_FAILURE.get(getattr(error, "failure", ""))
+
+
+def _come_back(error: A2AError, _situation: Situation) -> str | None:
+    if error.retry_after is None:
+        return "try again later"
+    return f"try again in {shown_duration(max(error.retry_after, 1.0))}"
+
+
+def _trust_it(_error: A2AError, situation: Situation) -> str | None:
+    save = situation.command("card", "get", "-o", "json")
+    return f"if you trust it: {save} > card.json, then --agent-card card.json"
+
+
+def _find_task(_error: A2AError, _situation: Situation) -> str | None:
+    return "check the task's id, and that it is this agent's"
+
+
+_VARIABLES = {"--api-key": "A2ACLI_API_KEY", "--bearer": "A2ACLI_BEARER"}
+_BY_FAILURE: Mapping[str, str] = {
+    "dns": "check the host's name in --agent-card and in the agent's card",
+    "refused": "check that the agent is running at this address",
+    "unreachable": "check the address and the network",
+    "tls": "check the certificate and the address; --insecure leaves it unverified, for "
+    "development only",
+    "proxy": "check HTTP_PROXY, HTTPS_PROXY and NO_PROXY",
+}
+_NAMES: Mapping[type[A2AError], str] = {errors.ParseError: "JSONParseError"}
+"""Where the protocol's name (A2A 9.5) is not our class's."""
+
+
+# ── The table ────────────────────────────────────────────────────────────────────────────────
+
+
+class _Row(NamedTuple):
+    """What one kind of error is told as; the first row that fits counts."""
+
+    kind: type[A2AError]
+    code: str | None = None
+    exit: int = _FAILURE
+    hint: Callable[[A2AError, Situation], str | None] = _no_hint
+    message: Callable[[A2AError, Situation], str] = _as_told
+    before_card: bool | None = None
+
+
+_ROWS = (
+    _Row(
+        errors.DeadlineExceededError,
+        "A2ACLI_ERR_TIMEOUT",
+        _TIMEOUT,
+        hint=_wait_for_task,
+        message=_out_of_time,
+    ),
+    _Row(
+        errors.CancelUnconfirmedError,
+        "A2ACLI_ERR_TIMEOUT",
+        _TIMEOUT,
+        hint=_wait_for_task,
+    ),
+    _Row(errors.OutcomeUnknownError, "HOLDFAST_ERR_OUTCOME_UNKNOWN", hint=_look_for_message),
+    _Row(errors.InvalidAgentCardError, "A2ACLI_ERR_CARD_INVALID", hint=_name_card),
+    _Row(errors.AuthenticationError, "A2ACLI_ERR_AUTH_FAILED", _AUTH, hint=_give_credentials),
+    _Row(errors.PermissionDeniedError, "A2ACLI_ERR_AUTH_FAILED", _AUTH, hint=_give_credentials),
+    _Row(errors.A2AConnectionError, "A2ACLI_ERR_UNREACHABLE", _UNREACHABLE, hint=_be_reachable),
+    _Row(errors.A2ATimeoutError, "A2ACLI_ERR_UNREACHABLE", _UNREACHABLE),
+    _Row(errors.RateLimitedError, "HOLDFAST_ERR_RATE_LIMITED", hint=_come_back),
+    _Row(
+        errors.A2AError,
+        "A2ACLI_ERR_CARD_NOT_FOUND",
+        _UNREACHABLE,
+        hint=_name_card,
+        before_card=True,
+    ),
+    _Row(errors.AgentCardResolutionError, "HOLDFAST_ERR_NO_TRANSPORT"),
+    _Row(
+        errors.CredentialOriginError,
+        "HOLDFAST_ERR_CREDENTIAL_ORIGIN",
+        hint=_trust_it,
+        message=_withheld,
+    ),
+    _Row(errors.A2AHTTPError, "HOLDFAST_ERR_HTTP"),
+    _Row(errors.AgentError, "HOLDFAST_ERR_AGENT"),
+    _Row(errors.LimitExceededError, "HOLDFAST_ERR_LIMIT"),
+    _Row(errors.TaskNotFoundError, hint=_find_task),
+    _Row(errors.A2AError),
+)
+
+
+def _kind(error: A2AError) -> type[A2AError]:
+    """The kind that an error counts as: a reply that was lost to the timeout is a timeout."""
+    lost = isinstance(error, errors.OutcomeUnknownError)
+    late = isinstance(error.__cause__, errors.DeadlineExceededError)
+    return errors.DeadlineExceededError if lost and late else type(error)

@@ -1,0 +1,214 @@
+"""What goes to standard output and what to standard error, and in which form (a2a-cli 11).
+
+Rules: standard output carries the result and nothing else, in ``json`` as one document;
+everything said about it goes to standard error; no credential is on either of them because of
+us.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import sys
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+import click
+
+from holdfast.cli import text
+from holdfast.cli.document import document, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    from holdfast.cli.errors import Failure
+    from holdfast.cli.options import Settings
+    from holdfast.model.card import AgentCard, AgentInterface
+    from holdfast.model.types import Task, WireValue
+
+__all__ = ["Diagnostics", "JsonOutput", "Output", "TextOutput", "command_line", "output_for"]
+
+_SHORTEST_SECRET = 4
+"""What is shorter is no secret, and would only make holes in what is said."""
+
+
+class Output(Protocol):
+    """Where a command says what it has to say."""
+
+    def began(self, task: Task) -> None:
+        """A task is known, and will be waited for."""
+        ...
+
+    def gave_up(self, task: Task) -> None:
+        """The wait for that task ends here, and the task goes on."""
+        ...
+
+    def result(self, value: WireValue, *, history: bool = False) -> None:
+        """The result of the command."""
+        ...
+
+    def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:
+        """A card, and the interface that calls would use."""
+        ...
+
+    def failure(self, failure: Failure) -> None:
+        """The command could not do its job."""
+        ...
+
+    def warn(self, message: str) -> None:
+        """Something that the caller must know about."""
+        ...
+
+    def hint(self, message: str) -> None:
+        """What the caller can do next."""
+        ...
+
+
+class _Speaks:
+    """Says things on standard error, the same way in every form."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        secrets = () if settings is None else (settings.bearer, settings.api_key)
+        self._secrets = [s for s in secrets if s is not None and len(s) >= _SHORTEST_SECRET]
+
+    def warn(self, message: str) -> None:
+        self._say("Warning", message)
+
+    def hint(self, message: str) -> None:
+        self._say("Hint", message)
+
+    def debug(self, message: str) -> None:
+        self._say("Debug", message)
+
+    def _say(self, label: str, message: str) -> None:
+        _write(f"{label}: {text.one_line(self._hidden(message))}\n", err=True)
+
+    def _hidden(self, message: str) -> str:
+        for secret in self._secrets:
+            message = message.replace(secret, "***")
+        return message
+
+
+class TextOutput(_Speaks):
+    """``-o text``: labelled lines."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__(settings)
+        self._verbose = settings is not None and settings.verbose
+        self._told: list[str] = []
+
+    def began(self, task: Task) -> None:
+        """Names the task at once, so that an interruption does not lose it."""
+        self._told = list(text.identifiers(task))
+        self._lines(self._told)
+
+    def gave_up(self, task: Task) -> None:
+        """Completes what was begun: no output about a task is without its state."""
+        if self._told:
+            self._lines([text.state(task)])
+
+    def result(self, value: WireValue, *, history: bool = False) -> None:
+        view = text.View(verbose=self._verbose, history=history)
+        self._lines(text.render(value, view, told=self._told))
+
+    def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:
+        self._lines(text.render_card(card, chosen, text.View(verbose=self._verbose)))
+
+    def failure(self, failure: Failure) -> None:
+        self._say("Error", failure.message)
+        self._say("Code", failure.code)
+        if failure.hint:
+            self._say("Hint", failure.hint)
+
+    def _lines(self, lines: Iterable[str]) -> None:
+        _write("".join(f"{line}\n" for line in lines))
+
+
+class JsonOutput(_Speaks):
+    """``-o json``: one document of the protocol's own types, or the error envelope."""
+
+    def began(self, task: Task) -> None:
+        """Names the task where it is no part of the document."""
+        self._say("Task ID", task.id)
+
+    def gave_up(self, task: Task) -> None:
+        """The error's message says it."""
+
+    def result(self, value: WireValue, *, history: bool = False) -> None:  # noqa: ARG002  all is there
+        _write(f"{write_json(document(value))}\n")
+
+    def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:  # noqa: ARG002  same
+        _write(f"{write_json(document(card))}\n")
+
+    def failure(self, failure: Failure) -> None:
+        error = {
+            "code": failure.code,
+            "message": text.one_line(self._hidden(failure.message)),
+            "hint": None if failure.hint is None else self._hidden(failure.hint),
+            "a2aCode": failure.a2a_code,
+        }
+        _write(f"{write_json({'error': error})}\n")
+
+
+_FORMS: Mapping[str, Callable[[Settings | None], TextOutput | JsonOutput]] = {
+    "text": TextOutput,
+    "json": JsonOutput,
+}
+
+
+def output_for(form: str, settings: Settings | None = None) -> TextOutput | JsonOutput:
+    """The output of a form, ``text`` or ``json``."""
+    return _FORMS[form](settings)
+
+
+class Diagnostics(logging.Handler):
+    """Shows what the library logs, while the context is open.
+
+    Args:
+        output: Where to.
+        enabled: Whether to show anything.
+    """
+
+    def __init__(self, output: TextOutput | JsonOutput, *, enabled: bool) -> None:
+        super().__init__(logging.DEBUG)
+        self._output = output
+        self._enabled = enabled
+        self._logger = logging.getLogger("holdfast")
+        self._level = self._logger.level
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Shows one record."""
+        try:
+            self._output.debug(record.getMessage())
+        except OSError:
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging's name
+        """Nobody reads standard error any more: nothing can be said about that."""
+
+    def __enter__(self) -> None:
+        if self._enabled:
+            self._level = self._logger.level
+            self._logger.setLevel(logging.DEBUG)
+            self._logger.addHandler(self)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._enabled:
+            self._logger.removeHandler(self)
+            self._logger.setLevel(self._level)
+
+
+def command_line(words: Sequence[str]) -> str:
+    """A command that can be copied into a shell."""
+    return shlex.join(["holdfast", *words])
+
+
+def _write(content: str, *, err: bool = False) -> None:
+    stream: TextIO | None = sys.stderr if err else sys.stdout
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    click.echo(content.encode(encoding, "replace"), nl=False, err=err)

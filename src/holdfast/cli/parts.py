@@ -1,0 +1,192 @@
+"""The content of a message, from the part flags of ``send`` in the order in which they stand."""
+
+from __future__ import annotations
+
+import mimetypes
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import click
+
+from holdfast.content import data_part, file_part, text_part, url_part
+from holdfast.model import codec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from holdfast.model.types import Part
+
+__all__ = ["PARTS", "PartsCommand", "read_parts"]
+
+PARTS = (
+    click.option(
+        "--text", "text", multiple=True, metavar="TEXT", help="A part with text; can be repeated."
+    ),
+    click.option(
+        "--file",
+        "file",
+        multiple=True,
+        metavar="PATH|URL",
+        help="A part with the bytes of a file, or with a URL that the agent fetches; can be "
+        "repeated.",
+    ),
+    click.option(
+        "--data",
+        "data",
+        multiple=True,
+        metavar="PATH|-",
+        help="A part with the JSON of a file, or of standard input; can be repeated.",
+    ),
+    click.option(
+        "--media-type",
+        "media_type",
+        multiple=True,
+        metavar="TYPE",
+        help="Media type of the part whose flag stands just before; guessed from a file's name "
+        "if left out.",
+    ),
+)
+_FLAGS = {"text": "--text", "file": "--file", "data": "--data", "media_type": "--media-type"}
+_ORDER = "holdfast.cli.parts.order"
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[\x20-\x7e]*)?")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.*", re.DOTALL)
+
+
+class PartsCommand(click.Command):
+    """A command that remembers in which order its part flags stood.
+
+    click gathers the values of each option by itself; the order between options is known to its
+    parser only.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads the arguments a first time for their order."""
+        parsed = self.make_parser(ctx).parse_args(args=list(args))
+        ctx.meta[_ORDER] = [param.name for param in parsed[2] if param.name in _FLAGS]
+        return super().parse_args(ctx, args)
+
+
+@dataclass
+class _Draft:
+    """A part as the caller wrote it."""
+
+    flag: str
+    value: str
+    media_type: str | None = None
+
+
+def read_parts(ctx: click.Context, words: Sequence[str]) -> tuple[Part, ...]:
+    """Makes the parts of a message: the positional text first, then the flags in their order.
+
+    Args:
+        ctx: Knows the flags.
+        words: What stands there without a flag: one text, or nothing.
+
+    Raises:
+        click.UsageError: There is nothing to send, or a part that cannot be read.
+    """
+    if len(words) > 1:
+        message = f"TEXT is one argument; put it in quotes: {' '.join(words)!r}"
+        raise click.UsageError(message, ctx)
+    drafts = [_Draft("TEXT", text) for text in words]
+    drafts += _drafts(ctx.meta.get(_ORDER, ()), ctx.params)
+    if not drafts:
+        message = "There is nothing to send: give TEXT, --text, --file or --data."
+        raise click.UsageError(message, ctx)
+    if sum(draft.flag == "--data" and draft.value == "-" for draft in drafts) > 1:
+        message = "Standard input can be read once: there are two '--data -'."
+        raise click.UsageError(message, ctx)
+    try:
+        return tuple(_READ[draft.flag](draft) for draft in drafts)
+    except ValueError as error:
+        raise click.UsageError(str(error), ctx) from None
+
+
+def _drafts(order: Sequence[str], params: Mapping[str, Any]) -> list[_Draft]:
+    values: dict[str, Iterator[str]] = {name: iter(params[name]) for name in _FLAGS}
+    drafts: list[_Draft] = []
+    for name in order:
+        value = next(values[name])
+        if name != "media_type":
+            drafts.append(_Draft(_FLAGS[name], value))
+            continue
+        if not drafts or drafts[-1].media_type is not None:
+            message = f"--media-type {value} stands behind no part: write it after its part flag."
+            raise click.UsageError(message)
+        if not _MEDIA_TYPE.fullmatch(value):
+            message = f"{value!r} is no media type, such as application/pdf."
+            raise click.UsageError(message)
+        drafts[-1].media_type = value
+    return drafts
+
+
+def _text(draft: _Draft) -> Part:
+    if not draft.value.strip():
+        message = f"The text of {draft.flag} is empty."
+        raise ValueError(message)
+    try:
+        draft.value.encode()
+    except UnicodeEncodeError:
+        message = f"The text of {draft.flag} is not UTF-8."
+        raise ValueError(message) from None
+    return text_part(draft.value, media_type=draft.media_type)
+
+
+def _file(draft: _Draft) -> Part:
+    if _URL.fullmatch(draft.value) and not draft.value.startswith("file://"):
+        return _url(draft)
+    path = _path(draft.value)
+    try:
+        name = path.name.encode("utf-8", "replace").decode()
+        return file_part(path, media_type=draft.media_type, filename=name)
+    except (OSError, ValueError) as error:
+        raise _unreadable("--file", draft.value, error) from None
+
+
+def _url(draft: _Draft) -> Part:
+    if any(character.isspace() or not character.isprintable() for character in draft.value):
+        message = f"The URL {draft.value!r} has a space or a control character in it."
+        raise ValueError(message)
+    name = urlsplit(draft.value).path.rpartition("/")[2]
+    media_type = draft.media_type or mimetypes.guess_type(name)[0]
+    return url_part(draft.value, media_type=media_type, filename=name or None)
+
+
+def _data(draft: _Draft) -> Part:
+    where = "standard input" if draft.value == "-" else draft.value
+    try:
+        if draft.value == "-":
+            content = sys.stdin.buffer.read()
+        else:
+            content = _path(draft.value).read_bytes()
+    except (OSError, ValueError) as error:
+        raise _unreadable("--data", where, error) from None
+    try:
+        value = codec.parse(content)
+        codec.encode(value)
+    except (ValueError, OverflowError) as error:
+        message = f"The data of {where} cannot be sent: {error}"
+        raise ValueError(message) from None
+    return data_part(value, media_type=draft.media_type)
+
+
+def _path(text: str) -> Path:
+    return Path(url2pathname(text[7:])) if text.startswith("file://") else Path(text).expanduser()
+
+
+def _unreadable(flag: str, what: str, error: Exception) -> ValueError:
+    reason = getattr(error, "strerror", None) or error
+    return ValueError(f"{flag} {what} cannot be read: {reason}")
+
+
+_READ: Mapping[str, Callable[[_Draft], Part]] = {
+    "TEXT": _text,
+    "--text": _text,
+    "--file": _file,
+    "--data": _data,
+}

@@ -1,0 +1,95 @@
+"""What ``--agent-card`` may be: a host, an origin, a card's URL, or a card's file."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+__all__ = ["read_reference", "same_machine"]
+
+_THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
+_HOST = re.compile(
+    r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?)"
+    r"(?P<port>:[0-9]+)?(?P<rest>[/?].*)?"
+)
+
+
+def read_reference(text: str) -> str | Path:
+    """Reads a reference to an agent card (a2a-cli 10.1).
+
+    With a scheme it is a URL. Without one it is a file if there is such a file, or if it looks
+    like a path: it begins with ``/``, ``.`` or ``~``, or its one word ends in ``.json``. Else it
+    is a host, with or without a port and a path, and called over https; over http if it is this
+    machine.
+
+    Raises:
+        ValueError: It is none of these.
+    """
+    reference = text.strip()
+    scheme, separator, _ = reference.partition("://")
+    if separator:
+        return _of_scheme(scheme.lower(), reference)
+    if _looks_like_path(reference):
+        return Path(reference).expanduser()
+    match = _HOST.fullmatch(reference)
+    if match is None:
+        message = (
+            f"{reference!r} is neither a host, nor an http:// or https:// URL, nor a card's file"
+        )
+        raise ValueError(message)
+    return f"{'http' if _is_this_machine(match['host']) else 'https'}://{reference}"
+
+
+def same_machine(reference: str | Path) -> tuple[str, ...]:
+    """The other names of this machine, where a reference is one of them: all one origin."""
+    if isinstance(reference, Path):
+        return ()
+    try:
+        parts = urlsplit(reference)
+        port = "" if parts.port is None else f":{parts.port}"
+    except ValueError:
+        return ()
+    if not _is_this_machine(parts.hostname or ""):
+        return ()
+    return tuple(f"{parts.scheme}://{name}{port}" for name in _THIS_MACHINE)
+
+
+def _of_scheme(scheme: str, reference: str) -> str | Path:
+    if scheme in {"http", "https"}:
+        return reference
+    if scheme != "file":
+        message = f"{scheme}:// is no way to reach an agent; use https://, http:// or file://"
+        raise ValueError(message)
+    parts = urlsplit(reference)
+    if parts.netloc not in {"", "localhost"}:
+        message = f"{reference!r} names a file on another machine; write file:///path"
+        raise ValueError(message)
+    return Path(url2pathname(parts.path))
+
+
+def _looks_like_path(reference: str) -> bool:
+    if reference.startswith(("/", ".", "~")):
+        return True
+    if "/" not in reference and reference.endswith(".json"):
+        return True
+    return _is_file(reference)
+
+
+def _is_file(reference: str) -> bool:
+    try:
+        return Path(reference).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _is_this_machine(host: str) -> bool:
+    name = host.strip("[]").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False

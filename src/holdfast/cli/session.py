@@ -1,0 +1,216 @@
+"""One command's work with one agent: the card, the client, the time that is left.
+
+Rules: nothing outlives the command; the whole command has one deadline; what is needed to go on
+after an interruption is known here as soon as it is known at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+from holdfast.assembly import connect
+from holdfast.cli.credentials import Credentials
+from holdfast.cli.output import command_line
+from holdfast.cli.reference import same_machine
+from holdfast.errors import A2AError
+from holdfast.runtime.discovery import Route, choose_interface
+from holdfast.wire.bindings import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+    from types import TracebackType
+
+    from holdfast.cli.options import Settings
+    from holdfast.cli.output import Output
+    from holdfast.client import Client
+    from holdfast.model.card import AgentCard, AgentInterface
+    from holdfast.model.types import Task
+    from holdfast.runtime.engine import HttpEngine
+    from holdfast.runtime.listeners import Event
+
+__all__ = ["Session", "World"]
+
+logger = logging.getLogger("holdfast.cli")
+
+_SHORTEST_TIME = 0.001
+"""Seconds; what is left when nothing is left, so that the call itself reports it."""
+
+_SECRET_NAMES = ("auth", "cookie", "key", "secret", "token")
+
+
+def _aiohttp_engine(*, verify: bool) -> HttpEngine:
+    from holdfast.net.aiohttp import AiohttpEngine  # heavy; help and usage errors are not
+
+    return AiohttpEngine(ssl=verify)
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What commands run in.
+
+    Attributes:
+        run: Runs a coroutine to its end.
+        engine: Makes what carries requests; `verify` says whether certificates are verified.
+    """
+
+    run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
+    engine: Callable[..., HttpEngine] = _aiohttp_engine
+
+
+class Session:
+    """An agent and how far a command has come with it.
+
+    Args:
+        world: What the command runs in.
+        settings: What it was told.
+        reference: Where the card is.
+        output: Where it says things.
+
+    Attributes:
+        settings: What the command was told.
+        card: The agent's card, once it is known.
+        task: The task as last seen, once there is one.
+        message_id: Id of the message that is being sent, if one is.
+        continues: Whether that message continues a task.
+
+    Raises:
+        click.UsageError: The reference cannot be one.
+    """
+
+    def __init__(
+        self, world: World, settings: Settings, reference: str | Path, output: Output
+    ) -> None:
+        self.settings = settings
+        self.card: AgentCard | None = None
+        self.task: Task | None = None
+        self.message_id: str | None = None
+        self.continues = False
+        self._output = output
+        self._reference = reference
+        self._ends = math.inf
+        self._credentials = (
+            Credentials(settings.bearer, settings.api_key) if settings.has_credentials else None
+        )
+        engine = world.engine(verify=not settings.insecure)
+        self._engine = engine if self._credentials is None else self._credentials.over(engine)
+        try:
+            self.client: Client = connect(
+                reference,
+                auth=self._credentials,
+                timeout=settings.timeout,
+                card_ttl=math.inf,
+                engine=self._engine,
+                bindings=settings.transports,
+                credential_origins=same_machine(reference),
+                consumers=(self._saw,),
+            )
+        except ValueError as error:
+            raise click.UsageError(f"--agent-card: {error}") from None
+
+    async def __aenter__(self) -> Self:
+        self._ends = asyncio.get_running_loop().time() + self.settings.timeout
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.client.close()
+        await self._engine.close()
+
+    def left(self) -> float:
+        """Seconds left for the command."""
+        return max(self._ends - asyncio.get_running_loop().time(), _SHORTEST_TIME)
+
+    @property
+    def svc_params(self) -> dict[str, str]:
+        """The headers that carry the service parameters."""
+        return dict(self.settings.svc_params)
+
+    async def get_card(self) -> AgentCard:
+        """Fetches the card.
+
+        Raises:
+            A2AError: There is none, or it is not usable.
+        """
+        if self.settings.insecure:
+            self._warn_of_insecure()
+        card = await self.client.agent_card(timeout=self.left())
+        self.card = card
+        return card
+
+    async def prepare(self) -> None:
+        """Fetches the card and makes ready for calls.
+
+        Raises:
+            A2AError: There is no card, or no interface for us on it.
+        """
+        card = await self.get_card()
+        interface = choose_interface(card, self._route())
+        logger.debug(
+            "card of %s: calls go to %s by %s, protocol %s",
+            card.name,
+            interface.url.partition("?")[0],
+            interface.protocol_binding,
+            PROTOCOL_VERSION,
+        )
+        if self._credentials is not None:
+            try:
+                self._credentials.fit(card, interface.url)
+            except ValueError as error:
+                raise click.UsageError(f"--api-key: {error}") from None
+
+    def chosen(self) -> AgentInterface | None:
+        """The interface that calls would use."""
+        if self.card is None:
+            return None
+        try:
+            return choose_interface(self.card, self._route())
+        except A2AError as error:
+            self._output.warn(str(error))
+            return None
+
+    def command(self, *words: str) -> str:
+        """A command to go on with, with what this one was told about the agent."""
+        transports = [word for name in self.settings.transports for word in ("--transport", name)]
+        insecure = ["--insecure"] if self.settings.insecure else []
+        card = ["--agent-card", self.settings.agent_card]
+        return command_line([*words, *card, *transports, *insecure])
+
+    def new_message_id(self) -> str:
+        """Names the message that is about to be sent."""
+        self.message_id = str(uuid.uuid4())
+        return self.message_id
+
+    def _route(self) -> Route:
+        return Route(bindings=self.settings.transports)
+
+    def _saw(self, _event: Event, task: Task | None, _card: AgentCard) -> None:
+        if task is None:
+            return
+        if self.task is None or self.task.state is not task.state:
+            logger.debug("task %s is %s", task.id, task.state)
+        self.task = task
+
+    def _warn_of_insecure(self) -> None:
+        self._output.warn(
+            "--insecure: TLS certificates are not verified; use this for development only"
+        )
+        carries = self.settings.has_credentials or any(
+            secret in name for name in self.settings.svc_params for secret in _SECRET_NAMES
+        )
+        if carries:
+            self._output.warn(
+                "SECURITY: a credential is sent over a connection whose other end is not "
+                "verified (--insecure); whoever sits in between can read and use it"
+            )

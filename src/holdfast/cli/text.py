@@ -1,0 +1,297 @@
+"""Text for people and pipes: one ``Label: value`` per line, and blocks (a2a-cli 11.2).
+
+Rules: a label means the same everywhere; what does not fit on one line is a block: its label's
+line, the content, an empty line. Inside a block an empty line is written as one space, so that
+the first empty line always ends it. Nothing that steers a terminal gets through, whoever sent it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from holdfast.model.requests import SendMessageResponse
+from holdfast.model.types import Artifact, Message, Part, Task, WireValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from holdfast.model.card import AgentCard, AgentInterface, SecurityScheme
+
+__all__ = ["View", "clean", "identifiers", "one_line", "render", "render_card", "state"]
+
+_SEQUENCE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]).*?(?:\x07|\x1b\\|\x9c|$)"  # OSC, DCS and their like
+    r"|\x1b[ -/]*[0-~]?",  # any other escape
+    re.DOTALL,
+)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_LINE_END = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
+
+
+class View(NamedTuple):
+    """What to show.
+
+    Attributes:
+        verbose: Whether to show everything.
+        history: Whether to show the messages so far.
+    """
+
+    verbose: bool = False
+    history: bool = False
+
+
+def clean(text: str) -> str:
+    """Text without anything that steers a terminal; lines end in LF."""
+    safe = _SEQUENCE.sub("", _LINE_END.sub("\n", text))
+    return _CONTROL.sub("", safe).encode("utf-8", "replace").decode()
+
+
+def one_line(text: str) -> str:
+    """Clean text on one line."""
+    return " ".join(clean(text).split())
+
+
+def identifiers(task: Task) -> Iterator[str]:
+    """The names that a later command needs."""
+    yield _field("Task ID", task.id)
+    yield _field("Context ID", task.context_id)
+
+
+def state(task: Task) -> str:
+    """Where a task stands."""
+    return _field("State", str(task.state))
+
+
+def render(value: WireValue, view: View, *, told: Iterable[str] = ()) -> Iterator[str]:
+    """The lines for what an agent answered.
+
+    Args:
+        value: A task, a message, or the reply to a message.
+        view: What to show.
+        told: Identifiers that were shown already.
+    """
+    match value:
+        case SendMessageResponse():
+            answer = value.task or value.message
+            return iter(()) if answer is None else render(answer, view, told=told)
+        case Task():
+            return _task(value, view, frozenset(told))
+        case Message():
+            return _reply(value, view)
+        case _:
+            text = f"there is no text form of {type(value).__name__}"
+            raise TypeError(text)
+
+
+# ── Fields and blocks ────────────────────────────────────────────────────────────────────────
+
+
+def _field(label: str, value: str | None) -> str:
+    """One line; a value that is missing is said to be."""
+    return f"{label}: {one_line(value or '') or '(none)'}"
+
+
+def _block(label: str, text: str) -> Iterator[str]:
+    yield f"{label}:"
+    for line in clean(text).removesuffix("\n").split("\n"):
+        yield line or " "
+    yield ""
+
+
+def _entry(label: str, text: str | None) -> Iterator[str]:
+    """A field, or a block if one line is not enough; nothing if there is nothing to say."""
+    if not text:
+        return
+    if "\n" in clean(text).strip("\n"):
+        yield from _block(label, text)
+    else:
+        yield _field(label, text)
+
+
+def _json(label: str, value: Any) -> Iterator[str]:
+    yield from _block(label, json.dumps(value, indent=2, ensure_ascii=False))
+
+
+# ── Tasks and messages ───────────────────────────────────────────────────────────────────────
+
+
+def _task(task: Task, view: View, told: frozenset[str]) -> Iterator[str]:
+    yield from (line for line in identifiers(task) if line not in told)
+    yield state(task)
+    if view.verbose:
+        yield from _entry("Updated", task.status.timestamp)
+        if task.metadata:
+            yield from _json("Task metadata", task.metadata)
+    if task.status.message is not None:
+        yield from _said(task.status.message, view)
+    for artifact in task.artifacts:
+        yield from _artifact(artifact, view)
+    if view.history or view.verbose:
+        for message in task.history:
+            yield _field("History message", message.message_id)
+            yield _field("Role", str(message.role))
+            yield from _contents(message.parts, view)
+
+
+def _said(message: Message, view: View) -> Iterator[str]:
+    """What the agent says about the state."""
+    if text := message.text:
+        yield from _entry("Status message", text)
+    others = [part for part in message.parts if part.text is None]
+    if others:
+        yield _field("Status parts", str(len(others)))
+        yield from _contents(others, view)
+
+
+def _artifact(artifact: Artifact, view: View) -> Iterator[str]:
+    yield _field("Artifact", artifact.name or artifact.artifact_id)
+    if view.verbose:
+        yield _field("Artifact ID", artifact.artifact_id)
+        yield from _entry("Artifact description", artifact.description)
+        if artifact.metadata:
+            yield from _json("Artifact metadata", artifact.metadata)
+    yield from _contents(artifact.parts, view)
+
+
+def _reply(message: Message, view: View) -> Iterator[str]:
+    """A message in place of a task."""
+    yield _field("Message ID", message.message_id)
+    if message.task_id:
+        yield _field("Task ID", message.task_id)
+    yield _field("Context ID", message.context_id)
+    if view.verbose:
+        yield _field("Role", str(message.role))
+        if message.metadata:
+            yield from _json("Message metadata", message.metadata)
+    yield from _contents(message.parts, view)
+
+
+def _contents(parts: Sequence[Part], view: View) -> Iterator[str]:
+    """The parts in order; text that came in several parts is one text."""
+    for part in _joined(parts, view):
+        for shows, lines in _SHOWN:
+            if shows(part):
+                yield from lines(part, view)
+                break
+        if view.verbose and part.metadata:
+            yield from _json("Part metadata", part.metadata)
+
+
+def _joined(parts: Sequence[Part], view: View) -> Iterator[Part]:
+    pending: Part | None = None
+    for part in parts:
+        if pending is not None and part.text is not None and not view.verbose:
+            pending = msgspec.structs.replace(pending, text=f"{pending.text}{part.text}")
+            continue
+        if pending is not None:
+            yield pending
+        pending = part if part.text is not None else None
+        if pending is None:
+            yield part
+    if pending is not None:
+        yield pending
+
+
+def _text(part: Part, view: View) -> Iterator[str]:
+    if view.verbose:
+        yield from _entry("Media type", part.media_type)
+    yield from _block("Text", part.text or "")
+
+
+def _data(part: Part, view: View) -> Iterator[str]:
+    if view.verbose:
+        yield from _entry("Media type", part.media_type)
+    yield from _json("Data", part.data)
+
+
+def _file(part: Part, _view: View) -> Iterator[str]:
+    yield _field("File", part.filename)
+    yield _field("Media type", part.media_type)
+    if part.url is not None:
+        yield _field("URL", part.url)
+    else:
+        yield _field("Size", f"{len(part.raw or b'')} bytes")
+
+
+def _unknown(_part: Part, _view: View) -> Iterator[str]:
+    yield _field("Part", "of a kind that is not known")
+
+
+_SHOWN: tuple[tuple[Callable[[Part], bool], Callable[[Part, View], Iterator[str]]], ...] = (
+    (lambda part: part.text is not None, _text),
+    (lambda part: part.raw is not None or part.url is not None, _file),
+    (lambda part: part.data is not msgspec.UNSET, _data),
+    (lambda _part: True, _unknown),
+)
+
+
+# ── Cards ────────────────────────────────────────────────────────────────────────────────────
+
+
+def render_card(card: AgentCard, chosen: AgentInterface | None, view: View) -> Iterator[str]:
+    """The lines for a card.
+
+    Args:
+        card: The card.
+        chosen: The interface that calls would use; None if there is none.
+        view: What to show.
+    """
+    yield _field("Name", card.name)
+    yield from _entry("Description", card.description)
+    yield _field("Version", card.version)
+    if card.provider is not None:
+        yield _field("Provider", f"{card.provider.organization} {card.provider.url}")
+    yield from _entry("Documentation", card.documentation_url)
+    yield _field("Streaming", _YES_NO[card.capabilities.streaming])
+    yield _field("Push notifications", _YES_NO[card.capabilities.push_notifications])
+    yield _field("Extended card", _YES_NO[card.capabilities.extended_agent_card])
+    for extension in card.capabilities.extensions:
+        yield _field("Extension", f"{extension.uri}{' (required)' if extension.required else ''}")
+    for interface in card.supported_interfaces:
+        yield _field("Interface", _interface(interface))
+    yield _field("Transport", None if chosen is None else _interface(chosen))
+    for name, scheme in card.security_schemes.items():
+        yield _field("Security scheme", f"{name}: {_scheme(scheme)}")
+    for requirement in card.security_requirements:
+        needed = (f"{name} {' '.join(s.list)}".strip() for name, s in requirement.schemes.items())
+        yield _field("Security requirement", " and ".join(needed))
+    yield _field("Input modes", ", ".join(card.default_input_modes))
+    yield _field("Output modes", ", ".join(card.default_output_modes))
+    for skill in card.skills:
+        yield _field("Skill", f"{skill.id}: {skill.name}")
+        yield from _entry("Skill description", skill.description)
+        yield from _entry("Skill tags", ", ".join(skill.tags))
+        if view.verbose:
+            for example in skill.examples:
+                yield from _entry("Skill example", example)
+            yield from _entry("Skill input modes", ", ".join(skill.input_modes))
+            yield from _entry("Skill output modes", ", ".join(skill.output_modes))
+    if card.signatures:
+        yield _field("Signatures", f"{len(card.signatures)}, not verified")
+
+
+_YES_NO: Mapping[bool | None, str] = {True: "yes", False: "no", None: "no"}
+
+
+def _interface(interface: AgentInterface) -> str:
+    version = interface.protocol_version or "(no version)"
+    tenant = f" tenant {interface.tenant}" if interface.tenant else ""
+    return f"{interface.protocol_binding} {version} {interface.url}{tenant}"
+
+
+def _scheme(scheme: SecurityScheme) -> str:
+    if (key := scheme.api_key_security_scheme) is not None:
+        return f"API key in {key.location} {key.name}"
+    if (http := scheme.http_auth_security_scheme) is not None:
+        return f"HTTP {http.scheme}"
+    named = {
+        "OAuth 2.0": scheme.oauth2_security_scheme,
+        "OpenID Connect": scheme.open_id_connect_security_scheme,
+        "mutual TLS": scheme.mtls_security_scheme,
+    }
+    return next((name for name, found in named.items() if found is not None), "of unknown kind")

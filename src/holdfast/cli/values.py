@@ -1,0 +1,175 @@
+"""How the values of options are read: text in, a value out, or a usage error that says why."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from holdfast._version import __version__
+from holdfast.auth import check_headers
+from holdfast.model import codec
+from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = [
+    "Reads",
+    "read_duration",
+    "read_id",
+    "read_metadata",
+    "read_secret",
+    "read_svc_param",
+    "read_transport",
+    "read_version",
+    "shown_duration",
+]
+
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+")
+_PIECE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+
+
+def read_duration(text: str) -> float:
+    """Reads ``30``, ``30s``, ``500ms``, ``1m30s``, ``2h`` as seconds.
+
+    Raises:
+        ValueError: It is none of these, or zero.
+    """
+    compact = text.strip()
+    if _NUMBER.fullmatch(compact):
+        compact = f"{compact}s"
+    if not _DURATION.fullmatch(compact):
+        message = f"{text!r} is no duration; write 30, 30s, 1m30s or 500ms"
+        raise ValueError(message)
+    seconds = sum(float(n) * _SECONDS[unit] for n, unit in _PIECE.findall(compact))
+    if not 0 < seconds < math.inf:
+        message = f"{text!r} must be more than nothing and less than for ever"
+        raise ValueError(message)
+    return seconds
+
+
+def shown_duration(seconds: float) -> str:
+    """A duration as people write it."""
+    whole = round(seconds * 1000)
+    if whole < 1000:
+        return f"{max(whole, 1)}ms"
+    hours, rest = divmod(whole, 3_600_000)
+    minutes, rest = divmod(rest, 60_000)
+    pieces = ((hours, "h"), (minutes, "m"), (rest / 1000, "s"))
+    return "".join(f"{number:g}{unit}" for number, unit in pieces if number)
+
+
+def read_version(text: str) -> str:
+    """Reads a protocol version that we speak."""
+    if text.strip() != PROTOCOL_VERSION:
+        message = (
+            f"{text!r} is no protocol version that holdfast {__version__} speaks; "
+            f"it speaks {PROTOCOL_VERSION}"
+        )
+        raise ValueError(message)
+    return PROTOCOL_VERSION
+
+
+def read_transport(text: str) -> str:
+    """Reads the name of a binding, in capitals or not."""
+    binding = text.strip().upper()
+    if binding not in BINDINGS:
+        message = f"{text!r} is no transport that holdfast speaks; it speaks {_BINDINGS}"
+        raise ValueError(message)
+    return binding
+
+
+_BINDINGS = ", ".join(BINDINGS)
+_OWN_PARAMETERS = {"a2a-version": "--a2a-version", "host": "--agent-card"}
+
+
+def read_svc_param(text: str) -> tuple[str, str]:
+    """Reads ``name:value`` as what an HTTP header can carry, the name in lower case."""
+    name, colon, value = text.partition(":")
+    name, value = name.strip(), value.strip(" \t")
+    if not colon or not name:
+        message = "a service parameter is written name:value"
+        raise ValueError(message)
+    if (flag := _OWN_PARAMETERS.get(name.lower())) is not None:
+        message = f"{name} is set by {flag}"
+        raise ValueError(message)
+    ((lowered, checked),) = check_headers({name: value}).items()
+    return lowered, checked
+
+
+def read_metadata(text: str) -> dict[str, Any]:
+    """Reads a JSON object."""
+    try:
+        value = codec.parse(text.encode())
+        codec.encode(value)
+    except (ValueError, OverflowError) as error:
+        message = f"cannot be sent: {error}"
+        raise ValueError(message) from None
+    if not isinstance(value, dict):
+        message = f"must be a JSON object, not {type(value).__name__}"
+        raise ValueError(message)  # noqa: TRY004  it is the value of a flag
+    return cast("dict[str, Any]", value)
+
+
+def read_id(text: str) -> str:
+    """Reads an identifier, or another text that cannot be empty."""
+    if not text.strip():
+        message = "must not be empty"
+        raise ValueError(message)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        message = "is not UTF-8"
+        raise ValueError(message) from None
+    return text
+
+
+def read_secret(text: str) -> str:
+    """Reads a credential; no message shows it."""
+    secret = text.strip()
+    if not secret:
+        message = "must not be empty"
+        raise ValueError(message)
+    check_headers({"credential": secret})  # names the header, never the value
+    return secret
+
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[object]
+else:
+    _ParamType = click.ParamType  # generic since click 8.4
+
+
+class Reads(_ParamType):
+    """A value that a function reads; what it raises becomes a usage error.
+
+    Args:
+        name: What help calls the value.
+        read: Reads it, or raises `ValueError`.
+        separator: What separates values in an environment variable; a regular expression.
+    """
+
+    def __init__(self, name: str, read: Callable[[str], object], separator: str = "\n") -> None:
+        self.name = name
+        self._read = read
+        self._separator = separator
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        """Reads the text of a flag or a variable; a default is left as it is."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+    def split_envvar_value(self, rv: str) -> Sequence[str]:
+        """Splits what a variable holds for an option that can be repeated."""
+        return [value for value in re.split(self._separator, rv) if value.strip()]

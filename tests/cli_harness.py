@@ -1,0 +1,87 @@
+"""Runs the command in process, in virtual time, against a fake agent."""
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from holdfast.cli import main
+from holdfast.cli.session import World
+from holdfast.testing import FakeAgent, FakeNetwork, run
+
+AGENT = "http://agent.test"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    exit: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+    @property
+    def error(self):
+        return self.json["error"]
+
+    def field(self, label: str) -> str | None:
+        found = [line for line in self.out.splitlines() if line.startswith(f"{label}: ")]
+        assert len(found) <= 1, found
+        return found[0].partition(": ")[2] if found else None
+
+
+Engine = Callable[..., object]
+
+
+def holdfast(
+    *arguments: str,
+    agent: FakeAgent | None = None,
+    engine: Engine | None = None,
+    stdin: bytes = b"",
+    card: str | None = AGENT,
+    env: dict[str, str] | None = None,
+) -> Outcome:
+    """Runs ``holdfast``, with ``--agent-card`` where `card` is not None."""
+    network = FakeNetwork(FakeAgent() if agent is None else agent)
+    world = World(run=run, engine=engine or (lambda *, verify: network))
+    words = [*arguments, "--agent-card", card] if card is not None else list(arguments)
+    with _settings(env or {}), _streams(stdin) as (out, err):
+        code = main(words, world=world)
+    return Outcome(code, out.getvalue().decode(), err.getvalue().decode())
+
+
+@contextmanager
+def _settings(env: dict[str, str]) -> Iterator[None]:
+    """The given variables, and none of whoever runs the tests."""
+    before = {name: value for name, value in os.environ.items() if name.startswith("A2ACLI_")}
+    for name in before:
+        del os.environ[name]
+    os.environ.update(env)
+    try:
+        yield
+    finally:
+        for name in env:
+            del os.environ[name]
+        os.environ.update(before)
+
+
+@contextmanager
+def _streams(stdin: bytes) -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
+    out, err = io.BytesIO(), io.BytesIO()
+    before = sys.stdin, sys.stdout, sys.stderr
+    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
+    sys.stdout = io.TextIOWrapper(out, encoding="utf-8", write_through=True)
+    sys.stderr = io.TextIOWrapper(err, encoding="utf-8", write_through=True)
+    try:
+        yield out, err
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        for mine in (sys.stdout, sys.stderr):
+            mine.detach()
+        sys.stdin, sys.stdout, sys.stderr = before

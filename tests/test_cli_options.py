@@ -1,0 +1,726 @@
+"""How options are read, and what is refused before anything is sent (a2a-cli 6.5, 7.2, 12)."""
+
+import json
+import re
+
+import pytest
+from tests.cli_harness import AGENT, holdfast
+
+from holdfast.cli.credentials import Credentials
+from holdfast.cli.reference import read_reference
+from holdfast.cli.values import read_duration, shown_duration
+from holdfast.errors import A2AConnectionError
+from holdfast.model.card import (
+    AgentCard,
+    AgentInterface,
+    APIKeySecurityScheme,
+    SecurityRequirement,
+    SecurityScheme,
+    StringList,
+)
+from holdfast.testing import FakeAgent, FakeNetwork, Respond, asks, completes, works_forever
+from holdfast.wire.http import HttpRequest
+
+SECRET = "s3cret-value-of-mine"
+
+
+def parts(agent):
+    body = json.loads(agent.calls("SendMessage")[0].body)
+    return body["params"]["message"]["parts"]
+
+
+def refused(*words, agent=None, **more):
+    """A usage error: exit code 2, in both forms, and nobody was called."""
+    agent = FakeAgent() if agent is None else agent
+    shown = holdfast(*words, agent=agent, **more)
+    assert (shown.exit, shown.out) == (2, "")
+    assert "Code: A2ACLI_ERR_USAGE\nHint: holdfast" in shown.err
+    assert "Traceback" not in shown.err
+    done = holdfast(*words, "-o", "json", agent=agent, **more)
+    assert done.exit == 2
+    assert done.err == ""
+    assert done.error["code"] == "A2ACLI_ERR_USAGE"
+    assert done.error["a2aCode"] is None
+    assert [call.operation for call in agent.received if call.operation != "GetAgentCard"] == []
+    return done.error["message"]
+
+
+# ── Bad input ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["send"], "nothing to send"),
+        (["send", ""], "empty"),
+        (["send", "   "], "empty"),
+        (["send", "--text", ""], "empty"),
+        (["send", "two", "words"], "quotes"),
+        (["send", "--file", "/no/such/file.pdf"], "/no/such/file.pdf cannot be read"),
+        (["send", "--file", "/"], "/ cannot be read"),
+        (["send", "--file", ""], "cannot be read"),
+        (["send", "--file", "https://e.test/a b"], "space"),
+        (["send", "--data", "/no/such/data.json"], "/no/such/data.json cannot be read"),
+        (["send", "--data", "-"], "standard input cannot be sent: not JSON"),
+        (["send", "--data", "-", "--data", "-"], "two '--data -'"),
+        (["send", "hello", "--media-type", "text/plain"], "behind no part"),
+        (["send", "--media-type", "text/plain", "--text", "x"], "behind no part"),
+        (
+            ["send", "--text", "x", "--media-type", "a/b", "--media-type", "c/d"],
+            "behind no part",
+        ),
+        (["send", "--text", "x", "--media-type", "nonsense"], "no media type"),
+        (["send", "--text", "x", "--media-type", "a/b\r\nX: 1"], "no media type"),
+        (["send", "hello", "--metadata", "{nope"], "not JSON"),
+        (["send", "hello", "--metadata", "[1]"], "must be a JSON object"),
+        (["send", "hello", "--metadata", '{"n": NaN}'], "NaN"),
+        (["send", "hello", "--svc-param", "nocolon"], "name:value"),
+        (["send", "hello", "--svc-param", ":v"], "name:value"),
+        (["send", "hello", "--svc-param", "x:a\r\nEvil: 1"], "line break"),
+        (["send", "hello", "--svc-param", "x y:1"], "no name of an HTTP header"),
+        (["send", "hello", "--svc-param", "Host:evil"], "--agent-card"),
+        (["send", "hello", "--svc-param", "A2A-Version:0.3"], "--a2a-version"),
+        (["send", "hello", "--svc-param", "x:1", "--svc-param", "X:2"], "twice"),
+        (["send", "hello", "--transport", "PIGEON"], "JSONRPC, HTTP+JSON"),
+        (["send", "hello", "--timeout", "-5"], "no duration"),
+        (["send", "hello", "--timeout=-5s"], "no duration"),
+        (["send", "hello", "--timeout", "0"], "more than nothing"),
+        (["send", "hello", "--timeout", "soon"], "no duration"),
+        (["send", "hello", "--timeout", "9" * 400], "less than for ever"),
+        (["send", "hello", "--poll-interval", "-1s"], "no duration"),
+        (["send", "hello", "--a2a-version", "0.3"], "it speaks 1.0"),
+        (["send", "hello", "--a2a-version", "2.0"], "it speaks 1.0"),
+        (["send", "hello", "--bearer", ""], "empty"),
+        (["send", "hello", "--bearer", "a\nb"], "line break"),
+        (["send", "hello", "--task-id", ""], "empty"),
+        (["send", "hello", "--context-id", " "], "empty"),
+        (["send", "hello", "--wait", "--async"], "contradict"),
+        (["send", "hello", "--nope"], "--nope"),
+        (["send", "hello", "--stream"], "--stream"),
+        (["task", "get"], "TASK_ID"),
+        (["task", "get", "t", "--history", "-1"], "-1"),
+        (["task", "get", "t", "--history", "many"], "many"),
+        (["task", "nope"], "nope"),
+        (["nope"], "nope"),
+    ],
+)
+def test_a_command_line_that_cannot_be_right(words, says):
+    assert says in refused(*words)
+
+
+def test_a_format_that_there_is_not():
+    done = holdfast("send", "hello", "-o", "xml")
+    assert done.exit == 2
+    assert done.err.startswith("Error: ")
+    assert "xml" in done.err
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["ftp://e.test", "file://elsewhere/card.json", "two words", "http://", "http://e.test:port",
+     "http://user:pw@e.test", "http://e.test/\x07", "e.test:port", "?"],
+)  # fmt: skip
+def test_a_reference_that_cannot_be_one(reference):
+    assert "--agent-card" in refused("card", "get", "-a", reference, card=None)
+
+
+def test_the_agent_must_be_named():
+    assert "--agent-card" in refused("send", "hello", card=None)
+
+
+def test_text_that_is_no_text():
+    assert "not UTF-8" in refused("send", "caf\udce9")
+
+
+def test_a_usage_error_shows_no_secret():
+    done = holdfast("send", "hello", "--bearer", f"{SECRET}\n{SECRET}")
+    assert done.exit == 2
+    assert SECRET not in done.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["-o", "json", "send"], ["-ojson", "send"], ["send", "--output=json"],
+     ["send", "--output", "JSON"], ["--output", "json"]],
+)  # fmt: skip
+def test_a_usage_error_has_the_form_that_was_asked_for(words):
+    done = holdfast(*words, card=None)
+    assert done.exit == 2
+    assert done.error["code"] == "A2ACLI_ERR_USAGE"
+
+
+def test_a_usage_error_has_the_form_that_the_environment_asks_for():
+    assert holdfast("send", card=None, env={"A2ACLI_OUTPUT": "json"}).error["message"]
+
+
+def test_a_bare_command_shows_how_to_use_it():
+    done = holdfast(card=None)
+    assert done.exit == 2
+    assert "Usage: holdfast" in done.err
+
+
+# ── Parts ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_parts_keep_the_order_of_their_flags(tmp_path):
+    report = tmp_path / "report.bin"
+    report.write_bytes(b"\x00\x01")
+    data = tmp_path / "d.json"
+    data.write_text('{"big": 123456789012345678901234567890}')
+    agent = FakeAgent()
+    done = holdfast(
+        "send", "first", "--data", str(data), "--text", "second", "--file", str(report),
+        "--media-type", "application/pdf", "--text", "third", "--media-type", "text/markdown",
+        "--data", "-", agent=agent, stdin=b"[1, null]",
+    )  # fmt: skip
+    assert done.exit == 0
+    assert parts(agent) == [
+        {"text": "first"},
+        {"data": {"big": 123456789012345678901234567890}},
+        {"text": "second"},
+        {"raw": "AAE=", "filename": "report.bin", "mediaType": "application/pdf"},
+        {"text": "third", "mediaType": "text/markdown"},
+        {"data": [1, None]},
+    ]
+
+
+def test_other_options_may_stand_between_a_part_and_its_media_type():
+    agent = FakeAgent()
+    holdfast("send", "--text", "x", "--timeout", "9s", "--media-type", "text/csv", agent=agent)
+    assert parts(agent) == [{"text": "x", "mediaType": "text/csv"}]
+
+
+def test_the_media_type_of_a_file_is_guessed_only_if_none_is_given(tmp_path):
+    (tmp_path / "a.pdf").write_bytes(b"%PDF")
+    (tmp_path / "b").write_bytes(b"")
+    agent = FakeAgent()
+    holdfast("send", "--file", str(tmp_path / "a.pdf"), "--file", str(tmp_path / "b"), agent=agent)
+    assert [part.get("mediaType") for part in parts(agent)] == ["application/pdf", None]
+
+
+def test_a_url_is_passed_on_and_not_fetched():
+    agent = FakeAgent()
+    url = "https://elsewhere.test/x/report.pdf?sig=1"
+    done = holdfast("send", "--file", url, "--file", "s3://bucket/key", agent=agent)
+    assert done.exit == 0
+    assert parts(agent) == [
+        {"url": url, "filename": "report.pdf", "mediaType": "application/pdf"},
+        {"url": "s3://bucket/key", "filename": "key"},
+    ]
+
+
+def test_a_file_url_is_a_file_of_this_machine(tmp_path):
+    path = tmp_path / "a b.txt"
+    path.write_text("hi")
+    agent = FakeAgent()
+    holdfast("send", "--file", path.as_uri(), agent=agent)
+    assert parts(agent)[0]["filename"] == "a b.txt"
+
+
+def test_text_may_begin_with_a_dash():
+    agent = FakeAgent()
+    holdfast("send", "--text", "-1 apples", agent=agent)
+    assert parts(agent) == [{"text": "-1 apples"}]
+
+
+# ── Where values come from ───────────────────────────────────────────────────────────────────
+
+
+def test_a_flag_beats_the_environment_which_beats_the_default():
+    agent = FakeAgent()
+    environment = {"A2ACLI_TRANSPORT": "HTTP+JSON", "A2ACLI_OUTPUT": "json"}
+    assert holdfast("send", "hi", agent=agent, env=environment).json["task"]
+    holdfast("send", "hi", "--transport", "JSONRPC", "-o", "text", agent=agent, env=environment)
+    holdfast("send", "hi", agent=agent)
+    paths = [call.url.removeprefix(AGENT) for call in agent.calls("SendMessage")]
+    assert paths == ["/rest/message:send", "/rpc", "/rpc"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "holds"),
+    [
+        ("AGENT_CARD", AGENT, lambda agent: agent.received),
+        (
+            "TASK_ID",
+            "task-9",
+            lambda agent: b'"taskId":"task-9"' in agent.calls("SendMessage")[0].body,
+        ),
+        (
+            "CONTEXT_ID",
+            "c-9",
+            lambda agent: b'"contextId":"c-9"' in agent.calls("SendMessage")[0].body,
+        ),
+        (
+            "METADATA",
+            '{"k":9}',
+            lambda agent: b'"metadata":{"k":9}' in agent.calls("SendMessage")[0].body,
+        ),
+        ("A2A_VERSION", "1.0", lambda agent: agent.received[-1].headers["a2a-version"] == "1.0"),
+        ("TRANSPORT", "HTTP+JSON,JSONRPC", lambda agent: "/rest" in agent.received[-1].url),
+        ("SVC_PARAM", "x-a:1 2\nx-b:3", lambda agent: agent.received[-1].headers["x-a"] == "1 2"),
+        ("SVC_PARAM", "x-a:1 2\nx-b:3", lambda agent: agent.received[-1].headers["x-b"] == "3"),
+        ("ASYNC", "1", lambda agent: not agent.calls("GetTask")),
+        ("WAIT", "true", lambda agent: agent.calls("GetTask")),
+        (
+            "BEARER",
+            SECRET,
+            lambda agent: agent.received[-1].headers["authorization"] == f"Bearer {SECRET}",
+        ),
+        ("API_KEY", SECRET, lambda agent: agent.received[-1].headers["x-api-key"] == SECRET),
+    ],
+)
+def test_options_come_from_the_environment(variable, value, holds):
+    agent = FakeAgent(lambda _: completes("done", after=3))
+    card = None if variable == "AGENT_CARD" else AGENT
+    holdfast("send", "hello", agent=agent, card=card, env={f"A2ACLI_{variable}": value})
+    assert agent.calls("SendMessage")
+    assert holds(agent)
+
+
+def test_timeout_and_poll_interval_come_from_the_environment():
+    agent = FakeAgent(lambda _: works_forever())
+    environment = {"A2ACLI_TIMEOUT": "40s", "A2ACLI_POLL_INTERVAL": "8s"}
+    done = holdfast("send", "hello", agent=agent, env=environment)
+    assert done.exit == 5
+    assert "40s" in done.err
+    looks = [call.at for call in agent.calls("GetTask")]
+    assert looks[-1] - looks[-2] == 8
+
+
+def test_history_comes_from_the_environment():
+    agent = FakeAgent()
+    holdfast("task", "get", "t", agent=agent, env={"A2ACLI_HISTORY": "4"})
+    assert b'"historyLength":4' in agent.received[-1].body
+
+
+@pytest.mark.parametrize("variable", ["TIMEOUT", "OUTPUT", "INSECURE", "TRANSPORT", "METADATA"])
+def test_a_bad_variable_is_a_usage_error(variable):
+    done = holdfast("send", "hello", env={f"A2ACLI_{variable}": "<garbage>"})
+    assert done.exit == 2
+    assert "Code: A2ACLI_ERR_USAGE" in done.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "waits"),
+    [
+        ([], {}, True),
+        (["--async"], {}, False),
+        (["--wait"], {"A2ACLI_ASYNC": "1"}, True),
+        (["--async"], {"A2ACLI_WAIT": "1"}, False),
+        ([], {"A2ACLI_ASYNC": "1"}, False),
+        ([], {"A2ACLI_ASYNC": "0"}, True),
+    ],
+)
+def test_a_flag_overrides_a_configured_wait(flags, environment, waits):
+    agent = FakeAgent(lambda _: completes("done", after=3))
+    done = holdfast("send", "hello", *flags, agent=agent, env=environment)
+    assert done.exit == 0
+    assert bool(agent.calls("GetTask")) is waits
+
+
+def test_a_variable_can_make_task_get_wait_and_a_flag_can_undo_it():
+    agent = FakeAgent(lambda _: completes("done", after=3))
+    network = FakeNetwork(agent)
+    holdfast("send", "hello", "--async", engine=lambda **_: network)
+    environment = {"A2ACLI_WAIT": "1"}
+    holdfast("task", "get", "task-1", "--async", engine=lambda **_: network, env=environment)
+    assert len(agent.calls("GetTask")) == 1
+    done = holdfast("task", "get", "task-1", engine=lambda **_: network, env=environment)
+    assert done.field("State") == "TASK_STATE_COMPLETED"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["-o", "json", "task", "get", "t"], ["task", "-o", "json", "get", "t"],
+     ["task", "get", "-o", "json", "t"], ["task", "get", "t", "-o", "json"]],
+)  # fmt: skip
+def test_an_option_may_stand_anywhere(words):
+    assert holdfast(*words).error["code"] == "TaskNotFoundError"
+
+
+def test_the_option_nearest_to_the_end_counts_and_repeated_ones_add_up():
+    agent = FakeAgent()
+    done = holdfast(
+        "-o", "json", "--svc-param", "x-a:1", "send", "hello", "-o", "text",
+        "--svc-param", "x-b:2", agent=agent, env={"A2ACLI_OUTPUT": "json"},
+    )  # fmt: skip
+    assert done.field("State") == "TASK_STATE_COMPLETED"
+    headers = agent.calls("SendMessage")[0].headers
+    assert (headers["x-a"], headers["x-b"]) == ("1", "2")
+
+
+def test_an_option_before_the_command_beats_the_environment():
+    done = holdfast("-o", "json", "task", "get", "t", env={"A2ACLI_OUTPUT": "text"})
+    assert done.error["code"] == "TaskNotFoundError"
+
+
+def test_help_shows_what_is_in_effect():
+    plain = " ".join(holdfast("send", "--help", card=None).out.split())
+    for default in ("default: text", "default: 1.0", "default: 15m", "default: 2s",
+                    "default: (the order of the card)"):  # fmt: skip
+        assert default in plain
+    told = holdfast("send", "--help", card=None, env={"A2ACLI_TIMEOUT": "7s"})
+    assert "default: 7s, from A2ACLI_TIMEOUT" in " ".join(told.out.split())
+
+
+def test_help_names_every_variable_and_shows_no_secret():
+    environment = {"A2ACLI_BEARER": SECRET, "A2ACLI_API_KEY": SECRET,
+                   "A2ACLI_SVC_PARAM": f"x:{SECRET}"}  # fmt: skip
+    for words in (["send"], ["task", "get"], ["task", "cancel"], ["card", "get"], []):
+        told = holdfast(*words, "--help", card=None, env=environment)
+        assert SECRET not in told.out + told.err
+        assert "A2ACLI_BEARER" in told.out
+        flags = re.findall(r"--([a-z0-9-]+) [A-Z\[]", told.out)
+        names = set(re.findall(r"A2ACLI_[A-Z0-9_]+", told.out))
+        own = {"text", "file", "data", "media-type"}
+        wanted = {f"A2ACLI_{flag.upper().replace('-', '_')}" for flag in set(flags) - own}
+        assert wanted <= names
+
+
+def test_help_says_that_a_credential_flag_is_exposed():
+    told = " ".join(holdfast("send", "--help", card=None).out.split())
+    assert told.count("shows in the process table") == 2
+
+
+# ── Credentials ──────────────────────────────────────────────────────────────────────────────
+
+
+def guarded(location="", name="", url=f"{AGENT}/rpc"):
+    """An agent whose card wants an API key somewhere."""
+    interface = AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")
+    scheme = SecurityScheme(
+        api_key_security_scheme=APIKeySecurityScheme(location=location, name=name)
+    )
+    card = AgentCard(
+        name="Guarded",
+        supported_interfaces=(interface,),
+        security_schemes={"key": scheme} if location else {},
+        security_requirements=(SecurityRequirement(schemes={"key": StringList()}),),
+    )
+    return FakeAgent(card=card)
+
+
+def test_a_bearer_token_goes_with_each_call_and_not_to_the_card():
+    agent = FakeAgent(lambda _: completes("done", after=3), token=SECRET)
+    done = holdfast("send", "hello", "--bearer", SECRET, agent=agent)
+    assert done.exit == 0
+    for call in agent.received:
+        expected = None if call.operation == "GetAgentCard" else f"Bearer {SECRET}"
+        assert call.headers.get("authorization") == expected
+
+
+def test_a_card_that_asks_for_a_bearer_token_gets_it():
+    agent = FakeAgent()
+    challenge = {"www-authenticate": 'Bearer realm="x"'}
+    agent.inject(Respond(status=401, headers=challenge), on="GetAgentCard")
+    done = holdfast("card", "get", "--bearer", SECRET, agent=agent)
+    assert done.exit == 0
+    assert agent.received[-1].headers["authorization"] == f"Bearer {SECRET}"
+
+
+@pytest.mark.parametrize("header", [{}, {"www-authenticate": "Basic"}])
+def test_a_card_that_asks_for_something_else_gets_nothing(header):
+    agent = FakeAgent()
+    agent.inject(Respond(status=401, headers=header), on="GetAgentCard", times=9)
+    done = holdfast("card", "get", "-o", "json", "--bearer", SECRET, agent=agent)
+    assert done.exit == 4
+    assert done.error["code"] == "A2ACLI_ERR_AUTH_FAILED"
+
+
+def test_a_message_that_is_refused_is_not_sent_again_with_the_same_token():
+    agent = FakeAgent()
+    challenge = {"www-authenticate": "Bearer"}
+    agent.inject(Respond(status=401, headers=challenge), on="SendMessage")
+    done = holdfast("send", "hello", "--bearer", SECRET, agent=agent)
+    assert done.exit == 4
+    assert agent.calls("SendMessage") == []
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [
+        ([], "A2ACLI_ERR_CREDENTIALS_MISSING"),
+        (["--bearer", SECRET], "A2ACLI_ERR_AUTH_FAILED"),
+        (["--api-key", SECRET], "A2ACLI_ERR_AUTH_FAILED"),
+    ],
+)
+def test_credentials_that_are_missing_or_wrong(status, flags, code):
+    agent = FakeAgent()
+    agent.inject(Respond(status=status), on="SendMessage", times=9)
+    done = holdfast("send", "hello", "-o", "json", *flags, agent=agent)
+    assert done.exit == 4
+    assert (done.error["code"], done.error["a2aCode"]) == (code, status)
+
+
+def test_the_hint_names_the_credential_that_the_card_declares():
+    agent = guarded("header", "X-Key")
+    agent.inject(Respond(status=401), on="SendMessage", times=9)
+    done = holdfast("send", "hello", "-o", "json", agent=agent)
+    assert done.error["hint"] == "set A2ACLI_API_KEY (or --api-key)"
+
+
+@pytest.mark.parametrize(
+    ("location", "name", "where"),
+    [
+        ("header", "X-Agent-Key", lambda call: call.headers["x-agent-key"]),
+        ("Header", "X-Agent-Key", lambda call: call.headers["x-agent-key"]),
+        ("cookie", "session", lambda call: call.headers["cookie"].removeprefix("session=")),
+        ("query", "k e", lambda call: call.url.partition("?k%20e=")[2]),
+        ("", "", lambda call: call.headers["x-api-key"]),
+    ],
+)
+def test_an_api_key_goes_where_the_card_wants_it(location, name, where):
+    agent = guarded(location, name)
+    assert holdfast("send", "hello", "--api-key", SECRET, agent=agent).exit == 0
+    assert where(agent.calls("SendMessage")[0]) == SECRET
+    (card,) = agent.calls("GetAgentCard")
+    assert SECRET not in f"{card.url}{dict(card.headers)}"
+
+
+def test_an_api_key_joins_the_query_that_is_there():
+    agent = guarded("query", "key", url=f"{AGENT}/rpc?v=2")
+    holdfast("send", "hello", "--api-key", SECRET, agent=agent)
+    assert agent.calls("SendMessage")[0].url == f"{AGENT}/rpc?v=2&key={SECRET}"
+
+
+@pytest.mark.parametrize(
+    ("location", "name"), [("trailer", "x"), ("header", ""), ("header", "a b"), ("header", "Host")]
+)
+def test_a_card_that_wants_its_key_where_it_cannot_be(location, name):
+    agent = guarded(location, name)
+    done = holdfast("send", "hello", "-o", "json", "--api-key", SECRET, agent=agent)
+    assert done.exit == 1
+    assert done.error["code"] == "A2ACLI_ERR_CARD_INVALID"
+    assert agent.calls("SendMessage") == []
+
+
+def test_a_key_that_no_cookie_can_hold():
+    agent = guarded("cookie", "session")
+    message = refused("send", "hello", "--api-key", f"{SECRET}; admin=1", agent=agent)
+    assert "cookie" in message
+    assert SECRET not in message
+
+
+def test_a_credential_stays_with_the_origin_of_the_card():
+    agent = guarded("header", "X-Key", url="http://elsewhere.test/rpc")
+    elsewhere = FakeAgent(url="http://elsewhere.test")
+    network = FakeNetwork(agent, elsewhere)
+    for location in ("header", "query", "cookie"):
+        agent.card = guarded(location, "key", url="http://elsewhere.test/rpc").card
+        done = holdfast(
+            "send", "hi", "-o", "json", "--api-key", SECRET, engine=lambda **_: network
+        )
+        assert done.exit == 1
+        assert done.error["code"] == "HOLDFAST_ERR_CREDENTIAL_ORIGIN"
+        assert "http://elsewhere.test" in done.error["message"]
+        assert "card get -o json" in done.error["hint"]
+    assert elsewhere.received == []
+
+
+async def test_a_key_in_the_query_goes_to_one_origin_only():
+    here, elsewhere = guarded("query", "key"), FakeAgent(url="http://elsewhere.test")
+    credentials = Credentials(None, SECRET)
+    engine = credentials.over(FakeNetwork(here, elsewhere))
+    credentials.fit(here.card, f"{AGENT}/rpc")
+    for agent in (here, elsewhere):
+        await engine.request(HttpRequest(method="GET", url=f"{agent.url}/x"))
+    assert [agent.received[0].url for agent in (here, elsewhere)] == [
+        f"{AGENT}/x?key={SECRET}",
+        "http://elsewhere.test/x",
+    ]
+
+
+def test_names_of_this_machine_are_one_origin():
+    interface = AgentInterface(
+        url="http://127.0.0.1:8000/rpc", protocol_binding="JSONRPC", protocol_version="1.0"
+    )
+    card = AgentCard(name="Here", supported_interfaces=(interface,))
+    network = FakeNetwork(
+        FakeAgent(url="http://localhost:8000", card=card),
+        FakeAgent(url="http://127.0.0.1:8000", token=SECRET),
+    )
+    done = holdfast("send", "hi", "-a", "localhost:8000", "--bearer", SECRET, card=None,
+                    engine=lambda **_: network)  # fmt: skip
+    assert done.exit == 0
+
+
+def test_service_parameters_go_with_each_call():
+    agent = FakeAgent(lambda _: completes("done", after=3))
+    holdfast("send", "hi", "--svc-param", "X-Trace-Id: a:b", agent=agent)
+    calls = [call for call in agent.received if call.operation != "GetAgentCard"]
+    assert len(calls) > 1
+    assert {call.headers["x-trace-id"] for call in calls} == {"a:b"}
+
+
+class Echoing:
+    """An engine whose agent says everything that it was told, in an error."""
+
+    async def request(self, request):
+        if request.url.endswith(".json"):
+            return await FakeNetwork(guarded("query", "key")).request(request)
+        told = f"{request.url} {request.headers}"
+        raise A2AConnectionError(told, failure="refused", executed=False)
+
+    def stream(self, request):
+        raise NotImplementedError
+
+    async def close(self):
+        pass
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    "flags",
+    [["--bearer", SECRET], ["--api-key", SECRET], ["--svc-param", f"authorization:{SECRET}"],
+     ["--svc-param", f"x-other:{SECRET}"]],
+)  # fmt: skip
+def test_no_diagnostic_shows_a_credential(form, flags):
+    done = holdfast("send", "hi", "-o", form, "--debug", "--verbose", *flags,
+                    engine=lambda **_: Echoing())  # fmt: skip
+    assert done.exit == 3
+    assert SECRET not in done.out + done.err
+    assert "***" in done.out + done.err
+
+
+# ── Diagnostics ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_debug_tells_on_stderr_how_it_goes_and_leaves_the_document_alone():
+    agent = FakeAgent(lambda _: completes("done", after=3))
+    agent.inject(Respond(status=503), on="GetTask")
+    done = holdfast("send", "hello", "--debug", "-o", "json", agent=agent)
+    assert done.json["task"]["id"] == "task-1"
+    assert "by JSONRPC, protocol 1.0" in done.err
+    assert re.search(r"Debug: SendMessage .* attempt 1 started\n", done.err)
+    assert re.search(r"Debug: GetTask .* attempt 1 failed .* 503", done.err)
+    assert re.search(r"Debug: GetTask .* attempt 2 follows in", done.err)
+    assert re.search(r"Debug: .* finished after 2 attempts and \d", done.err)
+
+
+def test_without_debug_nothing_is_told():
+    agent = FakeAgent(lambda _: completes("done", after=3))
+    agent.inject(Respond(status=503), on="GetTask")
+    done = holdfast("send", "hello", agent=agent)
+    assert (done.exit, done.err) == (0, "")
+
+
+def test_debug_shows_where_something_broke():
+    class Broken(Echoing):
+        async def request(self, request):
+            raise ZeroDivisionError
+
+    done = holdfast("send", "hello", "--debug", engine=lambda **_: Broken())
+    assert "Traceback" in done.err
+    assert "ZeroDivisionError" in done.err
+
+
+def test_insecure_turns_verification_off_and_warns():
+    asked = []
+    network = FakeNetwork(FakeAgent())
+
+    def engine(*, verify):
+        asked.append(verify)
+        return network
+
+    holdfast("send", "hello", engine=engine)
+    done = holdfast("send", "hello", "--insecure", "-o", "json", engine=engine)
+    assert asked == [True, False]
+    assert done.json["task"]
+    assert "Warning: --insecure" in done.err
+    assert "SECURITY" not in done.err
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [["--bearer", SECRET], ["--api-key", SECRET], ["--svc-param", f"X-Auth-Token:{SECRET}"]],
+)
+def test_insecure_with_a_credential_warns_of_that(flags):
+    done = holdfast("card", "get", *flags, env={"A2ACLI_INSECURE": "1"})
+    assert "Warning: SECURITY: a credential" in done.err
+
+
+def test_what_steers_a_terminal_does_not_get_through():
+    evil = "\x1b[31mred\x1b[0m\x1b]0;title\x07 \x9b2J\r\x08\u202eend\x00\ud800"
+    agent = FakeAgent(lambda _: asks(evil))
+    done = holdfast("send", "hello", agent=agent)
+    assert "red" in done.out
+    assert "end" in done.out
+    for character in "\x1b\x9b\x07\x08\r\u202e\x00":
+        assert character not in done.out + done.err
+    document = holdfast("send", "hello", "-o", "json", agent=FakeAgent(lambda _: asks(evil)))
+    assert document.json["task"]["status"]["message"]["parts"][0]["text"] == evil
+    for character in "\x1b\x9b\x07\x08\u202e\x00":
+        assert character not in document.out
+
+
+# ── Values ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30", 30), ("30s", 30), ("1m30s", 90), ("500ms", 0.5), ("2h", 7200), ("1.5m", 90),
+     (" 5s ", 5), ("0.25", 0.25), ("1h0m1s", 3601)],
+)  # fmt: skip
+def test_durations(text, seconds):
+    assert read_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "s", "-1", "1d", "1 s", "1s1", "1e3", "inf", "nan", "0", "0s", "٣s", "1m30"]
+)
+def test_what_is_no_duration(text):
+    with pytest.raises(ValueError, match=r"duration|must be more"):
+        read_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(900, "15m"), (2, "2s"), (90, "1m30s"), (0.5, "500ms"), (7200, "2h"), (1.5, "1.5s"),
+     (0.0001, "1ms")],
+)  # fmt: skip
+def test_durations_are_shown_as_people_write_them(seconds, text):
+    assert shown_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("reference", "meaning"),
+    [
+        ("agent.example.com", "https://agent.example.com"),
+        ("agent.example.com:8443", "https://agent.example.com:8443"),
+        ("agent.example.com/agents/x", "https://agent.example.com/agents/x"),
+        ("agent.example.com/card.json", "https://agent.example.com/card.json"),
+        ("10.0.0.7:8000", "https://10.0.0.7:8000"),
+        ("localhost", "http://localhost"),
+        ("LOCALHOST:8000", "http://LOCALHOST:8000"),
+        ("127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("[::1]:8000", "http://[::1]:8000"),
+        ("[2001:db8::1]", "https://[2001:db8::1]"),
+        ("http://agent.example.com", "http://agent.example.com"),
+        ("HTTPS://agent.example.com/x", "HTTPS://agent.example.com/x"),
+    ],
+)
+def test_references_to_hosts(reference, meaning):
+    assert read_reference(reference) == meaning
+
+
+@pytest.mark.parametrize(
+    ("reference", "path"),
+    [
+        ("card.json", "card.json"),
+        ("./x", "x"),
+        ("/etc/card", "/etc/card"),
+        ("../card.json", "../card.json"),
+        ("file:///tmp/a%20b.json", "/tmp/a b.json"),
+        ("file://localhost/tmp/c.json", "/tmp/c.json"),
+    ],
+)
+def test_references_to_files(reference, path):
+    assert str(read_reference(reference)) == path
+
+
+def test_a_file_that_is_there_is_taken_for_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "agent").write_text("{}")
+    assert str(read_reference("agent")) == "agent"
+    assert read_reference("other") == "https://other"

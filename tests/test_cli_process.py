@@ -1,0 +1,201 @@
+"""The command as a process, on real sockets: what cannot be seen from inside."""
+
+import asyncio
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import textwrap
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trustme
+from tests.raw_server import reply, serve_in_thread
+
+from holdfast.cli import main
+from holdfast.testing import FakeAgent, LoopbackServer, works_forever
+
+SOURCE = str(Path(__file__).parents[1] / "src")
+
+
+def environment(**more):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("A2ACLI_")}
+    return {**kept, "PYTHONPATH": SOURCE, **more}
+
+
+@contextmanager
+def served(agent):
+    """The agent behind a loopback socket, on a loop in a thread of its own."""
+    loop, up, url = asyncio.new_event_loop(), threading.Event(), []
+    down = asyncio.Event()
+
+    async def serve():
+        async with LoopbackServer(agent) as server:
+            url.append(server.url)
+            up.set()
+            await down.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    up.wait()
+    try:
+        yield url[0]
+    finally:
+        loop.call_soon_threadsafe(down.set)
+        thread.join()
+        loop.close()
+
+
+def start(*words, python=("-m", "holdfast"), **more):
+    return subprocess.Popen(
+        [sys.executable, *python, *words],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env=environment(**more),
+    )  # fmt: skip
+
+
+def test_the_module_is_the_command():
+    with served(FakeAgent()) as url, start("send", "hello", "-o", "json", "-a", url) as process:
+        out, err = process.communicate()
+    assert process.returncode == 0
+    assert err == ""
+    assert json.loads(out)["task"]["artifacts"][0]["parts"] == [{"text": "hello"}]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_an_interruption_is_quiet_and_keeps_the_task(form):
+    agent = FakeAgent(lambda _: works_forever())
+    with served(agent) as url, start("send", "hello", "-a", url, "-o", form) as process:
+        early = process.stdout if form == "text" else process.stderr
+        assert early.readline() == "Task ID: task-1\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    assert process.returncode == 130
+    assert f"Hint: holdfast task get --wait task-1 --agent-card {url}\n" in err
+    assert "Traceback" not in err
+    assert ("State: TASK_STATE_WORKING\n" in out) == (form == "text")
+    assert agent.calls("CancelTask") == []
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["send", "hello"], ["send", "-o", "json"], ["send", "hi", "-o", "json"]]
+)
+def test_a_reader_that_left_is_no_drama(words):
+    with served(FakeAgent()) as url:
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run(
+            [sys.executable, "-m", "holdfast", *words],
+            stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE,
+            text=True, env=environment(A2ACLI_AGENT_CARD=url), check=False,
+        )  # fmt: skip
+        os.close(writer)
+    assert done.stderr == ""
+    assert done.returncode == 1
+
+
+WITHOUT_CLICK = textwrap.dedent("""
+    import sys
+    sys.modules["click"] = None
+    from holdfast.cli import main
+    sys.exit(main(["send", "hello"]))
+""")
+
+
+def test_without_its_library_the_command_says_what_to_install():
+    with start(python=("-c", WITHOUT_CLICK)) as process:
+        out, err = process.communicate()
+    assert process.returncode == 1
+    assert out == ""
+    assert err == 'holdfast: the command line needs click: pip install "holdfast[cli]"\n'
+
+
+def test_help_and_usage_errors_load_no_network_library():
+    code = textwrap.dedent("""
+        import sys
+        from holdfast.cli import main
+        main(["--help"])
+        main(["send", "hello"])
+        sys.exit("aiohttp" in sys.modules)
+    """)
+    with start(python=("-c", code)) as process:
+        out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert out.startswith("Usage: holdfast")
+
+
+@pytest.fixture
+def called(monkeypatch, capfd):
+    """Runs the command in this process, on real sockets."""
+    for name in [name for name in os.environ if name.startswith("A2ACLI_")]:
+        monkeypatch.delenv(name)
+
+    def call(*words):
+        code = main([*words, "-o", "json"])
+        out, err = capfd.readouterr()
+        return code, json.loads(out), err
+
+    return call
+
+
+@pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
+def test_both_bindings_on_a_socket(called, transport):
+    agent = FakeAgent()
+    with served(agent) as url:
+        code, answer, err = called(
+            "send", "hello", "-a", url, "--transport", transport, "--svc-param", "x-trace:7"
+        )
+    assert (code, err) == (0, "")
+    assert answer["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert agent.received[-1].headers["x-trace"] == "7"
+
+
+@pytest.mark.parametrize("location", ["query", "cookie", "header"])
+def test_an_api_key_on_a_socket(called, location):
+    agent = FakeAgent()
+    with served(agent) as url:
+        agent.card = {
+            "name": "Guarded",
+            "supportedInterfaces": [{"url": f"{url}/rpc", "protocolBinding": "JSONRPC"}],
+            "securitySchemes": {
+                "k": {"apiKeySecurityScheme": {"location": location, "name": "the-key"}}
+            },
+        }
+        code, _, _ = called("send", "hello", "-a", url, "--api-key", "s3cret+/=")
+    (call,) = agent.calls("SendMessage")
+    assert code == 0
+    assert {
+        "query": call.url.partition("?")[2] == "the-key=s3cret%2B%2F%3D",
+        "cookie": call.headers.get("cookie") == "the-key=s3cret+/=",
+        "header": call.headers.get("the-key") == "s3cret+/=",
+    }[location]
+
+
+def test_a_certificate_that_nobody_knows_is_refused_unless_told_otherwise(called):
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(context)
+
+    async def script(connection):
+        while await connection.request() is not None:
+            await connection.send(reply(CARD, "Content-Type: application/json"))
+
+    with serve_in_thread(script, ssl=context) as server:
+        url = server.url.replace("127.0.0.1", "localhost")
+        code, answer, _ = called("card", "get", "-a", url)
+        assert (code, answer["error"]["code"]) == (3, "A2ACLI_ERR_UNREACHABLE")
+        assert "--insecure" in answer["error"]["hint"]
+        code, answer, err = called("card", "get", "-a", url, "--insecure", "--bearer", "s3cret")
+        assert (code, answer["name"]) == (0, "Behind TLS")
+        assert "Warning: --insecure" in err
+        assert "Warning: SECURITY" in err
+
+
+CARD = b"""{
+    "name": "Behind TLS",
+    "supportedInterfaces": [{"url": "https://localhost/rpc", "protocolBinding": "JSONRPC"}]
+}"""

@@ -1,0 +1,145 @@
+"""The history checker: silent on what is right, and one line for each thing that is not."""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast import Artifact, Part, Task, TaskState, TaskStatus, connect
+from holdfast.testing import FakeAgent, FakeNetwork, History, Reset, completes, fails, replies
+
+
+async def told(agent, **options):
+    """An agent that was asked once, and a history that saw how the task ended."""
+    history = History(agent)
+    client = connect(agent.url, engine=FakeNetwork(agent), consumers=[history.consumer], **options)
+    return client, history
+
+
+async def seen_once(agent):
+    client, history = await told(agent)
+    task = await client.send_message("hello")
+    history.check()
+    return task, history
+
+
+async def test_a_right_history_has_no_problems():
+    agent = FakeAgent(lambda turn: completes("done", after=7, works=2))
+    client, history = await told(agent)
+
+    await client.ask("hello", poll_interval=1)
+
+    assert history.problems() == []
+    history.check()
+
+
+async def test_a_history_of_nothing_is_right():
+    assert History(FakeAgent()).problems() == []
+
+
+async def test_a_message_reply_and_a_failure_are_right_too():
+    for behaviour in (lambda turn: replies("hi"), lambda turn: fails("no")):
+        client, history = await told(FakeAgent(behaviour))
+        await client.send_message("hello")
+        assert history.problems() == []
+
+
+async def test_a_message_that_was_executed_twice_is_found():
+    agent = FakeAgent()
+    client, history = await told(agent)
+    message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "pay"}]}
+
+    await client.send_message(message)
+    await client.send_message(message)
+
+    first, second = agent.tasks
+    assert history.problems() == [f"message m-1 was executed 2 times: {first}, {second}"]
+    with pytest.raises(AssertionError, match="m-1 was executed 2 times"):
+        history.check()
+
+
+async def test_a_lost_reply_is_no_second_execution():
+    agent = FakeAgent()
+    client, history = await told(agent)
+    agent.inject(Reset(after_execution=True), on="GetTask")
+    task = await client.send_message("hello")
+
+    await client.get_task(task.id)
+
+    assert history.problems() == []
+
+
+async def test_a_task_that_the_agent_does_not_have_is_found():
+    history = History(FakeAgent())
+
+    history.saw(Task(id="ghost"))
+
+    assert history.problems() == ["task ghost was seen, but the agent has none"]
+
+
+async def test_an_end_that_the_agent_does_not_know_is_found():
+    task, history = await seen_once(FakeAgent(lambda turn: fails("no")))
+
+    other = History(history._agent)
+    other.saw(replace(task, status=TaskStatus(state=TaskState.COMPLETED)))
+
+    assert other.problems() == [f"task {task.id} was seen COMPLETED, but is FAILED"]
+
+
+@pytest.mark.parametrize("state", [TaskState.WORKING, TaskState.FAILED])
+async def test_a_task_that_leaves_its_end_is_found(state):
+    task, history = await seen_once(FakeAgent())
+
+    history.saw(replace(task, status=TaskStatus(state=state)))
+
+    assert history.problems() == [f"task {task.id} was seen to leave its end, COMPLETED"]
+
+
+async def test_lost_artifacts_are_found():
+    task, history = await seen_once(FakeAgent())
+
+    history.saw(replace(task, artifacts=()))
+
+    assert history.problems() == [f"task {task.id} was seen with other artifacts than the agent's"]
+
+
+async def test_repeated_text_is_found():
+    task, history = await seen_once(FakeAgent())
+    (artifact,) = task.artifacts
+
+    twice = Artifact(artifact_id=artifact.artifact_id, parts=(*artifact.parts, Part(text="hello")))
+    history.saw(replace(task, artifacts=(twice,)))
+
+    assert len(history.problems()) == 1
+
+
+async def test_what_a_task_was_like_before_its_end_is_no_problem():
+    agent = FakeAgent(lambda turn: completes("done", after=10, works=1))
+    client, history = await told(agent)
+    early = await client.send_message("hello", return_immediately=True)
+
+    await client.wait(early.id)
+
+    assert early.artifacts == ()
+    assert history.problems() == []
+
+
+async def test_a_task_whose_end_was_not_seen_is_no_problem():
+    agent = FakeAgent(lambda turn: completes("done", after=10, works=1))
+    client, history = await told(agent)
+
+    await client.send_message("hello", return_immediately=True)
+    await asyncio.sleep(60)
+
+    assert history.problems() == []
+
+
+async def test_every_problem_is_told():
+    task, history = await seen_once(FakeAgent())
+
+    history.saw(Task(id="ghost"))
+    history.saw(replace(task, status=TaskStatus(state=TaskState.WORKING), artifacts=()))
+
+    with pytest.raises(AssertionError) as caught:
+        history.check()
+    assert len(str(caught.value).splitlines()) == 3

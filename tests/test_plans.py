@@ -1,0 +1,238 @@
+"""Plans: where a task stands is a function of the clock."""
+
+import asyncio
+
+import pytest
+
+from holdfast import Artifact, Message, Part, Role, TaskState
+from holdfast.testing import (
+    Plan,
+    Step,
+    Turn,
+    asks,
+    completes,
+    crashes,
+    echo,
+    fails,
+    needs_auth,
+    rejects,
+    replies,
+    works_forever,
+)
+from holdfast.testing.lives import Life, timestamp
+
+
+def hello(text="hello", **members):
+    return Message(message_id="m", role=Role.USER, parts=(Part(text=text),), **members)
+
+
+def begun(plan, *, at=0.0, message=None):
+    life = Life("task-1", "context-1")
+    life.begin(plan, message, at)
+    return life
+
+
+def course(plan, *moments):
+    life = begun(plan)
+    return [life.task(moment).state.name for moment in moments]
+
+
+# ── What plans say ───────────────────────────────────────────────────────────────────────────
+
+
+def test_a_completing_task_is_submitted_then_working_then_completed():
+    assert course(completes("done", after=5, works=2), 0, 1.9, 2, 4.9, 5, 1e9) == [
+        "SUBMITTED",
+        "SUBMITTED",
+        "WORKING",
+        "WORKING",
+        "COMPLETED",
+        "COMPLETED",
+    ]
+
+
+def test_a_task_that_takes_no_time_is_over_at_once():
+    assert course(completes("done"), 0) == ["COMPLETED"]
+
+
+def test_artifacts_come_with_completion_in_order_of_the_contents():
+    given = Artifact(artifact_id="mine", parts=(Part(data=1),))
+
+    life = begun(completes("one", Part(url="http://x.test/f"), given, after=1))
+
+    assert life.task(0.5).artifacts == ()
+    first, second, third = life.task(1).artifacts
+    assert (first.artifact_id, first.text) == ("artifact-1", "one")
+    assert (second.artifact_id, second.parts[0].url) == ("artifact-2", "http://x.test/f")
+    assert third is given
+
+
+@pytest.mark.parametrize(
+    ("plan", "state"),
+    [
+        (fails("no luck", after=3), "FAILED"),
+        (rejects("not mine", after=3), "REJECTED"),
+        (asks("which one?", after=3), "INPUT_REQUIRED"),
+    ],
+)
+def test_a_plan_that_ends_otherwise_says_why(plan, state):
+    life = begun(plan)
+
+    assert life.task(2.9).status.message is None
+    assert life.task(3).state.name == state
+    assert life.task(3).status.message.text == plan.steps[-1].says
+    assert life.task(3).status.message.role is Role.AGENT
+
+
+def test_a_reason_may_be_missing():
+    assert begun(fails()).task(0).status.message is None
+
+
+def test_a_task_that_works_for_ever_never_settles():
+    assert course(works_forever(), 0, 1e9) == ["WORKING", "WORKING"]
+
+
+def test_an_authorization_clears_out_of_band_and_the_task_goes_on():
+    plan = needs_auth("log in", cleared_after=10, then=completes("in", after=5))
+
+    assert course(plan, 0, 9, 10, 14, 15) == [
+        "AUTH_REQUIRED",
+        "AUTH_REQUIRED",
+        "WORKING",
+        "WORKING",
+        "COMPLETED",
+    ]
+
+
+def test_an_authorization_that_never_comes_is_waited_for():
+    assert course(needs_auth("log in"), 0, 1e9) == ["AUTH_REQUIRED", "AUTH_REQUIRED"]
+
+
+def test_what_follows_an_authorization_is_told_whole():
+    hand_made = Plan((Step(state=TaskState.FAILED, says="no"),))
+
+    assert course(needs_auth("log in", cleared_after=1, then=hand_made), 1) == ["FAILED"]
+
+
+def test_a_crash_leaves_a_failed_task_without_a_reason():
+    life = begun(crashes("boom", after=2))
+
+    assert life.task(1).state is TaskState.WORKING
+    assert life.crash(1) is None
+    assert life.task(2).state is TaskState.FAILED
+    assert life.task(2).status.message is None
+    assert life.crash(2) == "boom"
+
+
+def test_echo_completes_with_what_it_was_told():
+    assert begun(echo(Turn(message=hello("say it")))).task(0).text == "say it"
+
+
+def test_a_message_instead_of_a_task_is_the_agents():
+    assert replies("no task").role is Role.AGENT
+    assert replies("no task").text == "no task"
+
+
+def test_time_does_not_run_backwards():
+    with pytest.raises(ValueError, match="cannot happen -1 s"):
+        Step(state=TaskState.WORKING, after=-1)
+    with pytest.raises(ValueError, match="cannot happen -2 s"):
+        completes("done", after=1, works=3)
+
+
+# ── Lives ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_step_keeps_the_time_at_which_it_happened():
+    life = begun(completes("done", after=90.5))
+
+    assert life.task(1000).status.timestamp == "2026-01-01T00:01:30.500Z"
+    assert timestamp(0) == "2026-01-01T00:00:00.000Z"
+
+
+def test_a_task_before_its_first_step_is_submitted():
+    life = begun(Plan((Step(state=TaskState.WORKING, after=1),)))
+
+    assert life.task(0).state is TaskState.SUBMITTED
+    assert life.task(0).status.timestamp is None
+
+
+def test_a_new_plan_ends_the_old_one():
+    life = begun(completes("never", after=10))
+
+    life.begin(fails("changed"), None, 5)
+
+    assert life.task(20).state is TaskState.FAILED
+    assert life.task(20).text == ""
+
+
+def test_an_artifact_with_a_known_id_replaces_the_earlier_one():
+    life = begun(completes("draft"))
+
+    life.begin(completes("final"), None, 1)
+
+    assert life.task(1).text == "final"
+
+
+def test_the_history_holds_messages_and_the_questions_that_they_answer():
+    life = begun(asks("which one?"), message=hello("book it"))
+
+    life.begin(completes("booked"), hello("the blue one"), 1)
+
+    history = life.task(1).history
+    assert [message.text for message in history] == ["book it", "which one?", "the blue one"]
+    assert {(message.task_id, message.context_id) for message in history} == {
+        ("task-1", "context-1")
+    }
+
+
+def test_a_message_that_is_not_recorded_is_in_no_history():
+    assert begun(completes("done")).task(0).history == ()
+
+
+async def settling_time(life):
+    await life.settled()
+    return asyncio.get_running_loop().time()
+
+
+@pytest.mark.parametrize(
+    ("plan", "at"),
+    [
+        (completes("done"), 0),
+        (completes("done", after=5), 5),
+        (asks("what?", after=2), 2),
+        (needs_auth("log in", cleared_after=9), 0),
+        (fails(after=3), 3),
+    ],
+)
+async def test_a_task_settles_when_it_is_over_or_waits_for_somebody(plan, at):
+    assert await settling_time(begun(plan)) == at
+
+
+async def test_a_question_that_was_answered_does_not_count_as_settled():
+    life = begun(asks("what?"))
+
+    life.begin(completes("done", after=4), None, 0.0)
+
+    assert await settling_time(life) == 4
+
+
+async def test_who_waits_is_told_of_a_new_plan():
+    life = begun(works_forever())
+    waiting = asyncio.create_task(settling_time(life))
+    await asyncio.sleep(3)
+
+    life.begin(Plan((Step(state=TaskState.CANCELED, after=2),)), None, 3.0)
+
+    assert await waiting == 5
+
+
+async def test_who_waits_may_give_up():
+    life = begun(works_forever())
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(60):
+            await life.settled()
+
+    life.begin(completes("done"), None, 60.0)
+    await life.settled()

@@ -1,0 +1,811 @@
+"""The same calls against the fake agent and a real one on the official SDK, over real sockets.
+
+What holds for both is written once. Where the two differ, the test says which of them does what:
+those are limits of the official server, kept here as facts.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import socket
+import struct
+import subprocess
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+
+from holdfast import (
+    A2AHTTPError,
+    AuthenticationError,
+    InternalError,
+    OutcomeUnknownError,
+    Part,
+    Resilience,
+    RetryPolicy,
+    Role,
+    TaskCanceledError,
+    TaskFailedError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    TaskPushNotificationConfig,
+    TaskRejectedError,
+    TaskState,
+    UnsupportedOperationError,
+    VersionNotSupportedError,
+    connect,
+    data_part,
+    text_part,
+)
+from holdfast.content import to_message
+from holdfast.model import operations as op
+from holdfast.model.requests import SendMessageRequest
+from holdfast.net.aiohttp import AiohttpEngine
+from holdfast.testing import (
+    FakeAgent,
+    LoopbackServer,
+    asks,
+    completes,
+    crashes,
+    fails,
+    rejects,
+    replies,
+    works_forever,
+)
+from holdfast.wire.http import HttpRequest
+
+pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
+
+HERE = Path(__file__).parent
+LIMIT = 20
+"""Seconds after which a wait has failed; nothing here should come near it."""
+
+FILE = bytes(range(256))
+SOON = {"poll_interval": 0.02}
+
+both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+both_agents = pytest.mark.parametrize("kind", ["fake", "sdk"])
+
+
+# ── The agents ───────────────────────────────────────────────────────────────────────────────
+
+
+def sdk_python():
+    """The interpreter with the official SDK."""
+    named = os.environ.get("HOLDFAST_SDK_PYTHON")
+    python = Path(named) if named else HERE.parent / ".venv-sdk" / "bin" / "python"
+    if not python.exists():
+        pytest.fail(
+            f"no Python with the official SDK at {python}: run `make test`, which sets one up, or "
+            "name one in HOLDFAST_SDK_PYTHON",
+            pytrace=False,
+        )
+    return python
+
+
+@contextlib.contextmanager
+def sdk_process(errors, *options):
+    """Runs a real agent; gives its origin."""
+    command = [sdk_python(), HERE / "agents" / "sdk_agent.py", *options]
+    with (
+        errors.open("wb") as log,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+        ) as process,
+    ):
+        watchdog = threading.Timer(LIMIT * 3, process.kill)  # a slow machine imports slowly
+        watchdog.start()
+        try:
+            line = process.stdout.readline()
+            watchdog.cancel()
+            if not line:
+                pytest.fail(f"the agent did not start:\n{errors.read_text()}", pytrace=False)
+            yield json.loads(line)["url"]
+            process.stdin.close()
+            assert process.wait(LIMIT) == 0
+        finally:
+            watchdog.cancel()
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def sdk_url(tmp_path_factory):
+    with sdk_process(tmp_path_factory.mktemp("sdk") / "stderr") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def guarded_sdk_url(tmp_path_factory):
+    with sdk_process(tmp_path_factory.mktemp("sdk") / "stderr", "--token", "secret") as url:
+        yield url
+
+
+def slow(rest):
+    seconds, _, text = rest.partition(" ")
+    return completes(text, after=float(seconds), works=0)
+
+
+COMMANDS = {
+    "echo": completes,
+    "message": replies,
+    "fail": fails,
+    "reject": rejects,
+    "ask": asks,
+    "slow": slow,
+    "data": lambda rest: completes(Part(data=json.loads(rest))),
+    "file": lambda rest: completes(
+        Part(raw=FILE, filename=rest, media_type="application/octet-stream")
+    ),
+    "crash": lambda _rest: crashes("crashed as asked"),
+}
+"""Those of the real agent, as far as the tests here use them."""
+
+
+def scripted(turn):
+    """Does with a message what the real agent does with it."""
+    text = turn.message.text
+    word, _, rest = text.partition(" ")
+    if turn.task is not None or word not in COMMANDS:
+        return completes(text)
+    return COMMANDS[word](rest)
+
+
+class Agent:
+    """An agent under test: where it is, and what it knows of executions."""
+
+    def __init__(self, url, fake=None):
+        self.url = url
+        self._fake = fake
+
+    async def executions(self):
+        if self._fake is not None:
+            return self._fake.executions
+        async with engine_of() as engine:
+            reply = await engine.request(HttpRequest(method="GET", url=f"{self.url}/executions"))
+            return json.loads(reply.body)
+
+
+@contextlib.asynccontextmanager
+async def serve(sdk_url, **options):
+    """The real agent at an address, or a fake one with these options; time is bounded."""
+    async with asyncio.timeout(LIMIT):
+        if sdk_url is not None:
+            yield Agent(sdk_url)
+            return
+        fake = FakeAgent(scripted, **options)
+        async with LoopbackServer(fake) as server:
+            yield Agent(server.url, fake)
+
+
+@pytest.fixture
+def agent_of(kind, request):
+    """Gives a context in which the agent that a test is for can be reached."""
+    url = None if kind == "fake" else request.getfixturevalue("sdk_url")
+    return lambda: serve(url)
+
+
+@contextlib.asynccontextmanager
+async def engine_of(kind=AiohttpEngine, **options):
+    engine = kind(proxies=False, **options)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+@contextlib.asynccontextmanager
+async def client_of(agent_of, binding, **options):
+    async with (
+        agent_of() as agent,
+        connect(agent.url, bindings=[binding], **options) as client,
+    ):
+        yield client
+
+
+async def first_task(client, context):
+    """The id of a context's first task, as soon as the agent has it."""
+    while True:
+        if tasks := (await client.list_tasks(context)).tasks:
+            return tasks[0].id
+        await asyncio.sleep(0.02)
+
+
+def everywhere(test):
+    """Runs a test with both bindings against both agents."""
+    return both_bindings(both_agents(test))
+
+
+def shape(task):
+    """What a task says, whatever ids and times it has."""
+    said = task.status.message
+    return {
+        "ids": bool(task.id and task.context_id),
+        "state": task.state.name,
+        "time": task.status.time is not None,
+        "said": None if said is None else (said.role, said.text, said.task_id == task.id),
+        "artifacts": [
+            [(part.text, part.raw, part.filename or None) for part in artifact.parts]
+            for artifact in task.artifacts
+        ],
+        "history": [
+            (message.role, message.text, message.task_id == task.id, bool(message.message_id))
+            for message in task.history
+        ],
+    }
+
+
+def completed(text, *said):
+    """The shape of a completed task with one artifact of text."""
+    return {
+        "ids": True,
+        "state": "COMPLETED",
+        "time": True,
+        "said": None,
+        "artifacts": [[(text, None, None)]],
+        "history": [(Role.USER, words, True, True) for words in said],
+    }
+
+
+# ── Messages ─────────────────────────────────────────────────────────────────────────────────
+
+
+@everywhere
+async def test_ask_gives_the_text_of_the_answer(agent_of, binding):
+    async with client_of(agent_of, binding) as client:
+        answer = await client.ask("echo hello", **SOON)
+
+    assert answer.text == "hello"
+    assert shape(answer.task) == completed("hello", "echo hello")
+
+
+@everywhere
+async def test_a_message_may_be_answered_by_a_message(agent_of, binding):
+    async with client_of(agent_of, binding) as client:
+        answer = await client.ask("message hello")
+        raw = await client.send_message("message hello")
+
+    assert (answer.text, answer.task, answer.message.role) == ("hello", None, Role.AGENT)
+    assert (raw.text, bool(raw.message_id), bool(raw.context_id)) == ("hello", True, True)
+
+
+@everywhere
+async def test_a_blocking_send_answers_with_the_task_that_is_over(agent_of, binding):
+    async with client_of(agent_of, binding) as client:
+        task = await client.send_message("slow 0.1 done")
+        again = await client.get_task(task.id)
+
+    assert shape(task) == completed("done", "slow 0.1 done")
+    assert shape(again) == shape(task)
+
+
+@everywhere
+async def test_a_send_that_returns_immediately_leaves_a_task_to_wait_for(agent_of, binding):
+    async with client_of(agent_of, binding) as client:
+        early = await client.send_message("slow 0.2 done", return_immediately=True)
+        task = await client.wait(early.id, **SOON)
+
+    assert early.state in {TaskState.SUBMITTED, TaskState.WORKING}
+    assert early.artifacts == ()
+    assert shape(task) == completed("done", "slow 0.2 done")
+
+
+@everywhere
+async def test_ask_waits_for_a_slow_task(agent_of, binding):
+    async with client_of(agent_of, binding) as client:
+        assert (await client.ask("slow 0.2 done", **SOON)).text == "done"
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("text", "error", "state"),
+    [
+        ("fail no luck", TaskFailedError, TaskState.FAILED),
+        ("reject no luck", TaskRejectedError, TaskState.REJECTED),
+    ],
+)
+async def test_s10_a_task_that_ends_badly_tells_its_reason(agent_of, binding, text, error, state):
+    async with client_of(agent_of, binding) as client:
+        with pytest.raises(error, match="no luck") as caught:
+            await client.ask(text, **SOON)
+
+    assert (caught.value.task.state, caught.value.executed) == (state, True)
+    assert shape(caught.value.task)["said"] == (Role.AGENT, "no luck", True)
+    assert caught.value.task.artifacts == ()
+
+
+@everywhere
+async def test_s15_a_question_is_answered_on_its_task(agent_of, binding):
+    async with client_of(agent_of, binding) as client:
+        asked = await client.ask("ask which colour?", **SOON)
+        answer = await client.ask(
+            "blue", task_id=asked.task_id, context_id=asked.context_id, **SOON
+        )
+        after = await client.ask("echo thanks", context_id=asked.context_id, **SOON)
+
+    assert (asked.needs_input, asked.question, asked.text) == (True, "which colour?", "")
+    assert (answer.needs_input, answer.text, answer.task_id) == (False, "blue", asked.task_id)
+    assert [message.text for message in answer.task.history] == [
+        "ask which colour?",
+        "which colour?",
+        "blue",
+    ]
+    assert after.task_id != asked.task_id
+    assert after.context_id == asked.context_id
+
+
+@everywhere
+async def test_a_reply_is_never_answered_by_the_question_as_it_stood(agent_of, binding):
+    async with client_of(agent_of, binding) as client:
+        for number in range(5):
+            asked = await client.ask("ask which colour?", **SOON)
+            reply = await client.send_message(
+                f"blue {number}", task_id=asked.task_id, return_immediately=True
+            )
+            assert reply.state is not TaskState.INPUT_REQUIRED
+            assert (await client.wait(asked.task_id, **SOON)).text == f"blue {number}"
+
+
+# ── Parts ────────────────────────────────────────────────────────────────────────────────────
+
+
+@everywhere
+async def test_s26_an_integer_stays_one_as_far_as_the_server_lets_it(agent_of, binding, kind):
+    async with client_of(agent_of, binding) as client:
+        sent = [text_part('data {"n": 1, "list": [1, null, "x"]}'), data_part({"n": 1})]
+        task = (await client.ask(sent, **SOON)).task
+
+    data = task.artifacts[0].parts[0].data
+    assert data == {"n": 1, "list": [1, None, "x"]}
+    assert task.history[0].parts[1].data == {"n": 1}
+    # The JSON of the official server goes through protobuf, which knows floats only: 1 becomes
+    # 1.0 on its side of the wire.
+    assert type(data["n"]) is (float if kind == "sdk" else int)
+
+
+@everywhere
+async def test_a_file_comes_byte_for_byte(agent_of, binding):
+    async with client_of(agent_of, binding) as client:
+        task = (await client.ask("file all.bin", **SOON)).task
+
+    (part,) = task.artifacts[0].parts
+    assert (part.raw, part.filename) == (FILE, "all.bin")
+    assert part.media_type == "application/octet-stream"
+
+
+@everywhere
+async def test_a_file_goes_byte_for_byte(agent_of, binding):
+    file = Part(raw=FILE, filename="all.bin", media_type="application/octet-stream")
+    link = Part(url="http://x.test/f.png", media_type="image/png")
+    async with client_of(agent_of, binding) as client:
+        task = (await client.ask([text_part("echo hello"), file, link], **SOON)).task
+
+    assert task.history[0].parts[1:] == (file, link)
+
+
+@everywhere
+async def test_text_survives_whatever_it_holds(agent_of, binding):
+    text = 'é "quoted" \\ \u2028 \x85 \u0000 😀\n\ttab'
+    async with client_of(agent_of, binding) as client:
+        assert (await client.ask(f"echo {text}", **SOON)).text == text
+
+
+# ── Tasks ────────────────────────────────────────────────────────────────────────────────────
+
+
+@everywhere
+async def test_tasks_are_listed_by_context_page_by_page(agent_of, binding):
+    context = f"context {uuid.uuid4()}"
+    async with client_of(agent_of, binding) as client:
+        for text in ("echo one", "ask two?", "echo three"):
+            await client.send_message(text, context_id=context)
+
+        page = await client.list_tasks(context, limit=2)
+        tasks = [task async for task in client.iter_tasks(context, limit=2)]
+        waiting = await client.list_tasks(context, status=TaskState.INPUT_REQUIRED)
+        whole = await client.list_tasks(context, limit=1, include_artifacts=True)
+        short = await client.list_tasks(context, history_length=0)
+        none = await client.list_tasks(f"not {context}")
+
+    assert (len(page.tasks), page.page_size, page.total_size) == (2, 2, 3)
+    assert page.next_page_token
+    assert [task.history[0].text for task in tasks] == ["echo three", "ask two?", "echo one"]
+    assert {task.artifacts for task in tasks} == {()}
+    assert {task.context_id for task in tasks} == {context}
+    assert [shape(task)["said"] for task in waiting.tasks] == [(Role.AGENT, "two?", True)]
+    assert shape(whole.tasks[0]) == completed("three", "echo three")
+    assert [task.history for task in short.tasks] == [(), (), ()]
+    assert (none.tasks, none.total_size, none.next_page_token) == ((), 0, "")
+
+
+@everywhere
+async def test_history_is_as_long_as_asked_for(agent_of, binding):
+    async with client_of(agent_of, binding) as client:
+        task = await client.send_message("ask what?", history_length=0)
+        await client.send_message("this", task_id=task.id)
+        last = await client.get_task(task.id, history_length=1)
+        none = await client.get_task(task.id, history_length=0)
+
+    assert task.history == ()
+    assert [message.text for message in last.history] == ["this"]
+    assert none.history == ()
+
+
+@everywhere
+async def test_a_running_task_is_canceled(agent_of, binding):
+    async with client_of(agent_of, binding) as client:
+        task = await client.send_message("slow 30 never", return_immediately=True)
+        canceled = await client.cancel_task(task.id, **SOON)
+        with pytest.raises(TaskNotCancelableError) as caught:
+            await client.cancel_task(task.id)
+
+    assert canceled.state is TaskState.CANCELED
+    assert (caught.value.code, len(caught.value.attempts)) == (-32002, 1)
+
+
+@everywhere
+async def test_who_asks_learns_that_somebody_else_canceled(agent_of, binding):
+    context = str(uuid.uuid4())
+    async with client_of(agent_of, binding) as client:
+        asking = asyncio.create_task(client.ask("slow 30 never", context_id=context, **SOON))
+        await client.cancel_task(await first_task(client, context), **SOON)
+
+        with pytest.raises(TaskCanceledError):
+            await asking
+
+
+@everywhere
+async def test_a_blocking_send_answers_when_its_task_is_canceled(agent_of, binding):
+    context = str(uuid.uuid4())
+    async with client_of(agent_of, binding) as client:
+        blocking = asyncio.create_task(client.send_message("slow 30 never", context_id=context))
+        await client.cancel_task(await first_task(client, context), **SOON)
+
+        assert (await blocking).state is TaskState.CANCELED
+
+
+# ── Refusals ─────────────────────────────────────────────────────────────────────────────────
+
+
+@everywhere
+async def test_what_is_over_takes_neither_cancel_nor_message(agent_of, binding):
+    async with client_of(agent_of, binding) as client:
+        task = await client.send_message("echo hello")
+        with pytest.raises(TaskNotCancelableError):
+            await client.cancel_task(task.id)
+        with pytest.raises(UnsupportedOperationError, match="terminal state") as caught:
+            await client.ask("more", task_id=task.id)
+
+    assert (caught.value.code, caught.value.executed) == (-32004, None)
+    assert len(caught.value.attempts) == 1
+
+
+@everywhere
+async def test_a_task_that_nobody_knows_is_not_found(agent_of, binding):
+    async with client_of(agent_of, binding) as client:
+        for call in (
+            client.get_task("nope"),
+            client.wait("nope"),
+            client.cancel_task("nope"),
+            client.ask("hello", task_id="nope"),
+            client.list_task_push_notification_configs("nope"),
+            client.get_task_push_notification_config("nope", "c"),
+            client.delete_task_push_notification_config("nope", "c"),
+            client.create_task_push_notification_config(
+                TaskPushNotificationConfig(task_id="nope", url="http://x.test/")
+            ),
+        ):
+            with pytest.raises(TaskNotFoundError) as caught:
+                await call
+            assert caught.value.code == -32001
+
+
+@everywhere
+async def test_an_odd_id_is_only_a_task_that_nobody_knows(agent_of, binding, kind):
+    async with client_of(agent_of, binding) as client:
+        for task_id in ("a b", "é", "a:b", "a%b", "a?b", ".."):
+            with pytest.raises(TaskNotFoundError) as caught:
+                await client.get_task(task_id)
+            assert caught.value.code == -32001
+        with pytest.raises((TaskNotFoundError, A2AHTTPError)) as caught:
+            await client.get_task("a/b")
+
+    # The router of the official server takes an encoded slash for a real one, finds no such path,
+    # and says so in plain text.
+    if (kind, binding) == ("sdk", "HTTP+JSON"):
+        assert (type(caught.value), caught.value.http_status) == (A2AHTTPError, 404)
+        assert caught.value.excerpt == "Not Found"
+    else:
+        assert (type(caught.value), caught.value.code) == (TaskNotFoundError, -32001)
+
+
+class OldEngine(AiohttpEngine):
+    """Says that its client speaks another version of the protocol."""
+
+    async def request(self, request):
+        request.headers["a2a-version"] = "0.3"
+        return await super().request(request)
+
+
+@everywhere
+async def test_another_version_is_refused_before_anything_runs(agent_of, binding):
+    async with agent_of() as agent, engine_of(OldEngine) as engine:
+        client = connect(agent.url, bindings=[binding], engine=engine)
+        message = to_message("echo hello", new_id=str(uuid.uuid4()))
+        for call in (client.get_task("x"), client.send_message(message)):
+            with pytest.raises(VersionNotSupportedError) as caught:
+                await call
+            assert (caught.value.code, caught.value.executed) == (-32009, False)
+        assert message.message_id not in await agent.executions()
+
+
+@everywhere
+async def test_an_agent_that_crashes_after_its_side_effects_ran_once(agent_of, binding):
+    message = to_message("crash", new_id=str(uuid.uuid4()))
+    async with agent_of() as agent, connect(agent.url, bindings=[binding]) as client:
+        with pytest.raises(InternalError) as caught:
+            await client.send_message(message)
+        ran = (await agent.executions())[message.message_id]
+        stored = await client.get_task(ran[0])
+
+    assert (caught.value.code, caught.value.executed) == (-32603, None)
+    assert len(caught.value.attempts) == 1
+    assert len(ran) == 1
+    assert stored.state is TaskState.FAILED
+
+
+@everywhere
+async def test_ask_learns_of_a_crash_from_the_task(agent_of, binding):
+    message = to_message("crash", new_id=str(uuid.uuid4()))
+    async with agent_of() as agent, connect(agent.url, bindings=[binding]) as client:
+        with pytest.raises(TaskFailedError):
+            await client.ask(message, **SOON)
+        assert len((await agent.executions())[message.message_id]) == 1
+
+
+# ── Cards and tokens ─────────────────────────────────────────────────────────────────────────
+
+
+@everywhere
+async def test_the_card_names_both_bindings(agent_of, binding):
+    async with agent_of() as agent, connect(agent.url, bindings=[binding]) as client:
+        card = await client.agent_card()
+
+    assert [(i.protocol_binding, i.url) for i in card.supported_interfaces] == [
+        ("JSONRPC", f"{agent.url}/rpc"),
+        ("HTTP+JSON", f"{agent.url}/rest"),
+    ]
+    assert card.capabilities.extended_agent_card
+
+
+@everywhere
+async def test_the_extended_card_replaces_the_public_one(agent_of, binding):
+    async with client_of(agent_of, binding) as client:
+        public = await client.agent_card()
+        extended = await client.get_extended_agent_card()
+        kept = await client.agent_card()
+        answer = await client.ask("echo hello", **SOON)
+
+    assert extended.name == f"{public.name}, extended"
+    assert kept == extended
+    assert answer.text == "hello"
+
+
+@pytest.fixture
+def guarded_agent_of(kind, request):
+    """The same with agents that want the token ``secret``."""
+    url = None if kind == "fake" else request.getfixturevalue("guarded_sdk_url")
+    return lambda: serve(url, token="secret")
+
+
+@everywhere
+async def test_only_the_right_token_opens(guarded_agent_of, binding):
+    async with guarded_agent_of() as agent:
+        ran = len(await agent.executions())
+        for auth in (None, "Bearer wrong"):
+            async with connect(agent.url, bindings=[binding], auth=auth) as client:
+                assert (await client.agent_card()).name
+                for call in (client.ask("echo hello"), client.get_task("x")):
+                    with pytest.raises(AuthenticationError) as caught:
+                        await call
+                    assert (caught.value.http_status, caught.value.executed) == (401, False)
+                    assert caught.value.headers["www-authenticate"] == "Bearer"
+                    assert "wrong" not in str(caught.value)
+        assert len(await agent.executions()) == ran
+        async with connect(agent.url, bindings=[binding], auth="Bearer secret") as client:
+            assert (await client.ask("echo hello", **SOON)).text == "hello"
+
+
+# ── Push notifications ───────────────────────────────────────────────────────────────────────
+
+
+@everywhere
+async def test_push_configurations_come_and_go(agent_of, binding):
+    async with client_of(agent_of, binding) as client:
+        task = await client.send_message("ask what?")
+        none = await client.list_task_push_notification_configs(task.id)
+        unnamed = await client.create_task_push_notification_config(
+            TaskPushNotificationConfig(task_id=task.id, url="http://x.test/a")
+        )
+        config = TaskPushNotificationConfig(
+            task_id=task.id, id="mine", url="http://x.test/b", token="t"
+        )
+        named = await client.create_task_push_notification_config(config)
+        found = await client.get_task_push_notification_config(task.id, "mine")
+        both = await client.list_task_push_notification_configs(task.id)
+        deleted = await client.delete_task_push_notification_config(task.id, "mine")
+        left = await client.list_task_push_notification_configs(task.id)
+        with pytest.raises(TaskNotFoundError):
+            await client.get_task_push_notification_config(task.id, "mine")
+
+    assert none.configs == ()
+    assert (unnamed.id, unnamed.url) == (task.id, "http://x.test/a")
+    assert named == found == config
+    assert both.configs == (unnamed, named)
+    assert deleted is None
+    assert left.configs == (unnamed,)
+
+
+# ── Replies that are lost ────────────────────────────────────────────────────────────────────
+
+
+class LossyProxy:
+    """Passes requests on to an agent, and cuts the connection instead of passing on the reply.
+
+    Attributes:
+        url: Where it listens.
+        requests: What it passed on.
+    """
+
+    def __init__(self, target, cut):
+        self._target = target
+        self._cut = cut
+        self._tasks = set()
+        self.requests = []
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_):
+        self._server.close()
+        await asyncio.gather(*self._tasks)
+
+    def _accept(self, reader, writer):
+        task = asyncio.create_task(self._pass_on(reader, writer))
+        self._tasks.add(task)
+
+    async def _pass_on(self, reader, writer):
+        request = await whole(reader)
+        port = int(self._target.rpartition(":")[2])
+        onward_reader, onward_writer = await asyncio.open_connection("127.0.0.1", port)
+        self.requests.append(request)
+        onward_writer.write(request)
+        reply = await whole(onward_reader)  # the agent is done
+        onward_writer.close()
+        sock = writer.get_extra_info("socket")
+        match self._cut:
+            case "reset":
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                writer.transport.abort()
+            case "close":
+                writer.close()
+            case "cut":
+                writer.write(reply[:-10])
+                writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def whole(reader):
+    """One HTTP message."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    for line in head.decode("latin-1").lower().split("\r\n"):
+        if line.startswith("content-length:"):
+            return head + await reader.readexactly(int(line.partition(":")[2]))
+    return head
+
+
+@everywhere
+@pytest.mark.parametrize("cut", ["reset", "close", "cut"])
+async def test_s05_a_lost_reply_leaves_one_execution_and_an_error_that_says_so(
+    agent_of, binding, cut
+):
+    path = {"JSONRPC": "/rpc", "HTTP+JSON": "/rest"}[binding]
+    async with agent_of() as agent, LossyProxy(agent.url, cut) as proxy:
+        async with connect(agent.url, bindings=[binding], url=f"{proxy.url}{path}") as client:
+            with pytest.raises(OutcomeUnknownError) as caught:
+                await client.ask("echo hello")
+        ran = (await agent.executions())[caught.value.message_id]
+
+    assert (len(ran), len(proxy.requests)) == (1, 1)
+    assert caught.value.message_id.encode() in proxy.requests[0]
+    assert (caught.value.executed, len(caught.value.attempts)) == (None, 1)
+
+
+# ── Connections ──────────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+async def test_s06_an_agent_that_is_not_up_yet_gets_one_message_once_it_is(binding):
+    agent = FakeAgent()
+    async with asyncio.timeout(LIMIT), LoopbackServer(agent) as server:
+        async with connect(server.url) as client:
+            card = await client.agent_card()
+        await server.refuse()
+        waits = []
+
+        async def on_retry(number, error, wait):
+            waits.append((number, error.failure, error.executed))
+            if number == 2:
+                await server.listen()
+
+        policy = RetryPolicy(base_delay=0.01, on_retry=on_retry)
+        async with connect(
+            card, bindings=[binding], resilience=Resilience(retry=policy)
+        ) as client:
+            message = to_message("hello", new_id="m-1")
+            reply = await client.call(op.SEND_MESSAGE, SendMessageRequest(message=message))
+
+        assert waits == [(1, "refused", False), (2, "refused", False)]
+        assert reply.value.task.text == "hello"
+        assert [attempt.number for attempt in reply.attempts] == [1, 2, 3]
+        assert ["refused" in (attempt.error or "") for attempt in reply.attempts] == [
+            True,
+            True,
+            False,
+        ]
+        assert {name: len(made) for name, made in agent.executions.items()} == {"m-1": 1}
+        assert len(agent.tasks) == 1
+
+
+async def executed(agent, count):
+    """Waits until an agent has executed so many messages."""
+    while True:
+        if len(agent.executions) >= count:
+            return
+        await asyncio.sleep(0.01)
+
+
+async def test_s28_calls_that_are_cancelled_at_random_leave_every_slot_free():
+    dice, slots, wanted = random.Random(28), 10, 3000
+    plans = [completes("done")]
+    agent = FakeAgent(lambda turn: plans[-1], latency=0.001)
+    async with (
+        asyncio.timeout(LIMIT * 2),
+        LoopbackServer(agent) as server,
+        engine_of(max_connections=slots) as engine,
+    ):
+        client = connect(server.url, engine=engine)
+        cancelled = 0
+        while cancelled < wanted:
+            calls = [
+                asyncio.create_task(
+                    client.get_task("x") if number % 2 else client.send_message("hello")
+                )
+                for number in range(25)
+            ]
+            for call in calls:
+                asyncio.get_running_loop().call_later(dice.uniform(0, 0.01), call.cancel)
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            cancelled += sum(isinstance(o, asyncio.CancelledError) for o in outcomes)
+            unexpected = [
+                outcome
+                for outcome in outcomes
+                if isinstance(outcome, BaseException)
+                and not isinstance(outcome, asyncio.CancelledError | TaskNotFoundError)
+            ]
+            assert unexpected == []
+
+        plans.append(works_forever())
+        for _ in range(2):  # they take all the slots there are, and leave them again
+            before = len(agent.executions)
+            calls = [asyncio.create_task(client.send_message("hello")) for _ in range(slots)]
+            await executed(agent, before + slots)
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+    assert max(len(made) for made in agent.executions.values()) == 1
