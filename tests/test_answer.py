@@ -1,0 +1,161 @@
+"""An answer: what the agent has to say, without what it only asks."""
+
+import pytest
+
+from holdfast import (
+    Answer,
+    Artifact,
+    Message,
+    Part,
+    TaskCanceledError,
+    TaskFailedError,
+    TaskRejectedError,
+    TaskState,
+    TaskStatus,
+    connect,
+    data_part,
+)
+from holdfast.answer import raise_for_outcome
+from holdfast.model.types import Role, Task
+from holdfast.testing import FakeAgent, FakeNetwork, asks, completes, replies
+
+both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+
+
+def said(text):
+    return None if text is None else Message(role=Role.AGENT, parts=(Part(text=text),))
+
+
+def task(state, *artifacts, says=None):
+    return Task(
+        id="t-1",
+        context_id="c-1",
+        status=TaskStatus(state=state, message=said(says)),
+        artifacts=tuple(
+            Artifact(artifact_id=f"a-{n}", parts=tuple(Part(text=text) for text in texts))
+            for n, texts in enumerate(artifacts)
+        ),
+    )
+
+
+COMPLETED, INPUT_REQUIRED = TaskState.COMPLETED, TaskState.INPUT_REQUIRED
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (Answer(message=said("hi")), "hi"),
+        (Answer(message=Message(parts=(Part(text="a"), Part(text="b")))), "a\nb"),
+        (Answer(message=Message()), ""),
+        (Answer(task=task(COMPLETED, ["hel", "lo"])), "hello"),
+        (Answer(task=task(COMPLETED, ["one"], ["two"])), "one\ntwo"),
+        (Answer(task=task(COMPLETED, [], ["two"])), "two"),
+        (Answer(task=task(COMPLETED, ["done"], says="all went well")), "done"),
+        (Answer(task=task(COMPLETED, says="nothing to show")), "nothing to show"),
+        (Answer(task=task(COMPLETED)), ""),
+        (Answer(task=task(INPUT_REQUIRED, says="which one?")), ""),
+        (Answer(task=task(INPUT_REQUIRED, ["so far"], says="which one?")), "so far"),
+        (Answer(), ""),
+    ],
+)
+def test_the_text_is_what_the_agent_has_to_say(answer, text):
+    assert answer.text == text
+
+
+@pytest.mark.parametrize(
+    ("answer", "needs_input", "question"),
+    [
+        (Answer(task=task(INPUT_REQUIRED, says="which one?")), True, "which one?"),
+        (Answer(task=task(INPUT_REQUIRED)), True, ""),
+        (Answer(task=task(COMPLETED, says="done")), False, ""),
+        (Answer(message=said("hi")), False, ""),
+        (Answer(), False, ""),
+    ],
+)
+def test_a_question_is_apart(answer, needs_input, question):
+    assert (answer.needs_input, answer.question) == (needs_input, question)
+
+
+@pytest.mark.parametrize(
+    ("answer", "ids"),
+    [
+        (Answer(task=task(COMPLETED)), ("t-1", "c-1")),
+        (Answer(message=Message(task_id="t-2", context_id="c-2")), ("t-2", "c-2")),
+        (Answer(message=said("hi")), (None, None)),
+        (Answer(), (None, None)),
+    ],
+)
+def test_the_ids_are_those_to_go_on_with(answer, ids):
+    assert (answer.task_id, answer.context_id) == ids
+
+
+def test_an_answer_is_frozen():
+    with pytest.raises(AttributeError):
+        Answer().task = None
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        (TaskState.FAILED, TaskFailedError),
+        (TaskState.REJECTED, TaskRejectedError),
+        (TaskState.CANCELED, TaskCanceledError),
+    ],
+)
+@pytest.mark.parametrize("reason", [None, "the reason"])
+def test_a_bad_end_raises_with_reason_and_task(state, kind, reason):
+    ended = task(state, says=reason)
+
+    with pytest.raises(kind) as caught:
+        raise_for_outcome(ended, agent="http://agent.test/rpc")
+
+    error = caught.value
+    assert (error.task, error.executed, error.agent) == (ended, True, "http://agent.test/rpc")
+    assert error.message == f"task t-1 ended in {state.name}" + (f": {reason}" if reason else "")
+
+
+@pytest.mark.parametrize(
+    "state",
+    [s for s in TaskState if s.name not in {"FAILED", "REJECTED", "CANCELED"}]
+    + [TaskState("TASK_STATE_LATER")],
+)
+def test_any_other_state_raises_nothing(state):
+    raise_for_outcome(task(state))
+
+
+@both_bindings
+@pytest.mark.parametrize(
+    ("plan", "text", "question"),
+    [
+        (replies("hi"), "hi", ""),
+        (completes("one", "two"), "one\ntwo", ""),
+        (completes(data_part({"n": 1})), "", ""),
+        (asks("which one?", after=2), "", "which one?"),
+    ],
+)
+async def test_ask_gives_it(binding, plan, text, question):
+    agent = FakeAgent(lambda _turn: plan)
+    client = connect(agent.url, engine=FakeNetwork(agent), bindings=[binding])
+
+    answer = await client.ask("hello")
+
+    assert (answer.text, answer.question) == (text, question)
+    assert (answer.message is None) == (answer.task is not None)
+    assert answer.context_id
+
+
+@both_bindings
+async def test_a_question_is_answered_in_the_same_task(binding):
+    def agree(turn):
+        return asks("which one?") if turn.task is None else completes(turn.message.text)
+
+    agent = FakeAgent(agree)
+    client = connect(agent.url, engine=FakeNetwork(agent), bindings=[binding])
+    first = await client.ask("a flight")
+
+    second = await client.ask("the cheap one", task_id=first.task_id, context_id=first.context_id)
+
+    assert first.needs_input
+    assert second.text == "the cheap one"
+    assert second.task_id == first.task_id
+    assert list(agent.tasks) == [first.task_id]

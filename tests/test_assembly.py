@@ -1,0 +1,458 @@
+"""Making a client: what cannot be right is refused at once, in one line, without secrets."""
+
+import asyncio
+
+import pytest
+
+import holdfast
+from holdfast import (
+    AgentCard,
+    AgentInterface,
+    AiohttpEngine,
+    Answer,
+    Client,
+    Endpoints,
+    Interceptor,
+    Resilience,
+    TaskFailedError,
+    connect,
+)
+from holdfast.runtime.env import SystemEnv
+from holdfast.testing import FakeAgent, FakeNetwork, fails, run
+
+URL = "http://agent.test"
+SECRET = "s3cret-value"
+
+
+class Untouched(FakeNetwork):
+    """Must not be asked for anything."""
+
+    async def request(self, request):
+        raise AssertionError(f"{request.method} {request.url} was sent")
+
+
+def refused(*args, **options):
+    options.setdefault("engine", Untouched())
+    with pytest.raises((ValueError, TypeError)) as caught:
+        connect(*args, **options)
+    message = str(caught.value)
+    assert len(message) > 15
+    assert message.isprintable()
+    assert SECRET not in message
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    return caught.value
+
+
+# ── Addresses ────────────────────────────────────────────────────────────────────────────────
+
+BAD_URLS = {
+    "": "must begin with http",
+    "agent.test": "must begin with http",
+    "agent.test/path": "must begin with http",
+    "localhost:8000": "must begin with http",
+    "//agent.test": "must begin with http",
+    "ftp://agent.test": "must begin with http",
+    "file:///etc/card.json": "must begin with http",
+    "http://": "must begin with http",
+    "http:///path": "must begin with http",
+    "http://:80": "must begin with http",
+    "http://agent.test:port": "is no URL",
+    "http://agent.test:99999": "is no URL",
+    "http://agent.test:-1": "is no URL",
+    "http://[::1": "is no URL",
+    "http://agent test": "a space or a control character",
+    " http://agent.test": "a space or a control character",
+    "http://agent.test\n": "a space or a control character",
+    "http://agent.test/\x00": "a space or a control character",
+    "http://agent.test/\u2028": "a space or a control character",
+    f"http://user:{SECRET}@agent.test": "pass them as auth=",
+    f"http://{SECRET}@agent.test": "pass them as auth=",
+    f"http://user:{SECRET}@agent.test:99999": "pass them as auth=",
+    f"http://user:{SECRET} @agent.test": "pass them as auth=",
+    f"user:{SECRET}@agent.test": "pass them as auth=",
+    f"agent.test?key={SECRET}": "must begin with http",
+    f"http://agent.test:x/?key={SECRET}": "is no URL",
+    f"http://agent test/#{SECRET}": "a space or a control character",
+}
+
+
+@pytest.mark.parametrize("place", ["agent", "url", "credential_origins"])
+@pytest.mark.parametrize(("url", "says"), BAD_URLS.items())
+def test_an_address_that_cannot_be_right_is_refused(place, url, says):
+    if place == "agent":
+        error = refused(url)
+    else:
+        error = refused(URL, **{place: [url] if place == "credential_origins" else url})
+
+    assert type(error) is ValueError
+    assert says in str(error)
+    assert {"agent": "agent URL", "url": "url", "credential_origins": "credential origin"}[
+        place
+    ] in str(error)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        URL,
+        "https://agent.test:8443/a/b?key=1",
+        "http://127.0.0.1:8000",
+        "http://[::1]:8000/",
+        "HTTP://AGENT.TEST",
+        "http://agent.test/@somebody",
+        "http://agent.test/?to=me@home.test",
+        "http://bücher.test/",
+    ],
+)
+def test_an_address_that_can_be_right_is_taken(url):
+    assert isinstance(connect(url, url=url, engine=Untouched()), Client)
+
+
+@pytest.mark.parametrize("agent", [None, 7, b"http://agent.test", ["http://agent.test"], object()])
+def test_an_agent_of_another_kind_is_refused(agent):
+    error = refused(agent)
+
+    assert type(error) is TypeError
+    assert type(agent).__name__ in str(error)
+
+
+# ── Numbers ──────────────────────────────────────────────────────────────────────────────────
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize("timeout", [0, -1, -0.0, NAN, INF, -INF])
+def test_a_timeout_is_a_positive_number(timeout):
+    assert "timeout is a positive number of seconds" in str(refused(URL, timeout=timeout))
+
+
+@pytest.mark.parametrize("card_ttl", [-1, NAN, -INF])
+def test_a_cards_time_to_live_is_not_negative(card_ttl):
+    assert "card_ttl must not be negative" in str(refused(URL, card_ttl=card_ttl))
+
+
+@pytest.mark.parametrize("timeout", [0, -1, NAN, INF, "5"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client, t: client.agent_card(timeout=t),
+        lambda client, t: client.get_extended_agent_card(timeout=t),
+        lambda client, t: client.ask("hello", timeout=t),
+        lambda client, t: client.send_message("hello", timeout=t),
+        lambda client, t: client.get_task("t", timeout=t),
+        lambda client, t: client.list_tasks(timeout=t),
+        lambda client, t: client.wait("t", timeout=t),
+        lambda client, t: client.cancel_task("t", timeout=t),
+        lambda client, t: client.list_task_push_notification_configs("t", timeout=t),
+    ],
+)
+async def test_a_timeout_of_a_call_is_checked_before_anything_is_sent(call, timeout):
+    kind = TypeError if isinstance(timeout, str) else ValueError
+
+    with pytest.raises(kind, match="a timeout is a"):
+        await call(connect(URL, engine=Untouched()), timeout)
+
+
+# ── Headers and credentials ──────────────────────────────────────────────────────────────────
+
+BAD_HEADERS = {
+    "line break": {"x-key": f"{SECRET}\r\nx-other: 1"},
+    "control": {"x-key": f"{SECRET}\x00"},
+    "beyond latin": {"x-key": f"{SECRET}€"},
+    "name": {"x key": SECRET},
+    "empty name": {"": SECRET},
+    "line break in the name": {"x\r\ny": SECRET},
+    "host": {"Host": SECRET},
+    "connection": {"Connection": SECRET},
+    "framing": {"Transfer-Encoding": SECRET},
+    "length": {"Content-Length": SECRET},
+    "upgrade": {"Upgrade": SECRET},
+    "value": {"x-key": 7},
+    "none": {"x-key": None},
+    "bytes": {"x-key": SECRET.encode()},
+    "name of another kind": {7: SECRET},
+}
+
+
+@pytest.mark.parametrize("place", ["headers", "auth"])
+@pytest.mark.parametrize("headers", BAD_HEADERS.values(), ids=BAD_HEADERS.keys())
+def test_headers_that_would_break_a_request_are_refused(place, headers):
+    assert "header" in str(refused(URL, **{place: headers}))
+
+
+@pytest.mark.parametrize("headers", BAD_HEADERS.values(), ids=BAD_HEADERS.keys())
+async def test_headers_of_a_call_are_checked_before_anything_is_sent(headers):
+    with pytest.raises((ValueError, TypeError), match="header") as caught:
+        await connect(URL, engine=Untouched()).send_message("hello", headers=headers)
+
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("auth", [f"Bearer {SECRET}\r\n", f"Bearer {SECRET}\x00"])
+def test_a_credential_that_would_break_a_request_is_refused(auth):
+    assert "authorization" in str(refused(URL, auth=auth))
+
+
+@pytest.mark.parametrize("extensions", [["urn:a,urn:b"], ["urn:a\r\n"], ["urn:é€"]])
+async def test_extensions_that_would_break_a_request_are_refused(extensions):
+    with pytest.raises(ValueError, match=r"a2a-extensions|comma"):
+        await connect(URL, engine=Untouched()).send_message("hello", extensions=extensions)
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda client: client.send_message("hello", extensions="urn:a"), "extensions"),
+        (lambda client: client.get_task(7), "task_id"),
+        (lambda client: client.wait(None), "task_id"),
+        (lambda client: client.get_task_push_notification_config("t", 7), "config_id"),
+    ],
+)
+async def test_arguments_of_another_kind_are_refused_before_anything_is_sent(call, named):
+    with pytest.raises(TypeError, match=f"{named} is a "):
+        await call(connect(URL, engine=Untouched()))
+
+
+# ── Everything else ──────────────────────────────────────────────────────────────────────────
+
+WRONG_KINDS = [
+    {"auth": 7},
+    {"auth": object()},
+    {"timeout": "5"},
+    {"timeout": None},
+    {"card_ttl": "5"},
+    {"card_ttl": None},
+    {"resilience": "standard"},
+    {"resilience": Resilience},
+    {"resilience": 0},
+    {"engine": "aiohttp"},
+    {"engine": 0},
+    {"engine": FakeNetwork},
+    {"shared": {}},
+    {"shared": 0},
+    {"env": 7},
+    {"env": SystemEnv},
+    {"url": 7},
+    {"tenant": 7},
+    {"bindings": "JSONRPC"},
+    {"bindings": 7},
+    {"bindings": None},
+    {"headers": "x: y"},
+    {"headers": 0},
+    {"headers": ["x"]},
+    {"credential_origins": URL},
+    {"credential_origins": 7},
+    {"credential_origins": [7]},
+    {"interceptors": Interceptor()},
+    {"interceptors": [Interceptor]},
+    {"interceptors": [print]},
+    {"consumers": print},
+    {"consumers": [7]},
+    {"observers": print},
+    {"observers": [None]},
+    {"call_layers": print},
+    {"call_layers": [7]},
+    {"attempt_layers": "none"},
+    {"attempt_layers": [7]},
+]
+
+
+@pytest.mark.parametrize("options", WRONG_KINDS, ids=str)
+def test_an_option_of_another_kind_is_refused_and_named(options):
+    error = refused(URL, **options)
+
+    (name,) = options
+    assert type(error) is TypeError
+    assert name.replace("_origins", " origin").rstrip("s") in str(error).replace(
+        "credential_origins", "credential origin"
+    )
+
+
+@pytest.mark.parametrize("bindings", [["GRPC"], ["jsonrpc"], ["JSONRPC", ""], [["JSONRPC"]], [7]])
+def test_a_binding_that_is_not_spoken_is_refused(bindings):
+    error = refused(URL, bindings=bindings)
+
+    assert type(error) is ValueError
+    assert repr(bindings[-1]) in str(error)
+    assert "JSONRPC, HTTP+JSON" in str(error)
+
+
+def test_options_may_be_any_iterable():
+    async def main():
+        told = []
+        network = FakeNetwork(FakeAgent())
+        client = connect(
+            URL,
+            engine=network,
+            bindings=iter(["JSONRPC"]),
+            credential_origins=(origin for origin in [URL]),
+            interceptors=iter([Interceptor()]),
+            consumers=iter([lambda *a: told.append(a)]),
+            observers=iter([told.append]),
+        )
+        await client.ask("one")
+        before = len(told)
+        await client.ask("two")
+        assert before == len(told) - before + 1  # the card is fetched once
+
+    run(main())
+
+
+async def test_a_list_changed_later_changes_nothing():
+    told = []
+    consumers = []
+    client = connect(URL, engine=FakeNetwork(FakeAgent()), consumers=consumers)
+    consumers.append(lambda *a: told.append(a))
+
+    await client.ask("hello")
+
+    assert told == []
+
+
+# ── Life of a client ─────────────────────────────────────────────────────────────────────────
+
+
+class Closing(FakeNetwork):
+    closed = 0
+
+    async def close(self):
+        self.closed += 1
+
+
+def test_making_a_client_needs_no_event_loop_and_fetches_nothing():
+    with pytest.raises(RuntimeError):
+        asyncio.get_running_loop()
+
+    assert isinstance(connect(URL, engine=Untouched()), Client)
+    assert isinstance(connect(URL), Client)
+
+
+async def test_a_client_can_be_closed_twice_and_closes_no_lent_engine():
+    network = Closing(FakeAgent())
+    client = connect(URL, engine=network)
+    await client.ask("hello")
+
+    await client.close()
+    await client.close()
+
+    assert network.closed == 0
+
+
+async def test_an_engine_of_its_own_is_closed(monkeypatch):
+    closed = []
+
+    async def close(self):
+        closed.append(self)
+
+    monkeypatch.setattr(AiohttpEngine, "close", close)
+
+    async with connect(URL):
+        assert closed == []
+
+    assert len(closed) == 1
+
+
+CALLS = {
+    "agent_card": lambda client: client.agent_card(),
+    "discover": lambda client: client.discover(),
+    "get_extended_agent_card": lambda client: client.get_extended_agent_card(),
+    "ask": lambda client: client.ask("hello"),
+    "send_message": lambda client: client.send_message("hello"),
+    "get_task": lambda client: client.get_task("task-1"),
+    "list_tasks": lambda client: client.list_tasks(),
+    "wait": lambda client: client.wait("task-1"),
+    "cancel_task": lambda client: client.cancel_task("task-1"),
+    "iter_tasks": lambda client: anext(client.iter_tasks()),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+async def test_a_closed_client_says_so(call):
+    client = connect(URL, engine=Untouched())
+    await client.close()
+
+    with pytest.raises(RuntimeError, match="the client is closed"):
+        await call(client)
+
+
+async def test_a_client_is_closed_at_the_end_of_its_context():
+    with pytest.raises(LookupError):
+        async with connect(URL, engine=FakeNetwork(FakeAgent())) as client:
+            raise LookupError
+
+    with pytest.raises(RuntimeError, match="the client is closed"):
+        await client.ask("hello")
+
+
+async def test_ask_is_connect_ask_and_close():
+    agent = FakeAgent(token="t0ken")
+    network = Closing(agent)
+
+    answer = await holdfast.ask(URL, "hello", engine=network, auth="Bearer t0ken")
+
+    assert isinstance(answer, Answer)
+    assert answer.text == "hello"
+    assert network.closed == 0
+
+
+async def test_ask_raises_what_the_call_raises():
+    agent = FakeAgent(lambda _turn: fails("no"))
+
+    with pytest.raises(TaskFailedError):
+        await holdfast.ask(URL, "hello", engine=FakeNetwork(agent))
+
+
+async def test_ask_refuses_what_connect_refuses():
+    with pytest.raises(ValueError, match="must begin with http"):
+        await holdfast.ask("agent.test", "hello", engine=Untouched())
+
+
+async def test_an_empty_registry_is_shared_all_the_same():
+    shared = Endpoints()
+
+    await connect(URL, engine=FakeNetwork(FakeAgent()), shared=shared).ask("hello")
+
+    assert len(shared) == 2  # where the card is, and the interface
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda client: client.get_task(""), "task_id"),
+        (lambda client: client.wait(""), "task_id"),
+        (lambda client: client.cancel_task(""), "task_id"),
+        (lambda client: client.get_task("t", history_length=-1), "history_length"),
+        (lambda client: client.send_message("x", history_length=-1), "history_length"),
+        (lambda client: client.list_tasks(limit=0), "limit"),
+        (lambda client: client.list_tasks(limit=101), "limit"),
+        (lambda client: client.get_task_push_notification_config("t", ""), "config_id"),
+        (lambda client: client.delete_task_push_notification_config("", "c"), "task_id"),
+        (lambda client: client.list_task_push_notification_configs(""), "task_id"),
+        (
+            lambda client: client.create_task_push_notification_config(
+                holdfast.TaskPushNotificationConfig(url="https://me.test")
+            ),
+            "config.task_id",
+        ),
+        (
+            lambda client: client.create_task_push_notification_config(
+                holdfast.TaskPushNotificationConfig(task_id="t")
+            ),
+            "config.url",
+        ),
+    ],
+)
+async def test_arguments_that_cannot_be_right_are_refused_before_anything_is_sent(call, named):
+    with pytest.raises(ValueError, match=named):
+        await call(connect(URL, engine=Untouched()))
+
+
+async def test_a_card_that_cannot_be_used_is_refused_by_the_first_call():
+    empty = AgentCard(
+        name="", supported_interfaces=(AgentInterface(url=URL, protocol_binding="JSONRPC"),)
+    )
+    client = connect(empty, engine=Untouched())
+
+    with pytest.raises(holdfast.InvalidAgentCardError, match="name"):
+        await client.ask("hello")

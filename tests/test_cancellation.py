@@ -1,0 +1,236 @@
+"""A hundred thousand calls cancelled at random moments: nothing leaks, nothing is charged.
+
+Every wait of a call is made long enough to be hit: the card, interceptors, credentials, a slot of
+the pool, the connection, the reply, a retry, consumers, looks at a task. Seeds decide the
+moments, the faults, and in which order tasks are woken up.
+"""
+
+import asyncio
+import logging
+import random
+
+import pytest
+
+from holdfast import (
+    A2AConnectionError,
+    A2AError,
+    AttemptFailed,
+    BudgetPolicy,
+    Endpoints,
+    HttpReply,
+    Interceptor,
+    Resilience,
+    RetryPolicy,
+    connect,
+)
+from holdfast.testing import FakeAgent, FakeNetwork, completes, run
+
+CANCELLATIONS = 100_000
+SEEDS = range(10)
+BINDINGS = ("JSONRPC", "HTTP+JSON")
+EACH = CANCELLATIONS // len(SEEDS) // len(BINDINGS)
+SLOTS = 40
+BATCH = 100
+TOKENS = 10**6
+
+
+class Storm(FakeNetwork):
+    """A network with few slots, slow connections and many faults; calm at the end."""
+
+    def __init__(self, agent, dice):
+        super().__init__(agent)
+        self.dice = dice
+        self.slots = asyncio.Semaphore(SLOTS)
+        self.stormy = True
+
+    async def request(self, request):
+        async with self.slots:
+            if not self.stormy:
+                return await super().request(request)
+            await asyncio.sleep(self.dice.uniform(0, 0.4))
+            fate = self.dice.random()
+            if fate < 0.1:
+                raise A2AConnectionError("no", failure="refused", executed=False, transient=True)
+            if fate < 0.15:
+                request.progress.sent = True
+                return HttpReply(status=429, headers={"retry-after": "0.2"})
+            if fate < 0.2:
+                request.progress.sent = True
+                return HttpReply(status=401)
+            reply = await super().request(request)
+            await asyncio.sleep(self.dice.uniform(0, 0.4))
+            if fate < 0.3:
+                raise A2AConnectionError("cut", failure="truncated", transient=True)
+            return reply
+
+
+class Slow(Interceptor):
+    """Takes its time before and after; gives credentials and hears of retries as slowly."""
+
+    def __init__(self, dice):
+        self.dice = dice
+
+    async def pause(self):
+        if self.dice.random() < 0.2:
+            await asyncio.sleep(self.dice.choice([0, 0.1]))
+
+    async def before(self, call):
+        await self.pause()
+        return call
+
+    async def after(self, call, outcome):
+        await self.pause()
+        return outcome
+
+    async def headers(self, _call):
+        await self.pause()
+        return {"authorization": "Bearer t0ken"}
+
+    async def on_unauthorized(self, _error):
+        await self.pause()
+        return self.dice.random() < 0.5
+
+    async def on_retry(self, _number, _error, _wait):
+        await self.pause()
+
+    async def consumer(self, _event, _task, _card):
+        await self.pause()
+
+
+def one_call(client, dice):
+    timeout = dice.choice([None, None, 0.3, 2])
+    return dice.choice(
+        [
+            lambda: client.ask("hello", timeout=timeout, poll_interval=0.2),
+            lambda: client.send_message("hello", timeout=timeout),
+            lambda: client.get_task("task-1", timeout=timeout),
+            lambda: client.agent_card(timeout=timeout),
+        ]
+    )()
+
+
+async def cancel_many(client, dice, wanted):
+    """Cancels that many calls, in batches that run at the same time; returns what ended well."""
+    loop = asyncio.get_running_loop()
+    cancelled, well = 0, 0
+    while cancelled < wanted:
+        batch = [asyncio.create_task(one_call(client, dice)) for _ in range(BATCH)]
+        for task in batch:
+            loop.call_later(dice.uniform(0, 0.8), task.cancel)
+        for task in batch:
+            try:
+                await task
+            except asyncio.CancelledError:
+                assert task.cancelled()  # and not this test
+                cancelled += 1
+            except A2AError:
+                pass
+            else:
+                well += 1
+    return well
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_cancelled_calls_leave_nothing_behind(binding, seed, caplog):
+    caplog.set_level(logging.CRITICAL, "holdfast")  # to write down every failure takes its time
+
+    async def main():
+        dice = random.Random(seed)
+        slow = Slow(dice)
+        agent = FakeAgent(lambda _turn: completes("done", after=dice.uniform(0, 1)))
+        network = Storm(agent, dice)
+        shared = Endpoints()
+        charges = []
+        client = connect(
+            agent.url,
+            engine=network,
+            bindings=[binding],
+            card_ttl=0.5,
+            auth=slow,
+            shared=shared,
+            interceptors=[slow],
+            consumers=[slow.consumer],
+            observers=[lambda seen: charges.append(seen) if charged(seen) else None],
+            resilience=Resilience(
+                retry=RetryPolicy(base_delay=0.2, on_retry=slow.on_retry),
+                budget=BudgetPolicy(tokens=TOKENS, success_gives=0, seconds_per_token=10**12),
+            ),
+        )
+
+        well = await cancel_many(client, dice, EACH)
+
+        assert well > 0  # some were done before it was their turn
+        assert network.in_flight == 0
+        assert network.peak <= SLOTS
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert tokens_spent(shared) == len(charges) > 0
+        assert all(len(made) == 1 for made in agent.executions.values())
+
+        network.stormy = False
+        await asyncio.sleep(1)  # the card is too old by now
+        answers = await asyncio.gather(*(client.ask("again") for _ in range(SLOTS)))
+        assert [answer.text for answer in answers] == ["done"] * SLOTS
+        for _ in range(SLOTS):
+            await asyncio.wait_for(network.slots.acquire(), 1)
+
+    run(main(), seed=seed)
+
+
+def charged(observation):
+    return isinstance(observation, AttemptFailed) and observation.error.transient
+
+
+def tokens_spent(endpoints):
+    budgets = [endpoint._budget for endpoint in endpoints._endpoints.values()]
+    return sum(TOKENS - budget.tokens for budget in budgets if budget is not None)
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_without_failures_cancellations_cost_no_token_at_all(binding):
+    async def main():
+        dice = random.Random(binding)
+        agent = FakeAgent(latency=0.5)
+        network = FakeNetwork(agent)
+        shared = Endpoints()
+        client = connect(agent.url, engine=network, bindings=[binding], shared=shared)
+        calls = [asyncio.create_task(client.ask("hello")) for _ in range(200)]
+        for call in calls:
+            asyncio.get_running_loop().call_later(dice.uniform(0, 1), call.cancel)
+
+        await asyncio.wait(calls)
+
+        assert sum(call.cancelled() for call in calls) > 100
+        assert (network.in_flight, tokens_spent(shared)) == (0, 0)
+
+    run(main())
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("after", [0, 0.25, 0.75, 1.5, 2.5])
+async def test_a_cancellation_arrives_as_itself_wherever_it_hits(binding, after):
+    agent = FakeAgent(lambda _turn: completes("done", after=3), latency=0.5)
+    network = FakeNetwork(agent)
+    client = connect(agent.url, engine=network, bindings=[binding])
+    call = asyncio.create_task(client.ask("hello"))
+    await asyncio.sleep(after)
+
+    call.cancel("enough")
+
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert network.in_flight == 0
+    assert agent.calls("CancelTask") == []
+    assert asyncio.get_running_loop().time() == after
+
+
+async def test_a_timeout_of_the_callers_own_is_not_taken_for_ours():
+    agent = FakeAgent(latency=10)
+    client = connect(agent.url, engine=FakeNetwork(agent), timeout=5)
+
+    with pytest.raises(TimeoutError) as caught:
+        async with asyncio.timeout(3):
+            await client.ask("hello")
+
+    assert not isinstance(caught.value, A2AError)
+    assert asyncio.get_running_loop().time() == 3

@@ -1,0 +1,243 @@
+"""What can be sent: text, parts, messages, dicts, files, addresses, data."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast import (
+    Message,
+    Part,
+    Role,
+    connect,
+    data_part,
+    file_part,
+    text_part,
+    url_part,
+)
+from holdfast.content import to_message
+from holdfast.testing import FakeAgent, FakeNetwork, completes
+
+both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+HI = Part(text="hi")
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        ("hi", (HI,)),
+        (HI, (HI,)),
+        ([HI, "there"], (HI, Part(text="there"))),
+        (("hi",), (HI,)),
+        ((part for part in ("hi", "there")), (HI, Part(text="there"))),
+        (Message(parts=(HI,)), (HI,)),
+        ({"parts": [{"text": "hi"}]}, (HI,)),
+        ({"role": "ROLE_USER", "parts": [{"data": None}]}, (Part(data=None),)),
+        (Part(text=""), (Part(text=""),)),
+        (Part(raw=b""), (Part(raw=b""),)),
+        (Part(data=None), (Part(data=None),)),
+        (Part(data=False), (Part(data=False),)),
+    ],
+    ids=repr,
+)
+def test_whatever_is_at_hand_becomes_a_message_from_the_user(content, parts):
+    message = to_message(content, new_id="m-1")
+
+    assert message == Message(message_id="m-1", role=Role.USER, parts=parts)
+
+
+@pytest.mark.parametrize(
+    "content", ["", [], (), {}, {"parts": []}, {"parts": None}, Message(), Message(message_id="m")]
+)
+def test_a_message_needs_content(content):
+    with pytest.raises(ValueError, match="at least one part"):
+        to_message(content, new_id="m-1")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        Part(),
+        Part(text="a", url="https://a.test"),
+        Part(raw=b"", text=""),
+        Part(data=None, text="a"),
+        Part(metadata={"a": 1}),
+    ],
+    ids=repr,
+)
+def test_a_part_is_exactly_one_thing(part):
+    with pytest.raises(ValueError, match="part 2 must have exactly one"):
+        to_message(["fine", part], new_id="m-1")
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (None, "NoneType"),
+        (7, "int"),
+        (b"bytes", "bytes"),
+        (bytearray(b"bytes"), "bytearray"),
+        ([b"bytes"], "bytes"),
+        ([None], "NoneType"),
+        ([["hi"]], "list"),
+        ([{"text": "hi"}], "dict"),
+    ],
+    ids=repr,
+)
+def test_what_cannot_be_sent_is_named(content, named):
+    with pytest.raises(TypeError, match=named):
+        to_message(content, new_id="m-1")
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ({"parts": "hi"}, "parts"),
+        ({"parts": [{"text": 7}]}, r"parts\[.*\]\.text"),
+        ({"parts": [{"text": "hi"}], "role": []}, "role"),
+    ],
+)
+def test_a_dict_that_is_no_message_names_the_member(content, named):
+    with pytest.raises(ValueError, match=named):
+        to_message(content, new_id="m-1")
+
+
+def test_a_message_keeps_what_it_has():
+    own = Message(
+        message_id="own",
+        role=Role.AGENT,
+        parts=(HI,),
+        task_id="t",
+        context_id="c",
+        metadata={"a": 1},
+        extensions=("urn:x",),
+        reference_task_ids=("r",),
+    )
+
+    assert to_message(own, new_id="m-1") == own
+    assert to_message(own, new_id="m-1", task_id="t", context_id="c") == own
+    assert to_message(own.to_dict(), new_id="m-1") == own
+
+
+def test_what_the_caller_holds_is_not_changed():
+    own = Message(parts=(HI,))
+    document = {"parts": [{"text": "hi"}]}
+
+    to_message(own, new_id="m-1", task_id="t")
+    to_message(document, new_id="m-1", task_id="t")
+
+    assert own == Message(parts=(HI,))
+    assert document == {"parts": [{"text": "hi"}]}
+
+
+@pytest.mark.parametrize("name", ["task_id", "context_id"])
+def test_a_message_and_an_argument_that_disagree_are_refused(name):
+    message = Message(parts=(HI,), **{name: "one"})
+
+    with pytest.raises(ValueError, match=f"{name} 'one', but 'two'"):
+        to_message(message, new_id="m-1", **{name: "two"})
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type", "given", "expected"),
+    [
+        ("notes.txt", "text/plain", {}, "notes.txt"),
+        ("picture.png", "image/png", {}, "picture.png"),
+        ("unknown.qqq", None, {}, "unknown.qqq"),
+        ("notes.txt", "text/x-own", {"media_type": "text/x-own"}, "notes.txt"),
+        ("notes.txt", "text/plain", {"filename": "other"}, "other"),
+    ],
+)
+def test_a_file_is_read_now_and_named(tmp_path, name, media_type, given, expected):
+    path = tmp_path / name
+    path.write_bytes(b"\x00\xff")
+
+    parts = [file_part(path, **given), file_part(str(path), **given)]
+    path.unlink()
+
+    assert parts == [Part(raw=b"\x00\xff", filename=expected, media_type=media_type)] * 2
+
+
+def test_a_file_that_is_not_there_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        file_part(tmp_path / "nothing")
+
+
+def test_the_small_makers_make_parts():
+    assert text_part("hi") == HI
+    assert text_part("# hi", media_type="text/markdown").media_type == "text/markdown"
+    assert url_part(
+        "https://a.test/b.pdf", filename="b.pdf", media_type="application/pdf"
+    ) == Part(url="https://a.test/b.pdf", filename="b.pdf", media_type="application/pdf")
+    assert data_part(None).data is None
+    assert text_part("hi").data is msgspec.UNSET
+
+
+@both_bindings
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [text_part("a\u2028b\x85c")],
+        [Part(raw=bytes(range(256)), filename="b", media_type="x/y")],
+        [url_part("https://a.test/?q=1&r=ü")],
+        [data_part({"n": 1, "deep": [None, True, 2**53 + 1, 1.5]})],
+        [data_part(None)],
+        [Part(text="x", metadata={"k": ["v"]})],
+        ["several", data_part(0), text_part("")],
+    ],
+    ids=repr,
+)
+async def test_parts_come_back_as_they_were_sent(binding, parts):
+    agent = FakeAgent(lambda turn: completes(*turn.message.parts))
+    client = connect(agent.url, engine=FakeNetwork(agent), bindings=[binding])
+
+    answer = await client.ask(parts)
+
+    returned = [part for artifact in answer.task.artifacts for part in artifact.parts]
+    assert returned == [Part(text=p) if isinstance(p, str) else p for p in parts]
+
+
+@both_bindings
+async def test_ids_and_metadata_go_along(binding):
+    agent = FakeAgent()
+    client = connect(agent.url, engine=FakeNetwork(agent), bindings=[binding])
+    metadata = {"trace": {"n": 1}}
+
+    await client.send_message(
+        "hello", context_id="c-1", metadata=metadata, extensions=["urn:a", "urn:b"]
+    )
+
+    (received,) = agent.calls("SendMessage")
+    body = json.loads(received.body)
+    request = body.get("params", body)
+    assert request["message"]["contextId"] == "c-1"
+    assert request["message"]["role"] == "ROLE_USER"
+    assert request["metadata"] == metadata
+    assert received.headers["a2a-extensions"] == "urn:a,urn:b"
+
+
+async def test_ask_does_not_block_on_the_agent_and_the_raw_operation_does():
+    agent = FakeAgent(lambda _turn: completes("done", after=30))
+    client = connect(agent.url, engine=FakeNetwork(agent))
+
+    await client.ask("hello")
+    await client.send_message("hello")
+    await client.send_message("hello", return_immediately=True, history_length=0)
+
+    sent = [json.loads(r.body)["params"].get("configuration") for r in agent.calls("SendMessage")]
+    assert sent == [
+        {"returnImmediately": True},
+        None,
+        {"returnImmediately": True, "historyLength": 0},
+    ]
+
+
+@given(st.lists(st.text() | st.builds(Part, text=st.text()), min_size=1), st.text(min_size=1))
+def test_any_parts_make_a_message(parts, new_id):
+    message = to_message(parts, new_id=new_id)
+
+    assert len(message.parts) == len(parts)
+    assert (message.message_id, message.role) == (new_id, Role.USER)
+    assert to_message(message, new_id="another") == message

@@ -1,0 +1,720 @@
+"""Finding an agent: every way to name one, one fetch for many, and secrets that stay at home."""
+
+import asyncio
+import json
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from holdfast import (
+    A2AConnectionError,
+    A2AHTTPError,
+    AgentCard,
+    AgentCardResolutionError,
+    AuthenticationError,
+    CredentialOriginError,
+    DeadlineExceededError,
+    HttpReply,
+    InvalidAgentCardError,
+    PermissionDeniedError,
+    Resilience,
+    VersionNotSupportedError,
+    connect,
+)
+from holdfast.testing import FakeAgent, FakeNetwork, Refuse, Respond, Stall, bad_gateway, run
+
+both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+WELL_KNOWN = "/.well-known/agent-card.json"
+OLDER = "/.well-known/agent.json"
+
+
+class Pages(FakeNetwork):
+    """A network with pages of its own; asks the fake agents where it has none."""
+
+    def __init__(self, *agents, pages=None, **options):
+        super().__init__(*agents, **options)
+        self.pages = dict(pages or {})
+        self.requests = []
+
+    async def request(self, request):
+        self.requests.append(request)
+        page = self.pages.get(request.url)
+        return await super().request(request) if page is None else page
+
+    def gets(self):
+        return [request for request in self.requests if request.method == "GET"]
+
+    def urls(self):
+        return [request.url for request in self.requests]
+
+    def hosts(self):
+        return {urlsplit(request.url).hostname for request in self.requests}
+
+
+def interface(host="agent.test", binding="JSONRPC", **members):
+    path = {"JSONRPC": "rpc", "HTTP+JSON": "rest"}.get(binding, "other")
+    defaults = {"url": f"http://{host}/{path}", "protocolBinding": binding}
+    return {**defaults, "protocolVersion": "1.0", **members}
+
+
+def card(*interfaces, **members):
+    found = list(interfaces) or [interface()]
+    return {"name": "Found", "supportedInterfaces": found, **members}
+
+
+def page(document, status=200, **headers):
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+    return HttpReply(status=status, headers=headers, body=body)
+
+
+MISSING = page(b"not here", 404)
+
+
+def redirect(location, status=302):
+    return HttpReply(status=status, headers={"location": location})
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+async def test_nothing_is_fetched_before_the_first_call():
+    network = Pages(FakeAgent())
+
+    async with connect("http://agent.test", engine=network):
+        pass
+
+    assert network.requests == []
+
+
+# ── Every way to name an agent ───────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("agent", "at", "looked_at"),
+    [
+        ("http://agent.test", WELL_KNOWN, [WELL_KNOWN]),
+        ("http://agent.test/", WELL_KNOWN, [WELL_KNOWN]),
+        ("http://agent.test", OLDER, [WELL_KNOWN, OLDER]),
+        ("http://agent.test/a/b", f"/a/b{WELL_KNOWN}", [f"/a/b{WELL_KNOWN}"]),
+        ("http://agent.test/a/", f"/a{OLDER}", [f"/a{WELL_KNOWN}", f"/a{OLDER}"]),
+        ("http://agent.test/card", "/card", [f"/card{WELL_KNOWN}", f"/card{OLDER}", "/card"]),
+        ("http://agent.test/my/card.json", "/my/card.json", ["/my/card.json"]),
+        ("http://agent.test/card.json?v=2", "/card.json?v=2", ["/card.json?v=2"]),
+    ],
+)
+async def test_an_address_leads_to_its_card(agent, at, looked_at):
+    origin = "http://agent.test"
+    pages = {f"{origin}{path}": MISSING for path in looked_at}
+    pages[f"{origin}{at}"] = page(card())
+    network = Pages(FakeAgent(), pages=pages)
+
+    answer = await connect(agent, engine=network).ask("hello")
+
+    assert answer.text == "hello"
+    assert [request.url.removeprefix(origin) for request in network.gets()] == looked_at
+
+
+@pytest.mark.parametrize("kind", ["path", "dict", "card"])
+async def test_a_card_in_hand_needs_no_fetch(kind, tmp_path):
+    document = card()
+    (tmp_path / "card.json").write_text(json.dumps(document))
+    agent = {
+        "path": tmp_path / "card.json",
+        "dict": document,
+        "card": AgentCard.from_dict(document),
+    }[kind]
+    network = Pages(FakeAgent())
+    client = connect(agent, engine=network, auth="Bearer t0ken")
+
+    assert (await client.agent_card()).name == "Found"
+    assert (await client.discover()).name == "Found"
+    assert network.requests == []
+    assert (await client.ask("hello")).text == "hello"
+    assert network.requests[0].headers["authorization"] == "Bearer t0ken"
+
+
+async def test_a_request_for_a_card_says_what_is_spoken():
+    network = Pages(FakeAgent())
+
+    await connect("http://agent.test", engine=network).agent_card()
+
+    (request,) = network.requests
+    assert request.headers["a2a-version"] == "1.0"
+    assert "application/json" in request.headers["accept"]
+
+
+async def test_a_callers_card_is_not_changed():
+    document = card()
+    before = json.dumps(document)
+
+    await connect(document, engine=FakeNetwork(FakeAgent()), tenant="t").agent_card()
+
+    assert json.dumps(document) == before
+
+
+# ── Failures ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_no_card_anywhere_names_where_it_was_looked_for():
+    pages = dict.fromkeys([f"http://agent.test{path}" for path in (WELL_KNOWN, OLDER)], MISSING)
+
+    with pytest.raises(AgentCardResolutionError) as caught:
+        await connect("http://agent.test", engine=Pages(pages=pages)).agent_card()
+
+    for url in pages:
+        assert url in str(caught.value)
+    assert (caught.value.http_status, caught.value.executed) == (404, False)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(401, AuthenticationError), (403, PermissionDeniedError), (410, A2AHTTPError)],
+)
+async def test_only_a_404_leads_to_the_next_place(status, kind):
+    network = Pages(pages={f"http://agent.test{WELL_KNOWN}": page(b"no", status)})
+
+    with pytest.raises(kind) as caught:
+        await connect("http://agent.test", engine=network).agent_card()
+
+    assert caught.value.http_status == status
+    assert caught.value.agent == f"http://agent.test{WELL_KNOWN}"
+    assert len(network.requests) == 1
+
+
+async def test_a_card_is_fetched_with_retries():
+    agent = FakeAgent()
+    agent.inject(Refuse(), on="GetAgentCard")
+    agent.inject(bad_gateway(), on="GetAgentCard")
+
+    assert (await connect(agent.url, engine=FakeNetwork(agent)).agent_card()).name == "Fake agent"
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        ({}, "name"),
+        ({"name": ""}, "name"),
+        ({"name": "x"}, "supportedInterfaces"),
+        ({"name": "x", "supportedInterfaces": []}, "supportedInterfaces"),
+        ({"name": "x", "supportedInterfaces": None}, "supportedInterfaces"),
+        (card(interface(url="")), "supportedInterfaces[0].url"),
+        (card(interface(), interface(url=None)), "supportedInterfaces[1].url"),
+        (card(interface(url="http://h:port/")), "supportedInterfaces[0].url"),
+        (card(interface(protocolBinding="")), "supportedInterfaces[0].protocolBinding"),
+        (card(capabilities=7), "capabilities"),
+    ],
+    ids=str,
+)
+async def test_what_is_wrong_with_a_card_is_named(document, field):
+    network = Pages(pages={f"http://agent.test{WELL_KNOWN}": page(document)})
+
+    for agent in ("http://agent.test", document):
+        with pytest.raises(InvalidAgentCardError) as caught:
+            await connect(agent, engine=network).agent_card()
+        assert caught.value.field == field
+        assert field in str(caught.value)
+        assert caught.value.executed is False
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'"card"', b"\xff", b"[" * 10_000])
+async def test_what_is_no_card_is_told(body):
+    network = Pages(pages={f"http://agent.test{WELL_KNOWN}": page(body)})
+
+    with pytest.raises(InvalidAgentCardError) as caught:
+        await connect("http://agent.test", engine=network).agent_card()
+
+    assert (caught.value.http_status, caught.value.field) == (200, None)
+    assert caught.value.agent == f"http://agent.test{WELL_KNOWN}"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (None, AgentCardResolutionError),
+        (b"<html>", InvalidAgentCardError),
+        (b"{}", InvalidAgentCardError),
+    ],
+)
+async def test_a_file_that_is_no_card_is_named(content, kind, tmp_path):
+    path = tmp_path / "card.json"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(kind) as caught:
+        await connect(path, engine=FakeNetwork()).agent_card()
+
+    assert caught.value.executed is False
+    if content != b"{}":
+        assert str(path) in str(caught.value)
+
+
+async def test_a_directory_is_no_card(tmp_path):
+    with pytest.raises(AgentCardResolutionError, match=str(tmp_path)):
+        await connect(Path(tmp_path), engine=FakeNetwork()).agent_card()
+
+
+# ── Time to live ─────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("ttl", "waited", "fetches"),
+    [(300, 299, 1), (300, 300, 2), (10, 11, 2), (0, 0, 2), (float("inf"), 10**9, 1)],
+)
+async def test_a_card_is_kept_for_its_time_to_live(ttl, waited, fetches):
+    agent = FakeAgent()
+    client = connect(agent.url, engine=FakeNetwork(agent), card_ttl=ttl)
+
+    await client.agent_card()
+    await asyncio.sleep(waited)
+    await client.agent_card()
+
+    assert len(agent.calls("GetAgentCard")) == fetches
+
+
+async def test_a_new_card_is_used_for_the_next_call():
+    agent = FakeAgent()
+    client = connect(agent.url, engine=FakeNetwork(agent), card_ttl=10)
+    await client.ask("hello")
+    agent.card = card(interface(binding="HTTP+JSON"))
+    await asyncio.sleep(10)
+
+    await client.ask("hello")
+
+    assert [urlsplit(r.url).path for r in agent.calls("SendMessage")] == [
+        "/rpc",
+        "/rest/message:send",
+    ]
+
+
+async def test_a_file_is_read_again_after_its_time_to_live(tmp_path):
+    path = tmp_path / "card.json"
+    path.write_text(json.dumps(card()))
+    client = connect(path, engine=FakeNetwork(), card_ttl=10)
+    await client.agent_card()
+    path.write_text(json.dumps(card(name="Newer")))
+
+    assert (await client.agent_card()).name == "Found"
+    await asyncio.sleep(10)
+    assert (await client.agent_card()).name == "Newer"
+
+
+@both_bindings
+async def test_the_extended_card_replaces_the_public_one(binding):
+    agent = FakeAgent()
+    client = connect(agent.url, engine=FakeNetwork(agent), bindings=[binding])
+    await client.agent_card()
+
+    extended = await client.get_extended_agent_card()
+
+    assert extended.name == "Fake agent, extended"
+    assert await client.agent_card() == extended
+
+
+# ── One fetch for many ───────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("ttl", [300, 0])
+@pytest.mark.parametrize("seed", [None, 1, 2])
+def test_a_hundred_calls_at_once_fetch_the_card_once(ttl, seed):
+    async def main():
+        agent = FakeAgent(latency=1)
+        client = connect(agent.url, engine=FakeNetwork(agent), card_ttl=ttl)
+
+        answers = await asyncio.gather(*(client.send_message(f"{n}") for n in range(100)))
+
+        assert [task.text for task in answers] == [f"{n}" for n in range(100)]
+        assert len(agent.calls("GetAgentCard")) == 1
+
+    run(main(), seed=seed)
+
+
+async def test_a_failing_fetch_fails_all_who_wait_each_with_an_error_of_their_own():
+    agent = FakeAgent(latency=1)
+    agent.inject(Respond(status=403, body=b"no", after_execution=True), on="GetAgentCard")
+    network = Pages(agent)
+    client = connect(agent.url, engine=network)
+
+    errors = await asyncio.gather(
+        *(client.send_message("hello") for _ in range(100)), return_exceptions=True
+    )
+
+    assert {type(error) for error in errors} == {PermissionDeniedError}
+    assert len({id(error) for error in errors}) == 100
+    assert len({error.request_id for error in errors}) == 100
+    assert {error.excerpt for error in errors} == {"no"}
+    assert len(network.requests) == 1
+
+
+async def test_who_comes_after_a_failed_fetch_tries_anew():
+    agent = FakeAgent()
+    agent.inject(Respond(status=403), on="GetAgentCard")
+    client = connect(agent.url, engine=FakeNetwork(agent))
+    with pytest.raises(PermissionDeniedError):
+        await client.agent_card()
+
+    assert (await client.agent_card()).name == "Fake agent"
+
+
+@pytest.mark.parametrize("how", ["cancelled", "deadline"])
+async def test_who_leads_and_leaves_does_not_fail_the_others(how):
+    agent = FakeAgent()
+    agent.inject(Stall(), on="GetAgentCard")
+    network = Pages(agent)
+    client = connect(agent.url, engine=network)
+    leader = asyncio.create_task(client.agent_card(timeout=3 if how == "deadline" else None))
+    await asyncio.sleep(0)
+    others = [asyncio.create_task(client.agent_card()) for _ in range(20)]
+    await asyncio.sleep(3)
+    leader.cancel()
+
+    cards = await asyncio.gather(*others)
+
+    (result,) = await asyncio.gather(leader, return_exceptions=True)
+    expected = DeadlineExceededError if how == "deadline" else asyncio.CancelledError
+    assert type(result) is expected
+    assert {found.name for found in cards} == {"Fake agent"}
+    assert now() == 3
+    assert len(network.requests) == 2
+
+
+async def test_who_waits_and_leaves_disturbs_nobody():
+    agent = FakeAgent(latency=2)
+    client = connect(agent.url, engine=FakeNetwork(agent))
+    calls = [asyncio.create_task(client.agent_card()) for _ in range(10)]
+    await asyncio.sleep(1)
+    for call in calls[1::2]:
+        call.cancel()
+
+    results = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert [type(result) for result in results[::2]] == [AgentCard] * 5
+    assert len(agent.calls("GetAgentCard")) == 1
+
+
+def test_a_second_event_loop_waits_for_no_fetch_of_the_first():
+    agent = FakeAgent(latency=1)
+    agent.inject(Stall(), on="GetAgentCard")
+    client = connect(agent.url, engine=FakeNetwork(agent))
+
+    async def fetch(seconds):
+        """Two at once, so that one waits for the other; returns those that are done."""
+        tasks = [asyncio.create_task(client.agent_card()) for _ in range(2)]
+        await asyncio.sleep(seconds)
+        return [task.result().name for task in tasks if task.done()]
+
+    assert run(fetch(5), allow_orphans=True) == []
+    assert run(fetch(5)) == ["Fake agent", "Fake agent"]
+
+
+# ── Choosing an interface ────────────────────────────────────────────────────────────────────
+
+RPC, REST = "http://agent.test/rpc", "http://agent.test/rest/message:send"
+
+
+@pytest.mark.parametrize(
+    ("interfaces", "options", "used"),
+    [
+        (["JSONRPC", "HTTP+JSON"], {}, RPC),
+        (["HTTP+JSON", "JSONRPC"], {}, REST),
+        (["GRPC", "https://example.com/own", "HTTP+JSON"], {}, REST),
+        (["JSONRPC", "HTTP+JSON"], {"bindings": ["HTTP+JSON"]}, REST),
+        (["HTTP+JSON", "JSONRPC"], {"bindings": ("JSONRPC", "HTTP+JSON")}, RPC),
+        (["HTTP+JSON"], {"bindings": ["JSONRPC"]}, REST),
+        (["JSONRPC"], {"url": "http://agent.test/rpc/v2"}, f"{RPC}/v2"),
+    ],
+)
+async def test_the_callers_order_then_the_cards(interfaces, options, used):
+    agent = FakeAgent(card=card(*(interface(binding=binding) for binding in interfaces)))
+    client = connect(agent.url, engine=FakeNetwork(agent), **options)
+
+    await client.send_message("hello")
+
+    assert agent.received[-1].url == used
+
+
+async def test_of_two_interfaces_with_one_binding_the_first_is_used():
+    first, second = interface(), interface(url="http://agent.test/rpc/2")
+    agent = FakeAgent(card=card(first, second))
+
+    await connect(agent.url, engine=FakeNetwork(agent)).send_message("hello")
+
+    assert agent.received[-1].url == first["url"]
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.0.3", "1", "v1.0", "", None])
+async def test_versions_that_are_taken_for_1_0(version):
+    agent = FakeAgent(card=card(interface(protocolVersion=version)))
+
+    assert (await connect(agent.url, engine=FakeNetwork(agent)).ask("hello")).text == "hello"
+
+
+@pytest.mark.parametrize("version", ["0.3", "0.3.0", "2.0", "10.0", "one"])
+async def test_an_interface_of_another_version_is_not_called(version):
+    agent = FakeAgent(card=card(interface(protocolVersion=version)))
+    network = Pages(agent)
+
+    with pytest.raises(VersionNotSupportedError) as caught:
+        await connect(agent.url, engine=network).send_message("hello")
+
+    assert version in str(caught.value)
+    assert caught.value.executed is False
+    assert len(network.requests) == 1
+
+
+async def test_among_versions_the_one_that_is_spoken_is_used():
+    older = interface(protocolVersion="0.3", url="http://agent.test/rpc/old")
+    agent = FakeAgent(card=card(older, interface()))
+
+    await connect(agent.url, engine=FakeNetwork(agent)).send_message("hello")
+
+    assert agent.received[-1].url == RPC
+
+
+async def test_a_card_of_protocol_0_3_says_what_it_is():
+    older = {
+        "name": "Older",
+        "url": RPC,
+        "protocolVersion": "0.3.0",
+        "preferredTransport": "JSONRPC",
+    }
+
+    with pytest.raises(InvalidAgentCardError, match=r"card of protocol 0\.3\.0") as caught:
+        await connect(older, engine=FakeNetwork()).agent_card()
+
+    assert caught.value.field == "supportedInterfaces"
+
+
+async def test_a_card_without_a_binding_that_is_spoken_says_which_there_are():
+    agent = FakeAgent(card=card(interface(binding="GRPC"), interface(binding="urn:x:own")))
+
+    with pytest.raises(AgentCardResolutionError, match="GRPC, urn:x:own") as caught:
+        await connect(agent.url, engine=FakeNetwork(agent)).send_message("hello")
+
+    assert "JSONRPC, HTTP+JSON" in str(caught.value)
+    assert caught.value.executed is False
+
+
+# ── Tenant ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("in_card", "given", "sent"),
+    [
+        ("acme", None, "acme"),
+        (None, "mine", "mine"),
+        ("acme", "mine", "mine"),
+        (None, None, None),
+        ("", None, None),
+    ],
+)
+async def test_the_tenant_goes_into_every_json_rpc_request(in_card, given, sent):
+    agent = FakeAgent(card=card(interface(tenant=in_card)))
+    client = connect(agent.url, engine=FakeNetwork(agent), tenant=given)
+
+    task = await client.send_message("hello")
+    await client.get_task(task.id)
+
+    for received in agent.received[1:]:
+        assert json.loads(received.body)["params"].get("tenant") == sent
+
+
+@pytest.mark.parametrize(("in_card", "given"), [("a/c", None), (None, "a/c"), ("x", "a/c")])
+async def test_the_tenant_goes_into_the_path_and_the_body_of_rest(in_card, given):
+    agent = FakeAgent(card=card(interface(binding="HTTP+JSON", tenant=in_card)))
+    client = connect(agent.url, engine=FakeNetwork(agent), tenant=given)
+
+    task = await client.send_message("hello")
+    await client.get_task(task.id)
+
+    sent, looked = agent.received[1:]
+    assert sent.url == "http://agent.test/rest/a%2Fc/message:send"
+    assert json.loads(sent.body)["tenant"] == "a/c"
+    assert looked.url == f"http://agent.test/rest/a%2Fc/tasks/{task.id}"
+
+
+# ── Secrets stay at home ─────────────────────────────────────────────────────────────────────
+
+SECRETS = {
+    "auth": {"auth": "Bearer s3cret"},
+    "headers": {"headers": {"x-api-key": "s3cret"}},
+}
+
+
+def moved(host="elsewhere.test"):
+    """An agent whose card names an interface on another host."""
+    agent = FakeAgent(card=card(interface(host), interface(host, "HTTP+JSON")))
+    elsewhere = FakeAgent(url=f"http://{host}")
+    return agent, elsewhere, Pages(agent, elsewhere)
+
+
+@both_bindings
+@pytest.mark.parametrize(
+    ("options", "call"),
+    [
+        (SECRETS["auth"], lambda client: client.send_message("hello")),
+        (SECRETS["auth"], lambda client: client.get_extended_agent_card()),
+        (SECRETS["headers"], lambda client: client.ask("hello")),
+        ({}, lambda client: client.ask("hello", headers={"x-api-key": "s3cret"})),
+    ],
+    ids=["auth", "extended card", "headers", "headers of the call"],
+)
+async def test_nothing_goes_to_an_origin_that_was_not_named(binding, options, call):
+    agent, elsewhere, network = moved()
+    client = connect(agent.url, engine=network, bindings=[binding], **options)
+
+    with pytest.raises(CredentialOriginError) as caught:
+        await call(client)
+
+    assert caught.value.origin == "http://elsewhere.test:80"
+    assert "credential_origins" in str(caught.value)
+    assert "http://agent.test:80" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+    assert (network.hosts(), elsewhere.received) == ({"agent.test"}, [])
+
+
+async def test_without_secrets_there_is_nothing_to_keep():
+    agent, elsewhere, network = moved()
+
+    await connect(agent.url, engine=network).send_message("hello")
+
+    assert len(elsewhere.calls("SendMessage")) == 1
+
+
+@both_bindings
+@pytest.mark.parametrize("secrets", SECRETS)
+@pytest.mark.parametrize(
+    "origins",
+    [
+        ["http://elsewhere.test"],
+        ["http://elsewhere.test:80"],
+        ("HTTP://ELSEWHERE.test/some/path",),
+        {"https://other.test", "http://elsewhere.test"},
+    ],
+    ids=str,
+)
+async def test_an_origin_that_was_named_gets_them(binding, secrets, origins):
+    agent, elsewhere, network = moved()
+    options = SECRETS[secrets]
+
+    await connect(
+        agent.url, engine=network, bindings=[binding], credential_origins=origins, **options
+    ).send_message("hello")
+
+    assert "s3cret" in str(dict(elsewhere.received[0].headers))
+
+
+@pytest.mark.parametrize("origin", ["https://elsewhere.test", "http://elsewhere.test:8080"])
+async def test_another_scheme_or_port_is_another_origin(origin):
+    agent, _, network = moved()
+
+    with pytest.raises(CredentialOriginError):
+        await connect(
+            agent.url, engine=network, auth="Bearer s3cret", credential_origins=[origin]
+        ).send_message("hello")
+
+    assert network.hosts() == {"agent.test"}
+
+
+async def test_the_address_that_the_caller_gives_is_trusted():
+    agent = FakeAgent()
+    elsewhere = FakeAgent(url="http://elsewhere.test")
+
+    await connect(
+        agent.url,
+        engine=Pages(agent, elsewhere),
+        url="http://elsewhere.test/rpc",
+        auth="Bearer s3cret",
+    ).send_message("hello")
+
+    assert elsewhere.received[0].headers["authorization"] == "Bearer s3cret"
+
+
+async def test_a_card_in_hand_is_trusted_for_its_first_interface_only():
+    document = card(interface("one.test"), interface("two.test", "HTTP+JSON"))
+    one, two = FakeAgent(url="http://one.test"), FakeAgent(url="http://two.test")
+    network = Pages(one, two)
+
+    await connect(document, engine=network, auth="Bearer s3cret").send_message("hello")
+    with pytest.raises(CredentialOriginError):
+        await connect(
+            document, engine=network, auth="Bearer s3cret", bindings=["HTTP+JSON"]
+        ).send_message("hello")
+
+    assert network.hosts() == {"one.test"}
+
+
+# ── Redirects of the card ────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_card_may_have_moved_within_its_origin(status):
+    start = f"http://agent.test{WELL_KNOWN}"
+    pages = {
+        start: redirect("/v2/card.json", status),
+        "http://agent.test/v2/card.json": page(card()),
+    }
+    network = Pages(pages=pages)
+
+    found = await connect("http://agent.test", engine=network, auth="Bearer s3cret").agent_card()
+
+    assert found.name == "Found"
+    assert network.urls() == list(pages)
+    assert [r.headers.get("authorization") for r in network.requests] == ["Bearer s3cret"] * 2
+
+
+async def test_at_another_origin_and_after_it_there_are_no_credentials():
+    there, back = "http://elsewhere.test/card.json", "http://agent.test/card.json"
+    pages = {
+        f"http://agent.test{WELL_KNOWN}": redirect(there),
+        there: redirect(back),
+        back: page(card()),
+    }
+    network = Pages(pages=pages)
+
+    await connect(
+        "http://agent.test", engine=network, auth="Bearer s3cret", headers={"x-key": "s3cret"}
+    ).agent_card()
+
+    assert ["s3cret" in str(dict(r.headers)) for r in network.requests] == [True, False, False]
+    assert all(r.headers["a2a-version"] == "1.0" for r in network.requests)
+
+
+@pytest.mark.parametrize(("hops", "found"), [(5, True), (6, False)])
+async def test_five_redirects_are_followed_and_no_more(hops, found):
+    pages = {f"http://agent.test{WELL_KNOWN}": redirect("/1")}
+    pages |= {f"http://agent.test/{n}": redirect(f"/{n + 1}") for n in range(1, hops)}
+    pages[f"http://agent.test/{hops}"] = page(card())
+    network = Pages(pages=pages)
+    client = connect("http://agent.test", engine=network, resilience=Resilience.off())
+
+    if found:
+        assert (await client.agent_card()).name == "Found"
+    else:
+        with pytest.raises(A2AHTTPError, match="was not followed: there were 5 redirects"):
+            await client.agent_card()
+    assert len(network.requests) == 6
+
+
+@pytest.mark.parametrize(
+    "location", ["http://agent.test/card.json", "ftp://agent.test/card.json", "https://[", ""]
+)
+async def test_a_redirect_to_where_no_card_should_be_is_not_followed(location):
+    network = Pages(pages={f"https://agent.test{WELL_KNOWN}": redirect(location)})
+    loops = location == ""
+
+    with pytest.raises(A2AHTTPError, match="was not followed") as caught:
+        await connect("https://agent.test", engine=network).agent_card()
+
+    assert caught.value.http_status == 302
+    assert len(network.requests) == (6 if loops else 1)
+
+
+async def test_nobody_at_the_address_is_a_connection_error():
+    with pytest.raises(A2AConnectionError) as caught:
+        await connect(
+            "http://nobody.test", engine=FakeNetwork(), resilience=Resilience.off()
+        ).send_message("hello")
+
+    assert (caught.value.failure, caught.value.executed) == ("dns", False)

@@ -1,0 +1,1148 @@
+"""The layers of a call: deadline, retries, budget, interceptors, observers, consumers, secrets."""
+
+import asyncio
+import itertools
+import json
+import logging
+import math
+import pickle
+import traceback
+
+import msgspec
+import pytest
+
+from holdfast import (
+    A2AConnectionError,
+    A2AError,
+    A2AHTTPError,
+    A2ATimeoutError,
+    AttemptFailed,
+    AttemptStarted,
+    AuthenticationError,
+    BudgetPolicy,
+    CallFinished,
+    DeadlineExceededError,
+    Endpoints,
+    Interceptor,
+    InternalError,
+    Message,
+    OutcomeUnknownError,
+    PermissionDeniedError,
+    RateLimitedError,
+    Reply,
+    Resilience,
+    RetryPolicy,
+    RetryScheduled,
+    Role,
+    Task,
+    TaskNotFoundError,
+    TaskPushNotificationConfig,
+    TaskState,
+    TaskStatus,
+    Timeouts,
+    connect,
+    text_part,
+)
+from holdfast.model import operations as op
+from holdfast.model.requests import GetTaskRequest
+from holdfast.testing import (
+    Delay,
+    FakeAgent,
+    FakeNetwork,
+    Refuse,
+    Reset,
+    Respond,
+    Stall,
+    completes,
+    rate_limited,
+    unavailable,
+    works_forever,
+)
+
+both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+CANARY = "canary-5f2b9c1d7e8a4f60"
+
+
+class Dice:
+    """Wall time, a fixed draw, and ids that count, so that two clients share none."""
+
+    made = itertools.count(1)
+
+    def __init__(self, draw=0.5, wall=1_700_000_000.0):
+        self.draw = draw
+        self.start = wall
+
+    def wall(self):
+        return self.start + now()
+
+    def random(self):
+        return self.draw
+
+    def new_id(self):
+        return f"id-{next(self.made)}"
+
+
+class Recorded(FakeNetwork):
+    """Keeps every request and when it came, those that no agent sees included."""
+
+    def __init__(self, *agents):
+        super().__init__(*agents)
+        self.requests = []
+        self.times = []
+
+    async def request(self, request):
+        self.requests.append(request)
+        self.times.append(now())
+        return await super().request(request)
+
+    def calls(self):
+        return [request for request in self.requests if "/.well-known/" not in request.url]
+
+
+def connected(agent, binding="JSONRPC", *, network=None, **options):
+    options.setdefault("env", Dice())
+    return connect(agent.url, engine=network or FakeNetwork(agent), bindings=(binding,), **options)
+
+
+async def with_a_task(agent, binding="JSONRPC", **options):
+    client = connected(agent, binding, **options)
+    await client.send_message("first", return_immediately=True)
+    return client
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+# ── Deadline ─────────────────────────────────────────────────────────────────────────────────
+
+STALLED = {
+    "GetTask": ("call", lambda client, t: client.get_task("task-1", timeout=t)),
+    "ListTasks": ("call", lambda client, t: client.list_tasks(timeout=t)),
+    "CancelTask": ("cancel", lambda client, t: client.cancel_task("task-1", timeout=t)),
+    "DeleteTaskPushNotificationConfig": (
+        "call",
+        lambda client, t: client.delete_task_push_notification_config("task-1", "p", timeout=t),
+    ),
+    "GetExtendedAgentCard": ("call", lambda client, t: client.get_extended_agent_card(timeout=t)),
+}
+
+
+@both_bindings
+@pytest.mark.parametrize("operation", STALLED)
+@pytest.mark.parametrize("timeout", [7, 0.1 + 0.2, 1 / 3, 250.5])
+async def test_a_call_ends_at_its_deadline_exactly(binding, operation, timeout):
+    agent = FakeAgent(lambda _turn: works_forever())
+    client = await with_a_task(agent, binding)
+    agent.inject(Stall(), on=operation, times=10)
+    began = now()
+    name, call = STALLED[operation]
+
+    with pytest.raises(DeadlineExceededError, match=f"the {name} timeout of") as caught:
+        await call(client, timeout)
+
+    assert now() == began + timeout
+    assert (caught.value.deadline, caught.value.timeout) == (name, timeout)
+    assert caught.value.executed is None
+    assert caught.value.attempts[-1].error is not None
+    assert caught.value.request_id.startswith("id-")
+
+
+async def test_the_card_counts_against_the_deadline_and_nothing_was_executed():
+    agent = FakeAgent()
+    agent.inject(Stall(), on="GetAgentCard", times=10)
+
+    with pytest.raises(DeadlineExceededError) as caught:
+        await connected(agent, timeout=3).send_message("hello")
+
+    assert (now(), caught.value.executed) == (3, False)
+
+
+async def test_the_clients_timeout_is_the_calls_where_it_names_none():
+    agent = FakeAgent(lambda _turn: works_forever())
+
+    with pytest.raises(DeadlineExceededError, match="the call timeout of 11 s"):
+        await connected(agent, timeout=11).ask("hello")
+
+    assert now() == 11
+
+
+async def test_waiting_for_a_retry_never_begins_where_the_deadline_would_end_it():
+    agent = FakeAgent()
+    agent.inject(Refuse(), on="SendMessage", times=9)
+    slow = Resilience(retry=RetryPolicy(base_delay=4, jitter=False))
+
+    with pytest.raises(A2AConnectionError) as caught:
+        await connected(agent, resilience=slow).send_message("hello", timeout=10)
+
+    assert now() == 4  # 4 s, and then 8 s would be too much
+    assert [attempt.wait for attempt in caught.value.attempts] == [4, None]
+
+
+# ── Retries ──────────────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+async def test_every_attempt_is_recorded(binding):
+    agent = FakeAgent()
+    client = await with_a_task(agent, binding)
+    agent.inject(Delay(seconds=2), on="GetTask")  # is none
+    agent.inject(Reset(), on="GetTask", times=4)
+    await client.get_task("task-1")
+    began = now()
+
+    with pytest.raises(A2AConnectionError, match="4 attempts") as caught:
+        await client.get_task("task-1")
+
+    attempts = caught.value.attempts
+    assert [attempt.number for attempt in attempts] == [1, 2, 3, 4]
+    assert [attempt.wait for attempt in attempts] == [0.5, 1, 2, None]
+    assert [attempt.started for attempt in attempts] == [0, 0.5, 1.5, 3.5]
+    assert {attempt.duration for attempt in attempts} == {0}
+    assert all("A2AConnectionError: " in attempt.error for attempt in attempts)
+    assert {attempt.agent for attempt in attempts} == {caught.value.agent}
+    assert now() - began == 3.5
+
+
+@pytest.mark.parametrize(
+    ("fault", "at_least", "at_most"),
+    [
+        (rate_limited(retry_after=0), 0, 1),
+        (rate_limited(retry_after=7), 7, 8),
+        (rate_limited(retry_after="Tue, 14 Nov 2023 22:13:50 GMT"), 30, 31),
+        (unavailable(retry_after=60), 60, 61),
+        (Respond(status=429, headers={"retry-after-ms": "2500"}), 2.5, 3.5),
+        (Respond(status=429, headers={"retry-after": "soon"}), 0, 1),
+    ],
+    ids=["zero", "seconds", "date", "503", "milliseconds", "unreadable"],
+)
+@both_bindings
+@pytest.mark.parametrize("draw", [0.0, 0.5, 0.999])
+async def test_retry_after_is_a_lower_bound(fault, at_least, at_most, binding, draw):
+    agent = FakeAgent()
+    network = Recorded(agent)
+    agent.inject(fault, on="SendMessage")
+
+    await connected(agent, binding, network=network, env=Dice(draw)).send_message("hello")
+
+    first, second = network.times[1:]
+    assert at_least <= second - first <= at_most
+
+
+@both_bindings
+async def test_a_hint_beyond_the_bound_ends_it_at_once(binding):
+    agent = FakeAgent()
+    agent.inject(rate_limited(retry_after=61), on="SendMessage")
+
+    with pytest.raises(RateLimitedError, match="retry after 61 s") as caught:
+        await connected(agent, binding).send_message("hello")
+
+    assert (now(), caught.value.retry_after) == (0, 61)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_on_retry_is_told_before_each_wait(is_async):
+    told = []
+
+    def note(number, error, wait):
+        told.append((now(), number, type(error), wait))
+
+    async def note_later(number, error, wait):
+        await asyncio.sleep(0)
+        note(number, error, wait)
+
+    agent = FakeAgent()
+    agent.inject(Refuse(), on="SendMessage", times=2)
+    policy = RetryPolicy(on_retry=note_later if is_async else note)
+
+    await connected(agent, resilience=Resilience(retry=policy)).send_message("hello")
+
+    assert told == [(0, 1, A2AConnectionError, 0.5), (0.5, 2, A2AConnectionError, 1.0)]
+
+
+async def test_an_exception_of_on_retry_ends_the_call():
+    def stop(_number, _error, _wait):
+        raise LookupError("enough")
+
+    agent = FakeAgent()
+    agent.inject(Refuse(), on="SendMessage")
+    resilience = Resilience(retry=RetryPolicy(on_retry=stop))
+
+    with pytest.raises(LookupError, match="enough"):
+        await connected(agent, resilience=resilience).send_message("hello")
+
+    assert agent.executions == {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "answer", "attempts"),
+    [
+        (Refuse(), True, 2),
+        (Refuse(), False, 1),
+        (Reset(), True, 1),  # a predicate never widens what is sent again
+        (Respond(status=403), True, 1),
+    ],
+)
+async def test_a_predicate_may_only_say_no(fault, answer, attempts):
+    agent = FakeAgent()
+    network = Recorded(agent)
+    agent.inject(fault, on="SendMessage")
+    resilience = Resilience(retry=RetryPolicy(retry_predicate=lambda _error: answer))
+    client = connected(agent, network=network, resilience=resilience)
+
+    await asyncio.gather(client.send_message("hello"), return_exceptions=True)
+
+    assert len(network.calls()) == attempts
+
+
+async def test_without_resilience_each_call_is_one_request():
+    agent = FakeAgent()
+    network = Recorded(agent)
+    agent.inject(Refuse(), on="SendMessage")
+
+    with pytest.raises(A2AConnectionError):
+        await connected(agent, network=network, resilience=Resilience.off()).send_message("hello")
+
+    assert len(network.calls()) == 1
+
+
+# ── Budget ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def fails_with(client, attempts, *, spent):
+    with pytest.raises(A2AConnectionError) as caught:
+        await client.get_task("task-1")
+    assert len(caught.value.attempts) == attempts
+    assert ("retry budget of this agent is spent" in str(caught.value)) == spent
+
+
+@both_bindings
+async def test_a_spent_budget_fails_fast_and_recovers(binding):
+    agent = FakeAgent()
+    client = await with_a_task(agent, binding)
+    agent.inject(Reset(), on="GetTask", times=7)
+
+    await fails_with(client, 4, spent=False)
+    await fails_with(client, 2, spent=True)
+    before = now()
+    await fails_with(client, 1, spent=True)
+    assert now() == before
+
+    await asyncio.sleep(100)
+    agent.inject(Reset(), on="GetTask", times=2)
+    assert (await client.get_task("task-1")).id == "task-1"
+
+
+async def test_successes_refill_the_budget():
+    agent = FakeAgent()
+    budget = BudgetPolicy(tokens=2, success_gives=0.5, seconds_per_token=math.inf)
+    client = await with_a_task(agent, resilience=Resilience(budget=budget))
+    agent.inject(Reset(), on="GetTask", times=2)
+    await fails_with(client, 1, spent=True)
+    await fails_with(client, 1, spent=True)
+
+    for _ in range(4):
+        await client.get_task("task-1")
+    await asyncio.sleep(0)
+    agent.inject(Reset(), on="GetTask")
+    await fails_with(client, 1, spent=True)  # one of two tokens is not more than half
+
+
+async def test_a_failure_that_would_not_be_retried_does_not_blame_the_budget():
+    agent = FakeAgent()
+    budget = BudgetPolicy(tokens=1)
+    client = await with_a_task(agent, resilience=Resilience(budget=budget))
+    agent.inject(Respond(status=403), on="GetTask", times=2)
+
+    for _ in range(2):
+        with pytest.raises(PermissionDeniedError) as caught:
+            await client.get_task("task-1")
+        assert "budget" not in str(caught.value)
+
+
+async def test_clients_that_share_share_the_budget():
+    agent = FakeAgent()
+    shared = Endpoints()
+    first = await with_a_task(agent, shared=shared)
+    second = connected(agent, shared=shared)
+    agent.inject(Reset(), on="GetTask", times=6)
+    await fails_with(first, 4, spent=False)
+    await fails_with(first, 2, spent=True)
+
+    agent.inject(Reset(), on="GetTask")
+    await fails_with(second, 1, spent=True)
+
+
+async def test_clients_that_do_not_share_have_budgets_of_their_own():
+    agent = FakeAgent()
+    first, second = await with_a_task(agent), connected(agent)
+    agent.inject(Reset(), on="GetTask", times=6)
+    await fails_with(first, 4, spent=False)
+    await fails_with(first, 2, spent=True)
+
+    agent.inject(Reset(), on="GetTask", times=4)
+    await fails_with(second, 4, spent=False)
+
+
+# ── Timeouts of an attempt ───────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+async def test_an_attempt_that_hangs_is_given_up_and_named(binding):
+    agent = FakeAgent()
+    resilience = Resilience(timeouts=Timeouts(first_byte=3), retry=RetryPolicy(max_retries=0))
+    client = await with_a_task(agent, binding, resilience=resilience)
+    agent.inject(Stall(), on="GetTask")
+
+    with pytest.raises(A2ATimeoutError) as caught:
+        await client.get_task("task-1")
+
+    assert (now(), caught.value.phase, caught.value.timeout) == (3, "first_byte", 3)
+    assert caught.value.transient is True
+
+
+@both_bindings
+async def test_an_attempt_that_hangs_leaves_time_for_another(binding):
+    agent = FakeAgent()
+    client = await with_a_task(
+        agent, binding, resilience=Resilience(timeouts=Timeouts(first_byte=3))
+    )
+    agent.inject(Stall(), on="GetTask", times=2)
+
+    assert (await client.get_task("task-1")).id == "task-1"
+    assert now() == 3 + 0.5 + 3 + 1
+
+
+# ── Interceptors ─────────────────────────────────────────────────────────────────────────────
+
+
+class Noting(Interceptor):
+    def __init__(self, name, notes):
+        self.name = name
+        self.notes = notes
+
+    async def before(self, call):
+        self.notes.append(f"{self.name} before")
+        return call
+
+    async def after(self, call, outcome):
+        self.notes.append(f"{self.name} after {type(outcome).__name__}")
+        return outcome
+
+
+@both_bindings
+async def test_interceptors_stand_around_the_call_once_and_in_order(binding):
+    notes = []
+    agent = FakeAgent()
+    agent.inject(Refuse(), on="SendMessage", times=2)
+    interceptors = [Noting("outer", notes), Noting("inner", notes)]
+
+    await connected(agent, binding, interceptors=interceptors).send_message("hello")
+
+    assert notes == ["outer before", "inner before", "inner after Reply", "outer after Reply"]
+
+
+@both_bindings
+async def test_interceptors_see_failures(binding):
+    notes = []
+    agent = FakeAgent()
+    interceptors = [Noting("outer", notes), Noting("inner", notes)]
+    client = connected(agent, binding, interceptors=interceptors)
+
+    with pytest.raises(TaskNotFoundError):
+        await client.get_task("task-9")
+
+    assert notes[2:] == ["inner after TaskNotFoundError", "outer after TaskNotFoundError"]
+
+
+@both_bindings
+async def test_an_interceptor_changes_the_request(binding):
+    class Adding(Interceptor):
+        async def before(self, call):
+            return msgspec.structs.replace(call, headers={**call.headers, "x-trace": "abc"})
+
+    agent = FakeAgent()
+
+    await connected(agent, binding, interceptors=[Adding()]).send_message("hello")
+
+    assert agent.calls("SendMessage")[0].headers["x-trace"] == "abc"
+
+
+async def test_an_early_answer_reaches_nobody_and_is_seen_by_those_who_were_asked():
+    class Cache(Noting):
+        async def before(self, call):
+            await super().before(call)
+            return Reply(value=Task(id="from memory"))
+
+    notes = []
+    agent = FakeAgent()
+    network = Recorded(agent)
+    interceptors = [Noting("outer", notes), Cache("cache", notes), Noting("inner", notes)]
+    client = connected(agent, network=network, interceptors=interceptors)
+
+    assert (await client.get_task("task-1")).id == "from memory"
+
+    assert network.requests == []
+    assert notes == ["outer before", "cache before", "cache after Reply", "outer after Reply"]
+
+
+async def test_an_interceptor_turns_a_failure_into_a_result_and_back():
+    class Mending(Interceptor):
+        async def after(self, call, outcome):
+            if isinstance(outcome, TaskNotFoundError):
+                return Reply(value=Task(id="made up"))
+            return outcome
+
+    class Breaking(Interceptor):
+        async def after(self, call, outcome):
+            return InternalError("on purpose", executed=True)
+
+    agent = FakeAgent()
+    notes = []
+    assert (await connected(agent, interceptors=[Mending()]).get_task("t-9")).id == "made up"
+    with pytest.raises(InternalError, match="on purpose"):
+        await connected(agent, interceptors=[Breaking()]).get_task("t-9")
+    with pytest.raises(InternalError, match="on purpose"):
+        await connected(agent, interceptors=[Noting("outer", notes), Breaking()]).get_task("t-9")
+    assert notes[-1] == "outer after InternalError"
+
+
+async def test_an_error_raised_in_an_interceptor_is_seen_by_those_outside():
+    class Raising(Interceptor):
+        def __init__(self, where):
+            self.where = where
+
+        async def before(self, call):
+            if self.where == "before":
+                raise InternalError("raised before")
+            return call
+
+        async def after(self, call, outcome):
+            if self.where == "after":
+                raise InternalError("raised after")
+            return outcome
+
+    for where in ("before", "after"):
+        notes = []
+        interceptors = [Noting("outer", notes), Raising(where)]
+        with pytest.raises(InternalError, match=f"raised {where}"):
+            await connected(FakeAgent(), interceptors=interceptors).send_message("hello")
+        assert notes == ["outer before", "outer after InternalError"]
+
+
+@pytest.mark.parametrize("timeout", [0.25, 5])
+async def test_an_interceptor_that_hangs_before_is_ended_by_the_deadline(timeout):
+    class Hanging(Interceptor):
+        async def before(self, call):
+            await asyncio.sleep(1000)
+            return call
+
+    agent = FakeAgent()
+    network = Recorded(agent)
+
+    with pytest.raises(DeadlineExceededError) as caught:
+        await connected(agent, network=network, interceptors=[Hanging()]).send_message(
+            "hello", timeout=timeout
+        )
+
+    assert (now(), network.requests, caught.value.executed) == (timeout, [], False)
+
+
+async def test_an_interceptor_that_hangs_after_a_late_failure_has_a_last_word_of_a_second():
+    class Hanging(Interceptor):
+        async def after(self, call, outcome):
+            await asyncio.sleep(1000)
+            return outcome
+
+    agent = FakeAgent()
+    agent.inject(Stall(), on="GetAgentCard")
+
+    with pytest.raises(DeadlineExceededError):
+        await connected(agent, interceptors=[Hanging()]).send_message("hello", timeout=5)
+
+    assert now() == 6
+
+
+# ── Observers ────────────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+async def test_observers_get_the_details_in_order(binding):
+    seen = []
+    agent = FakeAgent(latency=1)
+    client = await with_a_task(agent, binding, observers=[seen.append])
+    agent.inject(Refuse(), on="GetTask")
+    seen.clear()
+
+    await client.get_task("task-1")
+
+    started, failed, scheduled, again, finished = seen
+    where = {"JSONRPC": "http://agent.test/rpc", "HTTP+JSON": "http://agent.test/rest"}[binding]
+    assert started == AttemptStarted(
+        request_id=started.request_id, operation="GetTask", agent=where, number=1
+    )
+    assert isinstance(failed, AttemptFailed)
+    assert (failed.number, type(failed.error)) == (1, A2AConnectionError)
+    assert isinstance(scheduled, RetryScheduled)
+    assert (scheduled.number, scheduled.wait, scheduled.error) == (2, 0.5, failed.error)
+    assert isinstance(again, AttemptStarted)
+    assert again.number == 2
+    assert isinstance(finished, CallFinished)
+    assert (finished.attempts, finished.duration, finished.error) == (2, 1.5, None)
+    assert {detail.request_id for detail in seen} == {started.request_id}
+    assert {detail.agent for detail in seen} == {where}
+
+
+async def test_details_are_frozen():
+    seen = []
+    await with_a_task(FakeAgent(), observers=[seen.append])
+
+    assert [type(detail) for detail in seen] == [AttemptStarted, AttemptStarted, CallFinished]
+    for detail in seen:
+        with pytest.raises(AttributeError):
+            detail.agent = "somebody else"
+
+
+async def test_a_failed_call_finishes_with_its_error():
+    seen = []
+    client = connected(FakeAgent(), observers=[seen.append])
+
+    with pytest.raises(TaskNotFoundError) as caught:
+        await client.get_task("task-9")
+
+    assert seen[-1].error is caught.value
+
+
+async def test_a_cancelled_call_finishes_and_was_not_well():
+    seen = []
+    agent = FakeAgent(latency=10)
+    call = asyncio.create_task(connected(agent, observers=[seen.append]).send_message("hello"))
+    await asyncio.sleep(1)
+    call.cancel()
+    await asyncio.wait([call])
+
+    finished = [detail for detail in seen if isinstance(detail, CallFinished)]
+    assert [type(detail.error) for detail in finished] == [asyncio.CancelledError]
+
+
+async def test_an_observer_that_fails_is_logged_and_harms_nobody(caplog):
+    def broken(_detail):
+        raise RuntimeError("observer out of order")
+
+    seen = []
+    client = connected(FakeAgent(), observers=[broken, seen.append])
+
+    assert (await client.ask("hello")).text == "hello"
+
+    assert seen
+    assert "an observer failed on AttemptStarted" in caplog.text
+    assert "observer out of order" in caplog.text
+
+
+# ── Consumers ────────────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+async def test_consumers_get_every_event_in_order_sync_or_not(binding):
+    told = []
+
+    def first(event, task, card):
+        told.append(("first", event.state, task.id, card.name))
+
+    async def second(event, task, card):
+        await asyncio.sleep(0.1)
+        told.append(("second", event.state, task.id, card.name))
+
+    agent = FakeAgent(lambda _turn: completes("done", after=3, works=1))
+
+    await connected(agent, binding, consumers=[first, second]).ask("hello")
+
+    states = [TaskState.SUBMITTED, TaskState.WORKING, TaskState.COMPLETED]
+    assert told == [
+        (who, state, "task-1", "Fake agent") for state in states for who in ("first", "second")
+    ]
+
+
+async def test_consumers_get_a_message_without_a_task():
+    told = []
+    reply = Message(role=Role.AGENT, parts=(text_part("hi"),))
+    client = connected(FakeAgent(lambda _turn: reply), consumers=[lambda *a: told.append(a)])
+
+    await client.ask("hello")
+
+    ((event, task, _card),) = told
+    assert (event.text, task) == ("hi", None)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_an_exception_of_a_consumer_propagates(is_async):
+    def refuse(_event, _task, _card):
+        raise LookupError("not wanted")
+
+    async def refuse_later(event, task, card):
+        refuse(event, task, card)
+
+    later = []
+    consumers = [refuse_later if is_async else refuse, lambda *a: later.append(a)]
+
+    with pytest.raises(LookupError, match="not wanted"):
+        await connected(FakeAgent(), consumers=consumers).ask("hello")
+
+    assert later == []
+
+
+@pytest.mark.parametrize("how", ["ask", "send_message"])
+async def test_a_consumer_that_hangs_is_ended_by_the_deadline(how):
+    async def hang(_event, _task, _card):
+        await asyncio.sleep(1000)
+
+    client = connected(FakeAgent(), consumers=[hang])
+
+    with pytest.raises(DeadlineExceededError, match="consumer") as caught:
+        await getattr(client, how)("hello", timeout=5)
+
+    assert now() == 5
+    assert (caught.value.executed, caught.value.task.id) == (True, "task-1")
+
+
+async def test_what_has_arrived_is_not_lost_because_the_card_is_gone():
+    """The card grows old while the agent works, and cannot be fetched any more."""
+    told = []
+    agent = FakeAgent(latency=20)
+    client = connected(agent, card_ttl=10, consumers=[lambda *a: told.append(a)])
+    await client.agent_card()
+    agent.inject(Respond(status=403), on="GetAgentCard", times=99)
+
+    task = await client.send_message("hello")
+
+    assert [event.id for event, _, _ in told] == [task.id]
+
+
+# ── Layers of the caller's own ───────────────────────────────────────────────────────────────
+
+
+class Noted:
+    def __init__(self, inner, name, notes):
+        self.inner = inner
+        self.name = name
+        self.notes = notes
+
+    async def unary(self, call):
+        where = "somewhere" if call.endpoint is None else "endpoint"
+        secret = "with" if "authorization" in call.headers else "without"
+        self.notes.append(f"{self.name} {call.attempt} {where} {secret}")
+        try:
+            return await self.inner.unary(call)
+        except A2AError as error:
+            self.notes.append(f"{self.name} {type(error).__name__}")
+            raise
+
+    async def close(self):
+        self.notes.append(f"{self.name} closed")
+        await self.inner.close()
+
+
+@both_bindings
+async def test_call_layers_see_the_call_once_and_attempt_layers_each_try(binding):
+    notes = []
+
+    def layer(name):
+        return lambda inner: Noted(inner, name, notes)
+
+    agent = FakeAgent()
+    agent.inject(Refuse(), on="SendMessage")
+    agent.inject(Reset(), on="SendMessage")
+    client = connected(
+        agent,
+        binding,
+        auth="Bearer t0ken",
+        interceptors=[Noting("interceptor", notes)],
+        call_layers=[layer("call outer"), layer("call inner")],
+        attempt_layers=[layer("attempt outer"), layer("attempt inner")],
+    )
+
+    with pytest.raises(OutcomeUnknownError):
+        await client.send_message("hello")
+    await client.close()
+
+    assert notes == [
+        "interceptor before",
+        "call outer 1 somewhere without",
+        "call inner 1 somewhere without",
+        "attempt outer 1 endpoint without",
+        "attempt inner 1 endpoint without",
+        "attempt inner A2AConnectionError",
+        "attempt outer A2AConnectionError",
+        "attempt outer 2 endpoint without",
+        "attempt inner 2 endpoint without",
+        "attempt inner A2AConnectionError",
+        "attempt outer A2AConnectionError",
+        "call inner OutcomeUnknownError",
+        "call outer OutcomeUnknownError",
+        "interceptor after OutcomeUnknownError",
+        "call outer closed",
+        "call inner closed",
+        "attempt outer closed",
+        "attempt inner closed",
+    ]
+
+
+# ── Logging ──────────────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+async def test_the_log_names_call_agent_and_attempt_and_shows_no_body(binding, caplog):
+    caplog.set_level(logging.DEBUG, "holdfast")
+    agent = FakeAgent(lambda _turn: completes("the moon is far"))
+    agent.inject(Refuse(), on="SendMessage")
+
+    await connected(agent, binding).ask("how far is the moon?")
+
+    records = [r for r in caplog.records if "SendMessage" in r.getMessage()]
+    request_id = records[0].getMessage().split()[1]
+    where = {"JSONRPC": "http://agent.test/rpc", "HTTP+JSON": "http://agent.test/rest"}[binding]
+    assert request_id.startswith("id-")
+    assert all(f"SendMessage {request_id} to {where}:" in r.getMessage() for r in records)
+    said = [(r.levelname, r.getMessage().partition(f"{where}: ")[2]) for r in records]
+    assert said[0] == ("DEBUG", "attempt 1 started")
+    assert said[1][0] == "WARNING"
+    assert said[1][1].startswith("attempt 1 failed after 0.000 s: A2AConnectionError: ")
+    assert said[2:] == [
+        ("INFO", "attempt 2 follows in 0.500 s"),
+        ("DEBUG", "attempt 2 started"),
+        ("DEBUG", "finished after 2 attempts and 0.500 s: well"),
+    ]
+    assert "moon" not in caplog.text
+    assert {record.name for record in records} == {"holdfast"}
+
+
+# ── Credentials ──────────────────────────────────────────────────────────────────────────────
+
+
+class Tokens:
+    """Gives a token per question; knows another one after a 401, if told so."""
+
+    def __init__(self, *tokens, again=True):
+        self.tokens = list(tokens)
+        self.again = again
+        self.calls = []
+        self.told = []
+
+    async def headers(self, call):
+        self.calls.append(call.operation.name)
+        token = self.tokens.pop(0) if len(self.tokens) > 1 else self.tokens[0]
+        return {"Authorization": f"Bearer {token}"}
+
+    async def on_unauthorized(self, error):
+        self.told.append(error)
+        return self.again
+
+
+@both_bindings
+@pytest.mark.parametrize(
+    "auth",
+    ["Bearer t0ken", {"Authorization": "Bearer t0ken"}, Tokens("t0ken")],
+    ids=["value", "headers", "provider"],
+)
+async def test_credentials_go_with_every_request(binding, auth):
+    agent = FakeAgent(token="t0ken")
+    network = Recorded(agent)
+
+    assert (await connected(agent, binding, network=network, auth=auth).ask("hello")).text
+
+    assert len(network.requests) == 2
+    assert {r.headers["authorization"] for r in network.requests} == {"Bearer t0ken"}
+
+
+@both_bindings
+async def test_a_provider_is_asked_for_each_attempt(binding):
+    agent = FakeAgent()
+    network = Recorded(agent)
+    agent.inject(Refuse(), on="SendMessage", times=2)
+    tokens = Tokens("card", "one", "two", "three")
+
+    await connected(agent, binding, network=network, auth=tokens).send_message("hello")
+
+    sent = [request.headers["authorization"] for request in network.requests]
+    assert sent == ["Bearer card", "Bearer one", "Bearer two", "Bearer three"]
+    assert tokens.calls == ["GetAgentCard", "SendMessage", "SendMessage", "SendMessage"]
+
+
+@both_bindings
+@pytest.mark.parametrize("operation", ["send", "get"])
+async def test_a_401_is_replayed_once_with_new_credentials(binding, operation):
+    agent = FakeAgent(token="new")
+    first = connected(agent, binding, auth="Bearer new")
+    await first.send_message("first")
+    tokens = Tokens("card", "old", "new")
+    client = connected(agent, binding, auth=tokens)
+
+    if operation == "send":
+        await client.send_message("hello")
+    else:
+        await client.get_task("task-1")
+
+    assert [type(error) for error in tokens.told] == [AuthenticationError]
+    assert all(len(made) == 1 for made in agent.executions.values())
+
+
+@both_bindings
+async def test_a_401_is_replayed_once_and_no_more(binding):
+    agent = FakeAgent(token="another")
+    network = Recorded(agent)
+    tokens = Tokens("wrong")
+
+    with pytest.raises(AuthenticationError) as caught:
+        await connected(agent, binding, network=network, auth=tokens).send_message("hello")
+
+    assert (len(network.calls()), len(tokens.told)) == (2, 1)
+    assert (caught.value.http_status, caught.value.executed) == (401, False)
+    assert agent.executions == {}
+
+
+@both_bindings
+async def test_a_401_is_final_where_the_provider_has_nothing_else(binding):
+    agent = FakeAgent(token="another")
+    network = Recorded(agent)
+    tokens = Tokens("wrong", again=False)
+
+    with pytest.raises(AuthenticationError):
+        await connected(agent, binding, network=network, auth=tokens).send_message("hello")
+
+    assert (len(network.calls()), len(tokens.told)) == (1, 1)
+
+
+A2A_401 = {
+    "JSONRPC": {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "who?"}},
+    "HTTP+JSON": {"error": {"code": 401, "status": "UNAUTHENTICATED", "message": "who?"}},
+}
+
+
+@both_bindings
+@pytest.mark.parametrize(("operation", "requests"), [("SendMessage", 1), ("GetTask", 2)])
+async def test_a_401_with_an_a2a_body_is_replayed_for_a_read_only(binding, operation, requests):
+    """The agent itself has spoken, and may have run the message first."""
+    agent = FakeAgent()
+    await connected(agent, binding).send_message("first")
+    body = json.dumps(A2A_401[binding]).encode()
+    agent.inject(Respond(status=401, body=body, after_execution=True), on=operation)
+    network = Recorded(agent)
+    tokens = Tokens("a")
+    client = connected(agent, binding, network=network, auth=tokens)
+
+    if operation == "GetTask":
+        await client.get_task("task-1")
+    else:
+        with pytest.raises(AuthenticationError) as caught:
+            await client.send_message("hello")
+        assert caught.value.executed is None
+
+    assert len(network.calls()) == requests
+    assert len(tokens.told) == requests - 1
+    assert all(len(made) == 1 for made in agent.executions.values())
+
+
+async def test_a_provider_that_hangs_is_ended_by_the_deadline():
+    class Hanging(Tokens):
+        async def headers(self, call):
+            if call.operation.name == "SendMessage":
+                await asyncio.sleep(1000)
+            return {}
+
+    with pytest.raises(DeadlineExceededError) as caught:
+        await connected(FakeAgent(), auth=Hanging("x")).send_message("hello", timeout=5)
+
+    assert (now(), caught.value.executed) == (5, False)
+
+
+async def test_a_provider_that_hangs_after_a_401_is_ended_by_the_deadline():
+    class Hanging(Tokens):
+        async def on_unauthorized(self, error):
+            await asyncio.sleep(1000)
+            return True
+
+    agent = FakeAgent(token="another")
+
+    with pytest.raises(DeadlineExceededError) as caught:
+        await connected(agent, auth=Hanging("x")).send_message("hello", timeout=5)
+
+    assert (now(), caught.value.executed) == (5, False)  # a refusal is none that may have run
+
+
+# ── Secrets ──────────────────────────────────────────────────────────────────────────────────
+
+
+def everything_of(error):
+    """Whatever can be read from an error and what it hangs on, as one text."""
+    texts = [*traceback.format_exception(error)]
+    at = error
+    while at is not None:
+        texts += [repr(at), str(at), repr(at.args), repr(vars(at))]
+        texts.append(repr(pickle.loads(pickle.dumps(at)).__dict__))
+        at = at.__cause__
+    return "\n".join(texts)
+
+
+def rpc_error(**members):
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "no", **members}}
+    return json.dumps(body).encode()
+
+
+ECHOES = {
+    "HTML": (500, f"<p>Authorization: Bearer {CANARY}</p><p>x-api-key: {CANARY}</p>".encode()),
+    "HTML, cut in the middle": (502, f"<p>{'x' * 175}Bearer {CANARY}</p>".encode()),
+    "plain text with a 200": (200, f"you sent {CANARY}".encode()),
+    "message": (200, rpc_error(message=f"bad token Bearer {CANARY}")),
+    "long message": (200, rpc_error(message=f"{'x' * 485} {CANARY}")),
+    "data": (200, rpc_error(data={"headers": [{"authorization": f"Bearer {CANARY}"}]})),
+    "details": (
+        400,
+        rpc_error(
+            data=[
+                {
+                    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                    "reason": "TASK_NOT_FOUND",
+                    "domain": "a2a-protocol.org",
+                    "metadata": {"taskId": CANARY},
+                }
+            ],
+            code=-32001,
+        ),
+    ),
+    "RFC 9457": (401, json.dumps({"title": "no", "detail": f"Bearer {CANARY}"}).encode()),
+    "REST": (
+        400,
+        json.dumps(
+            {"error": {"code": 400, "status": "UNKNOWN", "message": f"Bearer {CANARY}"}}
+        ).encode(),
+    ),
+}
+
+
+@both_bindings
+@pytest.mark.parametrize("operation", ["SendMessage", "GetTask", "GetAgentCard"])
+@pytest.mark.parametrize("echo", ECHOES)
+@pytest.mark.parametrize("given", ["auth value", "auth headers", "headers", "provider", "call"])
+async def test_a_secret_is_in_no_error_repr_or_log(binding, operation, echo, given, caplog):
+    caplog.set_level(logging.DEBUG)
+    status, body = ECHOES[echo]
+    seen, reprs = [], []
+
+    class Peeking(Interceptor):
+        async def before(self, call):
+            reprs.append(repr(call))
+            return call
+
+    class PeekingLayer(Noted):
+        async def unary(self, call):
+            reprs.append(repr(call))
+            return await self.inner.unary(call)
+
+    options = {
+        "auth value": {"auth": f"Bearer {CANARY}"},
+        "auth headers": {"auth": {"x-api-key": CANARY}},
+        "headers": {"headers": {"Authorization": f"Bearer {CANARY}"}},
+        "provider": {"auth": Tokens(CANARY)},
+        "call": {},
+    }[given]
+    extra = {"headers": {"x-api-key": CANARY}} if given == "call" else {}
+    agent = FakeAgent()
+    headers = {"x-request-id": CANARY, "www-authenticate": f"Bearer realm={CANARY}"}
+    agent.inject(Respond(status=status, headers=headers, body=body), on=operation, times=9)
+    client = connected(
+        agent,
+        binding,
+        observers=[seen.append],
+        interceptors=[Peeking()],
+        attempt_layers=[lambda inner: PeekingLayer(inner, "", [])],
+        **options,
+    )
+    call = client.get_task if operation == "GetTask" else client.send_message
+
+    with pytest.raises(A2AError) as caught:
+        await call("hello", **extra)
+
+    known = CANARY[:8]
+    assert known not in everything_of(caught.value)
+    assert known not in caplog.text
+    assert known not in repr(client)
+    assert known not in repr(seen)
+    assert known not in repr(reprs)
+    assert reprs
+
+
+async def test_a_secret_that_has_to_be_escaped_is_found_as_well():
+    secret = f'Digest username="{CANARY}", response="<&>"'
+    agent = FakeAgent()
+    for body in (rpc_error(data=[secret]), json.dumps({"echo": secret}).encode()):
+        agent.inject(Respond(status=500, body=body), on="SendMessage")
+        with pytest.raises(A2AError) as caught:
+            await connected(agent, auth=secret).send_message("hello")
+        assert CANARY not in everything_of(caught.value)
+
+
+async def test_what_is_too_short_for_a_secret_makes_no_holes():
+    agent = FakeAgent()
+    agent.inject(Respond(status=403, body=b"1 of 1 was refused"), on="SendMessage")
+
+    with pytest.raises(PermissionDeniedError) as caught:
+        await connected(agent, headers={"x-one": "1"}).send_message("hello")
+
+    assert caught.value.excerpt == "1 of 1 was refused"
+
+
+async def test_the_rest_of_an_error_stays_readable():
+    agent = FakeAgent()
+    body = f"the token {CANARY} is too old".encode()
+    agent.inject(Respond(status=403, body=body), on="SendMessage")
+
+    with pytest.raises(A2AHTTPError) as caught:
+        await connected(agent, auth=f"Bearer {CANARY}").send_message("hello")
+
+    assert caught.value.excerpt == "the token *** is too old"
+    assert caught.value.http_status == 403
+
+
+async def test_a_tasks_state_survives_the_search_for_secrets():
+    agent = FakeAgent()
+    client = connected(agent, auth=f"Bearer {CANARY}")
+    await client.send_message("hello")
+
+    with pytest.raises(A2AError) as caught:
+        await client.cancel_task("task-1")
+
+    assert caught.value.state is TaskState.COMPLETED
+
+
+# ── What a reply tells ───────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+async def test_a_reply_tells_where_it_came_from(binding):
+    agent = FakeAgent()
+    client = await with_a_task(agent, binding)
+    agent.inject(Reset(), on="GetTask")
+
+    reply = await client.call(op.GET_TASK, GetTaskRequest(id="task-1"))
+
+    assert isinstance(reply.value, Task)
+    assert reply.value.status == TaskStatus(
+        state=TaskState.COMPLETED, timestamp=reply.value.status.timestamp
+    )
+    assert [attempt.number for attempt in reply.attempts] == [1, 2]
+    assert reply.endpoint.agent.startswith("http://agent.test/r")
+    assert '"task-1"' in reply.text
+    assert "content-type" in reply.headers
+
+
+async def test_a_config_is_never_created_twice_by_a_retry():
+    agent = FakeAgent()
+    client = await with_a_task(agent)
+    agent.inject(Reset(after_execution=True), on="CreateTaskPushNotificationConfig")
+    config = TaskPushNotificationConfig(task_id="task-1", url="https://me.test/push")
+
+    with pytest.raises(A2AConnectionError) as caught:
+        await client.create_task_push_notification_config(config)
+
+    assert caught.value.executed is None
+    assert len((await client.list_task_push_notification_configs("task-1")).configs) == 1

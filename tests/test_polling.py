@@ -1,0 +1,323 @@
+"""Waiting for a task: how often it is looked at, what ends it, and what does not."""
+
+import asyncio
+
+import pytest
+
+from holdfast import (
+    A2AConnectionError,
+    A2AHTTPError,
+    DeadlineExceededError,
+    InvalidAgentResponseError,
+    PermissionDeniedError,
+    Resilience,
+    Task,
+    TaskAuthRequiredError,
+    TaskCanceledError,
+    TaskFailedError,
+    TaskNotFoundError,
+    TaskRejectedError,
+    TaskState,
+    TaskStatus,
+    connect,
+)
+from holdfast.policy.deadline import Deadline
+from holdfast.runtime.polling import poll
+from holdfast.testing import (
+    FakeAgent,
+    FakeNetwork,
+    Garbage,
+    Refuse,
+    Respond,
+    asks,
+    completes,
+    fails,
+    needs_auth,
+    rate_limited,
+    rejects,
+    works_forever,
+)
+
+both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+
+
+def connected(agent, binding="JSONRPC", **options):
+    return connect(agent.url, engine=FakeNetwork(agent), bindings=(binding,), **options)
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+def task_in(state):
+    return Task(id="t-1", status=TaskStatus(state=state))
+
+
+WORKING, COMPLETED = task_in(TaskState.WORKING), task_in(TaskState.COMPLETED)
+
+
+def is_over(task):
+    return task.state.is_terminal
+
+
+def within(seconds):
+    return Deadline(name="wait", timeout=seconds, at=now() + seconds)
+
+
+class Looks:
+    """Answers each look with the next of what it is given, the last one for ever."""
+
+    def __init__(self, *outcomes):
+        self.outcomes = list(outcomes)
+        self.times = []
+
+    async def __call__(self):
+        self.times.append(now())
+        outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+# ── The machine ──────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_task_that_is_as_wanted_is_not_looked_at():
+    look = Looks(WORKING)
+
+    assert await poll(look, COMPLETED, until=is_over, deadline=within(9), interval=2) is COMPLETED
+    assert look.times == []
+
+
+async def test_a_task_not_yet_seen_is_looked_at_at_once():
+    look = Looks(COMPLETED)
+
+    assert await poll(look, None, until=is_over, deadline=within(9), interval=2) is COMPLETED
+    assert look.times == [0]
+
+
+async def test_the_first_looks_are_quicker_and_then_come_at_the_interval():
+    look = Looks(*[WORKING] * 9, COMPLETED)
+
+    await poll(look, WORKING, until=is_over, deadline=within(600), interval=16)
+
+    assert look.times == [1, 3, 7, 15, 31, 47, 63, 79, 95, 111]
+
+
+async def test_the_deadline_ends_it_exactly_with_the_task_as_last_seen():
+    with pytest.raises(DeadlineExceededError, match="task t-1 was last seen WORKING") as caught:
+        await poll(Looks(WORKING), None, until=is_over, deadline=within(9.7), interval=2)
+
+    assert now() == 9.7
+    assert (caught.value.task, caught.value.executed) == (WORKING, True)
+
+
+async def test_a_failure_that_may_pass_is_outlasted():
+    refused = A2AConnectionError("gone", failure="refused", transient=True, executed=False)
+    look = Looks(refused, refused, WORKING, refused, COMPLETED)
+
+    assert await poll(look, None, until=is_over, deadline=within(60), interval=2) is COMPLETED
+
+
+async def test_a_hint_is_a_lower_bound_of_the_next_look():
+    busy = A2AHTTPError("busy", transient=True, retry_after=30)
+    look = Looks(busy, COMPLETED)
+
+    await poll(look, None, until=is_over, deadline=within(60), interval=2)
+
+    assert look.times == [0, 30]
+
+
+async def test_a_hint_beyond_the_deadline_does_not_prolong_it():
+    busy = A2AHTTPError("busy", transient=True, retry_after=30)
+
+    with pytest.raises(DeadlineExceededError, match="the task was never seen") as caught:
+        await poll(Looks(busy), None, until=is_over, deadline=within(10), interval=2)
+
+    assert now() == 10
+    assert caught.value.__cause__ is busy
+    assert (caught.value.task, caught.value.executed) == (None, None)
+
+
+@pytest.mark.parametrize("seen", [None, WORKING])
+async def test_a_failure_that_will_not_pass_ends_it(seen):
+    denied = PermissionDeniedError("no", executed=False)
+
+    with pytest.raises(PermissionDeniedError) as caught:
+        await poll(Looks(denied), seen, until=is_over, deadline=within(60), interval=2)
+
+    assert caught.value is denied
+    # A look that was refused does not make what is known to have run undone.
+    assert denied.executed is (seen is not None)
+    assert ("task t-1 was last seen WORKING" in str(denied)) == (seen is not None)
+
+
+async def test_a_deadline_that_is_over_looks_no_more():
+    look = Looks(COMPLETED)
+    deadline = within(1)
+    await asyncio.sleep(2)
+
+    with pytest.raises(DeadlineExceededError):
+        await poll(look, None, until=is_over, deadline=deadline, interval=2)
+
+    assert look.times == []
+
+
+# ── Through the client ───────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+@pytest.mark.parametrize(
+    ("plan", "state", "at"),
+    [
+        (completes("done", after=3, works=1), TaskState.COMPLETED, 3),
+        (fails("no", after=100), TaskState.FAILED, 100),
+        (rejects("never"), TaskState.REJECTED, 0),
+        (asks("which?", after=5), TaskState.INPUT_REQUIRED, 5),
+        (needs_auth("sign in", cleared_after=20), TaskState.COMPLETED, 20),
+    ],
+    ids=["completes", "fails", "rejects", "asks", "needs authorization"],
+)
+async def test_wait_returns_a_task_that_is_over_or_asks(binding, plan, state, at):
+    client = connected(FakeAgent(lambda _turn: plan), binding)
+    task = await client.send_message("hello", return_immediately=True)
+
+    assert (await client.wait(task.id)).state is state
+    assert at <= now() <= at + 2
+
+
+@both_bindings
+@pytest.mark.parametrize(
+    ("plan", "kind"),
+    [
+        (fails("no", after=4), TaskFailedError),
+        (rejects("no", after=4), TaskRejectedError),
+    ],
+)
+async def test_ask_raises_for_a_task_that_ends_badly(binding, plan, kind):
+    with pytest.raises(kind, match=r"task task-1 ended in \w+: no"):
+        await connected(FakeAgent(lambda _turn: plan), binding).ask("hello")
+
+
+@both_bindings
+async def test_ask_raises_for_a_task_that_somebody_cancels(binding):
+    agent = FakeAgent(lambda _turn: works_forever())
+    client = connected(agent, binding)
+    asking = asyncio.create_task(client.ask("hello"))
+    await asyncio.sleep(10)
+
+    await client.cancel_task("task-1")
+
+    with pytest.raises(TaskCanceledError) as caught:
+        await asking
+    assert caught.value.task.state is TaskState.CANCELED
+
+
+@both_bindings
+@pytest.mark.parametrize("how", ["ask", "wait"])
+async def test_an_authorization_that_never_comes_is_named(binding, how):
+    agent = FakeAgent(lambda _turn: needs_auth("sign in at https://sso.test"))
+    client = connected(agent, binding)
+    if how == "ask":
+        call = client.ask("hello", timeout=30)
+    else:
+        task = await client.send_message("hello", return_immediately=True)
+        call = client.wait(task.id, timeout=30)
+    name = {"ask": "call", "wait": "wait"}[how]
+
+    with pytest.raises(TaskAuthRequiredError, match=f"the {name} timeout of 30 s") as caught:
+        await call
+
+    assert now() == 30
+    assert "sign in at https://sso.test" in str(caught.value)
+    assert caught.value.task.state is TaskState.AUTH_REQUIRED
+    assert type(caught.value.__cause__) is DeadlineExceededError
+
+
+@both_bindings
+async def test_an_agent_that_restarts_is_asked_again(binding):
+    agent = FakeAgent(lambda _turn: completes("done", after=60))
+    client = connected(agent, binding)
+    agent.inject(Refuse(), on="GetTask", times=14)
+
+    assert (await client.ask("hello")).text == "done"
+    assert len(agent.calls("SendMessage")) == 1
+
+
+@both_bindings
+async def test_a_busy_agent_is_left_alone_as_it_asks(binding):
+    agent = FakeAgent(lambda _turn: completes("done", after=3))
+    client = connected(agent, binding, resilience=Resilience.off())
+    agent.inject(rate_limited(retry_after=40), on="GetTask")
+
+    assert (await client.ask("hello")).text == "done"
+    assert agent.calls("GetTask")[0].at >= 40
+
+
+@both_bindings
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [(Respond(status=403), PermissionDeniedError), (Garbage(), InvalidAgentResponseError)],
+)
+async def test_an_ask_whose_looks_fail_says_that_the_message_ran(binding, fault, kind):
+    agent = FakeAgent(lambda _turn: completes("done", after=9))
+    agent.inject(fault, on="GetTask")
+
+    with pytest.raises(kind, match="task task-1 was last seen SUBMITTED") as caught:
+        await connected(agent, binding).ask("hello")
+
+    assert caught.value.executed is True
+
+
+@both_bindings
+async def test_wait_for_an_unknown_task_fails_at_once(binding):
+    with pytest.raises(TaskNotFoundError) as caught:
+        await connected(FakeAgent(), binding).wait("task-9")
+
+    assert caught.value.task_id == "task-9"
+    assert now() == 0
+
+
+@both_bindings
+async def test_wait_ends_where_the_caller_says(binding):
+    client = connected(FakeAgent(lambda _turn: completes("done", after=90, works=30)), binding)
+    task = await client.send_message("hello", return_immediately=True)
+
+    found = await client.wait(task.id, until=lambda task: task.state is TaskState.WORKING)
+
+    assert found.state is TaskState.WORKING
+    assert 30 <= now() <= 32
+
+
+async def test_the_interval_is_the_callers():
+    agent = FakeAgent(lambda _turn: completes("done", after=1000))
+
+    await connected(agent, timeout=2000).ask("hello", poll_interval=100)
+
+    assert len(agent.calls("GetTask")) <= 4 + 10
+
+
+@pytest.mark.parametrize("interval", [0, -1, float("nan"), float("inf")])
+@pytest.mark.parametrize("how", ["ask", "wait", "cancel_task"])
+async def test_an_interval_that_cannot_be_is_refused(how, interval):
+    agent = FakeAgent()
+
+    with pytest.raises(ValueError, match="poll_interval"):
+        await getattr(connected(agent), how)("x", poll_interval=interval)
+
+    assert agent.received == []
+
+
+@both_bindings
+async def test_a_wait_that_is_cancelled_leaves_the_task_alone(binding):
+    agent = FakeAgent(lambda _turn: works_forever())
+    client = connected(agent, binding)
+    task = await client.send_message("hello", return_immediately=True)
+    waiting = asyncio.create_task(client.wait(task.id))
+    await asyncio.sleep(5)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+    assert waiting.cancelled()
+    assert agent.calls("CancelTask") == []
+    assert agent.tasks[task.id].state is TaskState.WORKING

@@ -1,0 +1,533 @@
+"""The public names as a caller's program uses them, for type checkers: never run."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar, assert_type
+
+import aiohttp
+
+import holdfast
+from holdfast import (
+    A2AConnectionError,
+    A2AError,
+    A2AHTTPError,
+    A2ATimeoutError,
+    AgentCapabilities,
+    AgentCard,
+    AgentCardResolutionError,
+    AgentError,
+    AgentExtension,
+    AgentInterface,
+    AgentProvider,
+    AgentSkill,
+    AiohttpEngine,
+    Answer,
+    Artifact,
+    Attempt,
+    AttemptFailed,
+    AttemptStarted,
+    AuthenticationError,
+    AuthenticationInfo,
+    AuthProvider,
+    BudgetPolicy,
+    Call,
+    CallFinished,
+    CancelUnconfirmedError,
+    CardSignatureError,
+    CircuitOpenError,
+    Client,
+    ClientToolsNotSupportedError,
+    Content,
+    ContentTypeNotSupportedError,
+    CredentialOriginError,
+    DeadlineExceededError,
+    Endpoints,
+    Env,
+    ExtendedAgentCardNotConfiguredError,
+    ExtensionNotSupportedError,
+    ExtensionSupportRequiredError,
+    HttpEngine,
+    HttpReply,
+    HttpRequest,
+    HttpStream,
+    Interceptor,
+    InternalError,
+    InvalidAgentCardError,
+    InvalidAgentResponseError,
+    InvalidParamsError,
+    InvalidRequestError,
+    JournalError,
+    Layer,
+    LimitExceededError,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksResponse,
+    Message,
+    MethodNotFoundError,
+    NetworkPolicyError,
+    NotEnoughResultsError,
+    Observation,
+    OutcomeUnknownError,
+    ParseError,
+    Part,
+    PermissionDeniedError,
+    PushNotificationNotSupportedError,
+    QueueFullError,
+    RateLimitedError,
+    ReconnectError,
+    Reply,
+    Resilience,
+    RetryPolicy,
+    RetryScheduled,
+    Role,
+    StaticAuth,
+    Task,
+    TaskAuthRequiredError,
+    TaskCanceledError,
+    TaskFailedError,
+    TaskInputRequiredError,
+    TaskInterruptedError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    TaskPushNotificationConfig,
+    TaskRejectedError,
+    TaskState,
+    TaskStatus,
+    TaskTerminalError,
+    Timeouts,
+    Transport,
+    UnsupportedOperationError,
+    VersionNotSupportedError,
+    ask,
+    connect,
+    data_part,
+    file_part,
+    text_part,
+    url_part,
+)
+from holdfast.model import operations as op
+from holdfast.model.requests import GetTaskRequest, SendMessageRequest, SendMessageResponse
+from holdfast.model.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+assert_type(holdfast.__version__, str)
+
+
+# ── What callers write for the protocols ─────────────────────────────────────────────────────
+
+
+class Tokens:
+    """Credentials of the caller's own."""
+
+    async def headers(self, call: Call[Any, Any], /) -> dict[str, str]:
+        assert_type(call.request_id, str)
+        assert_type(call.attempt, int)
+        assert_type(call.agent, str | None)
+        return {"authorization": "Bearer token"}
+
+    async def on_unauthorized(self, error: AuthenticationError, /) -> bool:
+        return error.http_status == 401
+
+
+class Stream:
+    """A reply that is still coming."""
+
+    status = 200
+    headers: Mapping[str, str] = {}
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        yield b""
+
+    async def read(self) -> bytes:
+        return b""
+
+
+class StreamContext:
+    """A context around it."""
+
+    async def __aenter__(self) -> HttpStream:
+        return Stream()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+
+class Engine:
+    """What carries requests, of the caller's own."""
+
+    async def request(self, request: HttpRequest) -> HttpReply:
+        assert_type(request.timeouts, Timeouts)
+        request.progress.sent = True
+        return HttpReply(status=200, headers={}, body=request.body)
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
+        assert_type(request.url, str)
+        return StreamContext()
+
+    async def close(self) -> None:
+        return None
+
+
+class Fixed:
+    """Wall time, dice and ids for tests."""
+
+    def wall(self) -> float:
+        return 0.0
+
+    def random(self) -> float:
+        return 0.5
+
+    def new_id(self) -> str:
+        return "id"
+
+
+class Counting:
+    """A layer of the caller's own."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.calls = 0
+
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        self.calls += 1
+        reply = await self._inner.unary(call)
+        assert_type(reply, Reply[R])
+        return reply
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class Tracing(Interceptor):
+    """An interceptor that does both."""
+
+    async def before(self, call: Call[Any, Any]) -> Call[Any, Any] | Reply[Any]:
+        if call.operation.safety == "read":
+            return Reply(value=Task(id="from memory"))
+        return call
+
+    async def after(
+        self, call: Call[Any, Any], outcome: Reply[Any] | A2AError
+    ) -> Reply[Any] | A2AError:
+        return outcome
+
+
+def consume(
+    event: Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent,
+    task: Task | None,
+    card: AgentCard,
+) -> None:
+    assert_type(event, Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent)
+    assert_type(task, Task | None)
+    assert_type(card.name, str)
+
+
+async def consume_nothing(*_what: object) -> None:
+    return None
+
+
+async def consume_later(event: object, task: Task | None, card: AgentCard) -> None:
+    await consume_nothing(event, task, card)
+
+
+def observe(observation: Observation) -> None:
+    assert_type(observation.request_id, str)
+    assert_type(observation.agent, str | None)
+    match observation:
+        case AttemptStarted():
+            assert_type(observation.number, int)
+        case AttemptFailed():
+            assert_type(observation.error, A2AError)
+        case RetryScheduled():
+            assert_type(observation.wait, float)
+        case CallFinished():
+            assert_type(observation.error, BaseException | None)
+        case _:
+            pass
+
+
+def told(number: int, error: A2AError, wait: float) -> None:
+    del number, error, wait
+
+
+async def told_later(number: int, error: A2AError, wait: float) -> None:
+    await consume_nothing(number, error, wait)
+
+
+PROVIDER: AuthProvider = Tokens()
+STATIC: AuthProvider = StaticAuth({"x-api-key": "key"})
+ENGINE: HttpEngine = Engine()
+OWN_ENGINE: HttpEngine = AiohttpEngine(max_connections=10, max_streams=10, ssl=True, proxies=False)
+ENV: Env = Fixed()
+LAYER: Layer = Counting
+
+RESILIENCE = Resilience(
+    timeouts=Timeouts(pool=1, connect=1.5, write=2, first_byte=3, idle=4),
+    retry=RetryPolicy(
+        max_retries=1,
+        base_delay=0.5,
+        backoff_factor=3,
+        max_delay=9,
+        jitter=False,
+        max_retry_after=5,
+        retry_predicate=lambda error: error.http_status != 503,
+        on_retry=told_later,
+    ),
+    budget=BudgetPolicy(tokens=5, success_gives=0.5, seconds_per_token=60),
+    refusals=frozenset({429}),
+)
+assert_type(RESILIENCE, Resilience)
+assert_type(Resilience.standard(), Resilience)
+assert_type(Resilience.off(), Resilience)
+assert_type(RetryPolicy(on_retry=told).max_retries, int)
+UNBOUNDED = Resilience(budget=None)
+
+
+# ── Making a client ──────────────────────────────────────────────────────────────────────────
+
+CARD = AgentCard(
+    name="Mine",
+    supported_interfaces=(
+        AgentInterface(url="https://a.test", protocol_binding="JSONRPC", protocol_version="1.0"),
+    ),
+    provider=AgentProvider(url="https://a.test", organization="A"),
+    capabilities=AgentCapabilities(streaming=True, extensions=(AgentExtension(uri="urn:x"),)),
+    skills=(AgentSkill(id="s", name="S", description="", tags=("t",)),),
+)
+
+assert_type(connect("https://a.test"), Client)
+assert_type(connect(Path("card.json"), auth="Bearer token"), Client)
+assert_type(connect(CARD, auth={"x-api-key": "key"}), Client)
+assert_type(connect({"name": "Mine", "supportedInterfaces": []}, auth=Tokens()), Client)
+assert_type(
+    connect(
+        "https://a.test",
+        auth=STATIC,
+        timeout=60,
+        card_ttl=0,
+        resilience=RESILIENCE,
+        engine=ENGINE,
+        shared=Endpoints(),
+        env=ENV,
+        url="https://b.test",
+        tenant="mine",
+        bindings=["JSONRPC", "HTTP+JSON"],
+        headers={"x-trace": "1"},
+        credential_origins={"https://b.test"},
+        interceptors=[Tracing(), Interceptor()],
+        consumers=[consume, consume_later],
+        observers=[observe],
+        call_layers=[Counting, LAYER],
+        attempt_layers=(Counting,),
+    ),
+    Client,
+)
+
+
+async def lend(session: aiohttp.ClientSession) -> None:
+    assert_type(connect("https://a.test", engine=session), Client)
+    assert_type(connect("https://a.test", engine=AiohttpEngine(session=session)), Client)
+
+
+# ── What can be sent ─────────────────────────────────────────────────────────────────────────
+
+MESSAGE = Message(
+    message_id="m",
+    role=Role.USER,
+    parts=(
+        text_part("hello", media_type="text/plain"),
+        data_part({"n": 1}),
+        file_part("notes.txt", filename="n.txt"),
+        file_part(Path("notes.txt"), media_type="text/plain"),
+        url_part("https://a.test/b.pdf"),
+        Part(raw=b"", filename="empty"),
+    ),
+    metadata={"a": 1},
+)
+CONTENTS: list[Content] = [
+    "hello",
+    text_part("hello"),
+    MESSAGE,
+    {"parts": [{"text": "hello"}]},
+    ["hello", data_part(None)],
+    (text_part("hello"),),
+]
+
+
+# ── Calls ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def use(client: Client) -> None:
+    async with client as entered:
+        assert_type(entered, Client)
+
+    assert_type(await ask("https://a.test", "hello", auth="Bearer token"), Answer)
+    for content in CONTENTS:
+        assert_type(await client.ask(content), Answer)
+
+    answer = await client.ask(
+        "hello",
+        task_id="t",
+        context_id="c",
+        metadata={"a": 1},
+        poll_interval=1,
+        timeout=5,
+        headers={"x": "y"},
+        extensions=["urn:x"],
+    )
+    assert_type(answer.text, str)
+    assert_type(answer.task, Task | None)
+    assert_type(answer.message, Message | None)
+    assert_type(answer.needs_input, bool)
+    assert_type(answer.question, str)
+    assert_type(answer.task_id, str | None)
+    assert_type(answer.context_id, str | None)
+
+    sent = await client.send_message("hello", return_immediately=True, history_length=1)
+    assert_type(sent, Task | Message)
+
+    task = await client.get_task("t", history_length=0)
+    assert_type(task, Task)
+    assert_type(task.state, TaskState)
+    assert_type(task.status, TaskStatus)
+    assert_type(task.status.time, datetime | None)
+    assert_type(task.artifacts, tuple[Artifact, ...])
+    assert_type(task.text, str)
+    assert_type(task.to_dict(), dict[str, Any])
+    assert_type(task.to_json(indent=2), str)
+    assert_type(Task.from_dict({"id": "t"}), Task)
+
+    page = await client.list_tasks(
+        "c",
+        status=TaskState.WORKING,
+        limit=10,
+        page_token="",
+        history_length=1,
+        status_timestamp_after=datetime.now(UTC),
+        include_artifacts=True,
+    )
+    assert_type(page, ListTasksResponse)
+    assert_type(page.tasks, tuple[Task, ...])
+    async for listed in client.iter_tasks(status_timestamp_after="2026-01-01T00:00:00Z"):
+        assert_type(listed, Task)
+
+    assert_type(await client.wait("t", timeout=5, poll_interval=1), Task)
+    assert_type(await client.wait("t", until=lambda task: task.state.is_interrupted), Task)
+    assert_type(await client.cancel_task("t", confirm=False, metadata={"a": 1}), Task)
+
+    assert_type(await client.agent_card(timeout=1), AgentCard)
+    assert_type(await client.discover(), AgentCard)
+    assert_type(await client.get_extended_agent_card(), AgentCard)
+
+    config = TaskPushNotificationConfig(
+        task_id="t",
+        url="https://me.test",
+        token="secret",
+        authentication=AuthenticationInfo(scheme="Bearer", credentials="secret"),
+    )
+    assert_type(
+        await client.create_task_push_notification_config(config), TaskPushNotificationConfig
+    )
+    assert_type(
+        await client.get_task_push_notification_config("t", "c"), TaskPushNotificationConfig
+    )
+    configs = await client.list_task_push_notification_configs("t", page_size=1)
+    assert_type(configs, ListTaskPushNotificationConfigsResponse)
+    assert_type(configs.configs, tuple[TaskPushNotificationConfig, ...])
+    await client.delete_task_push_notification_config("t", "c")
+
+    reply = await client.call(op.GET_TASK, GetTaskRequest(id="t"))
+    assert_type(reply, Reply[Task])
+    assert_type(reply.value, Task)
+    assert_type(reply.attempts, tuple[Attempt, ...])
+    assert_type(reply.text, str)
+    request = SendMessageRequest(message=MESSAGE)
+    assert_type(await client.call(op.SEND_MESSAGE, request, timeout=1), Reply[SendMessageResponse])
+    await client.close()
+
+
+# ── Failures ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def handle(client: Client) -> None:
+    try:
+        await client.ask("hello")
+    except OutcomeUnknownError as error:
+        assert_type(error.message_id, str)
+        assert_type(error.context_id, str | None)
+        assert_type(error.looked_at, tuple[str, ...])
+    except (TaskFailedError, TaskRejectedError, TaskCanceledError) as error:
+        assert_type(error.task, Task)
+    except (TaskAuthRequiredError, TaskInputRequiredError) as error:
+        assert_type(error.task, Task)
+    except DeadlineExceededError as error:
+        assert_type(error.deadline, str)
+        assert_type(error.task, Task | None)
+    except CredentialOriginError as error:
+        assert_type(error.origin, str)
+    except InvalidAgentCardError as error:
+        assert_type(error.field, str | None)
+    except TaskNotFoundError as error:
+        assert_type(error.task_id, str | None)
+    except TaskNotCancelableError as error:
+        assert_type(error.state, TaskState | None)
+    except A2AError as error:
+        assert_type(error.message, str)
+        assert_type(error.code, int | None)
+        assert_type(error.http_status, int | None)
+        assert_type(error.executed, bool | None)
+        assert_type(error.transient, bool)
+        assert_type(error.retry_after, float | None)
+        assert_type(error.attempts, tuple[Attempt, ...])
+        assert_type(error.agent, str | None)
+        assert_type(error.request_id, str | None)
+        assert_type(error.excerpt, str | None)
+
+
+EVERY_ERROR: tuple[type[A2AError], ...] = (
+    A2AConnectionError,
+    A2AHTTPError,
+    A2ATimeoutError,
+    AgentCardResolutionError,
+    AgentError,
+    AuthenticationError,
+    CancelUnconfirmedError,
+    CardSignatureError,
+    CircuitOpenError,
+    ClientToolsNotSupportedError,
+    ContentTypeNotSupportedError,
+    ExtendedAgentCardNotConfiguredError,
+    ExtensionNotSupportedError,
+    ExtensionSupportRequiredError,
+    InternalError,
+    InvalidAgentResponseError,
+    InvalidParamsError,
+    InvalidRequestError,
+    JournalError,
+    LimitExceededError,
+    MethodNotFoundError,
+    NetworkPolicyError,
+    NotEnoughResultsError,
+    ParseError,
+    PermissionDeniedError,
+    PushNotificationNotSupportedError,
+    QueueFullError,
+    RateLimitedError,
+    ReconnectError,
+    TaskInterruptedError,
+    TaskTerminalError,
+    UnsupportedOperationError,
+    VersionNotSupportedError,
+)
+CONNECTION_ERROR: type[ConnectionError] = A2AConnectionError
+TIMEOUT_ERRORS: tuple[type[TimeoutError], ...] = (A2ATimeoutError, DeadlineExceededError)
+ON_RETRY: Callable[[int, A2AError, float], Awaitable[None] | None] = told
