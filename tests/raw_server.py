@@ -12,11 +12,13 @@ import struct
 import threading
 
 __all__ = [
+    "LAST_CHUNK",
     "RawConnection",
     "RawServer",
     "always",
     "chunk",
     "head",
+    "header",
     "reply",
     "serve",
     "serve_in_thread",
@@ -75,6 +77,10 @@ class RawConnection:
         self._server.note(received)
         return received
 
+    async def first_bytes(self):
+        """Reads until something of a request is there."""
+        return await self._reader.read(1)
+
     async def send(self, *pieces):
         """Sends pieces of bytes, each by itself, as far as the client takes them."""
         with contextlib.suppress(ConnectionError):
@@ -100,20 +106,24 @@ class RawConnection:
         """Takes no more bytes from the socket."""
         self._writer.transport.pause_reading()
 
-    def read_on(self):
-        """Takes bytes from the socket again."""
-        self._writer.transport.resume_reading()
-
     def reset(self):
         """Ends the connection with a RST."""
         self._writer.get_extra_info("socket").setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
         )
+        self.abort()
+
+    def abort(self):
+        """Ends the connection at once, whatever is still to be written."""
         self._writer.transport.abort()
 
     def close(self):
         """Ends the connection with a FIN after what was written."""
         self._writer.close()
+
+    def finish(self):
+        """Sends a FIN at once, and goes on reading."""
+        self._writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
 
 
 class RawServer:
@@ -122,16 +132,19 @@ class RawServer:
     Attributes:
         connections: Every connection that was accepted, in order.
         requests: The bytes of every request, in order of their arrival.
+        failures: What scripts raised; the first one is raised when the server stops.
     """
 
     def __init__(self, script):
         self._script = script
         self._tasks = {}
         self._scheme = "http"
+        self._stopped = False
         self.connections = []
         self.requests = []
         self.failures = []
         self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
 
     @property
     def url(self):
@@ -150,6 +163,10 @@ class RawServer:
         """Waits until a condition on this server holds, such as a number of requests."""
         while not condition():
             await self._changed.wait()
+
+    def wait(self, condition):
+        """The same for another thread."""
+        asyncio.run_coroutine_threadsafe(self.until(condition), self._loop).result(10)
 
     def _tell(self):
         self._changed.set()
@@ -170,24 +187,30 @@ class RawServer:
         )
 
     async def stop(self):
+        self._stopped = True
         self._listening.close()
-        for task in list(self._tasks.values()):
+        tasks = dict(self._tasks)
+        for connection, task in tasks.items():
+            connection.abort()
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
         await self._listening.wait_closed()
         if self.failures:
             raise self.failures[0]
 
-    async def _accept(self, reader, writer):
+    def _accept(self, reader, writer):
+        if self._stopped:
+            writer.transport.abort()
+            return
         connection = RawConnection(self, reader, writer)
         self.connections.append(connection)
-        self._tasks[connection] = asyncio.current_task()
+        self._tasks[connection] = self._loop.create_task(self._follow(connection, writer))
         self._tell()
+
+    async def _follow(self, connection, writer):
         try:
             await self._script(connection)
             writer.close()
-        except asyncio.CancelledError:
-            writer.transport.abort()
         except Exception as error:  # noqa: BLE001  a script that fails must fail its test
             self.failures.append(error)
             writer.transport.abort()

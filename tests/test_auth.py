@@ -3,8 +3,9 @@
 import pytest
 
 from holdfast import AuthProvider, StaticAuth
-from holdfast.auth import check_headers, to_provider
+from holdfast.auth import to_provider
 from holdfast.errors import AuthenticationError
+from holdfast.wire.http import check_headers
 
 SECRET = "s3cret-value"
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.auth import AuthProvider, check_headers, to_provider
-from holdfast.client import Client, check_timeout
+from holdfast.arguments import (
+    check_able,
+    check_age,
+    check_kind,
+    check_seconds,
+    check_url,
+    hooks,
+    items,
+)
+from holdfast.auth import AuthProvider, to_provider
+from holdfast.caller import Caller
+from holdfast.client import Client
 from holdfast.model.card import AgentCard
 from holdfast.policy.resilience import Resilience
 from holdfast.runtime.binding import HttpBinding
-from holdfast.runtime.discovery import (
-    AgentCardResolver,
-    CardTransport,
-    InterfaceLayer,
-    Route,
-)
+from holdfast.runtime.discovery import AgentCardResolver, CardTransport
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.layers import (
@@ -31,9 +34,10 @@ from holdfast.runtime.layers import (
     RetryLayer,
 )
 from holdfast.runtime.listeners import Consumer, Interceptor, Observer, Observers, log
+from holdfast.runtime.routing import InterfaceLayer, Route
 from holdfast.runtime.transport import Layer, Transport, compose
 from holdfast.wire.bindings import BINDINGS
-from holdfast.wire.http import origin
+from holdfast.wire.http import check_headers, origin
 
 if TYPE_CHECKING:
     import aiohttp
@@ -43,8 +47,6 @@ if TYPE_CHECKING:
     from holdfast.runtime.engine import HttpEngine
 
 __all__ = ["ask", "connect"]
-
-T = TypeVar("T")
 
 
 def connect(
@@ -91,7 +93,7 @@ def connect(
         interceptors: See `Interceptor`.
         consumers: Called with every task and message; see `Consumer`.
         observers: Called with what happens; see `Observer`.
-        call_layers: Your own layers around each call, outermost first.
+        call_layers: Your own layers around each call with all its attempts, outermost first.
         attempt_layers: Your own layers around each attempt, outermost first.
 
     Raises:
@@ -101,18 +103,18 @@ def connect(
     resilience = Resilience.standard() if resilience is None else resilience
     env = SystemEnv() if env is None else env
     endpoints = Endpoints() if shared is None else shared  # an empty registry is false
-    _check_kind("resilience", resilience, Resilience)
-    _check_kind("shared", endpoints, Endpoints)
-    _check_able("env", env, "wall", "random", "new_id")
+    check_kind("resilience", resilience, Resilience)
+    check_kind("shared", endpoints, Endpoints)
+    check_able("env", env, "wall", "random", "new_id")
     provider = to_provider(auth)
     own_headers = check_headers({} if headers is None else headers)
-    check_timeout(timeout)
-    _check_ttl(card_ttl)
-    interceptors = _hooks("interceptors", interceptors, "before", "after")
-    consumers = _hooks("consumers", consumers, "__call__")
-    observers = _hooks("observers", observers, "__call__")
-    call_layers = _hooks("call_layers", call_layers, "__call__")
-    attempt_layers = _hooks("attempt_layers", attempt_layers, "__call__")
+    check_seconds("timeout", timeout)
+    check_age("card_ttl", card_ttl)
+    interceptors = hooks("interceptors", interceptors, "before", "after")
+    consumers = hooks("consumers", consumers, "__call__")
+    observers = hooks("observers", observers, "__call__")
+    call_layers = hooks("call_layers", call_layers, "__call__")
+    attempt_layers = hooks("attempt_layers", attempt_layers, "__call__")
     route = _route(
         agent,
         url=url,
@@ -143,15 +145,16 @@ def connect(
         agent,
         compose((retried, authorized), CardTransport(used, env, resilience.timeouts)),
         endpoints,
+        headers=own_headers,
         ttl=card_ttl,
     )
     transport = compose(
         (
             observed,
             intercepted,
-            *call_layers,
             OutcomeLayer,
             DeadlineLayer,
+            *call_layers,
             routed,
             retried,
             *attempt_layers,
@@ -159,16 +162,16 @@ def connect(
         ),
         HttpBinding(used, env, resilience),
     )
-    return Client(
+    caller = Caller(
         transport,
         compose((observed, DeadlineLayer), resolver),
         resolver,
         env,
-        owned=owned,
         timeout=timeout,
         headers=own_headers,
         consumers=consumers,
     )
+    return Client(caller, owned=owned)
 
 
 async def ask(agent: str, message: Content, **options: Any) -> Answer:
@@ -202,7 +205,7 @@ def _engine(
             from holdfast.net.aiohttp import AiohttpEngine
 
             return AiohttpEngine(session=engine), None
-    _check_able("engine", engine, "request", "stream", "close")
+    check_able("engine", engine, "request", "stream", "close")
     return cast("HttpEngine", engine), None
 
 
@@ -215,21 +218,21 @@ def _route(
     credential_origins: Iterable[str],
     has_credentials: bool,
 ) -> Route:
-    bindings = _items("bindings", bindings)
+    bindings = items("bindings", bindings)
     for binding in bindings:
         if binding not in tuple(BINDINGS):
             text = f"{binding!r} is no binding; bindings is a sequence of {', '.join(BINDINGS)}"
             raise ValueError(text)
     if tenant is not None:
-        _check_kind("tenant", tenant, str)
+        check_kind("tenant", tenant, str)
     named = [
-        _check_url(address, "credential origin")
-        for address in _items("credential_origins", credential_origins)
+        check_url(address, "credential origin")
+        for address in items("credential_origins", credential_origins)
     ]
     if url is not None:
-        named.append(_check_url(url, "url"))
+        named.append(check_url(url, "url"))
     if isinstance(agent, str):
-        named.append(_check_url(agent, "agent URL"))
+        named.append(check_url(agent, "agent URL"))
     elif not isinstance(cast("object", agent), Path | AgentCard | Mapping):
         text = f"agent is a URL, a Path, an AgentCard or a dict, not {type(agent).__name__}"
         raise TypeError(text)
@@ -241,73 +244,3 @@ def _route(
         trust_first=not isinstance(agent, str),
         has_credentials=has_credentials,
     )
-
-
-def _check_url(url: object, what: str) -> str:
-    """Checks an address. What may be a secret in it, before an ``@`` or in the query, stays out.
-
-    Raises:
-        ValueError: It is none.
-        TypeError: It is no string.
-    """
-    if not isinstance(url, str):
-        text = f"the {what} is a string, not {type(url).__name__}"
-        raise TypeError(text)
-    shown = re.split(r"[?#]", url, maxsplit=1)[0]
-    if "@" in re.split(r"[/?#]", url.partition("://")[2] or url, maxsplit=1)[0]:
-        text = f"the {what} holds a user name or password; pass them as auth= instead"
-        raise ValueError(text)
-    if any(character.isspace() or not character.isprintable() for character in url):
-        text = f"the {what} {shown!r} has a space or a control character in it"
-        raise ValueError(text)
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError as error:
-        text = f"the {what} {shown!r} is no URL: {error}"
-        raise ValueError(text) from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        text = f"the {what} {shown!r} must begin with http:// or https:// and name a host"
-        raise ValueError(text)
-    return url
-
-
-def _check_ttl(seconds: object) -> None:
-    if not isinstance(seconds, int | float):
-        text = f"card_ttl is a number of seconds, not {type(seconds).__name__}"
-        raise TypeError(text)
-    if not seconds >= 0:
-        text = f"card_ttl must not be negative, and is {seconds}"
-        raise ValueError(text)
-
-
-def _check_kind(name: str, value: object, kind: type) -> None:
-    if not isinstance(value, kind):
-        text = f"{name} is a {kind.__name__}, not {type(value).__name__}"
-        raise TypeError(text)
-
-
-def _check_able(name: str, value: object, *methods: str) -> None:
-    """Checks what a caller passes for a protocol by what it can do."""
-    if isinstance(value, type) or not all(callable(getattr(value, m, None)) for m in methods):
-        needed = ", ".join(methods)
-        text = f"{name} needs something that has {needed}, not {type(value).__name__}"
-        raise TypeError(text)
-
-
-def _hooks(name: str, hooks: Iterable[T], *methods: str) -> tuple[T, ...]:
-    checked = _items(name, hooks)
-    for hook in checked:
-        able = all(callable(getattr(hook, method, None)) for method in methods)
-        if not able or (isinstance(hook, type) and methods != ("__call__",)):
-            text = f"{type(hook).__name__} cannot be one of the {name}"
-            raise TypeError(text)
-    return checked
-
-
-def _items(name: str, items: Iterable[T]) -> tuple[T, ...]:
-    given = cast("object", items)
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        text = f"{name} is a sequence, not {type(given).__name__}"
-        raise TypeError(text)
-    return tuple(items)

@@ -5,24 +5,16 @@ The path of every call is one list, in `assembly.py`; this file has no second on
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import math
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from holdfast.answer import Answer, raise_for_outcome
-from holdfast.auth import check_headers
-from holdfast.content import Content, to_message
+from holdfast.arguments import check_seconds, not_empty, not_negative, timestamp
+from holdfast.caller import Caller, Extra, is_settled, is_terminal
 from holdfast.errors import (
     A2AError,
     CancelUnconfirmedError,
     DeadlineExceededError,
     InvalidAgentResponseError,
-    TaskAuthRequiredError,
     TaskNotCancelableError,
     TaskNotFoundError,
 )
@@ -39,24 +31,22 @@ from holdfast.model.requests import (
     ListTasksRequest,
     ListTasksResponse,
     SendMessageConfiguration,
-    SendMessageRequest,
     TaskPushNotificationConfig,
 )
 from holdfast.model.types import Message, Task, TaskState
-from holdfast.policy.deadline import Deadline
-from holdfast.runtime.discovery import GET_AGENT_CARD, AgentCardResolver, CardLocation
-from holdfast.runtime.polling import poll
-from holdfast.runtime.transport import Call, CallProgress, Reply, Transport
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from datetime import datetime
     from types import TracebackType
 
+    from holdfast.content import Content
     from holdfast.model.operations import Operation
+    from holdfast.policy.deadline import Deadline
     from holdfast.runtime.engine import HttpEngine
-    from holdfast.runtime.env import Env
-    from holdfast.runtime.listeners import Consumer, Event
+    from holdfast.runtime.transport import Reply
 
-__all__ = ["Client", "check_timeout"]
+__all__ = ["Client"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -73,27 +63,9 @@ class Client:
     protocol names, one of the transport, or `DeadlineExceededError`.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        cards: Transport,
-        resolver: AgentCardResolver,
-        env: Env,
-        *,
-        owned: HttpEngine | None,
-        timeout: float,
-        headers: Mapping[str, str],
-        consumers: Sequence[Consumer],
-    ) -> None:
-        self._transport = transport
-        self._cards = cards
-        self._resolver = resolver
-        self._env = env
+    def __init__(self, caller: Caller, *, owned: HttpEngine | None) -> None:
+        self._caller = caller
         self._owned = owned
-        self._timeout = timeout
-        self._headers = headers
-        self._consumers = tuple(consumers)
-        self._closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -108,8 +80,7 @@ class Client:
 
     async def close(self) -> None:
         """Closes the connections, unless the engine was lent. Can be called twice."""
-        self._closed = True
-        await self._transport.close()
+        await self._caller.close()
         if self._owned is not None:
             await self._owned.close()
 
@@ -122,10 +93,7 @@ class Client:
             AgentCardResolutionError: There is no card.
             InvalidAgentCardError: It is not usable.
         """
-        call = self._new_call(
-            GET_AGENT_CARD, CardLocation(()), self._deadline("call", timeout), _Extra()
-        )
-        return (await self._cards.unary(call)).value
+        return await self._caller.card(self._caller.deadline("call", timeout))
 
     async def discover(self) -> AgentCard:
         """The same as `agent_card`."""
@@ -153,7 +121,7 @@ class Client:
             extensions=extensions,
         )
         check_card(reply.value)
-        self._resolver.replace(reply.value)
+        self._caller.replace_card(reply.value)
         return reply.value
 
     # ── Messages ─────────────────────────────────────────────────────────────────────────────
@@ -192,10 +160,10 @@ class Client:
             TaskAuthRequiredError: The time is over while the task waits for an authorization.
             ValueError: The message has no content.
         """
-        _check_poll_interval(poll_interval)
-        deadline = self._deadline("call", timeout)
-        extra = _Extra(headers=headers, extensions=_uris(extensions))
-        result = await self._send(
+        check_seconds("poll_interval", poll_interval)
+        deadline = self._caller.deadline("call", timeout)
+        extra = Extra.of(headers, extensions)
+        result = await self._caller.send(
             message,
             task_id=task_id,
             context_id=context_id,
@@ -206,8 +174,8 @@ class Client:
         )
         if isinstance(result, Message):
             return Answer(message=result)
-        task = await self._watch(
-            result.id, result, deadline, poll_interval, extra, until=_is_settled
+        task = await self._caller.watch(
+            result.id, result, deadline, poll_interval, extra, until=is_settled
         )
         raise_for_outcome(task)
         return Answer(task=task)
@@ -248,17 +216,17 @@ class Client:
             OutcomeUnknownError: The message was sent, its reply was lost; it was not sent again.
             ValueError: The message has no content.
         """
-        return await self._send(
+        return await self._caller.send(
             message,
             task_id=task_id,
             context_id=context_id,
             metadata=metadata,
             configuration=SendMessageConfiguration(
                 return_immediately=return_immediately,
-                history_length=_not_negative("history_length", history_length),
+                history_length=not_negative("history_length", history_length),
             ),
-            deadline=self._deadline("call", timeout),
-            extra=_Extra(headers=headers, extensions=_uris(extensions)),
+            deadline=self._caller.deadline("call", timeout),
+            extra=Extra.of(headers, extensions),
         )
 
     # ── Tasks ────────────────────────────────────────────────────────────────────────────────
@@ -288,8 +256,8 @@ class Client:
         reply = await self.call(
             op.GET_TASK,
             GetTaskRequest(
-                id=_named("task_id", task_id),
-                history_length=_not_negative("history_length", history_length),
+                id=not_empty("task_id", task_id),
+                history_length=not_negative("history_length", history_length),
             ),
             timeout=timeout,
             headers=headers,
@@ -336,8 +304,8 @@ class Client:
                 status=status,
                 page_size=limit,
                 page_token=page_token or None,
-                history_length=_not_negative("history_length", history_length),
-                status_timestamp_after=_timestamp(status_timestamp_after),
+                history_length=not_negative("history_length", history_length),
+                status_timestamp_after=timestamp(status_timestamp_after),
                 include_artifacts=include_artifacts or None,
             ),
             timeout=timeout,
@@ -418,14 +386,14 @@ class Client:
             TaskAuthRequiredError: The time is over while the task waits for an authorization.
             TaskNotFoundError: The agent does not know it.
         """
-        _check_poll_interval(poll_interval)
-        return await self._watch(
-            _named("task_id", task_id),
+        check_seconds("poll_interval", poll_interval)
+        return await self._caller.watch(
+            not_empty("task_id", task_id),
             None,
-            self._deadline("wait", timeout),
+            self._caller.deadline("wait", timeout),
             poll_interval,
-            _Extra(headers=headers, extensions=_uris(extensions)),
-            until=until or _is_settled,
+            Extra.of(headers, extensions),
+            until=until or is_settled,
         )
 
     async def cancel_task(
@@ -458,23 +426,23 @@ class Client:
             TaskNotFoundError: The agent does not know it.
             CancelUnconfirmedError: The task did not end in time; `task` is how it was last seen.
         """
-        _check_poll_interval(poll_interval)
-        deadline = self._deadline(
-            "cancel", min(_CANCEL_TIMEOUT, self._timeout) if timeout is None else timeout
+        check_seconds("poll_interval", poll_interval)
+        deadline = self._caller.deadline(
+            "cancel", min(_CANCEL_TIMEOUT, self._caller.timeout) if timeout is None else timeout
         )
-        extra = _Extra(headers=headers, extensions=_uris(extensions))
+        extra = Extra.of(headers, extensions)
         request = CancelTaskRequest(
-            id=_named("task_id", task_id), metadata=None if metadata is None else dict(metadata)
+            id=not_empty("task_id", task_id), metadata=None if metadata is None else dict(metadata)
         )
         try:
-            task = (await self._run(op.CANCEL_TASK, request, deadline, extra)).value
+            task = (await self._caller.run(op.CANCEL_TASK, request, deadline, extra)).value
         except (TaskNotCancelableError, TaskNotFoundError) as error:
             task = await self._canceled_before(task_id, error, deadline, extra)
         if not confirm or task.state.is_terminal:
             return task
         try:
-            return await self._poll(
-                task_id, task, deadline, poll_interval, extra, until=_is_terminal
+            return await self._caller.watch(
+                task_id, task, deadline, poll_interval, extra, until=is_terminal
             )
         except DeadlineExceededError as error:
             raise CancelUnconfirmedError(
@@ -503,8 +471,8 @@ class Client:
             TaskNotFoundError: The agent does not know the task.
             ValueError: The task's id or the address is missing.
         """
-        _named("config.task_id", config.task_id or "")
-        _named("config.url", config.url)
+        not_empty("config.task_id", config.task_id or "")
+        not_empty("config.url", config.url)
         reply = await self.call(
             op.CREATE_PUSH_CONFIG, config, timeout=timeout, headers=headers, extensions=extensions
         )
@@ -521,7 +489,7 @@ class Client:
     ) -> TaskPushNotificationConfig:
         """Fetches one configuration of a task (A2A 3.1.8)."""
         request = GetTaskPushNotificationConfigRequest(
-            task_id=_named("task_id", task_id), id=_named("config_id", config_id)
+            task_id=not_empty("task_id", task_id), id=not_empty("config_id", config_id)
         )
         reply = await self.call(
             op.GET_PUSH_CONFIG, request, timeout=timeout, headers=headers, extensions=extensions
@@ -540,7 +508,7 @@ class Client:
     ) -> ListTaskPushNotificationConfigsResponse:
         """Lists one page of the configurations of a task (A2A 3.1.9)."""
         request = ListTaskPushNotificationConfigsRequest(
-            task_id=_named("task_id", task_id), page_size=page_size, page_token=page_token
+            task_id=not_empty("task_id", task_id), page_size=page_size, page_token=page_token
         )
         reply = await self.call(
             op.LIST_PUSH_CONFIGS, request, timeout=timeout, headers=headers, extensions=extensions
@@ -562,7 +530,7 @@ class Client:
             TaskNotFoundError: The agent does not know the task or the configuration.
         """
         request = DeleteTaskPushNotificationConfigRequest(
-            task_id=_named("task_id", task_id), id=_named("config_id", config_id)
+            task_id=not_empty("task_id", task_id), id=not_empty("config_id", config_id)
         )
         try:
             await self.call(
@@ -596,238 +564,28 @@ class Client:
             headers: Sent with this call, to trusted origins only.
             extensions: URIs for ``A2A-Extensions``.
         """
-        extra = _Extra(headers=headers, extensions=_uris(extensions))
-        return await self._run(operation, params, self._deadline("call", timeout), extra)
-
-    # ── Within ───────────────────────────────────────────────────────────────────────────────
-
-    async def _run(
-        self, operation: Operation[P, R], params: P, deadline: Deadline, extra: _Extra
-    ) -> Reply[R]:
-        return await self._transport.unary(self._new_call(operation, params, deadline, extra))
-
-    def _new_call(
-        self, operation: Operation[P, R], params: P, deadline: Deadline, extra: _Extra
-    ) -> Call[P, R]:
-        if self._closed:
-            text = "the client is closed"
-            raise RuntimeError(text)
-        headers = self._headers
-        if extra.headers:
-            headers = {**headers, **check_headers(extra.headers)}
-        return Call(
-            operation=operation,
-            params=params,
-            request_id=self._env.new_id(),
-            deadline=deadline,
-            headers=headers,
-            extensions=_checked_extensions(extra.extensions),
-            progress=CallProgress(began=asyncio.get_running_loop().time()),
+        extra = Extra.of(headers, extensions)
+        return await self._caller.run(
+            operation, params, self._caller.deadline("call", timeout), extra
         )
-
-    def _deadline(self, name: str, timeout: float | None) -> Deadline:
-        seconds = self._timeout if timeout is None else check_timeout(timeout)
-        now = asyncio.get_running_loop().time()
-        return Deadline(name=name, timeout=seconds, at=now + seconds)
-
-    async def _send(
-        self,
-        content: Content,
-        *,
-        task_id: str | None,
-        context_id: str | None,
-        metadata: Mapping[str, Any] | None,
-        configuration: SendMessageConfiguration,
-        deadline: Deadline,
-        extra: _Extra,
-    ) -> Task | Message:
-        message = to_message(
-            content, new_id=self._env.new_id(), task_id=task_id, context_id=context_id
-        )
-        request = SendMessageRequest(
-            message=message,
-            configuration=None if configuration == SendMessageConfiguration() else configuration,
-            metadata=None if metadata is None else dict(metadata),
-        )
-        response = (await self._run(op.SEND_MESSAGE, request, deadline, extra)).value
-        if response.task is not None:
-            await self._tell(response.task, response.task, deadline)
-            return response.task
-        if response.message is None:
-            text = "the reply holds neither task nor message"  # the codec lets none through
-            raise InvalidAgentResponseError(text)
-        await self._tell(response.message, None, deadline)
-        return response.message
-
-    async def _watch(
-        self,
-        task_id: str,
-        task: Task | None,
-        deadline: Deadline,
-        interval: float,
-        extra: _Extra,
-        *,
-        until: Callable[[Task], bool],
-    ) -> Task:
-        """Waits until a task is as wanted."""
-        try:
-            return await self._poll(task_id, task, deadline, interval, extra, until=until)
-        except DeadlineExceededError as error:
-            if error.task is None or error.task.state is not TaskState.AUTH_REQUIRED:
-                raise
-            raise TaskAuthRequiredError(
-                f"task {task_id} still waits for an authorization at the end of the "
-                f"{deadline.name} timeout of {deadline.timeout:g} s{_said(error.task)}",
-                task=error.task,
-                executed=True,
-                agent=error.agent,
-                request_id=error.request_id,
-            ) from error
-
-    async def _poll(
-        self,
-        task_id: str,
-        task: Task | None,
-        deadline: Deadline,
-        interval: float,
-        extra: _Extra,
-        *,
-        until: Callable[[Task], bool],
-    ) -> Task:
-        last = task
-
-        async def look() -> Task:
-            nonlocal last
-            found = (
-                await self._run(op.GET_TASK, GetTaskRequest(id=task_id), deadline, extra)
-            ).value
-            if found != last:
-                await self._tell(found, found, deadline)
-            last = found
-            return found
-
-        return await poll(look, task, until=until, deadline=deadline, interval=interval)
 
     async def _canceled_before(
         self,
         task_id: str,
         error: TaskNotCancelableError | TaskNotFoundError,
         deadline: Deadline,
-        extra: _Extra,
+        extra: Extra,
     ) -> Task:
         """A cancel that was tried again may have succeeded the first time."""
         if not _ran_before(error):
             raise error
         try:
-            task = (
-                await self._run(op.GET_TASK, GetTaskRequest(id=task_id), deadline, extra)
-            ).value
+            task = await self._caller.get_task(task_id, deadline, extra)
         except TaskNotFoundError:
             raise error from None
         if task.state is not TaskState.CANCELED:
             raise error
         return task
-
-    async def _tell(self, event: Event, task: Task | None, deadline: Deadline) -> None:
-        """Gives an event to the consumers, in order, with the card as last seen.
-
-        A card that is too old by now is not fetched anew: what has arrived must not get lost
-        because the card cannot be had.
-        """
-        if not self._consumers:
-            return
-        scope = asyncio.timeout_at(deadline.at)
-        try:
-            async with scope:
-                card = self._resolver.last or await self.agent_card()
-                for consumer in self._consumers:
-                    told = consumer(event, task, card)
-                    if inspect.isawaitable(told):
-                        await told
-        except TimeoutError as error:
-            if not scope.expired() or isinstance(error, A2AError):
-                raise
-            raise DeadlineExceededError(
-                f"a consumer did not finish within the {deadline.name} timeout of "
-                f"{deadline.timeout:g} s",
-                deadline=deadline.name,
-                timeout=deadline.timeout,
-                task=task,
-                executed=True,
-            ) from None
-
-
-class _Extra(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller adds to one call."""
-
-    headers: Mapping[str, str] | None = None
-    extensions: tuple[str, ...] = ()
-
-
-def check_timeout(seconds: float) -> float:
-    """Checks a timeout that a caller gives.
-
-    Raises:
-        ValueError: It is not a positive, finite number of seconds.
-        TypeError: It is no number.
-    """
-    if not isinstance(cast("object", seconds), int | float):
-        text = f"a timeout is a number of seconds, not {type(seconds).__name__}"
-        raise TypeError(text)
-    if not 0 < seconds < math.inf:
-        text = f"a timeout is a positive number of seconds, not {seconds}"
-        raise ValueError(text)
-    return seconds
-
-
-def _check_poll_interval(seconds: float) -> None:
-    if not 0 < seconds < math.inf:
-        text = f"poll_interval is a positive number of seconds, not {seconds}"
-        raise ValueError(text)
-
-
-def _uris(extensions: Iterable[str]) -> tuple[str, ...]:
-    """One string would be taken apart into its characters."""
-    if isinstance(extensions, str):
-        text = "extensions is a sequence of URIs, not one string"
-        raise TypeError(text)
-    return tuple(extensions)
-
-
-def _checked_extensions(extensions: tuple[str, ...]) -> tuple[str, ...]:
-    for uri in extensions:
-        if "," in uri:
-            text = f"the extension {uri!r} has a comma; the protocol separates URIs by commas"
-            raise ValueError(text)
-    if extensions:
-        check_headers({"a2a-extensions": ",".join(extensions)})
-    return extensions
-
-
-def _named(name: str, value: str) -> str:
-    """An empty id would turn one task into the list of all of them."""
-    if not isinstance(cast("object", value), str):
-        text = f"{name} is a string, not {type(value).__name__}"
-        raise TypeError(text)
-    if not value:
-        text = f"{name} must not be empty"
-        raise ValueError(text)
-    return value
-
-
-def _not_negative(name: str, value: int | None) -> int | None:
-    if value is not None and value < 0:
-        text = f"{name} must not be negative"
-        raise ValueError(text)
-    return value
-
-
-def _timestamp(value: datetime | str | None) -> str | None:
-    """RFC 3339 in UTC with milliseconds (A2A 5.6.1)."""
-    if not isinstance(value, datetime):
-        return value
-    aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-    return aware.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _ran_before(error: A2AError) -> bool:
@@ -835,18 +593,5 @@ def _ran_before(error: A2AError) -> bool:
     return len(error.attempts) > 1
 
 
-def _is_terminal(task: Task) -> bool:
-    return task.state.is_terminal
-
-
-def _is_settled(task: Task) -> bool:
-    return task.state.is_terminal or task.state is TaskState.INPUT_REQUIRED
-
-
 def _state_of(task: Task | None) -> str:
     return "in an unknown state" if task is None else task.state.name
-
-
-def _said(task: Task) -> str:
-    message = task.status.message
-    return f": {message.text}" if message is not None and message.text else ""

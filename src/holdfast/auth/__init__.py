@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from holdfast.runtime.layers import AuthProvider
+from holdfast.wire.http import check_headers
 
 if TYPE_CHECKING:
     from holdfast.errors import AuthenticationError
@@ -58,54 +59,3 @@ def to_provider(auth: str | Mapping[str, str] | AuthProvider | None) -> AuthProv
         case _:
             text = f"auth is a header value, headers or an AuthProvider, not {type(auth).__name__}"
             raise TypeError(text)
-
-
-_FRAMING = frozenset(
-    {
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-"""What belongs to one connection (RFC 9110, 7.6.1) or frames a request on it."""
-
-
-def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Checks headers that a caller passes, and puts their names into lower case.
-
-    Raises:
-        ValueError: A name or value that would break the request; the value is not shown.
-        TypeError: It is no mapping of strings to strings.
-    """
-    if not isinstance(cast("object", headers), Mapping):
-        text = f"headers are a dict of strings, not {type(headers).__name__}"
-        raise TypeError(text)
-    checked: dict[str, str] = {}
-    for name, value in headers.items():
-        if not isinstance(cast("object", name), str):
-            text = f"the name of a header is a string, not {type(name).__name__}"
-            raise TypeError(text)
-        if not isinstance(cast("object", value), str):
-            text = f"the value of the header {name!r} is a string, not {type(value).__name__}"
-            raise TypeError(text)
-        lowered = name.lower()
-        if not name or not name.isascii() or not all(c.isalnum() or c in _TOKEN for c in name):
-            text = f"{name!r} is no name of an HTTP header"
-            raise ValueError(text)
-        if lowered in _FRAMING:
-            text = f"the header {name} is set by the connection, not by the caller"
-            raise ValueError(text)
-        if any((ord(c) < 32 and c != "\t") or ord(c) == 127 or ord(c) > 255 for c in value):
-            text = f"the header {name} has a line break or another character that HTTP forbids"
-            raise ValueError(text)
-        checked[lowered] = value
-    return checked
-
-
-_TOKEN = frozenset("!#$%&'*+-.^_`|~")

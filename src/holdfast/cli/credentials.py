@@ -11,10 +11,9 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import msgspec
 
-from holdfast.auth import check_headers
 from holdfast.errors import InvalidAgentCardError
 from holdfast.runtime.discovery import GET_AGENT_CARD
-from holdfast.wire.http import origin
+from holdfast.wire.http import check_headers, origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

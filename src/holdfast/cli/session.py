@@ -20,7 +20,7 @@ from holdfast.cli.credentials import Credentials
 from holdfast.cli.output import command_line
 from holdfast.cli.reference import same_machine
 from holdfast.errors import A2AError
-from holdfast.runtime.discovery import Route, choose_interface
+from holdfast.runtime.routing import Route, choose_interface
 from holdfast.wire.bindings import PROTOCOL_VERSION
 
 if TYPE_CHECKING:

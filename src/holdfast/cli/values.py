@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from holdfast._version import __version__
-from holdfast.auth import check_headers
 from holdfast.model import codec
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
+from holdfast.wire.http import check_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

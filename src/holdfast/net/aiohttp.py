@@ -4,23 +4,25 @@ Rules, each against something that aiohttp does otherwise:
 - A request is sent once. aiohttp resends GET and DELETE after a disconnect; a middleware turns
   that off.
 - Redirects, cookies and ``.netrc`` are left alone; proxies come from the environment, read once.
-- Every phase has its own limit, and the error names it. aiohttp has no write timeout and one for
-  pool and connect together: slots are counted here, the body is written by `_Body`.
+- Every phase has its own limit, and the error names it: slots are counted here, and every
+  request, even an empty one, is written by a `_Body`, which tells when the first byte leaves.
 - `executed` is False only if no byte of the request was handed to a socket.
+- A reply that was there before the request left is not its reply.
+- What arrived before a cut is delivered before the error.
+- What is given up is aborted: closing would first wait for a peer that does not read.
 - Open streams cannot starve calls: they have slots and connections of their own.
-- Connections belong to an event loop; another loop gets others.
+- Connections belong to an event loop, and end with it; another loop gets others.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
+import math
 import ssl as tls
+from functools import lru_cache
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from urllib.request import getproxies
 
 import aiohttp
 from aiohttp import payload
@@ -36,12 +38,14 @@ from holdfast.errors import (
     LimitExceededError,
     TimeoutPhase,
 )
+from holdfast.net.failures import FAILED, WAITED, failure_of, presentable_cause, unreadable
+from holdfast.net.proxies import Proxies
 from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, presentable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
-    from types import SimpleNamespace, TracebackType
+    from types import TracebackType
 
     from aiohttp.abc import AbstractStreamWriter
 
@@ -50,11 +54,7 @@ __all__ = ["AiohttpEngine"]
 _PIECE = 32 * 1024
 """Bytes written at once: below what makes aiohttp wait for the socket within one write."""
 
-_NEVER_ROUNDED = float("inf")
-"""aiohttp rounds timeouts above a threshold up to whole seconds."""
-
-_FRESH = 1.0
-"""Largest `HttpRequest.max_idle` that needs the pool whose connections are closed soonest."""
+_UNASKED = "a reply was there before the request"
 
 
 class AiohttpEngine:
@@ -68,8 +68,8 @@ class AiohttpEngine:
         proxies: Whether to use the proxies that the environment names (``HTTPS_PROXY``,
             ``NO_PROXY`` …), read when the engine is made.
         session: A session of your own, used as it is and never closed. Its pool is its own, so
-            pool waits count as connecting, its middlewares may send a request twice, and for a
-            request without a body nobody can tell whether it was sent.
+            pool waits count as connecting, ``max_idle`` is not kept, its middlewares may send a
+            request twice, and a GET carries ``Content-Length: 0``.
 
     Raises:
         ValueError: A number is not positive, or the file is no certificate.
@@ -88,12 +88,14 @@ class AiohttpEngine:
         if max_connections < 1 or max_streams < 1:
             message = "an engine needs at least one connection and one stream"
             raise ValueError(message)
-        self._max_connections = max_connections
-        self._max_streams = max_streams
-        self._ssl = _ssl_option(ssl)
-        self._proxies = _Proxies(getproxies() if proxies and session is None else {})
-        self._lent = session
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pools] = WeakKeyDictionary()
+        self._settings = _Settings(
+            max_connections=max_connections,
+            max_streams=max_streams,
+            ssl=_ssl_option(ssl),
+            proxies=Proxies(getproxies() if proxies and session is None else {}),
+            lent=session,
+        )
+        self._pools: dict[asyncio.AbstractEventLoop, _Pools] = {}
 
     async def request(self, request: HttpRequest) -> HttpReply:
         """Sends a request and reads the whole reply.
@@ -102,17 +104,10 @@ class AiohttpEngine:
             A2AConnectionError: No connection, or it broke.
             A2ATimeoutError: A limit of ``request.timeouts`` fired.
             LimitExceededError: The body is larger than ``request.max_reply``.
-            InvalidAgentResponseError: The reply is no HTTP.
+            InvalidAgentResponseError: The reply cannot be read.
         """
-        pools = self._here()
-        await _take(pools.calls, request)
-        try:
-            session = pools.fresh if request.max_idle <= _FRESH else pools.warm
-            exchange = _Exchange(session, request, self._options("gzip", request), lent=pools.lent)
-            async with exchange:
-                return await exchange.read_reply()
-        finally:
-            pools.calls.release()
+        async with _Exchange(self._here, request, streaming=False) as reply:
+            return HttpReply(status=reply.status, headers=reply.headers, body=await reply.read())
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
         """Sends a request and leaves the body to be read while the context is open.
@@ -120,99 +115,110 @@ class AiohttpEngine:
         Raises:
             A2AConnectionError: No connection, or it broke; also from the chunks.
             A2ATimeoutError: A limit of ``request.timeouts`` fired; also from the chunks.
-            InvalidAgentResponseError: The reply is no HTTP.
+            InvalidAgentResponseError: The reply cannot be read; also from the chunks.
         """
-        return _StreamContext(self._here, self._options, request)
+        return _Exchange(self._here, request, streaming=True)
 
     async def close(self) -> None:
         """Closes what belongs to the running loop, and to loops that are gone."""
         here = asyncio.get_running_loop()
-        for loop in list(self._pools):
+        for loop, pools in list(self._pools.items()):
             if loop is here or loop.is_closed():
-                await self._pools.pop(loop).close()
+                await pools.close()
 
-    def _here(self) -> _Pools:
+    async def _here(self) -> _Pools:
         """The pools of the running loop."""
         loop = asyncio.get_running_loop()
         pools = self._pools.get(loop)
         if pools is None:
-            pools = _Pools(
-                calls=asyncio.Semaphore(self._max_connections),
-                streams=asyncio.Semaphore(self._max_streams),
-                lent=self._lent,
-            )
-            self._pools[loop] = pools
+            for ended in [loop for loop in list(self._pools) if loop.is_closed()]:
+                self._pools.pop(ended, None)  # another thread may be quicker
+            pools = self._pools[loop] = _Pools(self._settings)
+            await pools.open()
         return pools
 
-    def _options(self, accept_encoding: str, request: HttpRequest) -> dict[str, Any]:
-        options: dict[str, Any] = {
-            "headers": {**request.headers, "accept-encoding": accept_encoding},
-            "timeout": aiohttp.ClientTimeout(
-                connect=request.timeouts.connect, ceil_threshold=_NEVER_ROUNDED
-            ),
-            "allow_redirects": False,
-        }
-        if self._lent is not None:
-            return options  # its connector knows about TLS, it about proxies
-        options["ssl"] = self._ssl
-        proxy = self._proxies.of(request.url)
-        if proxy is not None:
-            options["proxy"] = proxy
-        return options
+
+_Sessions = dict[tuple[float, bool], aiohttp.ClientSession]
+"""By `HttpRequest.max_idle`, and whether it is for streams."""
+
+
+class _Settings(NamedTuple):
+    """What an engine was made with."""
+
+    max_connections: int
+    max_streams: int
+    ssl: tls.SSLContext | bool
+    proxies: Proxies
+    lent: aiohttp.ClientSession | None
 
 
 class _Pools:
     """Slots and sessions of one event loop; sessions are made when first used."""
 
-    def __init__(
-        self,
-        *,
-        calls: asyncio.Semaphore,
-        streams: asyncio.Semaphore,
-        lent: aiohttp.ClientSession | None,
-    ) -> None:
-        self.calls = calls
-        self.streams = streams
-        self._lent = lent
-        self._made: dict[str, aiohttp.ClientSession] = {}
+    def __init__(self, settings: _Settings) -> None:
+        self.calls = asyncio.Semaphore(settings.max_connections)
+        self.streams = asyncio.Semaphore(settings.max_streams)
+        self._settings = settings
+        self._made: _Sessions = {}
+        self._at_last = _close_at_last(self._made)
 
     @property
     def lent(self) -> bool:
-        """Whether the session belongs to the caller."""
-        return self._lent is not None
+        return self._settings.lent is not None
 
-    @property
-    def fresh(self) -> aiohttp.ClientSession:
-        """For messages: connections that idled for a second at most."""
-        return self._session("fresh", keepalive=_FRESH)
-
-    @property
-    def warm(self) -> aiohttp.ClientSession:
-        """For what can be sent twice: connections that idled for four seconds at most."""
-        return self._session("warm", keepalive=4.0)
-
-    @property
-    def streaming(self) -> aiohttp.ClientSession:
-        """For streams."""
-        return self._session("streaming", keepalive=_FRESH)
+    async def open(self) -> None:
+        await anext(self._at_last)
 
     async def close(self) -> None:
-        made, self._made = self._made, {}
-        for session in made.values():
-            await session.close()
+        await _close(self._made)
 
-    def _session(self, name: str, *, keepalive: float) -> aiohttp.ClientSession:
-        if self._lent is not None:
-            return self._lent
-        session = self._made.get(name)
+    async def send(
+        self, request: HttpRequest, body: _Body, *, streaming: bool
+    ) -> aiohttp.ClientResponse:
+        options: dict[str, Any] = {
+            "headers": {
+                **request.headers,
+                "accept-encoding": "identity" if streaming else "gzip",
+            },
+            "timeout": _connect_timeout(request.timeouts.connect),
+            "allow_redirects": False,
+            "data": body,
+        }
+        session = self._settings.lent
+        if session is not None:  # it has its own ideas about TLS and proxies
+            options["skip_auto_headers"] = ("content-type",)
+        else:
+            options["ssl"] = self._settings.ssl
+            options["proxy"] = self._settings.proxies.of(request.url)
+            if request.method == "POST":
+                options["middlewares"] = ()  # which aiohttp does not resend
+            session = self._session(request.max_idle, streaming=streaming)
+        return await session.request(request.method, URL(request.url, encoded=True), **options)
+
+    def _session(self, max_idle: float, *, streaming: bool) -> aiohttp.ClientSession:
+        session = self._made.get((max_idle, streaming))
         if session is None:
-            session = self._made[name] = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=keepalive),
+            session = self._made[max_idle, streaming] = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=max_idle),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 middlewares=(_send_once,),
-                trace_configs=[_note_headers()],
             )
         return session
+
+
+async def _close(sessions: _Sessions) -> None:
+    closing = list(sessions.values())
+    sessions.clear()  # whoever sends from now on makes new ones
+    for session in closing:
+        await session.close()
+
+
+async def _close_at_last(sessions: _Sessions) -> AsyncGenerator[None]:
+    """Closes sessions when it is closed, which a loop that ends does to its generators."""
+    try:
+        yield
+    finally:
+        await _close(sessions)
 
 
 class _DisconnectedError(aiohttp.ClientError):
@@ -222,6 +228,8 @@ class _DisconnectedError(aiohttp.ClientError):
 async def _send_once(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
+    if request.method == "GET" and request.headers["content-length"] == "0":
+        del request.headers["content-length"], request.headers["content-type"]
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:
@@ -230,60 +238,41 @@ async def _send_once(
         raise _DisconnectedError(str(error)) from error
 
 
-def _note_headers() -> aiohttp.TraceConfig:
-    """Tells an exchange without a body that its headers are about to leave."""
-
-    async def on_headers(
-        _session: aiohttp.ClientSession,
-        context: SimpleNamespace,
-        _params: aiohttp.TraceRequestHeadersSentParams,
-    ) -> None:
-        exchange: _Exchange = context.trace_request_ctx
-        if not exchange.request.body:
-            exchange.bytes_leave()
-
-    config = aiohttp.TraceConfig()
-    config.on_request_headers_sent.append(on_headers)
-    return config
-
-
 class _Exchange:
-    """One request and its reply: keeps the limits, tells failures as what they are."""
+    """One request and its reply: takes a slot, keeps the limits, tells failures as what they are.
+
+    Entered, it is an `HttpStream`.
+    """
+
+    _slots: asyncio.Semaphore
+    _response: aiohttp.ClientResponse
 
     def __init__(
-        self,
-        session: aiohttp.ClientSession,
-        request: HttpRequest,
-        options: dict[str, Any],
-        *,
-        lent: bool,
+        self, here: Callable[[], Awaitable[_Pools]], request: HttpRequest, *, streaming: bool
     ) -> None:
-        self.request = request
-        self._session = session
-        self._options = options
-        if not lent:
-            options["trace_request_ctx"] = self
-        self._phase: TimeoutPhase = "connect"
-        self._scope = asyncio.timeout(None)
-        self._timed = False
-        self._response: aiohttp.ClientResponse | None = None
+        self._here = here
+        self._request = request
+        self._streaming = streaming
+        self._phase: TimeoutPhase = "pool"
+        self._clock: asyncio.Timeout | None = None
+        self._sent = False
+        self._transport: asyncio.Transport | None = None
 
     async def __aenter__(self) -> Self:
         """Sends the request and waits for the headers of the reply."""
-        request = self.request
-        body = _Body(request.body, self) if request.body else None
+        pools = await self._here()
+        self._slots = pools.streams if self._streaming else pools.calls
         try:
-            async with self._scope:
-                self._timed = True
-                if body is None and "trace_request_ctx" not in self._options:
-                    self.bytes_leave()  # a lent session does not tell when
-                self._response = await self._session.request(
-                    request.method, URL(request.url, encoded=True), data=body, **self._options
-                )
-        except (aiohttp.ClientError, OSError) as error:
-            raise self._error(error) from error
-        finally:
-            self._timed = False
+            await self._take_slot()
+        except TimeoutError:
+            raise self._timeout() from None
+        try:
+            self._response = await self._send(pools)
+        except BaseException:
+            if not pools.lent:  # another's session may have passed the connection on
+                self.abort()
+            self._slots.release()
+            raise
         return self
 
     async def __aexit__(
@@ -292,126 +281,141 @@ class _Exchange:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Gives the connection back if the reply was read to its end, else closes it."""
-        if self._response is not None:
+        """Gives the connection back if the reply was read to its end."""
+        try:
+            if not self._response.content.is_eof():
+                self.abort()
             self._response.release()
+        finally:
+            self._slots.release()
 
     @property
-    def response(self) -> aiohttp.ClientResponse:
-        if self._response is None:
-            message = "the exchange was not entered"
-            raise RuntimeError(message)
-        return self._response
+    def status(self) -> int:
+        return self._response.status
 
-    def bytes_leave(self) -> None:
-        """Notes that the first byte is about to be handed to the socket."""
-        self.request.progress.sent = True
-        self.enter("write" if self.request.body else "first_byte")
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers
 
-    def nothing_left(self) -> None:
-        """Takes back what `bytes_leave` noted: the socket was closed already."""
-        self.request.progress.sent = False
+    def chunks(self) -> AsyncIterator[bytes]:
+        return self
 
-    def enter(self, phase: TimeoutPhase) -> None:
-        """Starts the clock of a phase."""
-        self._phase = phase
-        if self._timed:  # aiohttp may go on writing after the reply has come
-            limit: float = getattr(self.request.timeouts, phase)
-            self._scope.reschedule(asyncio.get_running_loop().time() + limit)
+    def __aiter__(self) -> Self:
+        return self
 
-    async def read_reply(self) -> HttpReply:
-        response = self.response
-        body = await self.read()
-        return HttpReply(status=response.status, headers=response.headers, body=body)
+    async def __anext__(self) -> bytes:
+        content = self._response.content
+        self._phase = "idle"
+        try:
+            if content.is_eof():
+                piece = await content.readany()  # all is here: nothing to wait for
+            else:
+                async with asyncio.timeout(self._request.timeouts.idle):
+                    piece = await content.readany()
+        except (aiohttp.ClientError, OSError) as error:
+            piece = _rest(content)
+            if not piece:
+                raise self._error(error) from error
+        if not piece:
+            raise StopAsyncIteration
+        return piece
 
     async def read(self) -> bytes:
         pieces: list[bytes] = []
         size = 0
-        async for piece in self.chunks():
+        async for piece in self:
             size += len(piece)
-            if size > self.request.max_reply:
-                self.response.close()
+            if size > self._request.max_reply:
                 raise LimitExceededError(
-                    f"the reply is larger than {self.request.max_reply} bytes",
+                    f"the reply is larger than {self._request.max_reply} bytes",
                     which="reply bytes",
-                    bound=self.request.max_reply,
+                    bound=self._request.max_reply,
                     **self._facts(),
                 )
             pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def chunks(self) -> AsyncIterator[bytes]:
-        return _Chunks(self)
+    def leaves(self, transport: asyncio.Transport | None, phase: TimeoutPhase) -> None:
+        """Notes that the first byte is about to be handed to a socket."""
+        self._transport = transport
+        self.enter(phase)
+        self._sent = self._request.progress.sent = True
 
-    async def next_chunk(self) -> bytes:
-        """The next piece of the body; empty at its end."""
-        content = self.response.content
+    def nothing_left(self) -> None:
+        """Takes back what `leaves` noted: the socket was closed already."""
+        self._sent = self._request.progress.sent = False
+
+    def enter(self, phase: TimeoutPhase) -> None:
+        """Starts the clock of a phase."""
+        if self._clock is not None:  # aiohttp may go on writing after the reply has come
+            limit: float = getattr(self._request.timeouts, phase)
+            self._clock.reschedule(asyncio.get_running_loop().time() + limit)
+            self._phase = phase
+
+    def abort(self) -> None:
+        """Closes the socket, whatever is still to be written."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _take_slot(self) -> None:
+        if self._slots.locked():
+            async with asyncio.timeout(self._request.timeouts.pool):
+                await self._slots.acquire()
+        else:
+            await self._slots.acquire()
+
+    async def _send(self, pools: _Pools) -> aiohttp.ClientResponse:
+        body = _Body(self._request.body, self)
+        failure: A2AError
+        cause: Exception | None
         try:
-            if content.is_eof():
-                return await content.readany()  # all is here: nothing to wait for
-            self._phase = "idle"
-            async with asyncio.timeout(self.request.timeouts.idle):
-                return await content.readany()
+            self._phase = "connect"
+            async with asyncio.timeout(None) as self._clock:
+                response = await pools.send(self._request, body, streaming=self._streaming)
+            if self._sent:
+                return response
+            response.close()
+            failure, cause = self._connection_error("disconnected", _UNASKED), None
         except (aiohttp.ClientError, OSError) as error:
-            raise self._error(error) from error
+            failure, cause = self._error(error), presentable_cause(error)
+        except UnicodeError as error:
+            if getattr(error, "encoding", "idna") != "idna":
+                raise
+            failure, cause = self._connection_error("dns", transient=False), error
+        finally:
+            self._clock = None
+        raise failure from cause  # from outside, so that it drags no other context along
 
     def _error(self, error: aiohttp.ClientError | OSError) -> A2AError:
         """What a failure of aiohttp means."""
-        if isinstance(error, aiohttp.ConnectionTimeoutError):
-            return self._timeout("connect")
         if isinstance(error, TimeoutError):
-            return self._timeout(self._phase)
-        where = presentable(self.request.url)
-        facts = self._facts()
-        if isinstance(error, aiohttp.ClientResponseError) and not _is_about_proxy(error):
-            return InvalidAgentResponseError(
-                f"the reply of {where} is not HTTP: {error.message}", **facts
-            )
-        failure = _failure(error)
-        if failure in _BEFORE_SENDING:
-            facts["executed"] = False
-        facts["transient"] = not _is_permanent(error)
-        reason = getattr(error, "strerror", None)
-        what = f"{where}: {_FAILED[failure]}{f' ({reason})' if reason else ''}"
-        return A2AConnectionError(what, failure=failure, **facts)
+            return self._timeout()
+        why = unreadable(error)
+        if why is not None:
+            return InvalidAgentResponseError(f"the reply cannot be read: {why}", **self._facts())
+        failure, transient = failure_of(error, secure=self._request.url.startswith("https:"))
+        reason: str | None = getattr(error, "strerror", None)
+        if isinstance(error, aiohttp.ClientHttpProxyError):
+            reason = f"HTTP {error.status}"
+        return self._connection_error(failure, reason, transient=transient)
 
-    def _timeout(self, phase: TimeoutPhase) -> A2ATimeoutError:
-        limit: float = getattr(self.request.timeouts, phase)
+    def _timeout(self) -> A2ATimeoutError:
+        limit: float = getattr(self._request.timeouts, self._phase)
         facts = self._facts()
         facts["transient"] = True
-        if phase == "connect":
-            facts["executed"] = False
-        return A2ATimeoutError(
-            f"{presentable(self.request.url)}: {_WAITED[phase]} for {limit:g} s",
-            phase=phase,
-            timeout=limit,
-            **facts,
-        )
+        what = f"{WAITED[self._phase]} for {limit:g} s"
+        return A2ATimeoutError(what, phase=self._phase, timeout=limit, **facts)
+
+    def _connection_error(
+        self, failure: ConnectionFailure, reason: str | None = None, *, transient: bool = True
+    ) -> A2AConnectionError:
+        facts = self._facts()
+        facts["transient"] = transient
+        what = f"{FAILED[failure]} ({reason})" if reason else FAILED[failure]
+        return A2AConnectionError(what, failure=failure, **facts)
 
     def _facts(self) -> Facts:
-        return _facts_of(self.request)
-
-
-_WAITED: Mapping[TimeoutPhase, str] = {
-    "pool": "no connection slot was free",
-    "connect": "no connection came about",
-    "write": "the agent did not read the request",
-    "first_byte": "no reply began",
-    "idle": "the reply did not go on",
-}
-
-
-_BEFORE_SENDING = frozenset({"dns", "proxy", "tls", "refused", "unreachable"})
-
-_FAILED: Mapping[ConnectionFailure, str] = {
-    "dns": "the name could not be resolved",
-    "proxy": "the proxy did not connect",
-    "tls": "no TLS connection came about",
-    "refused": "the connection was refused",
-    "unreachable": "the host could not be reached",
-    "disconnected": "the connection was closed before the reply",
-    "truncated": "the reply ended too early",
-}
+        return Facts(executed=None if self._sent else False, agent=presentable(self._request.url))
 
 
 class _Body(payload.Payload):
@@ -430,17 +434,28 @@ class _Body(payload.Payload):
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         exchange = self._exchange
-        exchange.bytes_leave()
-        for start in range(0, len(self._body), _PIECE):
-            if start:
-                exchange.enter("write")
+        # A lent session may have another writer, which does not tell.
+        if getattr(getattr(writer, "protocol", None), "should_close", False):
+            message = "there was a reply before the request"
+            raise aiohttp.ClientConnectionResetError(message)
+        in_pieces = len(self._body) > _PIECE
+        self._consumed = True  # so that aiohttp does not send it again
+        exchange.leaves(getattr(writer, "transport", None), "write" if in_pieces else "first_byte")
+        try:
             try:
-                await writer.write(self._body[start : start + _PIECE])
+                await writer.write(self._body[:_PIECE])  # in one go with the headers
             except aiohttp.ClientConnectionResetError:
-                if start == 0:
-                    exchange.nothing_left()  # headers and first piece go in one write
+                exchange.nothing_left()
                 raise
-        exchange.enter("first_byte")
+            for start in range(_PIECE, len(self._body), _PIECE):
+                exchange.enter("write")
+                await writer.write(self._body[start : start + _PIECE])
+            if in_pieces:
+                await writer.drain()
+                exchange.enter("first_byte")
+        except BaseException:
+            exchange.abort()
+            raise
 
     async def write_with_length(
         self,
@@ -450,136 +465,26 @@ class _Body(payload.Payload):
         await self.write(writer)
 
 
-class _Chunks:
-    """The pieces of a body as they arrive."""
-
-    def __init__(self, exchange: _Exchange) -> None:
-        self._exchange = exchange
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        chunk = await self._exchange.next_chunk()
-        if not chunk:
-            raise StopAsyncIteration
-        return chunk
+@lru_cache(maxsize=64)
+def _connect_timeout(seconds: float) -> aiohttp.ClientTimeout:
+    """The only clock of aiohttp's own: it costs nothing where a connection is used again."""
+    return aiohttp.ClientTimeout(
+        total=None,
+        connect=seconds,
+        ceil_threshold=math.inf,  # it would round up to whole seconds
+    )
 
 
-class _Stream:
-    """An `HttpStream` over an exchange."""
-
-    def __init__(self, exchange: _Exchange) -> None:
-        self._exchange = exchange
-
-    @property
-    def status(self) -> int:
-        return self._exchange.response.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self._exchange.response.headers
-
-    def chunks(self) -> AsyncIterator[bytes]:
-        return self._exchange.chunks()
-
-    async def read(self) -> bytes:
-        return await self._exchange.read()
-
-
-class _StreamContext:
-    """Holds a slot and a connection while a stream is open."""
-
-    def __init__(
-        self,
-        pools: Callable[[], _Pools],
-        options: Callable[[str, HttpRequest], dict[str, Any]],
-        request: HttpRequest,
-    ) -> None:
-        self._pools = pools
-        self._options = options
-        self._request = request
-        self._slots: asyncio.Semaphore | None = None
-        self._exchange: _Exchange | None = None
-
-    async def __aenter__(self) -> HttpStream:
-        pools = self._pools()
-        await _take(pools.streams, self._request)
-        try:
-            options = self._options("identity", self._request)
-            exchange = _Exchange(pools.streaming, self._request, options, lent=pools.lent)
-            await exchange.__aenter__()
-        except BaseException:
-            pools.streams.release()
-            raise
-        self._slots, self._exchange = pools.streams, exchange
-        return _Stream(exchange)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        exchange, self._exchange = self._exchange, None
-        slots, self._slots = self._slots, None
-        try:
-            if exchange is not None:
-                await exchange.__aexit__(kind, error, trace)
-        finally:
-            if slots is not None:
-                slots.release()
-
-
-async def _take(slots: asyncio.Semaphore, request: HttpRequest) -> None:
-    """Takes a slot, waiting for one no longer than the pool timeout."""
-    if not slots.locked():
-        await slots.acquire()
-        return
-    limit = request.timeouts.pool
+def _rest(content: aiohttp.StreamReader) -> bytes:
+    """What arrived before a failure: aiohttp does not give it out once it knows of the failure."""
+    failure = content.exception()
+    if failure is None:
+        return b""
+    content.set_exception(None)  # type: ignore[arg-type]
     try:
-        async with asyncio.timeout(limit):
-            await slots.acquire()
-    except TimeoutError:
-        facts = _facts_of(request)
-        facts["executed"] = False
-        facts["transient"] = True
-        raise A2ATimeoutError(
-            f"{presentable(request.url)}: {_WAITED['pool']} for {limit:g} s",
-            phase="pool",
-            timeout=limit,
-            **facts,
-        ) from None
-
-
-def _facts_of(request: HttpRequest) -> Facts:
-    executed = None if request.progress.sent else False
-    return Facts(executed=executed, agent=presentable(request.url))
-
-
-def _failure(error: aiohttp.ClientError | OSError) -> ConnectionFailure:
-    """What kind of failure it is; the order counts, because some kinds are kinds of others."""
-    if _is_about_proxy(error):
-        return "proxy"
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "dns"
-    if isinstance(error, aiohttp.ClientSSLError):
-        return "tls"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        refused = isinstance(error.os_error, ConnectionRefusedError)
-        return "refused" if refused else "unreachable"
-    return "truncated" if isinstance(error, aiohttp.ClientPayloadError) else "disconnected"
-
-
-def _is_about_proxy(error: Exception) -> bool:
-    return isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError)
-
-
-def _is_permanent(error: aiohttp.ClientError | OSError) -> bool:
-    """Whether trying again cannot help: no such host, or a certificate that does not verify."""
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return error.os_error.errno == socket.EAI_NONAME
-    return isinstance(error, aiohttp.ClientConnectorCertificateError)
+        return content.read_nowait()
+    finally:
+        content.set_exception(failure)
 
 
 def _ssl_option(
@@ -592,23 +497,3 @@ def _ssl_option(
     except tls.SSLError as error:
         message = f"{fspath(ssl)} holds no certificate: {error}"
         raise ValueError(message) from None
-
-
-class _Proxies:
-    """The proxies that the environment names; looking them up is slow, so it is done once."""
-
-    def __init__(self, by_scheme: Mapping[str, str]) -> None:
-        self._by_scheme = by_scheme
-        self._by_host: dict[tuple[str, str], URL | None] = {}
-
-    def of(self, url: str) -> URL | None:
-        """The proxy for a URL, None for a direct connection."""
-        if not self._by_scheme:
-            return None
-        parts = urlsplit(url)
-        key = (parts.scheme, parts.netloc.rpartition("@")[2])
-        if key not in self._by_host:
-            proxy = self._by_scheme.get(key[0]) or self._by_scheme.get("all")
-            bypassed = proxy is None or bool(proxy_bypass(key[1]))
-            self._by_host[key] = None if bypassed else URL(str(proxy))
-        return self._by_host[key]

@@ -1,8 +1,7 @@
-"""Finding an agent: from what the caller names to a card, and from the card to an interface.
+"""Finding an agent's card, from what the caller names.
 
 Rules: nothing is fetched before it is needed; many who ask at once cause one fetch; a card is
-kept for its time to live on the event loop's clock; credentials go to the origins that the
-caller named, and to no other.
+kept for its time to live on the event loop's clock.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,19 +17,15 @@ import msgspec
 from holdfast.errors import (
     A2AError,
     AgentCardResolutionError,
-    CredentialOriginError,
     InvalidAgentCardError,
-    VersionNotSupportedError,
 )
 from holdfast.model import codec
 from holdfast.model.card import AgentCard, AgentInterface, check_card, read_card
 from holdfast.model.operations import Operation
 from holdfast.runtime.binding import protocol_headers, redact
 from holdfast.runtime.engine import HttpEngine, send
-from holdfast.runtime.layers import Over
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport
 from holdfast.wire import status
-from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 from holdfast.wire.http import (
     MAX_REPLY_BYTES,
     HttpReply,
@@ -45,7 +40,7 @@ from holdfast.wire.http import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.runtime.endpoints import Endpoint, Endpoints
+    from holdfast.runtime.endpoints import Endpoints
     from holdfast.runtime.env import Env
 
 __all__ = [
@@ -53,9 +48,6 @@ __all__ = [
     "AgentCardResolver",
     "CardLocation",
     "CardTransport",
-    "InterfaceLayer",
-    "Route",
-    "choose_interface",
 ]
 
 P = TypeVar("P")
@@ -166,6 +158,7 @@ class AgentCardResolver:
             JSON object as a dict.
         fetch: Carries `GET_AGENT_CARD`.
         endpoints: Where what is learned about the card's server is kept.
+        headers: Sent along; not those of a call, since many calls share one card.
         ttl: Seconds that a fetched card is kept.
     """
 
@@ -175,11 +168,13 @@ class AgentCardResolver:
         fetch: Transport,
         endpoints: Endpoints,
         *,
+        headers: Mapping[str, str],
         ttl: float,
     ) -> None:
         self._agent = agent
         self._fetch = fetch
         self._endpoints = endpoints
+        self._headers = headers
         self._ttl = ttl
         self._card: AgentCard | None = None
         self._expires: float | None = None
@@ -253,7 +248,7 @@ class AgentCardResolver:
                         params=CardLocation.of(self._agent),
                         request_id=call.request_id,
                         deadline=call.deadline,
-                        headers=call.headers,
+                        headers=self._headers,
                         endpoint=self._endpoints.of(server),
                         progress=CallProgress(began=asyncio.get_running_loop().time()),
                     )
@@ -273,125 +268,6 @@ class _Flight:
         self.lock = asyncio.Lock()
         self.card: AgentCard | None = None
         self.failure: A2AError | None = None
-
-
-class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller says about where calls go.
-
-    Attributes:
-        bindings: The bindings that the caller prefers, best first.
-        url: Address to use instead of the interface's own.
-        tenant: Tenant to use instead of the interface's own.
-        trusted: Origins that may get the caller's headers and credentials.
-        trust_first: Whether the origin of the card's first interface is one of them: for a card
-            that the caller brought along.
-        has_credentials: Whether there is anything to protect besides a call's own headers.
-    """
-
-    bindings: tuple[str, ...] = ()
-    url: str | None = None
-    tenant: str | None = None
-    trusted: frozenset[str] = frozenset()
-    trust_first: bool = False
-    has_credentials: bool = False
-
-
-class InterfaceLayer(Over):
-    """Chooses the interface that a call goes to, fetching the card if need be."""
-
-    def __init__(
-        self, inner: Transport, resolver: AgentCardResolver, route: Route, endpoints: Endpoints
-    ) -> None:
-        super().__init__(inner)
-        self._resolver = resolver
-        self._route = route
-        self._endpoints = endpoints
-        self._choice: _Choice | None = None
-
-    async def unary(self, call: Call[P, R], /) -> Reply[R]:
-        """Makes the call at the chosen endpoint.
-
-        Raises:
-            CredentialOriginError: The call carries credentials that were not given for the
-                interface's origin. Nothing was sent.
-        """
-        card = await self._resolver.card(call)
-        choice = self._choice
-        if choice is None or choice.card is not card:
-            choice = self._choice = self._choose(card)
-        if choice.refusal is not None and (call.headers or self._route.has_credentials):
-            raise copy.copy(choice.refusal)
-        return await self._inner.unary(msgspec.structs.replace(call, endpoint=choice.endpoint))
-
-    def _choose(self, card: AgentCard) -> _Choice:
-        interface = choose_interface(card, self._route)
-        endpoint = self._endpoints.of(interface)
-        return _Choice(card, endpoint, _check_origin(interface, card, self._route))
-
-
-class _Choice(NamedTuple):
-    """What follows from a card, so that it is worked out once for each card."""
-
-    card: AgentCard
-    endpoint: Endpoint
-    refusal: CredentialOriginError | None
-
-
-def choose_interface(card: AgentCard, route: Route) -> AgentInterface:
-    """Chooses among a card's interfaces (A2A 8.3.2): the caller's preference, then the card's.
-
-    Raises:
-        VersionNotSupportedError: None speaks the protocol version of this client.
-        AgentCardResolutionError: None has a binding that this client speaks.
-    """
-    known = [i for i in card.supported_interfaces if i.protocol_binding in BINDINGS]
-    if not known:
-        offered = ", ".join(i.protocol_binding for i in card.supported_interfaces)
-        spoken = ", ".join(BINDINGS)
-        raise AgentCardResolutionError(
-            f"agent {card.name!r} offers only {offered}; this client speaks {spoken}",
-            executed=False,
-        )
-    # Real cards leave the version out; a server that speaks another one will say so.
-    usable = [i for i in known if _major(i.protocol_version or PROTOCOL_VERSION) == "1"]
-    if not usable:
-        offered = ", ".join(str(i.protocol_version) for i in known)
-        raise VersionNotSupportedError(
-            f"agent {card.name!r} speaks protocol {offered}; this client speaks "
-            f"{PROTOCOL_VERSION}",
-            executed=False,
-        )
-    by_binding = {i.protocol_binding: i for i in reversed(usable)}
-    preferred = next((b for b in route.bindings if b in by_binding), usable[0].protocol_binding)
-    interface = by_binding[preferred]
-    return msgspec.structs.replace(
-        interface,
-        url=interface.url if route.url is None else route.url,
-        tenant=(interface.tenant or None) if route.tenant is None else route.tenant,
-    )
-
-
-def _major(version: str) -> str:
-    return version.strip().removeprefix("v").partition(".")[0]
-
-
-def _check_origin(
-    interface: AgentInterface, card: AgentCard, route: Route
-) -> CredentialOriginError | None:
-    """The error of a call with credentials, if they were not given for this interface."""
-    trusted = set(route.trusted)
-    if route.trust_first:
-        trusted.add(origin(card.supported_interfaces[0].url))
-    its_origin = origin(interface.url)
-    if its_origin in trusted:
-        return None
-    return CredentialOriginError(
-        f"the agent's interface is at {its_origin}, but the credentials and headers were "
-        f"given for {', '.join(sorted(trusted))}; nothing was sent. If you trust it, pass "
-        f'credential_origins=("{its_origin}",)',
-        origin=its_origin,
-        executed=False,
-    )
 
 
 def _read_card_file(path: Path) -> AgentCard:

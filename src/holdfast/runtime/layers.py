@@ -30,9 +30,11 @@ from holdfast.runtime.listeners import (
     RetryScheduled,
 )
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport
+from holdfast.runtime.waiting import until
+from holdfast.wire.http import check_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Awaitable, Sequence
 
     from holdfast.model.requests import SendMessageRequest
     from holdfast.policy.budget import BudgetPolicy
@@ -130,7 +132,7 @@ class InterceptorLayer(Over):
     async def _ask_and_call(self, call: Call[P, R], asked: list[Interceptor]) -> Reply[R]:
         for interceptor in self._interceptors:
             asked.append(interceptor)
-            answer = await _until(call.deadline.at, call, interceptor.before(call))
+            answer = await _by_deadline(call, interceptor.before(call))
             if isinstance(answer, Reply):
                 return answer
             call = answer
@@ -155,7 +157,7 @@ class DeadlineLayer(Over):
     """Ends the whole call at its deadline."""
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
-        return await _until(call.deadline.at, call, self._inner.unary(call))
+        return await _by_deadline(call, self._inner.unary(call))
 
 
 class RetryLayer(Over):
@@ -276,6 +278,7 @@ class CredentialsLayer(Over):
     def __init__(self, inner: Transport, provider: AuthProvider) -> None:
         super().__init__(inner)
         self._provider = provider
+        self._last: tuple[dict[str, str], dict[str, str]] = ({}, {})
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         try:
@@ -290,7 +293,9 @@ class CredentialsLayer(Over):
 
     async def _with_credentials(self, call: Call[P, R]) -> Call[P, R]:
         headers = await self._provider.headers(call)
-        return msgspec.structs.replace(call, headers={**call.headers, **_lowered(headers)})
+        if headers != self._last[0]:  # most providers give the same ones for a while
+            self._last = (dict(headers), check_headers(headers))
+        return msgspec.structs.replace(call, headers={**call.headers, **self._last[1]})
 
 
 _SENDS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})
@@ -345,23 +350,15 @@ def _outcome_unknown(call: AnyCall, error: A2AError) -> OutcomeUnknownError:
     )
 
 
+async def _by_deadline(call: AnyCall, awaitable: Awaitable[T]) -> T:
+    return await until(call.deadline.at, awaitable, lambda: deadline_exceeded(call))
+
+
 async def _with_last_word(call: AnyCall, hook: Awaitable[T]) -> T:
     """Waits for a caller's hook within the call's deadline, or for a last word after it."""
     now = asyncio.get_running_loop().time()
-    return await _until(max(call.deadline.at, now + _LAST_WORD), call, hook)
-
-
-async def _until(at: float, call: AnyCall, awaitable: Awaitable[T]) -> T:
-    """Waits until a moment on the event loop's clock, then raises the call's deadline error."""
-    scope = asyncio.timeout_at(at)
-    try:
-        async with scope:
-            return await awaitable
-    except TimeoutError as error:
-        # Our own timeouts are TimeoutErrors too, and pass through here on their way up.
-        if not scope.expired() or isinstance(error, A2AError):
-            raise
-        raise deadline_exceeded(call) from None
+    at = max(call.deadline.at, now + _LAST_WORD)
+    return await until(at, hook, lambda: deadline_exceeded(call))
 
 
 class _Named(TypedDict):
@@ -376,7 +373,3 @@ def _named(call: AnyCall) -> _Named:
         "operation": call.operation.name,
         "agent": call.agent,
     }
-
-
-def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}

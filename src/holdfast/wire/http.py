@@ -7,7 +7,7 @@ Header names are in lower case here, and looked up in lower case.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Protocol
+from typing import Protocol, cast
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import msgspec
@@ -22,6 +22,7 @@ __all__ = [
     "HttpStream",
     "Progress",
     "Timeouts",
+    "check_headers",
     "excerpt",
     "follow",
     "harmless_headers",
@@ -44,6 +45,22 @@ _HARMLESS = (
     "www-authenticate",
     "x-request-id",
 )
+
+_FRAMING = frozenset(
+    {
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""What belongs to one connection (RFC 9110, 7.6.1) or frames a request on it."""
+_IN_NAMES = frozenset("!#$%&'*+-.^_`|~")
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +139,11 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_reply: int = MAX_REPLY_BYTES
     progress: Progress = msgspec.field(default_factory=Progress)
 
+    def __repr__(self) -> str:
+        # Names only: the values of the headers are secret, and so may be query and body.
+        headers = ", ".join(self.headers)
+        return f"HttpRequest({self.method} {presentable(self.url)}, headers=[{headers}])"
+
 
 class HttpReply(msgspec.Struct, frozen=True, kw_only=True):
     """A reply that was read to its end.
@@ -157,6 +179,38 @@ class HttpStream(Protocol):
     async def read(self) -> bytes:
         """The whole body, for replies that turn out not to be streams."""
         ...
+
+
+def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Checks headers that a caller passes, and puts their names into lower case.
+
+    Raises:
+        ValueError: A name or value that would break the request; the value is not shown.
+        TypeError: It is no mapping of strings to strings.
+    """
+    if not isinstance(cast("object", headers), Mapping):
+        text = f"headers are a dict of strings, not {type(headers).__name__}"
+        raise TypeError(text)
+    checked: dict[str, str] = {}
+    for name, value in headers.items():
+        if not isinstance(cast("object", name), str):
+            text = f"the name of a header is a string, not {type(name).__name__}"
+            raise TypeError(text)
+        if not isinstance(cast("object", value), str):
+            text = f"the value of the header {name!r} is a string, not {type(value).__name__}"
+            raise TypeError(text)
+        lowered = name.lower()
+        if not name or not name.isascii() or not all(c.isalnum() or c in _IN_NAMES for c in name):
+            text = f"{name!r} is no name of an HTTP header"
+            raise ValueError(text)
+        if lowered in _FRAMING:
+            text = f"the header {name} is set by the connection, not by the caller"
+            raise ValueError(text)
+        if any((ord(c) < 32 and c != "\t") or ord(c) == 127 or ord(c) > 255 for c in value):
+            text = f"the header {name} has a line break or another character that HTTP forbids"
+            raise ValueError(text)
+        checked[lowered] = value
+    return checked
 
 
 def origin(url: str) -> str:

@@ -1,0 +1,138 @@
+"""Checks of what callers pass: each wrong argument gets one helpful line, and no secret in it.
+
+A value of the wrong type is a `TypeError`, one that cannot be right a `ValueError`; both come
+before anything is sent.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TypeVar, cast
+from urllib.parse import urlsplit
+
+__all__ = [
+    "check_able",
+    "check_age",
+    "check_kind",
+    "check_seconds",
+    "check_url",
+    "hooks",
+    "items",
+    "not_empty",
+    "not_negative",
+    "timestamp",
+]
+
+T = TypeVar("T")
+
+
+def check_seconds(name: str, seconds: float) -> float:
+    """Checks how long to wait: a positive number of seconds that has an end."""
+    _check_number(name, seconds)
+    if not 0 < seconds < math.inf:
+        text = f"{name} is a positive number of seconds, not {seconds}"
+        raise ValueError(text)
+    return seconds
+
+
+def check_age(name: str, seconds: float) -> float:
+    """Checks how long to keep something: zero for not at all, infinity for always."""
+    _check_number(name, seconds)
+    if not seconds >= 0:
+        text = f"{name} must not be negative, and is {seconds}"
+        raise ValueError(text)
+    return seconds
+
+
+def _check_number(name: str, seconds: object) -> None:
+    if not isinstance(seconds, int | float):
+        text = f"{name} is a number of seconds, not {type(seconds).__name__}"
+        raise TypeError(text)
+
+
+def check_url(url: object, what: str) -> str:
+    """Checks an address; what may be secret in it, such as the query, is not shown."""
+    if not isinstance(url, str):
+        text = f"the {what} is a string, not {type(url).__name__}"
+        raise TypeError(text)
+    shown = re.split(r"[?#]", url, maxsplit=1)[0]
+    if "@" in re.split(r"[/?#]", url.partition("://")[2] or url, maxsplit=1)[0]:
+        text = f"the {what} holds a user name or password; pass them as auth= instead"
+        raise ValueError(text)
+    if any(character.isspace() or not character.isprintable() for character in url):
+        text = f"the {what} {shown!r} has a space or a control character in it"
+        raise ValueError(text)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        text = f"the {what} {shown!r} is no URL: {error}"
+        raise ValueError(text) from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        text = f"the {what} {shown!r} must begin with http:// or https:// and name a host"
+        raise ValueError(text)
+    return url
+
+
+def check_kind(name: str, value: object, kind: type) -> None:
+    """Checks a value by its class."""
+    if not isinstance(value, kind):
+        text = f"{name} is a {kind.__name__}, not {type(value).__name__}"
+        raise TypeError(text)
+
+
+def check_able(name: str, value: object, *methods: str) -> None:
+    """Checks what a caller passes for a protocol by what it can do."""
+    if isinstance(value, type) or not all(callable(getattr(value, m, None)) for m in methods):
+        needed = ", ".join(methods)
+        text = f"{name} needs something that has {needed}, not {type(value).__name__}"
+        raise TypeError(text)
+
+
+def hooks(name: str, given: Iterable[T], *methods: str) -> tuple[T, ...]:
+    """Checks hooks by what they can do; a class is a hook only where it is called itself."""
+    checked = items(name, given)
+    for hook in checked:
+        able = all(callable(getattr(hook, method, None)) for method in methods)
+        if not able or (isinstance(hook, type) and methods != ("__call__",)):
+            text = f"{type(hook).__name__} cannot be one of the {name}"
+            raise TypeError(text)
+    return checked
+
+
+def items(name: str, given: Iterable[T]) -> tuple[T, ...]:
+    """Checks a sequence; one string would be taken apart into its characters."""
+    if isinstance(given, str | bytes) or not isinstance(cast("object", given), Iterable):
+        text = f"{name} is a sequence, not {type(given).__name__}"
+        raise TypeError(text)
+    return tuple(given)
+
+
+def not_empty(name: str, value: str) -> str:
+    """Checks an id; an empty one would turn one task into the list of all of them."""
+    if not isinstance(cast("object", value), str):
+        text = f"{name} is a string, not {type(value).__name__}"
+        raise TypeError(text)
+    if not value:
+        text = f"{name} must not be empty"
+        raise ValueError(text)
+    return value
+
+
+def not_negative(name: str, value: int | None) -> int | None:
+    """Checks a count that may be left out."""
+    if value is not None and value < 0:
+        text = f"{name} must not be negative"
+        raise ValueError(text)
+    return value
+
+
+def timestamp(value: datetime | str | None) -> str | None:
+    """RFC 3339 in UTC with milliseconds (A2A 5.6.1); text is taken as it is."""
+    if not isinstance(value, datetime):
+        return value
+    aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+    return aware.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,269 @@
+"""How a client makes its calls: ids, headers and deadlines, sending, watching, telling consumers.
+
+`Client` has the protocol's operations; what they have in common is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from holdfast.arguments import check_seconds, items
+from holdfast.content import Content, to_message
+from holdfast.errors import DeadlineExceededError, InvalidAgentResponseError, TaskAuthRequiredError
+from holdfast.model.operations import GET_TASK, SEND_MESSAGE
+from holdfast.model.requests import GetTaskRequest, SendMessageConfiguration, SendMessageRequest
+from holdfast.model.types import Message, Task, TaskState
+from holdfast.policy.deadline import Deadline
+from holdfast.runtime.discovery import GET_AGENT_CARD, AgentCardResolver, CardLocation
+from holdfast.runtime.polling import poll
+from holdfast.runtime.transport import Call, CallProgress, Reply, Transport
+from holdfast.runtime.waiting import until as wait_until
+from holdfast.wire.http import check_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from holdfast.model.card import AgentCard
+    from holdfast.model.operations import Operation
+    from holdfast.runtime.env import Env
+    from holdfast.runtime.listeners import Consumer, Event
+
+__all__ = ["Caller", "Extra", "is_settled", "is_terminal"]
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class Extra(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller adds to the requests of one call.
+
+    Attributes:
+        headers: Checked, names in lower case.
+        extensions: URIs for ``A2A-Extensions``.
+    """
+
+    headers: dict[str, str] = {}
+    extensions: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, headers: Mapping[str, str] | None, extensions: Iterable[str]) -> Extra:
+        """Checks what a caller passes.
+
+        Raises:
+            ValueError: A header or URI that would break the request.
+            TypeError: An argument of another type.
+        """
+        if headers is None and not extensions:
+            return _NOTHING
+        uris = items("extensions", extensions)
+        for uri in uris:
+            if "," in uri:
+                text = f"the extension {uri!r} has a comma; the protocol separates URIs by commas"
+                raise ValueError(text)
+        check_headers({"a2a-extensions": ",".join(uris)})
+        checked = {} if headers is None else check_headers(headers)
+        return cls(headers=checked, extensions=uris)
+
+
+_NOTHING = Extra()
+
+
+class Caller:
+    """Makes calls over a stack of layers.
+
+    Args:
+        transport: The stack for operations.
+        cards: The stack for `GET_AGENT_CARD`.
+        resolver: What knows the card.
+        env: Where ids come from.
+        timeout: Seconds of a call that names no timeout.
+        headers: Sent with every call.
+        consumers: Told of every task and message.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        cards: Transport,
+        resolver: AgentCardResolver,
+        env: Env,
+        *,
+        timeout: float,
+        headers: Mapping[str, str],
+        consumers: Sequence[Consumer],
+    ) -> None:
+        self.timeout = timeout
+        self._transport = transport
+        self._cards = cards
+        self._resolver = resolver
+        self._env = env
+        self._headers = headers
+        self._consumers = tuple(consumers)
+        self._closed = False
+
+    async def close(self) -> None:
+        """Takes no more calls, and frees what is below."""
+        self._closed = True
+        await self._transport.close()
+
+    def deadline(self, name: str, timeout: float | None) -> Deadline:
+        """A deadline that begins now.
+
+        Raises:
+            ValueError: The timeout is not a positive number of seconds.
+        """
+        seconds = self.timeout if timeout is None else check_seconds("timeout", timeout)
+        now = asyncio.get_running_loop().time()
+        return Deadline(name=name, timeout=seconds, at=now + seconds)
+
+    async def card(self, deadline: Deadline) -> AgentCard:
+        """The agent's card."""
+        call = self._call(GET_AGENT_CARD, CardLocation(()), deadline, _NOTHING)
+        return (await self._cards.unary(call)).value
+
+    def replace_card(self, card: AgentCard) -> None:
+        """Puts another card in the place of the agent's."""
+        self._resolver.replace(card)
+
+    async def run(
+        self, operation: Operation[P, R], params: P, deadline: Deadline, extra: Extra
+    ) -> Reply[R]:
+        """Makes one call."""
+        return await self._transport.unary(self._call(operation, params, deadline, extra))
+
+    async def send(
+        self,
+        content: Content,
+        *,
+        task_id: str | None,
+        context_id: str | None,
+        metadata: Mapping[str, Any] | None,
+        configuration: SendMessageConfiguration,
+        deadline: Deadline,
+        extra: Extra,
+    ) -> Task | Message:
+        """Sends a message whose id is fixed here, before the first try."""
+        message = to_message(
+            content, new_id=self._env.new_id(), task_id=task_id, context_id=context_id
+        )
+        request = SendMessageRequest(
+            message=message,
+            configuration=None if configuration == SendMessageConfiguration() else configuration,
+            metadata=None if metadata is None else dict(metadata),
+        )
+        response = (await self.run(SEND_MESSAGE, request, deadline, extra)).value
+        if response.task is not None:
+            await self._tell(response.task, response.task, deadline)
+            return response.task
+        if response.message is None:
+            text = "the reply holds neither task nor message"  # the codec lets none through
+            raise InvalidAgentResponseError(text)
+        await self._tell(response.message, None, deadline)
+        return response.message
+
+    async def get_task(self, task_id: str, deadline: Deadline, extra: Extra) -> Task:
+        """Fetches a task."""
+        return (await self.run(GET_TASK, GetTaskRequest(id=task_id), deadline, extra)).value
+
+    async def watch(
+        self,
+        task_id: str,
+        task: Task | None,
+        deadline: Deadline,
+        interval: float,
+        extra: Extra,
+        *,
+        until: Callable[[Task], bool],
+    ) -> Task:
+        """Waits until a task is as wanted, telling consumers of each change.
+
+        Raises:
+            DeadlineExceededError: With the task as last seen.
+            TaskAuthRequiredError: The same, where the task waits for an authorization.
+        """
+        last = task
+
+        async def look() -> Task:
+            nonlocal last
+            found = await self.get_task(task_id, deadline, extra)
+            if found != last:
+                await self._tell(found, found, deadline)
+            last = found
+            return found
+
+        try:
+            return await poll(look, task, until=until, deadline=deadline, interval=interval)
+        except DeadlineExceededError as error:
+            if error.task is None or error.task.state is not TaskState.AUTH_REQUIRED:
+                raise
+            raise TaskAuthRequiredError(
+                f"task {task_id} still waits for an authorization at the end of the "
+                f"{deadline.name} timeout of {deadline.timeout:g} s{_said(error.task)}",
+                task=error.task,
+                executed=True,
+                agent=error.agent,
+                request_id=error.request_id,
+            ) from error
+
+    def _call(
+        self, operation: Operation[P, R], params: P, deadline: Deadline, extra: Extra
+    ) -> Call[P, R]:
+        if self._closed:
+            text = "the client is closed"
+            raise RuntimeError(text)
+        return Call(
+            operation=operation,
+            params=params,
+            request_id=self._env.new_id(),
+            deadline=deadline,
+            headers={**self._headers, **extra.headers} if extra.headers else self._headers,
+            extensions=extra.extensions,
+            progress=CallProgress(began=asyncio.get_running_loop().time()),
+        )
+
+    async def _tell(self, event: Event, task: Task | None, deadline: Deadline) -> None:
+        """Gives an event to the consumers, in order, with the card as last seen.
+
+        A card that is too old by now is not fetched anew: what has arrived must not get lost
+        because the card cannot be had.
+        """
+        if not self._consumers:
+            return
+
+        async def tell() -> None:
+            card = self._resolver.last or await self.card(deadline)
+            for consumer in self._consumers:
+                told = consumer(event, task, card)
+                if inspect.isawaitable(told):
+                    await told
+
+        def too_late() -> DeadlineExceededError:
+            return DeadlineExceededError(
+                f"a consumer did not finish within the {deadline.name} timeout of "
+                f"{deadline.timeout:g} s",
+                deadline=deadline.name,
+                timeout=deadline.timeout,
+                task=task,
+                executed=True,
+            )
+
+        await wait_until(deadline.at, tell(), too_late)
+
+
+def is_terminal(task: Task) -> bool:
+    """Whether a task is over."""
+    return task.state.is_terminal
+
+
+def is_settled(task: Task) -> bool:
+    """Whether a task is over, or needs a message to go on."""
+    return task.state.is_terminal or task.state is TaskState.INPUT_REQUIRED
+
+
+def _said(task: Task) -> str:
+    message = task.status.message
+    return f": {message.text}" if message is not None and message.text else ""

@@ -1,0 +1,82 @@
+"""What the failures of aiohttp mean, in the words of `holdfast.errors`."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import aiohttp
+from aiohttp.http_exceptions import ContentEncodingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.errors import ConnectionFailure, TimeoutPhase
+
+__all__ = ["FAILED", "WAITED", "failure_of", "presentable_cause", "unreadable"]
+
+WAITED: Mapping[TimeoutPhase, str] = {
+    "pool": "no connection slot was free",
+    "connect": "no connection came about",
+    "write": "the agent did not read the request",
+    "first_byte": "no reply began",
+    "idle": "the reply did not go on",
+}
+
+FAILED: Mapping[ConnectionFailure, str] = {
+    "dns": "the name could not be resolved",
+    "proxy": "the proxy did not connect",
+    "tls": "no TLS connection came about",
+    "refused": "the connection was refused",
+    "unreachable": "the host could not be reached",
+    "disconnected": "the connection was closed before the reply",
+    "truncated": "the reply ended too early",
+}
+
+
+_FAILURES: tuple[tuple[type[Exception], ConnectionFailure, bool], ...] = (
+    (aiohttp.ClientProxyConnectionError, "proxy", True),
+    (aiohttp.ClientConnectorCertificateError, "tls", False),
+    (aiohttp.ClientSSLError, "tls", True),
+    (aiohttp.InvalidURL, "unreachable", False),
+    (aiohttp.NonHttpUrlClientError, "unreachable", False),
+    (aiohttp.ClientPayloadError, "truncated", True),
+)
+"""What an error of aiohttp says, and whether trying again may help."""
+
+
+def failure_of(
+    error: aiohttp.ClientError | OSError, *, secure: bool
+) -> tuple[ConnectionFailure, bool]:
+    """How the connection failed, and whether trying again may help."""
+    for kind, failure, transient in _FAILURES:
+        if isinstance(error, kind):
+            return failure, transient
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return "proxy", error.status >= 500
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "dns", error.os_error.errno != socket.EAI_NONAME
+    if isinstance(error, aiohttp.ClientConnectorError):
+        if isinstance(error.os_error, ConnectionRefusedError):
+            return "refused", True
+        lost = secure and isinstance(error.os_error, ConnectionError)
+        return "tls" if lost else "unreachable", True
+    return "disconnected", True
+
+
+def _is_about_proxy(error: Exception) -> bool:
+    return isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError)
+
+
+def unreadable(error: Exception) -> str | None:
+    """Why a reply is no HTTP, if that is the failure."""
+    if isinstance(error, aiohttp.ClientResponseError) and not _is_about_proxy(error):
+        return error.message
+    cause = error.__cause__
+    return cause.message if isinstance(cause, ContentEncodingError) else None
+
+
+def presentable_cause(error: Exception) -> Exception | None:
+    """The error itself, unless it shows the request's headers or the proxy's password."""
+    secretive = isinstance(error, aiohttp.ClientResponseError) or _is_about_proxy(error)
+    return None if secretive else error

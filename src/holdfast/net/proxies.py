@@ -1,0 +1,34 @@
+"""The proxies that the environment names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass
+
+from yarl import URL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Proxies"]
+
+
+class Proxies:
+    """Which proxy to use for which host; looking that up is slow, so it is done once."""
+
+    def __init__(self, by_scheme: Mapping[str, str]) -> None:
+        self._by_scheme = by_scheme
+        self._by_host: dict[tuple[str, str], URL | None] = {}
+
+    def of(self, url: str) -> URL | None:
+        """The proxy for a URL, None for a direct connection."""
+        if not self._by_scheme:
+            return None
+        parts = urlsplit(url)
+        key = (parts.scheme, parts.netloc.rpartition("@")[2])
+        if key not in self._by_host:
+            proxy = self._by_scheme.get(key[0]) or self._by_scheme.get("all")
+            bypassed = proxy is None or bool(proxy_bypass(key[1]))
+            self._by_host[key] = None if bypassed else URL(str(proxy))
+        return self._by_host[key]

@@ -1,0 +1,151 @@
+"""Choosing where a call goes: from a card to one of its interfaces.
+
+Rules: the caller's preference comes first, then the card's order (A2A 8.3.2); credentials go to
+the origins that the caller named, and to no other.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import msgspec
+
+from holdfast.errors import (
+    AgentCardResolutionError,
+    CredentialOriginError,
+    VersionNotSupportedError,
+)
+from holdfast.runtime.layers import Over
+from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
+from holdfast.wire.http import origin
+
+if TYPE_CHECKING:
+    from holdfast.model.card import AgentCard, AgentInterface
+    from holdfast.runtime.discovery import AgentCardResolver
+    from holdfast.runtime.endpoints import Endpoint, Endpoints
+    from holdfast.runtime.transport import Call, Reply, Transport
+
+__all__ = ["InterfaceLayer", "Route", "choose_interface"]
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """What the caller says about where calls go.
+
+    Attributes:
+        bindings: The bindings that the caller prefers, best first.
+        url: Address to use instead of the interface's own.
+        tenant: Tenant to use instead of the interface's own.
+        trusted: Origins that may get the caller's headers and credentials.
+        trust_first: Whether the origin of the card's first interface is one of them: for a card
+            that the caller brought along.
+        has_credentials: Whether there is anything to protect besides a call's own headers.
+    """
+
+    bindings: tuple[str, ...] = ()
+    url: str | None = None
+    tenant: str | None = None
+    trusted: frozenset[str] = frozenset()
+    trust_first: bool = False
+    has_credentials: bool = False
+
+
+class InterfaceLayer(Over):
+    """Chooses the interface that a call goes to, fetching the card if need be."""
+
+    def __init__(
+        self, inner: Transport, resolver: AgentCardResolver, route: Route, endpoints: Endpoints
+    ) -> None:
+        super().__init__(inner)
+        self._resolver = resolver
+        self._route = route
+        self._endpoints = endpoints
+        self._choice: _Choice | None = None
+
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        """Makes the call at the chosen endpoint.
+
+        Raises:
+            CredentialOriginError: The call carries credentials that were not given for the
+                interface's origin. Nothing was sent.
+        """
+        card = await self._resolver.card(call)
+        choice = self._choice
+        if choice is None or choice.card is not card:
+            choice = self._choice = self._choose(card)
+        if choice.refusal is not None and (call.headers or self._route.has_credentials):
+            raise copy.copy(choice.refusal)
+        return await self._inner.unary(msgspec.structs.replace(call, endpoint=choice.endpoint))
+
+    def _choose(self, card: AgentCard) -> _Choice:
+        interface = choose_interface(card, self._route)
+        endpoint = self._endpoints.of(interface)
+        return _Choice(card, endpoint, _check_origin(interface, card, self._route))
+
+
+class _Choice(NamedTuple):
+    """What follows from a card, so that it is worked out once for each card."""
+
+    card: AgentCard
+    endpoint: Endpoint
+    refusal: CredentialOriginError | None
+
+
+def choose_interface(card: AgentCard, route: Route) -> AgentInterface:
+    """Chooses among a card's interfaces (A2A 8.3.2): the caller's preference, then the card's.
+
+    Raises:
+        VersionNotSupportedError: None speaks the protocol version of this client.
+        AgentCardResolutionError: None has a binding that this client speaks.
+    """
+    known = [i for i in card.supported_interfaces if i.protocol_binding in BINDINGS]
+    if not known:
+        offered = ", ".join(i.protocol_binding for i in card.supported_interfaces)
+        spoken = ", ".join(BINDINGS)
+        raise AgentCardResolutionError(
+            f"agent {card.name!r} offers only {offered}; this client speaks {spoken}",
+            executed=False,
+        )
+    # Real cards leave the version out; a server that speaks another one will say so.
+    usable = [i for i in known if _major(i.protocol_version or PROTOCOL_VERSION) == "1"]
+    if not usable:
+        offered = ", ".join(str(i.protocol_version) for i in known)
+        raise VersionNotSupportedError(
+            f"agent {card.name!r} speaks protocol {offered}; this client speaks "
+            f"{PROTOCOL_VERSION}",
+            executed=False,
+        )
+    by_binding = {i.protocol_binding: i for i in reversed(usable)}
+    preferred = next((b for b in route.bindings if b in by_binding), usable[0].protocol_binding)
+    interface = by_binding[preferred]
+    return msgspec.structs.replace(
+        interface,
+        url=interface.url if route.url is None else route.url,
+        tenant=(interface.tenant or None) if route.tenant is None else route.tenant,
+    )
+
+
+def _major(version: str) -> str:
+    return version.strip().removeprefix("v").partition(".")[0]
+
+
+def _check_origin(
+    interface: AgentInterface, card: AgentCard, route: Route
+) -> CredentialOriginError | None:
+    """The error of a call with credentials, if they were not given for this interface."""
+    trusted = set(route.trusted)
+    if route.trust_first:
+        trusted.add(origin(card.supported_interfaces[0].url))
+    its_origin = origin(interface.url)
+    if its_origin in trusted:
+        return None
+    return CredentialOriginError(
+        f"the agent's interface is at {its_origin}, but the credentials and headers were "
+        f"given for {', '.join(sorted(trusted))}; nothing was sent. If you trust it, pass "
+        f'credential_origins=("{its_origin}",)',
+        origin=its_origin,
+        executed=False,
+    )
