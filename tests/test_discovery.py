@@ -718,3 +718,26 @@ async def test_nobody_at_the_address_is_a_connection_error():
         ).send_message("hello")
 
     assert (caught.value.failure, caught.value.executed) == ("dns", False)
+
+
+async def test_an_extended_card_cannot_name_whom_to_trust():
+    """The caller's own card did; what an agent puts in its place must not widen that."""
+    agent, thief = FakeAgent(), FakeAgent(url="http://other.test")
+    extended = AgentCard.from_dict(card(interface("other.test")))
+    reply = {"jsonrpc": "2.0", "id": "ID", "result": extended.to_dict()}
+
+    class Swapping(Pages):
+        async def request(self, request):
+            if b"GetExtendedAgentCard" not in request.body:
+                return await super().request(request)
+            return page({**reply, "id": json.loads(request.body)["id"]})
+
+    network = Swapping(agent, thief)
+    client = connect(card(), auth="Bearer secret-token", engine=network)
+    await client.get_extended_agent_card()
+
+    with pytest.raises(CredentialOriginError) as caught:
+        await client.send_message("hello")
+
+    assert caught.value.origin == "http://other.test:80"
+    assert thief.received == []

@@ -436,7 +436,7 @@ async def test_tasks_are_listed_the_newest_first_and_page_by_page(binding):
         await asyncio.sleep(1)
 
     async def listed(**which):
-        return [task.history[0].text async for task in client.iter_tasks(limit=2, **which)]
+        return [task.history[0].text async for task in client.iter_tasks(page_size=2, **which)]
 
     assert await listed() == ["d", "c", "b", "ask", "a"]
     assert await listed(context_id="odd") == ["c", "a"]

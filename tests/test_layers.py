@@ -27,6 +27,7 @@ from holdfast import (
     InternalError,
     Message,
     OutcomeUnknownError,
+    PassThrough,
     PermissionDeniedError,
     RateLimitedError,
     Reply,
@@ -44,7 +45,7 @@ from holdfast import (
     text_part,
 )
 from holdfast.model import operations as op
-from holdfast.model.requests import GetTaskRequest
+from holdfast.model.requests import GetTaskRequest, SendMessageRequest
 from holdfast.testing import (
     Delay,
     FakeAgent,
@@ -1165,3 +1166,79 @@ async def test_the_headers_of_one_call_do_not_go_with_the_card_that_many_share(b
     [card], [message] = agent.calls("GetAgentCard"), agent.calls("SendMessage")
     assert (card.headers.get("x-team"), card.headers.get("x-api-key")) == ("blue", None)
     assert (message.headers["x-team"], message.headers["x-api-key"]) == ("blue", CANARY)
+
+
+# ── What an error says of giving up ──────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("fault", "options", "why"),
+    [
+        (rate_limited(retry_after=90), {}, "the agent asks to wait 90 s"),
+        (
+            rate_limited(),
+            {"resilience": Resilience(retry=RetryPolicy(max_retries=1))},
+            "1 retries",
+        ),
+        (rate_limited(retry_after=50), {"timeout": 20}, "waiting 50"),
+        (Respond(status=404), {}, None),
+    ],
+)
+async def test_an_error_tells_why_it_was_not_tried_again(fault, options, why):
+    agent = FakeAgent()
+    agent.inject(fault, on="SendMessage", times=9)
+
+    with pytest.raises(A2AHTTPError) as caught:
+        await connected(agent, **options).send_message("hello")
+
+    assert (caught.value.gave_up or "None").startswith(str(why))
+    assert ("not tried again" in str(caught.value)) == (why is not None)
+
+
+async def test_a_header_that_is_no_secret_leaves_the_agents_words_alone():
+    agent = FakeAgent()
+    body = rpc_error(message="no such order in production", code=-32050)
+    agent.inject(Respond(status=200, body=body), on="SendMessage")
+    client = connected(agent, headers={"x-environment": "production"})
+
+    with pytest.raises(A2AError, match="no such order in production"):
+        await client.send_message("hello")
+
+
+async def test_credentials_are_secret_whatever_they_look_like():
+    agent = FakeAgent()
+    body = rpc_error(message="who is blue7?", code=-32050)
+    agent.inject(Respond(status=200, body=body), on="SendMessage")
+    client = connected(agent, auth={"x-team": "blue7"})
+
+    with pytest.raises(A2AError) as caught:
+        await client.send_message("hello")
+
+    assert "blue7" not in everything_of(caught.value)
+
+
+async def test_any_operation_can_be_called_but_those_that_stream():
+    agent = FakeAgent()
+    client = await with_a_task(agent)
+    [task_id] = agent.tasks
+
+    reply = await client.call(op.GET_TASK, GetTaskRequest(id=task_id))
+
+    assert (reply.value.id, len(reply.attempts)) == (task_id, 1)
+    with pytest.raises(ValueError, match="answered by a stream"):
+        await client.call(op.SUBSCRIBE_TO_TASK, GetTaskRequest(id=task_id))
+    with pytest.raises(ValueError, match="message_id must not be empty"):
+        await client.call(op.SEND_MESSAGE, SendMessageRequest(message=Message(role=Role.USER)))
+
+
+@both_bindings
+async def test_a_layer_of_ones_own_changes_what_it_overrides(binding):
+    class Traced(PassThrough):
+        async def unary(self, call):
+            headers = {**call.headers, "traceparent": "00-1-2-01"}
+            return await self._inner.unary(msgspec.structs.replace(call, headers=headers))
+
+    agent = FakeAgent()
+    await connected(agent, binding, attempt_layers=[Traced]).ask("hello")
+
+    assert {call.headers.get("traceparent") for call in agent.received} == {None, "00-1-2-01"}

@@ -173,7 +173,7 @@ SIGNATURES = {
     "Client.get_task": f"self task_id *history_length=None {PER_CALL}",
     "Client.get_task_push_notification_config": f"self task_id config_id {PER_CALL}",
     "Client.iter_tasks": (
-        "self context_id=None *status=None *limit=50 *history_length=None "
+        "self context_id=None *status=None *page_size=50 *history_length=None "
         f"*status_timestamp_after=None *include_artifacts=False {PER_CALL}"
     ),
     "Client.list_task_push_notification_configs": (

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         CardSignatureError,
         CircuitOpenError,
         ClientToolsNotSupportedError,
+        ConnectionFailure,
         ContentTypeNotSupportedError,
         CredentialOriginError,
         DeadlineExceededError,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
         TaskNotFoundError,
         TaskRejectedError,
         TaskTerminalError,
+        TimeoutPhase,
         UnsupportedOperationError,
         VersionNotSupportedError,
     )
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
         AgentProvider,
         AgentSkill,
     )
+    from holdfast.model.operations import Operation
     from holdfast.model.requests import (
         AuthenticationInfo,
         ListTaskPushNotificationConfigsResponse,
@@ -94,20 +97,24 @@ if TYPE_CHECKING:
     )
     from holdfast.net.aiohttp import AiohttpEngine
     from holdfast.policy.budget import BudgetPolicy
+    from holdfast.policy.deadline import Deadline
     from holdfast.policy.resilience import Resilience
     from holdfast.policy.retry import RetryPolicy
-    from holdfast.runtime.endpoints import Endpoints
+    from holdfast.runtime.endpoints import Endpoint, Endpoints
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
     from holdfast.runtime.listeners import (
         AttemptFailed,
         AttemptStarted,
         CallFinished,
+        Consumer,
+        Event,
         Interceptor,
         Observation,
+        Observer,
         RetryScheduled,
     )
-    from holdfast.runtime.transport import Call, Layer, Reply, Transport
+    from holdfast.runtime.transport import Call, Layer, PassThrough, Reply, Transport
     from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, Timeouts
 
 __all__ = [
@@ -140,12 +147,17 @@ __all__ = [
     "CircuitOpenError",
     "Client",
     "ClientToolsNotSupportedError",
+    "ConnectionFailure",
+    "Consumer",
     "Content",
     "ContentTypeNotSupportedError",
     "CredentialOriginError",
+    "Deadline",
     "DeadlineExceededError",
+    "Endpoint",
     "Endpoints",
     "Env",
+    "Event",
     "ExtendedAgentCardNotConfiguredError",
     "ExtensionNotSupportedError",
     "ExtensionSupportRequiredError",
@@ -169,9 +181,12 @@ __all__ = [
     "NetworkPolicyError",
     "NotEnoughResultsError",
     "Observation",
+    "Observer",
+    "Operation",
     "OutcomeUnknownError",
     "ParseError",
     "Part",
+    "PassThrough",
     "PermissionDeniedError",
     "PushNotificationNotSupportedError",
     "QueueFullError",
@@ -196,6 +211,7 @@ __all__ = [
     "TaskState",
     "TaskStatus",
     "TaskTerminalError",
+    "TimeoutPhase",
     "Timeouts",
     "Transport",
     "UnsupportedOperationError",
@@ -216,6 +232,8 @@ _MODULES = (
     "model.card",
     "model.requests",
     "wire.http",
+    "model.operations",
+    "policy.deadline",
     "policy.budget",
     "policy.retry",
     "policy.resilience",

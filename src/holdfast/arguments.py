@@ -124,6 +124,9 @@ def not_empty(name: str, value: str) -> str:
 
 def not_negative(name: str, value: int | None) -> int | None:
     """Checks a count that may be left out."""
+    if value is not None and (not isinstance(cast("object", value), int)):
+        text = f"{name} is a whole number, not {type(value).__name__}"
+        raise TypeError(text)
     if value is not None and value < 0:
         text = f"{name} must not be negative"
         raise ValueError(text)

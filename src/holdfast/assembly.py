@@ -17,7 +17,7 @@ from holdfast.arguments import (
     items,
 )
 from holdfast.auth import AuthProvider, to_provider
-from holdfast.caller import Caller
+from holdfast.calls import Calls
 from holdfast.client import Client
 from holdfast.model.card import AgentCard
 from holdfast.policy.resilience import Resilience
@@ -91,7 +91,8 @@ def connect(
             (of the card's first interface, where the card was passed) and nowhere else.
         credential_origins: More origins that may get `auth` and `headers`.
         interceptors: See `Interceptor`.
-        consumers: Called with every task and message; see `Consumer`.
+        consumers: Called with the tasks and messages that sending and waiting give; see
+            `Consumer`.
         observers: Called with what happens; see `Observer`.
         call_layers: Your own layers around each call with all its attempts, outermost first.
         attempt_layers: Your own layers around each attempt, outermost first.
@@ -162,7 +163,7 @@ def connect(
         ),
         HttpBinding(used, env, resilience),
     )
-    caller = Caller(
+    calls = Calls(
         transport,
         compose((observed, DeadlineLayer), resolver),
         resolver,
@@ -171,10 +172,12 @@ def connect(
         headers=own_headers,
         consumers=consumers,
     )
-    return Client(caller, owned=owned)
+    return Client(calls, owned=owned)
 
 
-async def ask(agent: str, message: Content, **options: Any) -> Answer:
+async def ask(
+    agent: str | Path | AgentCard | Mapping[str, Any], message: Content, **options: Any
+) -> Answer:
     """Asks an agent one thing: connects, sends, waits, closes.
 
     Args:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from holdfast.answer import Answer, raise_for_outcome
-from holdfast.arguments import check_seconds, not_empty, not_negative, timestamp
-from holdfast.caller import Caller, Extra, is_settled, is_terminal
+from holdfast.arguments import check_kind, check_seconds, not_empty, not_negative, timestamp
+from holdfast.calls import Calls, PerCall, is_settled, is_terminal
 from holdfast.errors import (
     A2AError,
     CancelUnconfirmedError,
@@ -31,6 +31,7 @@ from holdfast.model.requests import (
     ListTasksRequest,
     ListTasksResponse,
     SendMessageConfiguration,
+    SendMessageRequest,
     TaskPushNotificationConfig,
 )
 from holdfast.model.types import Message, Task, TaskState
@@ -63,8 +64,8 @@ class Client:
     protocol names, one of the transport, or `DeadlineExceededError`.
     """
 
-    def __init__(self, caller: Caller, *, owned: HttpEngine | None) -> None:
-        self._caller = caller
+    def __init__(self, calls: Calls, *, owned: HttpEngine | None) -> None:
+        self._calls = calls
         self._owned = owned
 
     async def __aenter__(self) -> Self:
@@ -80,7 +81,7 @@ class Client:
 
     async def close(self) -> None:
         """Closes the connections, unless the engine was lent. Can be called twice."""
-        await self._caller.close()
+        await self._calls.close()
         if self._owned is not None:
             await self._owned.close()
 
@@ -93,7 +94,7 @@ class Client:
             AgentCardResolutionError: There is no card.
             InvalidAgentCardError: It is not usable.
         """
-        return await self._caller.card(self._caller.deadline("call", timeout))
+        return await self._calls.card(self._calls.deadline("call", timeout))
 
     async def discover(self) -> AgentCard:
         """The same as `agent_card`."""
@@ -121,7 +122,7 @@ class Client:
             extensions=extensions,
         )
         check_card(reply.value)
-        self._caller.replace_card(reply.value)
+        self._calls.replace_card(reply.value)
         return reply.value
 
     # ── Messages ─────────────────────────────────────────────────────────────────────────────
@@ -161,21 +162,21 @@ class Client:
             ValueError: The message has no content.
         """
         check_seconds("poll_interval", poll_interval)
-        deadline = self._caller.deadline("call", timeout)
-        extra = Extra.of(headers, extensions)
-        result = await self._caller.send(
+        deadline = self._calls.deadline("call", timeout)
+        per_call = PerCall.of(headers, extensions)
+        result = await self._calls.send(
             message,
             task_id=task_id,
             context_id=context_id,
             metadata=metadata,
             configuration=SendMessageConfiguration(return_immediately=True),
             deadline=deadline,
-            extra=extra,
+            per_call=per_call,
         )
         if isinstance(result, Message):
             return Answer(message=result)
-        task = await self._caller.watch(
-            result.id, result, deadline, poll_interval, extra, until=is_settled
+        task = await self._calls.watch(
+            result.id, result, deadline, poll_interval, per_call, until=is_settled
         )
         raise_for_outcome(task)
         return Answer(task=task)
@@ -216,7 +217,7 @@ class Client:
             OutcomeUnknownError: The message was sent, its reply was lost; it was not sent again.
             ValueError: The message has no content.
         """
-        return await self._caller.send(
+        return await self._calls.send(
             message,
             task_id=task_id,
             context_id=context_id,
@@ -225,8 +226,8 @@ class Client:
                 return_immediately=return_immediately,
                 history_length=not_negative("history_length", history_length),
             ),
-            deadline=self._caller.deadline("call", timeout),
-            extra=Extra.of(headers, extensions),
+            deadline=self._calls.deadline("call", timeout),
+            per_call=PerCall.of(headers, extensions),
         )
 
     # ── Tasks ────────────────────────────────────────────────────────────────────────────────
@@ -294,7 +295,9 @@ class Client:
             headers: Sent with this call, to trusted origins only.
             extensions: URIs for ``A2A-Extensions``.
         """
-        if not 1 <= limit <= 100:
+        if status is not None:
+            check_kind("status", status, TaskState)
+        if not 1 <= (not_negative("limit", limit) or 0) <= 100:
             text = "limit must be from 1 to 100"
             raise ValueError(text)
         reply = await self.call(
@@ -319,7 +322,7 @@ class Client:
         context_id: str | None = None,
         *,
         status: TaskState | None = None,
-        limit: int = 50,
+        page_size: int = 50,
         history_length: int | None = None,
         status_timestamp_after: datetime | str | None = None,
         include_artifacts: bool = False,
@@ -329,7 +332,8 @@ class Client:
     ) -> AsyncIterator[Task]:
         """Iterates over all tasks, page by page; for the arguments see `list_tasks`.
 
-        ``timeout`` is for each page. A task that is updated meanwhile may be skipped.
+        ``page_size`` is its ``limit``, and ``timeout`` is for each page. A task that is updated
+        meanwhile may be skipped.
 
         Raises:
             InvalidAgentResponseError: The agent gives the same page again and again.
@@ -339,7 +343,7 @@ class Client:
             page = await self.list_tasks(
                 context_id,
                 status=status,
-                limit=limit,
+                limit=page_size,
                 page_token=token,
                 history_length=history_length,
                 status_timestamp_after=status_timestamp_after,
@@ -387,12 +391,12 @@ class Client:
             TaskNotFoundError: The agent does not know it.
         """
         check_seconds("poll_interval", poll_interval)
-        return await self._caller.watch(
+        return await self._calls.watch(
             not_empty("task_id", task_id),
             None,
-            self._caller.deadline("wait", timeout),
+            self._calls.deadline("wait", timeout),
             poll_interval,
-            Extra.of(headers, extensions),
+            PerCall.of(headers, extensions),
             until=until or is_settled,
         )
 
@@ -427,31 +431,29 @@ class Client:
             CancelUnconfirmedError: The task did not end in time; `task` is how it was last seen.
         """
         check_seconds("poll_interval", poll_interval)
-        deadline = self._caller.deadline(
-            "cancel", min(_CANCEL_TIMEOUT, self._caller.timeout) if timeout is None else timeout
+        deadline = self._calls.deadline(
+            "cancel", min(_CANCEL_TIMEOUT, self._calls.timeout) if timeout is None else timeout
         )
-        extra = Extra.of(headers, extensions)
+        per_call = PerCall.of(headers, extensions)
         request = CancelTaskRequest(
             id=not_empty("task_id", task_id), metadata=None if metadata is None else dict(metadata)
         )
         try:
-            task = (await self._caller.run(op.CANCEL_TASK, request, deadline, extra)).value
+            task = (await self._calls.run(op.CANCEL_TASK, request, deadline, per_call)).value
         except (TaskNotCancelableError, TaskNotFoundError) as error:
-            task = await self._canceled_before(task_id, error, deadline, extra)
+            task = await self._canceled_before(task_id, error, deadline, per_call)
         if not confirm or task.state.is_terminal:
             return task
         try:
-            return await self._caller.watch(
-                task_id, task, deadline, poll_interval, extra, until=is_terminal
+            return await self._calls.watch(
+                task_id, task, deadline, poll_interval, per_call, until=is_terminal
             )
         except DeadlineExceededError as error:
             raise CancelUnconfirmedError(
                 f"task {task_id} is still {_state_of(error.task)} {deadline.timeout:g} s after "
                 "the agent took the request to cancel it",
                 task=error.task or task,
-                executed=True,
-                agent=error.agent,
-                request_id=error.request_id,
+                **error.facts(),
             ) from error
 
     # ── Push notifications ───────────────────────────────────────────────────────────────────
@@ -559,14 +561,22 @@ class Client:
 
         Args:
             operation: A row of `holdfast.model.operations`.
-            params: Its parameters.
+            params: Its parameters; a message has its id already.
             timeout: Seconds for the whole call.
             headers: Sent with this call, to trusted origins only.
             extensions: URIs for ``A2A-Extensions``.
+
+        Raises:
+            ValueError: The operation is answered by a stream, or the message has no id.
         """
-        extra = Extra.of(headers, extensions)
-        return await self._caller.run(
-            operation, params, self._caller.deadline("call", timeout), extra
+        if operation.streaming:
+            text = f"{operation.name} is answered by a stream, not by one reply"
+            raise ValueError(text)
+        if isinstance(params, SendMessageRequest):
+            not_empty("message_id", params.message.message_id)
+        per_call = PerCall.of(headers, extensions)
+        return await self._calls.run(
+            operation, params, self._calls.deadline("call", timeout), per_call
         )
 
     async def _canceled_before(
@@ -574,13 +584,13 @@ class Client:
         task_id: str,
         error: TaskNotCancelableError | TaskNotFoundError,
         deadline: Deadline,
-        extra: Extra,
+        per_call: PerCall,
     ) -> Task:
         """A cancel that was tried again may have succeeded the first time."""
         if not _ran_before(error):
             raise error
         try:
-            task = await self._caller.get_task(task_id, deadline, extra)
+            task = await self._calls.get_task(task_id, deadline, per_call)
         except TaskNotFoundError:
             raise error from None
         if task.state is not TaskState.CANCELED:

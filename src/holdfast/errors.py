@@ -35,7 +35,7 @@ whether to try again is decided elsewhere, from `A2AError.executed` and `A2AErro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 import msgspec
 
@@ -106,15 +106,15 @@ TimeoutPhase = Literal["pool", "connect", "write", "first_byte", "idle"]
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One try of a call, as told by errors and replies.
+    """One attempt at a call, as told by errors and replies.
 
     Attributes:
-        number: 1 for the first try.
-        agent: The address that was tried, without credentials or query.
+        number: 1 for the first one.
+        agent: The address that was called, without credentials or query.
         started: Seconds after the call began.
-        duration: Seconds that the try took.
-        error: Why it failed, in one line; None for the try that succeeded.
-        wait: Seconds waited before the next try; None for the last one.
+        duration: Seconds that it took.
+        error: Why it failed, in one line; None for the one that succeeded.
+        wait: Seconds waited before the next one; None for the last one.
     """
 
     number: int
@@ -140,6 +140,7 @@ class Facts(TypedDict, total=False):
     attempts: Sequence[Attempt]
     agent: str | None
     request_id: str | None
+    gave_up: str | None
     hops: Sequence[str]
     excerpt: str | None
 
@@ -148,7 +149,6 @@ class A2AError(Exception):
     """Base of every error that Holdfast raises.
 
     Attributes:
-        message: What happened, in one line.
         code: The JSON-RPC code of the A2A error, whichever binding carried it; None where the
             failure has none.
         details: Typed details (`google.rpc` objects with an ``@type``), as received.
@@ -159,7 +159,8 @@ class A2AError(Exception):
         executed: Whether the agent ran the operation: True, False, or None where nobody can know.
         transient: Whether the same call may succeed later.
         retry_after: Seconds that the agent asked to wait, if it did.
-        attempts: Every try that was made, in order.
+        attempts: Every attempt that was made, in order.
+        gave_up: Why it was not tried again, where trying again might have helped.
         agent: The address that failed, without credentials or query.
         request_id: The id under which the call is logged.
         hops: The agents on the way to the failure, nearest first.
@@ -168,7 +169,6 @@ class A2AError(Exception):
 
     def __init__(self, message: str = "", **facts: Unpack[Facts]) -> None:
         super().__init__(message)
-        self.message = message
         self.code: int | None = facts.get("code")
         self.details: tuple[Mapping[str, Any], ...] = tuple(facts.get("details", ()))
         self.data: Any = facts.get("data")
@@ -181,8 +181,22 @@ class A2AError(Exception):
         self.attempts: tuple[Attempt, ...] = tuple(facts.get("attempts", ()))
         self.agent: str | None = facts.get("agent")
         self.request_id: str | None = facts.get("request_id")
+        self.gave_up: str | None = facts.get("gave_up")
         self.hops: tuple[str, ...] = tuple(facts.get("hops", ()))
         self.excerpt: str | None = facts.get("excerpt")
+
+    @property
+    def message(self) -> str:
+        """What happened, in one line."""
+        return str(self.args[0])
+
+    @message.setter
+    def message(self, message: str) -> None:
+        self.args = (message,)
+
+    def facts(self) -> Facts:
+        """The facts, to give to another error."""
+        return cast("Facts", {name: getattr(self, name) for name in Facts.__annotations__})
 
     def __str__(self) -> str:
         notes = "; ".join(_one_line(note, _MAX_NOTE) for note in self._notes())
@@ -191,6 +205,11 @@ class A2AError(Exception):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self}>"
+
+    def __copy__(self) -> A2AError:
+        twin = _rebuild(type(self), self.args, self.__dict__)
+        twin.__cause__ = self.__cause__
+        return twin
 
     def __reduce__(self) -> tuple[Callable[..., A2AError], tuple[Any, ...]]:
         # The constructors take keywords only, which Exception's own pickling does not know.
@@ -204,6 +223,8 @@ class A2AError(Exception):
             notes.append(f"{len(self.attempts)} attempts")
         if self.retry_after is not None:
             notes.append(f"retry after {self.retry_after:g} s")
+        if self.gave_up is not None:
+            notes.append(f"not tried again: {self.gave_up}")
         if self.excerpt:
             notes.append(f"reply began {self.excerpt[:120]!r}")
         return notes

@@ -33,6 +33,24 @@ from holdfast.model.requests import (
 )
 from holdfast.model.types import StreamResponse, Task
 
+__all__ = [
+    "CANCEL_TASK",
+    "CREATE_PUSH_CONFIG",
+    "DELETE_PUSH_CONFIG",
+    "GET_EXTENDED_AGENT_CARD",
+    "GET_PUSH_CONFIG",
+    "GET_TASK",
+    "LIST_PUSH_CONFIGS",
+    "LIST_TASKS",
+    "OPERATIONS",
+    "SEND_MESSAGE",
+    "SEND_STREAMING_MESSAGE",
+    "SUBSCRIBE_TO_TASK",
+    "Operation",
+    "Safety",
+    "Verb",
+]
+
 P = TypeVar("P")
 R = TypeVar("R")
 

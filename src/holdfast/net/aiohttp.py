@@ -38,8 +38,9 @@ from holdfast.errors import (
     LimitExceededError,
     TimeoutPhase,
 )
-from holdfast.net.failures import FAILED, WAITED, failure_of, presentable_cause, unreadable
+from holdfast.net.failures import failure_of, presentable_cause, unreadable
 from holdfast.net.proxies import Proxies
+from holdfast.runtime.engine import connection_error, timeout_error
 from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, presentable
 
 if TYPE_CHECKING:
@@ -400,19 +401,14 @@ class _Exchange:
         return self._connection_error(failure, reason, transient=transient)
 
     def _timeout(self) -> A2ATimeoutError:
-        limit: float = getattr(self._request.timeouts, self._phase)
-        facts = self._facts()
-        facts["transient"] = True
-        what = f"{WAITED[self._phase]} for {limit:g} s"
-        return A2ATimeoutError(what, phase=self._phase, timeout=limit, **facts)
+        return timeout_error(self._request, self._phase, sent=self._sent)
 
     def _connection_error(
         self, failure: ConnectionFailure, reason: str | None = None, *, transient: bool = True
     ) -> A2AConnectionError:
-        facts = self._facts()
-        facts["transient"] = transient
-        what = f"{FAILED[failure]} ({reason})" if reason else FAILED[failure]
-        return A2AConnectionError(what, failure=failure, **facts)
+        return connection_error(
+            self._request, failure, reason, sent=self._sent, transient=transient
+        )
 
     def _facts(self) -> Facts:
         return Facts(executed=None if self._sent else False, agent=presentable(self._request.url))

@@ -9,30 +9,9 @@ import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from holdfast.errors import ConnectionFailure
 
-    from holdfast.errors import ConnectionFailure, TimeoutPhase
-
-__all__ = ["FAILED", "WAITED", "failure_of", "presentable_cause", "unreadable"]
-
-WAITED: Mapping[TimeoutPhase, str] = {
-    "pool": "no connection slot was free",
-    "connect": "no connection came about",
-    "write": "the agent did not read the request",
-    "first_byte": "no reply began",
-    "idle": "the reply did not go on",
-}
-
-FAILED: Mapping[ConnectionFailure, str] = {
-    "dns": "the name could not be resolved",
-    "proxy": "the proxy did not connect",
-    "tls": "no TLS connection came about",
-    "refused": "the connection was refused",
-    "unreachable": "the host could not be reached",
-    "disconnected": "the connection was closed before the reply",
-    "truncated": "the reply ended too early",
-}
-
+__all__ = ["failure_of", "presentable_cause", "unreadable"]
 
 _FAILURES: tuple[tuple[type[Exception], ConnectionFailure, bool], ...] = (
     (aiohttp.ClientProxyConnectionError, "proxy", True),

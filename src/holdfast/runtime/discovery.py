@@ -22,7 +22,7 @@ from holdfast.errors import (
 from holdfast.model import codec
 from holdfast.model.card import AgentCard, AgentInterface, check_card, read_card
 from holdfast.model.operations import Operation
-from holdfast.runtime.binding import protocol_headers, redact
+from holdfast.runtime.binding import protocol_headers
 from holdfast.runtime.engine import HttpEngine, send
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport
 from holdfast.wire import status
@@ -36,6 +36,7 @@ from holdfast.wire.http import (
     origin,
     presentable,
 )
+from holdfast.wire.redaction import redact, secrets_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,7 +133,7 @@ class CardTransport:
         except A2AError as error:
             error.agent = presentable(url)
             error.executed = False
-            redact(error, call.headers)
+            redact(error, secrets_in(call.headers))
             raise
         return Reply(value=card, headers=reply.headers, raw=reply.body)
 

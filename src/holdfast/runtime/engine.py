@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, follow
+from holdfast.errors import A2AConnectionError, A2ATimeoutError, ConnectionFailure, TimeoutPhase
+from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, follow, presentable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from contextlib import AbstractAsyncContextManager
 
-__all__ = ["HttpEngine", "send"]
+__all__ = ["HttpEngine", "connection_error", "send", "timeout_error"]
 
 
 class HttpEngine(Protocol):
@@ -57,3 +59,67 @@ async def send(
         if onward is None:
             return reply
         request, followed = onward, followed + 1
+
+
+_FAILED: Mapping[ConnectionFailure, str] = {
+    "dns": "the name could not be resolved",
+    "proxy": "the proxy did not connect",
+    "tls": "no TLS connection came about",
+    "refused": "the connection was refused",
+    "unreachable": "the host could not be reached",
+    "disconnected": "the connection was closed before the reply",
+    "truncated": "the reply ended too early",
+}
+
+_WAITED: Mapping[TimeoutPhase, str] = {
+    "pool": "no connection slot was free",
+    "connect": "no connection came about",
+    "write": "the agent did not read the request",
+    "first_byte": "no reply began",
+    "idle": "the reply did not go on",
+}
+
+
+def connection_error(
+    request: HttpRequest,
+    failure: ConnectionFailure,
+    reason: str | None = None,
+    *,
+    sent: bool,
+    transient: bool = True,
+) -> A2AConnectionError:
+    """The error that an engine raises where the connection fails.
+
+    Args:
+        request: What was to be carried.
+        failure: What broke.
+        reason: What the system says about it.
+        sent: Whether a byte of the request may have left.
+        transient: Whether trying again may help.
+    """
+    return A2AConnectionError(
+        f"{_FAILED[failure]} ({reason})" if reason else _FAILED[failure],
+        failure=failure,
+        executed=None if sent else False,
+        transient=transient,
+        agent=presentable(request.url),
+    )
+
+
+def timeout_error(request: HttpRequest, phase: TimeoutPhase, *, sent: bool) -> A2ATimeoutError:
+    """The error that an engine raises where one of the request's timeouts fires.
+
+    Args:
+        request: What was to be carried.
+        phase: Which wait expired.
+        sent: Whether a byte of the request may have left.
+    """
+    limit: float = getattr(request.timeouts, phase)
+    return A2ATimeoutError(
+        f"{_WAITED[phase]} for {limit:g} s",
+        phase=phase,
+        timeout=limit,
+        executed=None if sent else False,
+        transient=True,
+        agent=presentable(request.url),
+    )

@@ -29,9 +29,17 @@ from holdfast.runtime.listeners import (
     Observer,
     RetryScheduled,
 )
-from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport
+from holdfast.runtime.transport import (
+    AnyCall,
+    Call,
+    CallProgress,
+    PassThrough,
+    Reply,
+    Transport,
+)
 from holdfast.runtime.waiting import until
 from holdfast.wire.http import check_headers
+from holdfast.wire.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -47,7 +55,6 @@ __all__ = [
     "InterceptorLayer",
     "ObservedLayer",
     "OutcomeLayer",
-    "Over",
     "RetryLayer",
     "deadline_exceeded",
 ]
@@ -60,18 +67,7 @@ _LAST_WORD = 1.0
 """Seconds that an interceptor has for a call whose own time is over."""
 
 
-class Over:
-    """A transport over another one."""
-
-    def __init__(self, inner: Transport) -> None:
-        self._inner = inner
-
-    async def close(self) -> None:
-        """Frees what is below."""
-        await self._inner.close()
-
-
-class ObservedLayer(Over):
+class ObservedLayer(PassThrough):
     """Tells observers when a call is over, and names the call in its error."""
 
     def __init__(self, inner: Transport, observe: Observer) -> None:
@@ -106,7 +102,7 @@ class ObservedLayer(Over):
             )
 
 
-class InterceptorLayer(Over):
+class InterceptorLayer(PassThrough):
     """Runs the caller's interceptors around a call."""
 
     def __init__(self, inner: Transport, interceptors: Sequence[Interceptor]) -> None:
@@ -139,7 +135,7 @@ class InterceptorLayer(Over):
         return await self._inner.unary(call)
 
 
-class OutcomeLayer(Over):
+class OutcomeLayer(PassThrough):
     """Turns a lost reply to a message into what it means: nobody knows whether it was executed."""
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
@@ -153,14 +149,14 @@ class OutcomeLayer(Over):
             raise _outcome_unknown(call, error) from error
 
 
-class DeadlineLayer(Over):
+class DeadlineLayer(PassThrough):
     """Ends the whole call at its deadline."""
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         return await _by_deadline(call, self._inner.unary(call))
 
 
-class RetryLayer(Over):
+class RetryLayer(PassThrough):
     """Tries again where `holdfast.policy.retry` says so and the endpoint's budget allows it."""
 
     def __init__(
@@ -224,7 +220,8 @@ class RetryLayer(Over):
         )
         if isinstance(decision, Retry) and not within_budget:
             decision = GiveUp("the retry budget of this agent is spent")
-            error.message = f"{error.message}; not tried again: {decision.reason}"
+        if isinstance(decision, GiveUp) and error.transient:
+            error.gave_up = decision.reason
         wait = decision.delay if isinstance(decision, Retry) else None
         self._record(call, started, now, error=f"{type(error).__name__}: {error}", wait=wait)
         error.attempts = tuple(call.progress.attempts)
@@ -272,7 +269,7 @@ class AuthProvider(Protocol):
         ...
 
 
-class CredentialsLayer(Over):
+class CredentialsLayer(PassThrough):
     """Adds the credentials to each attempt, and replays one after a 401 where that is safe."""
 
     def __init__(self, inner: Transport, provider: AuthProvider) -> None:
@@ -282,20 +279,29 @@ class CredentialsLayer(Over):
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         try:
-            return await self._inner.unary(await self._with_credentials(call))
+            return await self._attempt(call)
         except AuthenticationError as error:
             safe = call.operation.safety != "conditional" or error.executed is False
             _combine(call.progress, error)
             if not safe or not await self._provider.on_unauthorized(error):
                 raise
         call.progress.sent = False
-        return await self._inner.unary(await self._with_credentials(call))
+        return await self._attempt(call)
 
-    async def _with_credentials(self, call: Call[P, R]) -> Call[P, R]:
+    async def _attempt(self, call: Call[P, R]) -> Reply[R]:
+        credentials = await self._credentials(call)
+        authorized = msgspec.structs.replace(call, headers={**call.headers, **credentials})
+        try:
+            return await self._inner.unary(authorized)
+        except A2AError as error:
+            redact(error, credentials.values())
+            raise
+
+    async def _credentials(self, call: AnyCall) -> dict[str, str]:
         headers = await self._provider.headers(call)
         if headers != self._last[0]:  # most providers give the same ones for a while
             self._last = (dict(headers), check_headers(headers))
-        return msgspec.structs.replace(call, headers={**call.headers, **self._last[1]})
+        return self._last[1]
 
 
 _SENDS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})
@@ -329,24 +335,17 @@ def _combine(progress: CallProgress, error: A2AError) -> None:
 def _outcome_unknown(call: AnyCall, error: A2AError) -> OutcomeUnknownError:
     params: SendMessageRequest = call.params
     message = params.message
+    facts = error.facts()
+    facts["executed"] = None
+    facts["transient"] = False
+    facts["gave_up"] = None  # the message says it
     return OutcomeUnknownError(
         f"nobody knows whether the agent ran message {message.message_id}: it was sent, but its "
         f"reply was lost: {error.message}. It was not sent again. Look for it among the agent's "
         "tasks, or send it again if running it twice does no harm",
         message_id=message.message_id,
         context_id=message.context_id,
-        code=error.code,
-        details=error.details,
-        data=error.data,
-        http_status=error.http_status,
-        grpc_status=error.grpc_status,
-        headers=error.headers,
-        retry_after=error.retry_after,
-        attempts=error.attempts,
-        agent=error.agent,
-        request_id=error.request_id,
-        hops=error.hops,
-        excerpt=error.excerpt,
+        **facts,
     )
 
 

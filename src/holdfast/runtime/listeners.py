@@ -1,7 +1,8 @@
 """Those who listen to calls: interceptors, consumers and observers, each with one job.
 
 - An `Interceptor` may change a request, answer it early, and change a result or a failure.
-- A `Consumer` gets every task and message that arrives, in order; its exceptions propagate.
+- A `Consumer` gets what `ask`, `send_message`, `wait` and the confirmation of a cancel receive, in
+  order; its exceptions propagate.
 - An `Observer` gets frozen details of what happens; its exceptions are logged, never raised.
 """
 

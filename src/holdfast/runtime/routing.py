@@ -16,7 +16,7 @@ from holdfast.errors import (
     CredentialOriginError,
     VersionNotSupportedError,
 )
-from holdfast.runtime.layers import Over
+from holdfast.runtime.transport import PassThrough
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 from holdfast.wire.http import origin
 
@@ -40,8 +40,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         url: Address to use instead of the interface's own.
         tenant: Tenant to use instead of the interface's own.
         trusted: Origins that may get the caller's headers and credentials.
-        trust_first: Whether the origin of the card's first interface is one of them: for a card
-            that the caller brought along.
+        trust_first: Whether the origin of the first card's first interface is one of them: for a
+            card that the caller brought along.
         has_credentials: Whether there is anything to protect besides a call's own headers.
     """
 
@@ -53,7 +53,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     has_credentials: bool = False
 
 
-class InterfaceLayer(Over):
+class InterfaceLayer(PassThrough):
     """Chooses the interface that a call goes to, fetching the card if need be."""
 
     def __init__(
@@ -63,6 +63,7 @@ class InterfaceLayer(Over):
         self._resolver = resolver
         self._route = route
         self._endpoints = endpoints
+        self._trusted = route.trusted
         self._choice: _Choice | None = None
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
@@ -81,9 +82,12 @@ class InterfaceLayer(Over):
         return await self._inner.unary(msgspec.structs.replace(call, endpoint=choice.endpoint))
 
     def _choose(self, card: AgentCard) -> _Choice:
+        if self._route.trust_first and self._choice is None:
+            # The caller's own card says whom to trust; one that replaces it later does not.
+            self._trusted |= {origin(card.supported_interfaces[0].url)}
         interface = choose_interface(card, self._route)
         endpoint = self._endpoints.of(interface)
-        return _Choice(card, endpoint, _check_origin(interface, card, self._route))
+        return _Choice(card, endpoint, _check_origin(interface, self._trusted))
 
 
 class _Choice(NamedTuple):
@@ -133,12 +137,9 @@ def _major(version: str) -> str:
 
 
 def _check_origin(
-    interface: AgentInterface, card: AgentCard, route: Route
+    interface: AgentInterface, trusted: frozenset[str]
 ) -> CredentialOriginError | None:
     """The error of a call with credentials, if they were not given for this interface."""
-    trusted = set(route.trusted)
-    if route.trust_first:
-        trusted.add(origin(card.supported_interfaces[0].url))
     its_origin = origin(interface.url)
     if its_origin in trusted:
         return None

@@ -18,7 +18,17 @@ from holdfast.policy.deadline import Deadline
 from holdfast.runtime.endpoints import Endpoint
 from holdfast.wire.http import Progress
 
-__all__ = ["AnyCall", "AnyReply", "Call", "CallProgress", "Layer", "Reply", "Transport", "compose"]
+__all__ = [
+    "AnyCall",
+    "AnyReply",
+    "Call",
+    "CallProgress",
+    "Layer",
+    "PassThrough",
+    "Reply",
+    "Transport",
+    "compose",
+]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -116,7 +126,27 @@ class Transport(Protocol):
         ...
 
 
+class PassThrough:
+    """A transport over another one; derive your layers from it, and override what they change.
+
+    Args:
+        inner: What is below.
+    """
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        """Makes the call below."""
+        return await self._inner.unary(call)
+
+    async def close(self) -> None:
+        """Frees what is below."""
+        await self._inner.close()
+
+
 Layer = Callable[[Transport], Transport]
+"""Puts a transport over another one; a class that takes the inner one is a layer too."""
 
 
 def compose(layers: Iterable[Layer], transport: Transport) -> Transport:

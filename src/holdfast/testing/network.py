@@ -16,6 +16,7 @@ from holdfast.errors import (
     InvalidAgentResponseError,
     LimitExceededError,
 )
+from holdfast.runtime.engine import connection_error, timeout_error
 from holdfast.testing.faults import Cut, Fault, Garbage, Refuse, Stall
 from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, excerpt, origin, presentable
 
@@ -210,33 +211,14 @@ class _Chunks:
         raise _timeout("idle", self._request)
 
 
-_FAILED: Mapping[ConnectionFailure, str] = {
-    "dns": "the name could not be resolved",
-    "refused": "the connection was refused",
-    "disconnected": "the connection was closed before the reply",
-    "truncated": "the reply ended too early",
-}
-
-_WAITED: Mapping[TimeoutPhase, str] = {
-    "connect": "no connection came about",
-    "first_byte": "no reply began",
-    "idle": "the reply did not go on",
-}
-
-
 def _broken(failure: ConnectionFailure, request: HttpRequest) -> A2AConnectionError:
-    facts = _facts(request)
-    facts["transient"] = failure != "dns"  # nobody has that name, now or later
-    what = f"{presentable(request.url)}: {_FAILED[failure]}"
-    return A2AConnectionError(what, failure=failure, **facts)
+    # Nobody has that name, now or later.
+    sent = request.progress.sent
+    return connection_error(request, failure, sent=sent, transient=failure != "dns")
 
 
 def _timeout(phase: TimeoutPhase, request: HttpRequest) -> A2ATimeoutError:
-    limit: float = getattr(request.timeouts, phase)
-    facts = _facts(request)
-    facts["transient"] = True
-    what = f"{presentable(request.url)}: {_WAITED[phase]} for {limit:g} s"
-    return A2ATimeoutError(what, phase=phase, timeout=limit, **facts)
+    return timeout_error(request, phase, sent=request.progress.sent)
 
 
 def _facts(request: HttpRequest) -> Facts:

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from holdfast.runtime.env import Env
     from holdfast.runtime.listeners import Consumer, Event
 
-__all__ = ["Caller", "Extra", "is_settled", "is_terminal"]
+__all__ = ["Calls", "PerCall", "is_settled", "is_terminal"]
 
 P = TypeVar("P")
 R = TypeVar("R")
 
 
-class Extra(msgspec.Struct, frozen=True, kw_only=True):
+class PerCall(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller adds to the requests of one call.
 
     Attributes:
@@ -50,7 +50,7 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True):
     extensions: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, headers: Mapping[str, str] | None, extensions: Iterable[str]) -> Extra:
+    def of(cls, headers: Mapping[str, str] | None, extensions: Iterable[str]) -> PerCall:
         """Checks what a caller passes.
 
         Raises:
@@ -69,10 +69,10 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True):
         return cls(headers=checked, extensions=uris)
 
 
-_NOTHING = Extra()
+_NOTHING = PerCall()
 
 
-class Caller:
+class Calls:
     """Makes calls over a stack of layers.
 
     Args:
@@ -109,6 +109,7 @@ class Caller:
         """Takes no more calls, and frees what is below."""
         self._closed = True
         await self._transport.close()
+        await self._cards.close()
 
     def deadline(self, name: str, timeout: float | None) -> Deadline:
         """A deadline that begins now.
@@ -130,10 +131,10 @@ class Caller:
         self._resolver.replace(card)
 
     async def run(
-        self, operation: Operation[P, R], params: P, deadline: Deadline, extra: Extra
+        self, operation: Operation[P, R], params: P, deadline: Deadline, per_call: PerCall
     ) -> Reply[R]:
         """Makes one call."""
-        return await self._transport.unary(self._call(operation, params, deadline, extra))
+        return await self._transport.unary(self._call(operation, params, deadline, per_call))
 
     async def send(
         self,
@@ -144,7 +145,7 @@ class Caller:
         metadata: Mapping[str, Any] | None,
         configuration: SendMessageConfiguration,
         deadline: Deadline,
-        extra: Extra,
+        per_call: PerCall,
     ) -> Task | Message:
         """Sends a message whose id is fixed here, before the first try."""
         message = to_message(
@@ -155,7 +156,7 @@ class Caller:
             configuration=None if configuration == SendMessageConfiguration() else configuration,
             metadata=None if metadata is None else dict(metadata),
         )
-        response = (await self.run(SEND_MESSAGE, request, deadline, extra)).value
+        response = (await self.run(SEND_MESSAGE, request, deadline, per_call)).value
         if response.task is not None:
             await self._tell(response.task, response.task, deadline)
             return response.task
@@ -165,9 +166,9 @@ class Caller:
         await self._tell(response.message, None, deadline)
         return response.message
 
-    async def get_task(self, task_id: str, deadline: Deadline, extra: Extra) -> Task:
+    async def get_task(self, task_id: str, deadline: Deadline, per_call: PerCall) -> Task:
         """Fetches a task."""
-        return (await self.run(GET_TASK, GetTaskRequest(id=task_id), deadline, extra)).value
+        return (await self.run(GET_TASK, GetTaskRequest(id=task_id), deadline, per_call)).value
 
     async def watch(
         self,
@@ -175,7 +176,7 @@ class Caller:
         task: Task | None,
         deadline: Deadline,
         interval: float,
-        extra: Extra,
+        per_call: PerCall,
         *,
         until: Callable[[Task], bool],
     ) -> Task:
@@ -189,7 +190,7 @@ class Caller:
 
         async def look() -> Task:
             nonlocal last
-            found = await self.get_task(task_id, deadline, extra)
+            found = await self.get_task(task_id, deadline, per_call)
             if found != last:
                 await self._tell(found, found, deadline)
             last = found
@@ -204,13 +205,11 @@ class Caller:
                 f"task {task_id} still waits for an authorization at the end of the "
                 f"{deadline.name} timeout of {deadline.timeout:g} s{_said(error.task)}",
                 task=error.task,
-                executed=True,
-                agent=error.agent,
-                request_id=error.request_id,
+                **error.facts(),
             ) from error
 
     def _call(
-        self, operation: Operation[P, R], params: P, deadline: Deadline, extra: Extra
+        self, operation: Operation[P, R], params: P, deadline: Deadline, per_call: PerCall
     ) -> Call[P, R]:
         if self._closed:
             text = "the client is closed"
@@ -220,8 +219,8 @@ class Caller:
             params=params,
             request_id=self._env.new_id(),
             deadline=deadline,
-            headers={**self._headers, **extra.headers} if extra.headers else self._headers,
-            extensions=extra.extensions,
+            headers={**self._headers, **per_call.headers} if per_call.headers else self._headers,
+            extensions=per_call.extensions,
             progress=CallProgress(began=asyncio.get_running_loop().time()),
         )
 
