@@ -456,3 +456,24 @@ async def test_a_card_that_cannot_be_used_is_refused_by_the_first_call():
 
     with pytest.raises(holdfast.InvalidAgentCardError, match="name"):
         await client.ask("hello")
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "what"),
+    [
+        ({"status": "TASK_STATE_WORKING"}, TypeError, "status is a TaskState"),
+        ({"limit": "5"}, TypeError, "limit is a whole number"),
+        ({"history_length": "2"}, TypeError, "history_length is a whole number"),
+    ],
+)
+async def test_what_narrows_a_list_is_checked(options, kind, what):
+    with pytest.raises(kind, match=what):
+        await connect(URL, engine=Untouched()).list_tasks(**options)
+
+
+def test_an_address_without_a_scheme_is_suggested_one():
+    assert "did you mean http://localhost:9999?" in str(refused("localhost:9999"))
+
+
+def test_empty_credentials_are_a_mistake():
+    assert "auth is empty" in str(refused(URL, auth=" "))

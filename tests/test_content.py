@@ -241,3 +241,44 @@ def test_any_parts_make_a_message(parts, new_id):
     assert len(message.parts) == len(parts)
     assert (message.message_id, message.role) == (new_id, Role.USER)
     assert to_message(message, new_id="another") == message
+
+
+@pytest.mark.parametrize(
+    ("part", "what"),
+    [
+        (Part(text=b"x"), "the text of part 1 is a str, not bytes"),
+        (Part(raw="x"), "the raw of part 1 is a bytes, not str"),
+        (Part(url=5), "the url of part 1 is a str, not int"),
+    ],
+)
+def test_a_part_of_the_wrong_type_is_refused_and_not_changed_on_the_way(part, what):
+    with pytest.raises(TypeError, match=what):
+        to_message(part, new_id="m")
+
+
+@pytest.mark.parametrize("data", [float("nan"), {1, 2}, object(), {"deep": [{"x": b"raw"}]}])
+def test_data_that_is_no_json_is_refused_and_not_changed_on_the_way(data):
+    with pytest.raises(ValueError, match="the data of part 1 is no JSON"):
+        to_message(data_part(data), new_id="m")
+
+
+def test_an_empty_address_of_a_file_is_refused():
+    with pytest.raises(ValueError, match="the url of part 1 must not be empty"):
+        to_message(url_part(""), new_id="m")
+
+
+@pytest.mark.parametrize("name", ["task_id", "context_id"])
+@pytest.mark.parametrize(("value", "kind"), [("", ValueError), (5, TypeError)])
+def test_an_id_that_is_none_is_refused(name, value, kind):
+    with pytest.raises(kind, match=name):
+        to_message("hi", new_id="m", **{name: value})
+
+
+@pytest.mark.parametrize(("metadata", "kind"), [("x", TypeError), ({"n": {1}}, ValueError)])
+async def test_metadata_is_a_json_object(metadata, kind):
+    agent = FakeAgent()
+    client = connect(agent.url, engine=FakeNetwork(agent))
+
+    with pytest.raises(kind, match="metadata"):
+        await client.send_message("hi", metadata=metadata)
+    assert agent.calls("SendMessage") == []

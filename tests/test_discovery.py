@@ -741,3 +741,46 @@ async def test_an_extended_card_cannot_name_whom_to_trust():
 
     assert caught.value.origin == "http://other.test:80"
     assert thief.received == []
+
+
+@pytest.mark.parametrize("url", ["/rpc", "agent.test/rpc", "ftp://agent.test/rpc", "http:///rpc"])
+async def test_an_interface_needs_an_absolute_address(url):
+    client = connect(card(interface(url=url)), engine=Pages())
+
+    with pytest.raises(InvalidAgentCardError) as caught:
+        await client.send_message("hello")
+
+    assert caught.value.field == "supportedInterfaces[0].url"
+
+
+async def test_an_interface_of_another_binding_has_an_address_of_its_own_form():
+    offered = card(interface(binding="GRPC", url="agent.test:443"), interface())
+    client = connect(offered, engine=FakeNetwork(FakeAgent()))
+
+    assert (await client.ask("hello")).text == "hello"
+
+
+@pytest.mark.parametrize("named", ["localhost", "127.0.0.1", "[::1]"])
+async def test_the_names_of_this_machine_are_one_origin(named):
+    agent = FakeAgent(url="http://127.0.0.1:9999")
+    pages = {f"http://{named}:9999{WELL_KNOWN}": page(card(interface("127.0.0.1:9999")))}
+    client = connect(f"http://{named}:9999", auth="Bearer x", engine=Pages(agent, pages=pages))
+
+    assert (await client.ask("hello")).text == "hello"
+
+
+async def test_another_port_of_this_machine_is_another_origin():
+    pages = {f"http://localhost:9999{WELL_KNOWN}": page(card(interface("127.0.0.1:9998")))}
+    client = connect("http://localhost:9999", auth="Bearer x", engine=Pages(pages=pages))
+
+    with pytest.raises(CredentialOriginError):
+        await client.ask("hello")
+
+
+async def test_an_agents_own_address_that_takes_no_get_is_no_card():
+    address = "http://agent.test/rpc"
+    pages = {f"{address}{WELL_KNOWN}": MISSING, f"{address}{OLDER}": MISSING}
+    client = connect(address, engine=Pages(pages={**pages, address: page(b"no", 405)}))
+
+    with pytest.raises(AgentCardResolutionError, match="there is no agent card at"):
+        await client.ask("hello")

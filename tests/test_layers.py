@@ -1242,3 +1242,58 @@ async def test_a_layer_of_ones_own_changes_what_it_overrides(binding):
     await connected(agent, binding, attempt_layers=[Traced]).ask("hello")
 
     assert {call.headers.get("traceparent") for call in agent.received} == {None, "00-1-2-01"}
+
+
+# ── Closing ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_closing_ends_what_is_under_way_with_an_error_that_says_so(turns):
+    agent = FakeAgent(works_forever())
+    client = connected(agent)
+    asking = asyncio.ensure_future(client.send_message("hello"))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+    await client.close()
+    [outcome] = await asyncio.gather(asking, return_exceptions=True)
+
+    if isinstance(outcome, OutcomeUnknownError):  # it had been sent
+        outcome = outcome.__cause__
+    assert "closed" in str(outcome)
+    assert isinstance(outcome, A2AConnectionError if turns else RuntimeError)
+    assert len(agent.executions) <= 1
+
+
+async def test_closing_tells_what_is_known_of_a_message_that_was_sent():
+    agent = FakeAgent(works_forever())
+    client = connected(agent)
+    asking = asyncio.ensure_future(client.send_message("hello"))
+    await asyncio.sleep(5)
+
+    await client.close()
+
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await asking
+    assert (caught.value.executed, caught.value.__cause__.failure) == (None, "closed")
+    assert now() == 5
+
+
+async def test_closing_waits_no_longer_than_a_last_word_for_a_layer_that_does_not_end():
+    class Deaf(PassThrough):
+        async def unary(self, call):
+            try:
+                return await self._inner.unary(call)
+            except asyncio.CancelledError:
+                await asyncio.sleep(100)
+                raise
+
+    client = connected(FakeAgent(works_forever()), attempt_layers=[Deaf])
+    asking = asyncio.ensure_future(client.send_message("hello"))
+    await asyncio.sleep(5)
+
+    await client.close()
+
+    assert now() == 6
+    with pytest.raises(OutcomeUnknownError):
+        await asking

@@ -82,7 +82,7 @@ async def test_messages_have_many_forms(tmp_path, monkeypatch):
     ("behaviour", "fault", "printed"),
     [
         (None, Reset(after_execution=True), "the connection"),
-        (lambda _: fails("no oven"), None, "the agent gave up:"),
+        (lambda _: fails("no oven"), None, "the agent gave up: task"),
         (None, Reset(after_execution=True), "attempt"),
     ],
 )

@@ -6,21 +6,24 @@ before anything is sent.
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 __all__ = [
     "check_able",
     "check_age",
+    "check_json",
     "check_kind",
     "check_seconds",
     "check_url",
     "hooks",
     "items",
+    "json_object",
     "not_empty",
     "not_negative",
     "timestamp",
@@ -72,7 +75,8 @@ def check_url(url: object, what: str) -> str:
         text = f"the {what} {shown!r} is no URL: {error}"
         raise ValueError(text) from None
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        text = f"the {what} {shown!r} must begin with http:// or https:// and name a host"
+        hint = f"; did you mean http://{shown}?" if "://" not in url else ""
+        text = f"the {what} {shown!r} must begin with http:// or https:// and name a host{hint}"
         raise ValueError(text)
     return url
 
@@ -109,6 +113,27 @@ def items(name: str, given: Iterable[T]) -> tuple[T, ...]:
         text = f"{name} is a sequence, not {type(given).__name__}"
         raise TypeError(text)
     return tuple(given)
+
+
+def check_json(name: str, value: object) -> None:
+    """Checks that a value is JSON as it stands, so that nothing is changed on the way."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        text = f"{name} is no JSON: {error}"
+        raise ValueError(text) from None
+
+
+def json_object(name: str, value: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Checks a JSON object that may be left out, and copies it."""
+    if value is None:
+        return None
+    if not isinstance(cast("object", value), Mapping):
+        text = f"{name} is a dict, not {type(value).__name__}"
+        raise TypeError(text)
+    copied = dict(value)
+    check_json(name, copied)
+    return copied
 
 
 def not_empty(name: str, value: str) -> str:

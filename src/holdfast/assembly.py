@@ -37,7 +37,7 @@ from holdfast.runtime.listeners import Consumer, Interceptor, Observer, Observer
 from holdfast.runtime.routing import InterfaceLayer, Route
 from holdfast.runtime.transport import Layer, Transport, compose
 from holdfast.wire.bindings import BINDINGS
-from holdfast.wire.http import check_headers, origin
+from holdfast.wire.http import check_headers, origins
 
 if TYPE_CHECKING:
     import aiohttp
@@ -243,7 +243,7 @@ def _route(
         bindings=bindings,
         url=url,
         tenant=tenant,
-        trusted=frozenset(origin(address) for address in named),
+        trusted=frozenset[str]().union(*(origins(address) for address in named)),
         trust_first=not isinstance(agent, str),
         has_credentials=has_credentials,
     )

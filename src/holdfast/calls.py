@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from holdfast.arguments import check_seconds, items
+from holdfast.arguments import check_seconds, items, json_object
 from holdfast.content import Content, to_message
 from holdfast.errors import DeadlineExceededError, InvalidAgentResponseError, TaskAuthRequiredError
 from holdfast.model.operations import GET_TASK, SEND_MESSAGE
@@ -154,7 +154,7 @@ class Calls:
         request = SendMessageRequest(
             message=message,
             configuration=None if configuration == SendMessageConfiguration() else configuration,
-            metadata=None if metadata is None else dict(metadata),
+            metadata=json_object("metadata", metadata),
         )
         response = (await self.run(SEND_MESSAGE, request, deadline, per_call)).value
         if response.task is not None:

@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from holdfast.answer import Answer, raise_for_outcome
-from holdfast.arguments import check_kind, check_seconds, not_empty, not_negative, timestamp
+from holdfast.arguments import (
+    check_kind,
+    check_seconds,
+    json_object,
+    not_empty,
+    not_negative,
+    timestamp,
+)
 from holdfast.calls import Calls, PerCall, is_settled, is_terminal
 from holdfast.errors import (
     A2AError,
@@ -153,6 +160,8 @@ class Client:
             timeout: Seconds for all of it.
             headers: Sent with each request, to trusted origins only.
             extensions: URIs for ``A2A-Extensions``.
+
+        An exception of a consumer is raised as it is, after the message was sent.
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
@@ -436,7 +445,7 @@ class Client:
         )
         per_call = PerCall.of(headers, extensions)
         request = CancelTaskRequest(
-            id=not_empty("task_id", task_id), metadata=None if metadata is None else dict(metadata)
+            id=not_empty("task_id", task_id), metadata=json_object("metadata", metadata)
         )
         try:
             task = (await self._calls.run(op.CANCEL_TASK, request, deadline, per_call)).value

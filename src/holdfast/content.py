@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from holdfast.arguments import check_json, check_kind, not_empty
 from holdfast.model.types import Message, Part, Role
 
 if TYPE_CHECKING:
@@ -133,14 +134,25 @@ def _part(item: object) -> Part:
             raise TypeError(text)
 
 
+_KINDS = {"text": str, "raw": bytes, "url": str}
+
+
 def _check(part: Part, number: int) -> None:
-    contents = (part.text, part.raw, part.url, None if part.data is msgspec.UNSET else part)
-    if sum(content is not None for content in contents) != 1:
+    given = [name for name in _KINDS if getattr(part, name) is not None]
+    if len(given) + (part.data is not msgspec.UNSET) != 1:
         text = f"part {number} must have exactly one of text, raw, url and data"
         raise ValueError(text)
+    if not given:
+        check_json(f"the data of part {number}", part.data)
+        return
+    check_kind(f"the {given[0]} of part {number}", getattr(part, given[0]), _KINDS[given[0]])
+    if part.url is not None:
+        not_empty(f"the url of part {number}", part.url)
 
 
 def _same(name: str, own: str | None, given: str | None) -> str | None:
+    if given is not None:
+        not_empty(name, given)
     if own and given and own != given:
         text = f"the message has {name} {own!r}, but {given!r} was given"
         raise ValueError(text)

@@ -97,7 +97,7 @@ __all__ = [
 ]
 
 ConnectionFailure = Literal[
-    "dns", "refused", "unreachable", "tls", "proxy", "disconnected", "truncated"
+    "dns", "refused", "unreachable", "tls", "proxy", "disconnected", "truncated", "closed"
 ]
 """How a connection failed; the first five happen before a byte of the request is sent."""
 

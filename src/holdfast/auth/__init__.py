@@ -50,6 +50,9 @@ def to_provider(auth: str | Mapping[str, str] | AuthProvider | None) -> AuthProv
     match auth:
         case None:
             return None
+        case str() if not auth.strip():
+            text = "auth is empty; leave it out to send no credentials"
+            raise ValueError(text)
         case str():
             return StaticAuth(check_headers({"authorization": auth}))
         case Mapping():

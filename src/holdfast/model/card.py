@@ -275,21 +275,27 @@ def check_card(card: AgentCard) -> None:
     for index, interface in enumerate(card.supported_interfaces):
         if not interface.url:
             raise _lacks(f"supportedInterfaces[{index}].url")
-        if not _is_address(interface.url):
+        if not _is_address(interface):
             field = f"supportedInterfaces[{index}].url"
-            message = f"the agent card is not valid: {field} is no address"
+            message = f"the agent card is not valid: {field} is no absolute address"
             raise InvalidAgentCardError(message, field=field, executed=False)
         if not interface.protocol_binding:
             raise _lacks(f"supportedInterfaces[{index}].protocolBinding")
 
 
-def _is_address(url: str) -> bool:
-    """Whether host and port can be read from it, so that nothing stumbles over it later."""
+def _is_address(interface: AgentInterface) -> bool:
+    """Whether it can be called, so that nothing stumbles over it later.
+
+    Bindings that are HTTP need an absolute address (A2A 4.4.6); others have forms of their own.
+    """
     try:
-        _ = urlsplit(url).port
+        parts = urlsplit(interface.url)
+        _ = parts.port
     except ValueError:
         return False
-    return True
+    if interface.protocol_binding not in {"JSONRPC", "HTTP+JSON"}:
+        return True
+    return parts.scheme in {"http", "https"} and bool(parts.hostname)
 
 
 def _lacks(field: str, hint: str = "") -> InvalidAgentCardError:

@@ -16,7 +16,6 @@ __all__ = ["failure_of", "presentable_cause", "unreadable"]
 _FAILURES: tuple[tuple[type[Exception], ConnectionFailure, bool], ...] = (
     (aiohttp.ClientProxyConnectionError, "proxy", True),
     (aiohttp.ClientConnectorCertificateError, "tls", False),
-    (aiohttp.ClientSSLError, "tls", True),
     (aiohttp.InvalidURL, "unreachable", False),
     (aiohttp.NonHttpUrlClientError, "unreachable", False),
     (aiohttp.ClientPayloadError, "truncated", True),
@@ -31,6 +30,9 @@ def failure_of(
     for kind, failure, transient in _FAILURES:
         if isinstance(error, kind):
             return failure, transient
+    if isinstance(error, aiohttp.ClientSSLError):
+        # A peer that does not speak TLS will not learn it.
+        return "tls", "WRONG_VERSION_NUMBER" not in str(error)
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return "proxy", error.status >= 500
     if isinstance(error, aiohttp.ClientConnectorDNSError):

@@ -125,7 +125,8 @@ class CardTransport:
         )
         try:
             reply = await send(self._engine, request, to_any_origin=True)
-            if reply.status == 404:
+            # An address that is not a well-known one may be the agent's own, which takes no GET.
+            if reply.status == 404 or (reply.status == 405 and not _is_well_known(url)):
                 return None
             if reply.status != 200:
                 raise status.from_http_status(reply, now=self._env.wall())
@@ -136,6 +137,10 @@ class CardTransport:
             redact(error, secrets_in(call.headers))
             raise
         return Reply(value=card, headers=reply.headers, raw=reply.body)
+
+
+def _is_well_known(url: str) -> bool:
+    return url.endswith(WELL_KNOWN)
 
 
 def _card_of(reply: HttpReply) -> AgentCard:

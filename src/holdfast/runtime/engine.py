@@ -69,6 +69,7 @@ _FAILED: Mapping[ConnectionFailure, str] = {
     "unreachable": "the host could not be reached",
     "disconnected": "the connection was closed before the reply",
     "truncated": "the reply ended too early",
+    "closed": "the client was closed",
 }
 
 _WAITED: Mapping[TimeoutPhase, str] = {

@@ -7,12 +7,14 @@ nothing running. What it decides is decided by a pure function of `holdfast.poli
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar
 
 import msgspec
 
 from holdfast.errors import (
+    A2AConnectionError,
     A2AError,
     Attempt,
     AuthenticationError,
@@ -64,7 +66,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _LAST_WORD = 1.0
-"""Seconds that an interceptor has for a call whose own time is over."""
+"""Seconds that an interceptor has for a call whose own time is over, and a call that is closed."""
 
 
 class ObservedLayer(PassThrough):
@@ -150,10 +152,44 @@ class OutcomeLayer(PassThrough):
 
 
 class DeadlineLayer(PassThrough):
-    """Ends the whole call at its deadline."""
+    """Ends the whole call at its deadline, or when the client is closed."""
+
+    def __init__(self, inner: Transport) -> None:
+        super().__init__(inner)
+        self._scopes: dict[asyncio.Timeout, asyncio.AbstractEventLoop] = {}
+        self._closed = False
+        self._drained: asyncio.Event | None = None
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
-        return await _by_deadline(call, self._inner.unary(call))
+        scope = asyncio.timeout_at(call.deadline.at)
+        try:
+            async with scope:
+                self._scopes[scope] = asyncio.get_running_loop()
+                try:
+                    return await self._inner.unary(call)
+                finally:
+                    del self._scopes[scope]
+                    if self._drained is not None and not self._scopes:
+                        self._drained.set()
+        except TimeoutError as error:
+            # Our own timeouts are TimeoutErrors too, and pass through here on their way up.
+            if not scope.expired() or isinstance(error, A2AError):
+                raise
+        raise _closed(call) if self._closed else deadline_exceeded(call)
+
+    async def close(self) -> None:
+        """Ends the calls under way, and frees what is below."""
+        loop = asyncio.get_running_loop()
+        self._closed = True
+        for scope, its_loop in self._scopes.items():
+            if its_loop is loop and not scope.expired():
+                scope.reschedule(loop.time())
+        if self._scopes:
+            self._drained = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORD):
+                    await self._drained.wait()
+        await self._inner.close()
 
 
 class RetryLayer(PassThrough):
@@ -315,6 +351,17 @@ def deadline_exceeded(call: AnyCall) -> DeadlineExceededError:
         f"{deadline.timeout:g} s",
         deadline=deadline.name,
         timeout=deadline.timeout,
+        executed=None if call.progress.sent or call.progress.maybe_executed else False,
+        attempts=call.progress.attempts,
+        agent=call.progress.attempts[-1].agent if call.progress.attempts else call.agent,
+        request_id=call.request_id,
+    )
+
+
+def _closed(call: AnyCall) -> A2AConnectionError:
+    return A2AConnectionError(
+        f"the client was closed while {call.operation.name} was under way",
+        failure="closed",
         executed=None if call.progress.sent or call.progress.maybe_executed else False,
         attempts=call.progress.attempts,
         agent=call.progress.attempts[-1].agent if call.progress.attempts else call.agent,

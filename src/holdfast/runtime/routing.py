@@ -18,7 +18,7 @@ from holdfast.errors import (
 )
 from holdfast.runtime.transport import PassThrough
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
-from holdfast.wire.http import origin
+from holdfast.wire.http import origin, origins
 
 if TYPE_CHECKING:
     from holdfast.model.card import AgentCard, AgentInterface
@@ -84,7 +84,7 @@ class InterfaceLayer(PassThrough):
     def _choose(self, card: AgentCard) -> _Choice:
         if self._route.trust_first and self._choice is None:
             # The caller's own card says whom to trust; one that replaces it later does not.
-            self._trusted |= {origin(card.supported_interfaces[0].url)}
+            self._trusted |= origins(card.supported_interfaces[0].url)
         interface = choose_interface(card, self._route)
         endpoint = self._endpoints.of(interface)
         return _Choice(card, endpoint, _check_origin(interface, self._trusted))

@@ -19,12 +19,13 @@ from holdfast.model.card import AgentCapabilities, AgentCard, AgentInterface, Ag
 from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, OPERATIONS
 from holdfast.testing.exchange import Exchange
 from holdfast.testing.operations import Operations, Result
-from holdfast.testing.plans import Behaviour, echo
+from holdfast.testing.plans import echo
 from holdfast.testing.serverwire import CARD, Refusal, Wire, read_request
 
 if TYPE_CHECKING:
-    from holdfast.model.types import Task
+    from holdfast.model.types import Message, Task
     from holdfast.testing.faults import Fault
+    from holdfast.testing.plans import Behaviour, Plan
     from holdfast.wire.http import HttpRequest
 
 __all__ = ["FakeAgent", "Received"]
@@ -60,7 +61,8 @@ class FakeAgent:
     To be used from one event loop at a time.
 
     Args:
-        behaviour: What it does with a message; it echoes if left out.
+        behaviour: What it does with a message: a function that says so, or the same each time;
+            it echoes if left out.
         url: Its origin in process; behind a socket the real address counts.
         bindings: The bindings that its card offers, in order; it speaks JSONRPC and HTTP+JSON.
         card: A card to show in place of its own: an `AgentCard`, or anything that is JSON.
@@ -77,7 +79,7 @@ class FakeAgent:
 
     def __init__(
         self,
-        behaviour: Behaviour = echo,
+        behaviour: Behaviour | Plan | Message | str = echo,
         *,
         url: str = "http://agent.test",
         bindings: tuple[str, ...] = ("JSONRPC", "HTTP+JSON"),
@@ -91,7 +93,9 @@ class FakeAgent:
         self.card = card
         self.received: list[Received] = []
         self._operations = Operations(
-            behaviour, cancel_takes=cancel_takes, records_messages=records_messages
+            behaviour if callable(behaviour) else _always(behaviour),
+            cancel_takes=cancel_takes,
+            records_messages=records_messages,
         )
         self._bindings = bindings
         self._token = token
@@ -215,3 +219,7 @@ class FakeAgent:
                 ),
             ),
         )
+
+
+def _always(outcome: Plan | Message | str) -> Behaviour:
+    return lambda _turn: outcome

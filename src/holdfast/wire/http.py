@@ -27,6 +27,7 @@ __all__ = [
     "follow",
     "harmless_headers",
     "origin",
+    "origins",
     "presentable",
 ]
 
@@ -225,6 +226,23 @@ def origin(url: str) -> str:
     port = parts.port or {"http": 80, "https": 443}.get(scheme)
     bracketed = f"[{host}]" if ":" in host else host
     return f"{scheme}://{bracketed}:{port}" if port else f"{scheme}://{bracketed}"
+
+
+_THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
+
+
+def origins(url: str) -> frozenset[str]:
+    """The origin of a URL; for a loopback address, also those under its other names.
+
+    Raises:
+        ValueError: Its host or port cannot be read.
+    """
+    own = origin(url)
+    for name in _THIS_MACHINE:
+        scheme, found, port = own.partition(f"://{name}:")
+        if found:
+            return frozenset(f"{scheme}://{alias}:{port}" for alias in _THIS_MACHINE)
+    return frozenset({own})
 
 
 def presentable(url: str) -> str:
