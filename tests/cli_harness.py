@@ -45,12 +45,16 @@ def holdfast(
     stdin: bytes = b"",
     card: str | None = AGENT,
     env: dict[str, str] | None = None,
+    encoding: str = "utf-8",
 ) -> Outcome:
-    """Runs ``holdfast``, with ``--agent-card`` where `card` is not None."""
+    """Runs ``holdfast``, with ``--agent-card`` where `card` is not None.
+
+    What it wrote is read as UTF-8, whatever its streams are said to take.
+    """
     network = FakeNetwork(FakeAgent() if agent is None else agent)
     world = World(run=run, engine=engine or (lambda *, verify: network))
     words = [*arguments, "--agent-card", card] if card is not None else list(arguments)
-    with _settings(env or {}), _streams(stdin) as (out, err):
+    with _settings(env or {}), _streams(stdin, encoding) as (out, err):
         code = main(words, world=world)
     return Outcome(code, out.getvalue().decode(), err.getvalue().decode())
 
@@ -71,12 +75,12 @@ def _settings(env: dict[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _streams(stdin: bytes) -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
+def _streams(stdin: bytes, encoding: str) -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
     out, err = io.BytesIO(), io.BytesIO()
     before = sys.stdin, sys.stdout, sys.stderr
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
-    sys.stdout = io.TextIOWrapper(out, encoding="utf-8", write_through=True)
-    sys.stderr = io.TextIOWrapper(err, encoding="utf-8", write_through=True)
+    sys.stdout = io.TextIOWrapper(out, encoding=encoding, write_through=True)
+    sys.stderr = io.TextIOWrapper(err, encoding=encoding, write_through=True)
     try:
         yield out, err
         sys.stdout.flush()

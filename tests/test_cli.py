@@ -9,6 +9,7 @@ from tests.cli_harness import AGENT, holdfast
 from holdfast.model.card import AgentCapabilities, AgentCard, AgentInterface
 from holdfast.model.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from holdfast.testing import (
+    Delay,
     FakeAgent,
     FakeNetwork,
     Plan,
@@ -260,7 +261,80 @@ def test_a_message_lost_to_the_timeout_is_a_timeout_that_names_it():
     done = holdfast("send", "hello", "--timeout", "20s", "-o", "json", agent=agent)
     assert done.exit == 5
     assert done.error["code"] == "A2ACLI_ERR_TIMEOUT"
-    assert sent(agent)["message"]["messageId"] in done.error["message"]
+    message_id = sent(agent)["message"]["messageId"]
+    assert message_id in done.error["message"]
+    assert done.error["hint"] == (
+        f"look for message {message_id} among the agent's tasks; send it again only if running "
+        "it twice does no harm"
+    )
+
+
+def test_a_message_that_certainly_did_not_run_may_be_given_more_time():
+    agent = FakeAgent()
+    agent.inject(Stall(), on="GetAgentCard")
+    done = holdfast("send", "hello", "--timeout", "20s", "-o", "json", agent=agent)
+    assert done.error["code"] == "A2ACLI_ERR_TIMEOUT"
+    assert done.error["hint"] == "allow more time with --timeout"
+
+
+@pytest.mark.parametrize("words", [["send", "hi"], ["task", "get", "--wait", "task-1"]])
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (Refuse(), "the connection was refused"),
+        (Respond(status=503), "HTTP 503 Service Unavailable"),
+    ],
+)
+def test_a_wait_that_saw_only_failures_tells_the_last_one(words, fault, why):
+    agent = FakeAgent(lambda _: works_forever())
+    network = FakeNetwork(agent)
+    if words[0] == "task":
+        holdfast("send", "hi", "--async", engine=lambda **_: network)
+        agent.inject(Delay(seconds=0), on="GetTask")  # the first look is answered
+    agent.inject(fault, on="GetTask", times=999)
+    done = holdfast(*words, "--timeout", "1m", engine=lambda **_: network)
+    assert done.exit == 5
+    assert done.out == "Task ID: task-1\nContext ID: context-2\nState: TASK_STATE_WORKING\n"
+    assert done.err == (
+        "Error: the timeout of 1m is over; task task-1 was last seen TASK_STATE_WORKING; since "
+        f"then: {why} (agent {AGENT}/rpc)\n"
+        "Code: A2ACLI_ERR_TIMEOUT\n"
+        f"Hint: holdfast task get --wait task-1 --agent-card {AGENT}\n"
+    )
+
+
+def test_a_cancel_that_saw_only_failures_tells_the_last_one():
+    agent = FakeAgent(lambda _: works_forever(), cancel_takes=None)
+    network = FakeNetwork(agent)
+    holdfast("send", "hello", "--async", engine=lambda **_: network)
+    agent.inject(Refuse(), on="GetTask", times=999)
+    done = holdfast("task", "cancel", "task-1", "--timeout", "20s", engine=lambda **_: network)
+    assert done.exit == 5
+    assert done.err == (
+        "Error: task task-1 is still WORKING 20 s after the agent took the request to cancel it; "
+        f"since then: the connection was refused (agent {AGENT}/rpc)\n"
+        "Code: A2ACLI_ERR_TIMEOUT\n"
+        f"Hint: holdfast task get --wait task-1 --agent-card {AGENT}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "what", "why"),
+    [
+        (Refuse(), "the connection was refused", "; not tried again: 3 retries were made"),
+        (
+            rate_limited(retry_after=3000),
+            "HTTP 429 Too Many Requests",
+            "; not tried again: the agent asks to wait 3000 s",
+        ),
+        (Respond(status=404), "HTTP 404 Not Found", ""),
+    ],
+)
+def test_a_message_says_each_thing_once(fault, what, why):
+    agent = FakeAgent()
+    agent.inject(fault, on="GetTask", times=9)
+    done = holdfast("task", "get", "task-1", "-o", "json", agent=agent)
+    assert done.error["message"] == f"{what} (agent {AGENT}/rpc{why})"
 
 
 def test_a_lost_reply_is_never_followed_by_a_second_message():
@@ -269,7 +343,13 @@ def test_a_lost_reply_is_never_followed_by_a_second_message():
     done = holdfast("send", "hello", "-o", "json", agent=agent)
     assert done.exit == 1
     assert done.error["code"] == "HOLDFAST_ERR_OUTCOME_UNKNOWN"
-    assert sent(agent)["message"]["messageId"] in done.error["hint"]
+    message_id = sent(agent)["message"]["messageId"]
+    assert done.error["message"] == (
+        f"message {message_id} was sent, and nobody knows whether the agent ran it: the "
+        f"connection was closed before the reply (agent {AGENT}/rpc); it was not sent again"
+    )
+    assert message_id in done.error["hint"]
+    assert "twice" in done.error["hint"]
     assert len(agent.calls("SendMessage")) == 1
 
 

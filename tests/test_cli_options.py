@@ -153,10 +153,38 @@ def test_a_usage_error_has_the_form_that_the_environment_asks_for():
     assert holdfast("send", card=None, env={"A2ACLI_OUTPUT": "json"}).error["message"]
 
 
-def test_a_bare_command_shows_how_to_use_it():
-    done = holdfast(card=None)
-    assert done.exit == 2
-    assert "Usage: holdfast" in done.err
+@pytest.mark.parametrize("words", [[], ["card"], ["task"]])
+def test_a_bare_command_shows_its_help_as_it_stands(words):
+    done = holdfast(*words, card=None)
+    assert (done.exit, done.out) == (2, "")
+    assert done.err == holdfast(*words, "--help", card=None).out
+
+
+@pytest.mark.parametrize("words", [[], ["card"], ["task"]])
+def test_a_bare_command_is_a_short_usage_error_in_json(words):
+    for done in (
+        holdfast(*words, "-o", "json", card=None),
+        holdfast(*words, card=None, env={"A2ACLI_OUTPUT": "json"}),
+    ):
+        assert (done.exit, done.err) == (2, "")
+        assert done.error == {
+            "code": "A2ACLI_ERR_USAGE",
+            "message": "Missing command.",
+            "hint": f"{' '.join(['holdfast', *words])} --help",
+            "a2aCode": None,
+        }
+
+
+@pytest.mark.parametrize("empty", ["", " "])
+@pytest.mark.parametrize(
+    "words",
+    [["task", "get"], ["task", "cancel"], ["send", "hi", "--task-id"],
+     ["send", "hi", "--context-id"]],
+)  # fmt: skip
+def test_an_empty_id_is_refused_before_anything_is_fetched(words, empty):
+    agent = FakeAgent()
+    assert "must not be empty" in refused(*words, empty, agent=agent)
+    assert agent.received == []
 
 
 # ── Parts ────────────────────────────────────────────────────────────────────────────────────
@@ -583,6 +611,15 @@ def test_no_diagnostic_shows_a_credential(form, flags):
     assert "***" in done.out + done.err
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_diagnostic_shows_a_key_as_the_query_spells_it(form):
+    key = "s3cret+/=value"
+    done = holdfast("send", "hi", "-o", form, "--api-key", key, engine=lambda **_: Echoing())
+    assert done.exit == 3
+    assert "key=***" in done.out + done.err
+    assert "s3cret" not in done.out + done.err
+
+
 # ── Diagnostics ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -633,11 +670,25 @@ def test_insecure_turns_verification_off_and_warns():
 
 @pytest.mark.parametrize(
     "flags",
-    [["--bearer", SECRET], ["--api-key", SECRET], ["--svc-param", f"X-Auth-Token:{SECRET}"]],
-)
+    [["--bearer", SECRET], ["--api-key", SECRET], ["--svc-param", f"X-Auth-Token:{SECRET}"],
+     ["--svc-param", "X-Session:7"]],
+)  # fmt: skip
 def test_insecure_with_a_credential_warns_of_that(flags):
     done = holdfast("card", "get", *flags, env={"A2ACLI_INSECURE": "1"})
     assert "Warning: SECURITY: a credential" in done.err
+
+
+def test_a_failure_inside_shows_no_service_parameter():
+    class Broken(Echoing):
+        async def request(self, request):
+            if request.url.endswith(".json"):
+                return await super().request(request)
+            raise ZeroDivisionError(str(request.headers))
+
+    done = holdfast("send", "hi", "--debug", "--svc-param", f"x-my-key:{SECRET}",
+                    engine=lambda **_: Broken())  # fmt: skip
+    assert "ZeroDivisionError: " in done.err
+    assert SECRET not in done.err
 
 
 def test_what_steers_a_terminal_does_not_get_through():
@@ -652,6 +703,27 @@ def test_what_steers_a_terminal_does_not_get_through():
     assert document.json["task"]["status"]["message"]["parts"][0]["text"] == evil
     for character in "\x1b\x9b\x07\x08\u202e\x00":
         assert character not in document.out
+
+
+WORDS = "Größe 日本 😀"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
+def test_a_document_loses_nothing_in_any_encoding(encoding):
+    done = holdfast("send", WORDS, "-o", "json", encoding=encoding)
+    assert done.json["task"]["artifacts"][0]["parts"] == [{"text": WORDS}]
+    assert (WORDS in done.out) == (encoding == "utf-8")
+
+
+def test_text_tells_what_its_encoding_cannot():
+    agent = FakeAgent(lambda _: completes(WORDS))
+    done = holdfast("send", "hello", agent=agent, encoding="ascii")
+    assert "Text:\nGr\\xf6\\xdfe \\u65e5\\u672c \\U0001f600\n" in done.out
+
+
+def test_a_diagnostic_tells_what_its_encoding_cannot():
+    done = holdfast("send", WORDS, "日本", encoding="ascii")
+    assert "\\u65e5\\u672c" in done.err
 
 
 # ── Values ───────────────────────────────────────────────────────────────────────────────────

@@ -19,6 +19,8 @@ from tests.raw_server import reply, serve_in_thread
 from holdfast.cli import main
 from holdfast.testing import FakeAgent, LoopbackServer, works_forever
 
+BOUND = 60  # seconds that a command may take before the test fails
+
 SOURCE = str(Path(__file__).parents[1] / "src")
 
 
@@ -50,17 +52,27 @@ def served(agent):
         loop.close()
 
 
+@contextmanager
 def start(*words, python=("-m", "holdfast"), **more):
-    return subprocess.Popen(
+    """The command, running; killed if the test does not wait for its end."""
+    process = subprocess.Popen(
         [sys.executable, *python, *words],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, env=environment(**more),
+        # Whoever starts the tests in the background has them ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )  # fmt: skip
+    with process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
 
 
 def test_the_module_is_the_command():
     with served(FakeAgent()) as url, start("send", "hello", "-o", "json", "-a", url) as process:
-        out, err = process.communicate()
+        out, err = process.communicate(timeout=BOUND)
     assert process.returncode == 0
     assert err == ""
     assert json.loads(out)["task"]["artifacts"][0]["parts"] == [{"text": "hello"}]
@@ -73,7 +85,7 @@ def test_an_interruption_is_quiet_and_keeps_the_task(form):
         early = process.stdout if form == "text" else process.stderr
         assert early.readline() == "Task ID: task-1\n"
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate()
+        out, err = process.communicate(timeout=BOUND)
     assert process.returncode == 130
     assert f"Hint: holdfast task get --wait task-1 --agent-card {url}\n" in err
     assert "Traceback" not in err
@@ -108,7 +120,7 @@ WITHOUT_CLICK = textwrap.dedent("""
 
 def test_without_its_library_the_command_says_what_to_install():
     with start(python=("-c", WITHOUT_CLICK)) as process:
-        out, err = process.communicate()
+        out, err = process.communicate(timeout=BOUND)
     assert process.returncode == 1
     assert out == ""
     assert err == 'holdfast: the command line needs click: pip install "holdfast[cli]"\n'
@@ -123,7 +135,7 @@ def test_help_and_usage_errors_load_no_network_library():
         sys.exit("aiohttp" in sys.modules)
     """)
     with start(python=("-c", code)) as process:
-        out, err = process.communicate()
+        out, err = process.communicate(timeout=BOUND)
     assert process.returncode == 0, err
     assert out.startswith("Usage: holdfast")
 
@@ -193,6 +205,28 @@ def test_a_certificate_that_nobody_knows_is_refused_unless_told_otherwise(called
         assert (code, answer["name"]) == (0, "Behind TLS")
         assert "Warning: --insecure" in err
         assert "Warning: SECURITY" in err
+
+
+def test_https_where_http_is_spoken_asks_for_the_scheme(called):
+    async def script(connection):
+        await connection.send(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+    with serve_in_thread(script) as server:
+        url = server.url.replace("http://", "https://")
+        code, answer, _ = called("card", "get", "-a", url)
+    assert (code, answer["error"]["code"]) == (3, "A2ACLI_ERR_UNREACHABLE")
+    assert "does it speak http://?" in answer["error"]["hint"]
+    assert "certificate" in answer["error"]["hint"]
+
+
+def test_a_process_that_writes_ascii_loses_nothing():
+    with (
+        served(FakeAgent()) as url,
+        start("send", "Größe 日本", "-o", "json", "-a", url, PYTHONIOENCODING="ascii") as process,
+    ):
+        out, _ = process.communicate(timeout=BOUND)
+    assert out.isascii()
+    assert json.loads(out)["task"]["artifacts"][0]["parts"] == [{"text": "Größe 日本"}]
 
 
 CARD = b"""{

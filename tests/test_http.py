@@ -208,7 +208,6 @@ def test_s24_a_public_document_may_come_from_elsewhere_but_no_secret_goes_there(
         "https://b.example/card",
         "https://a.example:444/card",
         "https://a.example.evil/card",
-        "https://a.example@evil.example/card",
         "//b.example/card",
     ],
 )
@@ -245,6 +244,9 @@ REFUSED = [
     (None, {"public": True}, "names no location"),
     ("/next", {"followed": 5}, "5 redirects"),
     ("/next", {"followed": 6, "public": True}, "5 redirects"),
+    ("https://a.example@evil.example/card", {"public": True}, "no HTTP address"),
+    ("https://a.example\\@evil.example/card", {"public": True}, "no HTTP address"),
+    ("/next\x0b", {"public": True}, "no HTTP address"),
     *(
         (odd, {"public": public}, "no HTTP address")
         for public in (True, False)

@@ -13,7 +13,12 @@ import msgspec
 
 from holdfast.arguments import check_seconds, items, json_object
 from holdfast.content import Content, to_message
-from holdfast.errors import DeadlineExceededError, InvalidAgentResponseError, TaskAuthRequiredError
+from holdfast.errors import (
+    A2AError,
+    DeadlineExceededError,
+    InvalidAgentResponseError,
+    TaskAuthRequiredError,
+)
 from holdfast.model.operations import GET_TASK, SEND_MESSAGE
 from holdfast.model.requests import GetTaskRequest, SendMessageConfiguration, SendMessageRequest
 from holdfast.model.types import Message, Task, TaskState
@@ -83,6 +88,10 @@ class Calls:
         timeout: Seconds of a call that names no timeout.
         headers: Sent with every call.
         consumers: Told of every task and message.
+
+    Attributes:
+        timeout: As given.
+        agent: The address that answered last, as shown in errors.
     """
 
     def __init__(
@@ -97,6 +106,7 @@ class Calls:
         consumers: Sequence[Consumer],
     ) -> None:
         self.timeout = timeout
+        self.agent: str | None = None
         self._transport = transport
         self._cards = cards
         self._resolver = resolver
@@ -134,7 +144,10 @@ class Calls:
         self, operation: Operation[P, R], params: P, deadline: Deadline, per_call: PerCall
     ) -> Reply[R]:
         """Makes one call."""
-        return await self._transport.unary(self._call(operation, params, deadline, per_call))
+        reply = await self._transport.unary(self._call(operation, params, deadline, per_call))
+        if reply.endpoint is not None:
+            self.agent = reply.endpoint.agent
+        return reply
 
     async def send(
         self,
@@ -186,19 +199,27 @@ class Calls:
             DeadlineExceededError: With the task as last seen.
             TaskAuthRequiredError: The same, where the task waits for an authorization.
         """
-        last = task
 
         async def look() -> Task:
-            nonlocal last
-            found = await self.get_task(task_id, deadline, per_call)
-            if found != last:
+            return await self.get_task(task_id, deadline, per_call)
+
+        theirs: list[A2AError] = []
+
+        async def seen(found: Task) -> None:
+            try:
                 await self._tell(found, found, deadline)
-            last = found
-            return found
+            except A2AError as error:
+                theirs.append(error)
+                raise
 
         try:
-            return await poll(look, task, until=until, deadline=deadline, interval=interval)
+            return await poll(
+                look, task, until=until, deadline=deadline, interval=interval, seen=seen
+            )
         except DeadlineExceededError as error:
+            if error in theirs:
+                raise
+            error.agent = error.agent or self.agent
             if error.task is None or error.task.state is not TaskState.AUTH_REQUIRED:
                 raise
             raise TaskAuthRequiredError(

@@ -21,7 +21,9 @@ from holdfast.errors import (
     A2AError,
     CancelUnconfirmedError,
     DeadlineExceededError,
+    InvalidAgentCardError,
     InvalidAgentResponseError,
+    TaskAuthRequiredError,
     TaskNotCancelableError,
     TaskNotFoundError,
 )
@@ -60,6 +62,7 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 _CANCEL_TIMEOUT = 60.0
+_MOST_EMPTY_PAGES = 100
 
 
 class Client:
@@ -128,7 +131,11 @@ class Client:
             headers=headers,
             extensions=extensions,
         )
-        check_card(reply.value)
+        try:
+            check_card(reply.value)
+        except InvalidAgentCardError as error:
+            error.agent = self._calls.agent
+            raise
         self._calls.replace_card(reply.value)
         return reply.value
 
@@ -187,7 +194,7 @@ class Client:
         task = await self._calls.watch(
             result.id, result, deadline, poll_interval, per_call, until=is_settled
         )
-        raise_for_outcome(task)
+        raise_for_outcome(task, agent=self._calls.agent)
         return Answer(task=task)
 
     async def send_message(
@@ -345,9 +352,10 @@ class Client:
         meanwhile may be skipped.
 
         Raises:
-            InvalidAgentResponseError: The agent gives the same page again and again.
+            InvalidAgentResponseError: The agent gives the same page again and again, or empty
+                ones without an end.
         """
-        token, seen = "", set[str]()
+        token, seen, empty = "", set[str](), 0
         while True:
             page = await self.list_tasks(
                 context_id,
@@ -366,9 +374,11 @@ class Client:
             token = page.next_page_token
             if not token:
                 return
-            if token in seen:
-                text = "the agent's list of tasks has no end: a page token came twice"
-                raise InvalidAgentResponseError(text)
+            empty = 0 if page.tasks else empty + 1
+            if token in seen or empty > _MOST_EMPTY_PAGES:
+                what = "a page token came twice" if token in seen else f"{empty} empty pages"
+                text = f"the agent's list of tasks has no end: {what}"
+                raise InvalidAgentResponseError(text, agent=self._calls.agent)
             seen.add(token)
 
     async def wait(
@@ -457,7 +467,7 @@ class Client:
             return await self._calls.watch(
                 task_id, task, deadline, poll_interval, per_call, until=is_terminal
             )
-        except DeadlineExceededError as error:
+        except (DeadlineExceededError, TaskAuthRequiredError) as error:
             raise CancelUnconfirmedError(
                 f"task {task_id} is still {_state_of(error.task)} {deadline.timeout:g} s after "
                 "the agent took the request to cancel it",
@@ -609,7 +619,7 @@ class Client:
 
 def _ran_before(error: A2AError) -> bool:
     """Whether an earlier try of the same call may have done it."""
-    return len(error.attempts) > 1
+    return any(attempt.executed is not False for attempt in error.attempts[:-1])
 
 
 def _state_of(task: Task | None) -> str:

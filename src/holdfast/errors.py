@@ -114,6 +114,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         started: Seconds after the call began.
         duration: Seconds that it took.
         error: Why it failed, in one line; None for the one that succeeded.
+        executed: Whether the agent ran it: True, False, or None where nobody can know.
         wait: Seconds waited before the next one; None for the last one.
     """
 
@@ -122,6 +123,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     started: float
     duration: float
     error: str | None = None
+    executed: bool | None = None
     wait: float | None = None
 
 

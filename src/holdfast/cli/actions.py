@@ -71,7 +71,7 @@ async def get_task(session: Session, output: Output, *, task_id: str, history: i
         )
 
     if session.settings.waits:
-        task = await look(None)
+        task = session.task = await look(None)
         if not _is_settled(task):
             output.began(task)
             task = await _wait(session, task_id)

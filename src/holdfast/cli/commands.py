@@ -27,6 +27,7 @@ from holdfast.cli.options import (
 from holdfast.cli.output import Diagnostics, output_for
 from holdfast.cli.parts import PARTS, PartsCommand, read_parts
 from holdfast.cli.reference import read_reference
+from holdfast.cli.values import Reads, read_id
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ def run(arguments: Sequence[str], world: World) -> int:
         code = app.main(
             args=list(arguments), prog_name="holdfast", standalone_mode=False, obj=world
         )
+    except click.exceptions.NoArgsIsHelpError as error:
+        told = usage("Missing command.", error.ctx.command_path, instead=error.message)
+        return _fail(arguments, told)
     except click.UsageError as error:
         command = "holdfast" if error.ctx is None else error.ctx.command_path
         return _fail(arguments, usage(error.format_message(), command))
@@ -203,7 +207,7 @@ def task(**_options: object) -> None:
 
 
 @task.command("get", context_settings=_CONTEXT)
-@click.argument("wanted", metavar="TASK_ID")
+@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
 @with_options(HISTORY, WAITING, EVERYWHERE)
 @click.pass_context
 def task_get(ctx: click.Context, /, wanted: str, **options: Any) -> int:
@@ -217,7 +221,7 @@ def task_get(ctx: click.Context, /, wanted: str, **options: Any) -> int:
 
 
 @task.command("cancel", context_settings=_CONTEXT)
-@click.argument("wanted", metavar="TASK_ID")
+@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
 @with_options(METADATA, WAITING, EVERYWHERE)
 @click.pass_context
 def task_cancel(ctx: click.Context, /, wanted: str, **options: Any) -> int:

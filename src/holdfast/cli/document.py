@@ -60,9 +60,9 @@ def document(value: object) -> Any:
             return value
 
 
-def write_json(value: Any) -> str:
+def write_json(value: Any, *, ascii_only: bool = False) -> str:
     """Writes plain JSON values as one indented document, safe to show in a terminal."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=2)
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

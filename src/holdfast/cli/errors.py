@@ -8,6 +8,7 @@ always agrees with the code.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
@@ -38,6 +39,7 @@ class Failure:
         hint: What to do about it; None if there is nothing useful to say.
         a2a_code: The code that the agent answered with, or the HTTP status.
         exit: The exit code.
+        instead: Help that says it all, where there is room for it.
     """
 
     code: str
@@ -45,6 +47,7 @@ class Failure:
     hint: str | None = None
     a2a_code: int | str | None = None
     exit: int = _FAILURE
+    instead: str | None = None
 
 
 class Situation(Protocol):
@@ -65,9 +68,15 @@ class Situation(Protocol):
     def command(self, *words: str) -> str: ...
 
 
-def usage(message: str, command: str) -> Failure:
+def usage(message: str, command: str, *, instead: str | None = None) -> Failure:
     """A command line that cannot be right."""
-    return Failure(code="A2ACLI_ERR_USAGE", message=message, hint=f"{command} --help", exit=_USAGE)
+    return Failure(
+        code="A2ACLI_ERR_USAGE",
+        message=message,
+        hint=f"{command} --help",
+        exit=_USAGE,
+        instead=instead,
+    )
 
 
 def internal(error: BaseException) -> Failure:
@@ -113,7 +122,20 @@ def _code(row: _Row, error: A2AError, situation: Situation) -> str:
 
 
 def _as_told(error: A2AError, _situation: Situation) -> str:
-    return str(error)
+    """An error in one line, without what the reason for giving up says as well."""
+    told, reason = copy.copy(error), error.gave_up or ""
+    if f"{len(error.attempts) - 1} retries" in reason:
+        told.attempts = ()
+    if error.retry_after is not None and f"{error.retry_after:g} s" in reason:
+        told.retry_after = None
+    return str(told)
+
+
+def _bare(error: A2AError) -> str:
+    """An error in one line, without the tries, about which there is something else to say."""
+    told = copy.copy(error)
+    told.attempts, told.retry_after, told.gave_up = (), None, None
+    return str(told)
 
 
 def _out_of_time(error: A2AError, situation: Situation) -> str:
@@ -124,8 +146,33 @@ def _out_of_time(error: A2AError, situation: Situation) -> str:
             "ran it; it was not sent again"
         )
     if situation.task is not None:
-        return f"{limit}; task {situation.task.id} was last seen {situation.task.state}"
+        seen = f"task {situation.task.id} was last seen {situation.task.state}"
+        return f"{limit}; {seen}{_since_then(error)}"
     return limit
+
+
+def _not_canceled(error: A2AError, _situation: Situation) -> str:
+    return f"{error.message}{_since_then(error)}"
+
+
+def _since_then(error: A2AError) -> str:
+    """The failure that went on until the time was over, if one did."""
+    failure = error.__cause__
+    while isinstance(failure, errors.DeadlineExceededError):
+        failure = failure.__cause__
+    if not isinstance(failure, errors.A2AError):
+        return ""
+    return f"; since then: {_bare(failure)}"
+
+
+def _reply_lost(error: A2AError, _situation: Situation) -> str:
+    message_id = cast("errors.OutcomeUnknownError", error).message_id
+    cause = error.__cause__
+    why = _bare(cause) if isinstance(cause, errors.A2AError) else "its reply was lost"
+    return (
+        f"message {message_id} was sent, and nobody knows whether the agent ran it: {why}; it "
+        "was not sent again"
+    )
 
 
 def _withheld(error: A2AError, _situation: Situation) -> str:
@@ -140,10 +187,13 @@ def _no_hint(_error: A2AError, _situation: Situation) -> str | None:
     return None
 
 
-def _wait_for_task(_error: A2AError, situation: Situation) -> str | None:
-    if situation.task is None:
+def _wait_for_task(error: A2AError, situation: Situation) -> str | None:
+    if isinstance(error, errors.OutcomeUnknownError):
+        return _look_for_message(error, situation)
+    task: Task | None = situation.task or getattr(error, "task", None)
+    if task is None:
         return "allow more time with --timeout"
-    return situation.command("task", "get", "--wait", situation.task.id)
+    return situation.command("task", "get", "--wait", task.id)
 
 
 def _look_for_message(error: A2AError, _situation: Situation) -> str | None:
@@ -193,8 +243,8 @@ _BY_FAILURE: Mapping[str, str] = {
     "dns": "check the host's name in --agent-card and in the agent's card",
     "refused": "check that the agent is running at this address",
     "unreachable": "check the address and the network",
-    "tls": "check the certificate and the address; --insecure leaves it unverified, for "
-    "development only",
+    "tls": "check the address (does it speak http://?) and the certificate; --insecure leaves "
+    "the certificate unverified, for development only",
     "proxy": "check HTTP_PROXY, HTTPS_PROXY and NO_PROXY",
 }
 _NAMES: Mapping[type[A2AError], str] = {errors.ParseError: "JSONParseError"}
@@ -228,8 +278,14 @@ _ROWS = (
         "A2ACLI_ERR_TIMEOUT",
         _TIMEOUT,
         hint=_wait_for_task,
+        message=_not_canceled,
     ),
-    _Row(errors.OutcomeUnknownError, "HOLDFAST_ERR_OUTCOME_UNKNOWN", hint=_look_for_message),
+    _Row(
+        errors.OutcomeUnknownError,
+        "HOLDFAST_ERR_OUTCOME_UNKNOWN",
+        hint=_look_for_message,
+        message=_reply_lost,
+    ),
     _Row(errors.InvalidAgentCardError, "A2ACLI_ERR_CARD_INVALID", hint=_name_card),
     _Row(errors.AuthenticationError, "A2ACLI_ERR_AUTH_FAILED", _AUTH, hint=_give_credentials),
     _Row(errors.PermissionDeniedError, "A2ACLI_ERR_AUTH_FAILED", _AUTH, hint=_give_credentials),

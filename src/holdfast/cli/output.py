@@ -2,20 +2,24 @@
 
 Rules: standard output carries the result and nothing else, in ``json`` as one document;
 everything said about it goes to standard error; no credential is on either of them because of
-us.
+us; what an encoding cannot write is written as an escape, never left out.
 """
 
 from __future__ import annotations
 
+import codecs
 import logging
 import shlex
 import sys
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from urllib.parse import quote
 
 import click
 
 from holdfast.cli import text
 from holdfast.cli.document import document, write_json
+from holdfast.errors import A2AError
+from holdfast.wire.redaction import redact, secrets_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,9 +31,6 @@ if TYPE_CHECKING:
     from holdfast.model.types import Task, WireValue
 
 __all__ = ["Diagnostics", "JsonOutput", "Output", "TextOutput", "command_line", "output_for"]
-
-_SHORTEST_SECRET = 4
-"""What is shorter is no secret, and would only make holes in what is said."""
 
 
 class Output(Protocol):
@@ -68,8 +69,7 @@ class _Speaks:
     """Says things on standard error, the same way in every form."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        secrets = () if settings is None else (settings.bearer, settings.api_key)
-        self._secrets = [s for s in secrets if s is not None and len(s) >= _SHORTEST_SECRET]
+        self._secrets = [] if settings is None else _secrets(settings)
 
     def warn(self, message: str) -> None:
         self._say("Warning", message)
@@ -84,9 +84,9 @@ class _Speaks:
         _write(f"{label}: {text.one_line(self._hidden(message))}\n", err=True)
 
     def _hidden(self, message: str) -> str:
-        for secret in self._secrets:
-            message = message.replace(secret, "***")
-        return message
+        told = A2AError(message)
+        redact(told, self._secrets)
+        return told.message
 
 
 class TextOutput(_Speaks):
@@ -115,6 +115,9 @@ class TextOutput(_Speaks):
         self._lines(text.render_card(card, chosen, text.View(verbose=self._verbose)))
 
     def failure(self, failure: Failure) -> None:
+        if failure.instead is not None:
+            _write(f"{text.clean(failure.instead)}\n", err=True)
+            return
         self._say("Error", failure.message)
         self._say("Code", failure.code)
         if failure.hint:
@@ -135,10 +138,10 @@ class JsonOutput(_Speaks):
         """The error's message says it."""
 
     def result(self, value: WireValue, *, history: bool = False) -> None:  # noqa: ARG002  all is there
-        _write(f"{write_json(document(value))}\n")
+        self._document(document(value))
 
     def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:  # noqa: ARG002  same
-        _write(f"{write_json(document(card))}\n")
+        self._document(document(card))
 
     def failure(self, failure: Failure) -> None:
         error = {
@@ -147,7 +150,12 @@ class JsonOutput(_Speaks):
             "hint": None if failure.hint is None else self._hidden(failure.hint),
             "a2aCode": failure.a2a_code,
         }
-        _write(f"{write_json({'error': error})}\n")
+        self._document({"error": error})
+
+    def _document(self, value: Any) -> None:
+        """Writes JSON as UTF-8 or, where the stream takes something else, as ASCII."""
+        in_utf8 = codecs.lookup(_encoding(sys.stdout)).name == "utf-8"
+        _write(f"{write_json(value, ascii_only=not in_utf8)}\n")
 
 
 _FORMS: Mapping[str, Callable[[Settings | None], TextOutput | JsonOutput]] = {
@@ -208,7 +216,17 @@ def command_line(words: Sequence[str]) -> str:
     return shlex.join(["holdfast", *words])
 
 
+def _secrets(settings: Settings) -> list[str]:
+    """What no diagnostic shows, also as a query spells it."""
+    given = [secret for secret in (settings.bearer, settings.api_key) if secret is not None]
+    given += secrets_in(settings.svc_params)
+    return [*given, *(quote(secret, safe="") for secret in given)]
+
+
 def _write(content: str, *, err: bool = False) -> None:
-    stream: TextIO | None = sys.stderr if err else sys.stdout
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    click.echo(content.encode(encoding, "replace"), nl=False, err=err)
+    encoding = _encoding(sys.stderr if err else sys.stdout)
+    click.echo(content.encode(encoding, "backslashreplace"), nl=False, err=err)
+
+
+def _encoding(stream: TextIO | None) -> str:
+    return getattr(stream, "encoding", None) or "utf-8"

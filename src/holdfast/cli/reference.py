@@ -8,9 +8,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-__all__ = ["read_reference", "same_machine"]
+__all__ = ["read_reference"]
 
-_THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 _HOST = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?)"
     r"(?P<port>:[0-9]+)?(?P<rest>[/?].*)?"
@@ -41,20 +40,6 @@ def read_reference(text: str) -> str | Path:
         )
         raise ValueError(message)
     return f"{'http' if _is_this_machine(match['host']) else 'https'}://{reference}"
-
-
-def same_machine(reference: str | Path) -> tuple[str, ...]:
-    """The other names of this machine, where a reference is one of them: all one origin."""
-    if isinstance(reference, Path):
-        return ()
-    try:
-        parts = urlsplit(reference)
-        port = "" if parts.port is None else f":{parts.port}"
-    except ValueError:
-        return ()
-    if not _is_this_machine(parts.hostname or ""):
-        return ()
-    return tuple(f"{parts.scheme}://{name}{port}" for name in _THIS_MACHINE)
 
 
 def _of_scheme(scheme: str, reference: str) -> str | Path:

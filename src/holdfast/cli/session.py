@@ -18,10 +18,10 @@ import click
 from holdfast.assembly import connect
 from holdfast.cli.credentials import Credentials
 from holdfast.cli.output import command_line
-from holdfast.cli.reference import same_machine
 from holdfast.errors import A2AError
 from holdfast.runtime.routing import Route, choose_interface
 from holdfast.wire.bindings import PROTOCOL_VERSION
+from holdfast.wire.redaction import secrets_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -42,8 +42,6 @@ logger = logging.getLogger("holdfast.cli")
 
 _SHORTEST_TIME = 0.001
 """Seconds; what is left when nothing is left, so that the call itself reports it."""
-
-_SECRET_NAMES = ("auth", "cookie", "key", "secret", "token")
 
 
 def _aiohttp_engine(*, verify: bool) -> HttpEngine:
@@ -109,7 +107,6 @@ class Session:
                 card_ttl=math.inf,
                 engine=self._engine,
                 bindings=settings.transports,
-                credential_origins=same_machine(reference),
                 consumers=(self._saw,),
             )
         except ValueError as error:
@@ -206,11 +203,8 @@ class Session:
         self._output.warn(
             "--insecure: TLS certificates are not verified; use this for development only"
         )
-        carries = self.settings.has_credentials or any(
-            secret in name for name in self.settings.svc_params for secret in _SECRET_NAMES
-        )
-        if carries:
+        if self.settings.has_credentials or secrets_in(self.settings.svc_params):
             self._output.warn(
-                "SECURITY: a credential is sent over a connection whose other end is not "
-                "verified (--insecure); whoever sits in between can read and use it"
+                "SECURITY: a credential, or what may be one, is sent over a connection whose "
+                "other end is not verified (--insecure); whoever sits between can read and use it"
             )

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from holdfast.errors import InvalidAgentCardError
 from holdfast.model import codec
+from holdfast.model.addresses import is_http_address
 from holdfast.model.types import WireValue
 
 __all__ = [
@@ -284,18 +285,14 @@ def check_card(card: AgentCard) -> None:
 
 
 def _is_address(interface: AgentInterface) -> bool:
-    """Whether it can be called, so that nothing stumbles over it later.
-
-    Bindings that are HTTP need an absolute address (A2A 4.4.6); others have forms of their own.
-    """
+    """Whether it can be called; bindings that are not HTTP have address forms of their own."""
+    if interface.protocol_binding in {"JSONRPC", "HTTP+JSON"}:
+        return is_http_address(interface.url)
     try:
-        parts = urlsplit(interface.url)
-        _ = parts.port
+        _ = urlsplit(interface.url).port
     except ValueError:
         return False
-    if interface.protocol_binding not in {"JSONRPC", "HTTP+JSON"}:
-        return True
-    return parts.scheme in {"http", "https"} and bool(parts.hostname)
+    return True
 
 
 def _lacks(field: str, hint: str = "") -> InvalidAgentCardError:

@@ -183,6 +183,7 @@ class _Pools:
             },
             "timeout": _connect_timeout(request.timeouts.connect),
             "allow_redirects": False,
+            "raise_for_status": False,
             "data": body,
         }
         session = self._settings.lent
@@ -383,6 +384,13 @@ class _Exchange:
             if getattr(error, "encoding", "idna") != "idna":
                 raise
             failure, cause = self._connection_error("dns", transient=False), error
+        except ValueError as error:  # aiohttp does not take such an address, or such credentials
+            if self._sent:
+                raise
+            failure, cause = (
+                self._connection_error("unreachable", str(error), transient=False),
+                None,
+            )
         finally:
             self._clock = None
         raise failure from cause  # from outside, so that it drags no other context along

@@ -30,7 +30,11 @@ from holdfast.errors import (
 if TYPE_CHECKING:
     from holdfast.model.operations import Safety
 
-__all__ = ["GiveUp", "Retry", "RetryPolicy", "backoff", "decide", "lost_the_reply"]
+__all__ = ["TOO_LATE", "GiveUp", "Retry", "RetryPolicy", "backoff", "decide", "lost_the_reply"]
+
+
+TOO_LATE = "would exceed the deadline"
+"""How the reason ends where it was only time that lacked."""
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +126,7 @@ def decide(
         spread = draw * min(policy.base_delay, policy.max_delay) if policy.jitter else 0.0
         delay = max(delay, error.retry_after + spread)
     if time_left is not None and delay >= time_left:
-        return GiveUp(f"waiting {delay:.3g} s would exceed the deadline")
+        return GiveUp(f"waiting {delay:.3g} s {TOO_LATE}")
     return Retry(delay)
 
 

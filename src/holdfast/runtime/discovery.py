@@ -22,6 +22,7 @@ from holdfast.errors import (
 from holdfast.model import codec
 from holdfast.model.card import AgentCard, AgentInterface, check_card, read_card
 from holdfast.model.operations import Operation
+from holdfast.policy.retry import TOO_LATE
 from holdfast.runtime.binding import protocol_headers
 from holdfast.runtime.engine import HttpEngine, send
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport
@@ -218,7 +219,8 @@ class AgentCardResolver:
             try:
                 card = flight.card = await self._load(call)
             except A2AError as error:
-                flight.failure = error
+                if not (error.gave_up or "").endswith(TOO_LATE):  # others may have more time
+                    flight.failure = copy.copy(error)  # what becomes of this one is its caller's
                 raise
             else:
                 self.replace(card)
@@ -248,6 +250,8 @@ class AgentCardResolver:
                 return self._agent
             case str():
                 server = AgentInterface(url=origin(self._agent), protocol_binding="card")
+                progress = CallProgress(began=asyncio.get_running_loop().time())
+                call.progress.card = progress
                 reply = await self._fetch.unary(
                     Call(
                         operation=GET_AGENT_CARD,
@@ -256,7 +260,7 @@ class AgentCardResolver:
                         deadline=call.deadline,
                         headers=self._headers,
                         endpoint=self._endpoints.of(server),
-                        progress=CallProgress(began=asyncio.get_running_loop().time()),
+                        progress=progress,
                     )
                 )
                 return reply.value
@@ -277,6 +281,9 @@ class _Flight:
 
 
 def _read_card_file(path: Path) -> AgentCard:
+    if path.exists() and not path.is_file():
+        message = f"cannot read the agent card {path}: it is not a file"
+        raise AgentCardResolutionError(message, executed=False)
     try:
         with path.open("rb") as file:
             content = file.read(MAX_REPLY_BYTES)

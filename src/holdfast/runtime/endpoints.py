@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["Endpoint", "Endpoints"]
 
 
+_MOST = 1000
+"""Endpoints that are remembered; the ones that were not used for longest are forgotten."""
+
+
 class Endpoint:
     """One interface of one agent, and what was learned about it.
 
@@ -59,9 +63,10 @@ class Endpoints:
     def of(self, interface: AgentInterface) -> Endpoint:
         """The endpoint of an interface; the same one each time."""
         key = (interface.url, interface.protocol_binding, interface.tenant)
-        endpoint = self._endpoints.get(key)
-        if endpoint is None:
-            endpoint = self._endpoints[key] = Endpoint(interface)
+        endpoint = self._endpoints.pop(key, None) or Endpoint(interface)
+        self._endpoints[key] = endpoint  # the most recently used one comes last
+        if len(self._endpoints) > _MOST:
+            del self._endpoints[next(iter(self._endpoints))]
         return endpoint
 
     def __len__(self) -> int:

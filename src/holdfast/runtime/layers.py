@@ -19,6 +19,7 @@ from holdfast.errors import (
     Attempt,
     AuthenticationError,
     DeadlineExceededError,
+    Facts,
     OutcomeUnknownError,
 )
 from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
@@ -122,6 +123,8 @@ class InterceptorLayer(PassThrough):
             try:
                 outcome = await _with_last_word(call, interceptor.after(call, outcome))
             except A2AError as error:
+                if isinstance(outcome, Reply):
+                    error.executed = True
                 outcome = error
         if isinstance(outcome, A2AError):
             raise outcome
@@ -223,10 +226,16 @@ class RetryLayer(PassThrough):
                 await asyncio.sleep(delay)
                 call = msgspec.structs.replace(call, attempt=call.attempt + 1)
             except asyncio.CancelledError:
-                self._record(call, started, loop.time(), error="given up while it was under way")
+                self._record(
+                    call,
+                    started,
+                    loop.time(),
+                    error="given up while it was under way",
+                    executed=None if progress.sent else False,
+                )
                 raise
             else:
-                self._record(call, started, loop.time())
+                self._record(call, started, loop.time(), executed=True)
                 if call.endpoint is not None:
                     call.endpoint.succeeded()
                 return msgspec.structs.replace(reply, attempts=tuple(progress.attempts))
@@ -259,7 +268,14 @@ class RetryLayer(PassThrough):
         if isinstance(decision, GiveUp) and error.transient:
             error.gave_up = decision.reason
         wait = decision.delay if isinstance(decision, Retry) else None
-        self._record(call, started, now, error=f"{type(error).__name__}: {error}", wait=wait)
+        self._record(
+            call,
+            started,
+            now,
+            error=f"{type(error).__name__}: {error}",
+            executed=error.executed,
+            wait=wait,
+        )
         error.attempts = tuple(call.progress.attempts)
         if wait is None:
             raise error
@@ -278,6 +294,7 @@ class RetryLayer(PassThrough):
         started: float,
         now: float,
         *,
+        executed: bool | None,
         error: str | None = None,
         wait: float | None = None,
     ) -> None:
@@ -288,6 +305,7 @@ class RetryLayer(PassThrough):
                 started=started - call.progress.began,
                 duration=now - started,
                 error=error,
+                executed=executed,
                 wait=wait,
             )
         )
@@ -319,7 +337,7 @@ class CredentialsLayer(PassThrough):
         except AuthenticationError as error:
             safe = call.operation.safety != "conditional" or error.executed is False
             _combine(call.progress, error)
-            if not safe or not await self._provider.on_unauthorized(error):
+            if not safe or not await _before_sending(self._provider.on_unauthorized(error)):
                 raise
         call.progress.sent = False
         return await self._attempt(call)
@@ -334,10 +352,19 @@ class CredentialsLayer(PassThrough):
             raise
 
     async def _credentials(self, call: AnyCall) -> dict[str, str]:
-        headers = await self._provider.headers(call)
+        headers = await _before_sending(self._provider.headers(call))
         if headers != self._last[0]:  # most providers give the same ones for a while
             self._last = (dict(headers), check_headers(headers))
         return self._last[1]
+
+
+async def _before_sending(provider: Awaitable[T]) -> T:
+    """A provider that calls somebody itself may fail in any way: nothing of ours was sent."""
+    try:
+        return await provider
+    except A2AError as error:
+        error.executed = False
+        raise
 
 
 _SENDS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})
@@ -351,20 +378,25 @@ def deadline_exceeded(call: AnyCall) -> DeadlineExceededError:
         f"{deadline.timeout:g} s",
         deadline=deadline.name,
         timeout=deadline.timeout,
-        executed=None if call.progress.sent or call.progress.maybe_executed else False,
-        attempts=call.progress.attempts,
-        agent=call.progress.attempts[-1].agent if call.progress.attempts else call.agent,
-        request_id=call.request_id,
+        **_ended(call),
     )
 
 
 def _closed(call: AnyCall) -> A2AConnectionError:
-    return A2AConnectionError(
-        f"the client was closed while {call.operation.name} was under way",
-        failure="closed",
-        executed=None if call.progress.sent or call.progress.maybe_executed else False,
-        attempts=call.progress.attempts,
-        agent=call.progress.attempts[-1].agent if call.progress.attempts else call.agent,
+    message = f"the client was closed while {call.operation.name} was under way"
+    return A2AConnectionError(message, failure="closed", **_ended(call))
+
+
+def _ended(call: AnyCall) -> Facts:
+    """What is known of a call that is ended from outside."""
+    progress = call.progress
+    attempts = progress.attempts
+    if not attempts and progress.card is not None:
+        attempts = progress.card.attempts  # it did not get further than the card
+    return Facts(
+        executed=None if progress.sent or progress.maybe_executed else False,
+        attempts=attempts,
+        agent=attempts[-1].agent if attempts else call.agent,
         request_id=call.request_id,
     )
 

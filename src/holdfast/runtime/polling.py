@@ -23,6 +23,7 @@ async def poll(
     until: Callable[[Task], bool],
     deadline: Deadline,
     interval: float,
+    seen: Callable[[Task], Awaitable[None]] | None = None,
 ) -> Task:
     """Looks at a task until it is as wanted.
 
@@ -34,6 +35,7 @@ async def poll(
         until: Whether it is as wanted.
         deadline: When to give up.
         interval: Seconds between two looks; the first ones are quicker.
+        seen: Told of each task that differs from the one before; what it raises ends the wait.
 
     Raises:
         DeadlineExceededError: With the task as last seen, caused by the last failure, if any.
@@ -50,8 +52,7 @@ async def poll(
         if deadline.left(loop.time()) <= 0:
             raise _too_late(task, deadline, failure) from failure
         try:
-            task = await look()
-            failure = None
+            found = await look()
         except DeadlineExceededError as error:
             raise _too_late(task, deadline, error) from failure
         except A2AError as error:
@@ -62,6 +63,10 @@ async def poll(
                     error.message = f"{error.message}; {_last_seen(task)}"
                 raise
             failure = error
+        else:
+            changed, task, failure = found != task, found, None
+            if changed and seen is not None:
+                await seen(task)
     return task
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import msgspec
 
 from holdfast.errors import (
+    A2AError,
     AgentCardResolutionError,
     CredentialOriginError,
     VersionNotSupportedError,
@@ -73,7 +74,11 @@ class InterfaceLayer(PassThrough):
             CredentialOriginError: The call carries credentials that were not given for the
                 interface's origin. Nothing was sent.
         """
-        card = await self._resolver.card(call)
+        try:
+            card = await self._resolver.card(call)
+        except A2AError as error:
+            error.executed = False  # of this call, whatever became of the card's
+            raise
         choice = self._choice
         if choice is None or choice.card is not card:
             choice = self._choice = self._choose(card)

@@ -40,13 +40,15 @@ class CallProgress(Progress):
     Attributes:
         sent: Whether a byte of the current attempt may have left.
         began: When the call began, on the event loop's clock.
-        maybe_executed: Whether an earlier try may have been executed.
-        attempts: The tries that are over, in order.
+        maybe_executed: Whether an earlier attempt may have been executed.
+        attempts: The attempts that are over, in order.
+        card: How far the fetch of the card has come that this call waits for, if it does.
     """
 
     began: float = 0.0
     maybe_executed: bool = False
     attempts: list[Attempt] = msgspec.field(default_factory=list[Attempt])
+    card: CallProgress | None = None
 
 
 class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 import msgspec
 
 from holdfast.errors import A2AHTTPError
+from holdfast.model.addresses import is_http_address
 
 __all__ = [
     "MAX_REPLY_BYTES",
@@ -318,14 +319,9 @@ def _refusal(
 ) -> str | None:
     if "location" not in reply.headers:
         return "it names no location"
-    here = urlsplit(request.url)
-    try:
-        there = urlsplit(target)
-        _ = there.port
-    except ValueError:
+    if not is_http_address(target):
         return "it is no HTTP address"
-    if there.scheme not in {"http", "https"} or not there.hostname:
-        return "it is no HTTP address"
+    here, there = urlsplit(request.url), urlsplit(target)
     if followed >= MAX_REDIRECTS:
         return f"there were {MAX_REDIRECTS} redirects before"
     if (here.scheme, there.scheme) == ("https", "http"):

@@ -109,7 +109,9 @@ def _decode_slowly(
     if members.get("error") is not None:
         raise _error(members, request_id, reply, now=now, refusals=refusals)
     if not _is_success(reply):
-        raise status.from_http_status(reply, now=now, refusals=refusals)
+        # A result under an error status did come from the agent, whatever changed the status.
+        spared = frozenset[int]() if "result" in members else refusals
+        raise status.from_http_status(reply, now=now, refusals=spared)
     if "result" not in members:
         raise _malformed("the reply has neither result nor error", reply)
     if members.get("id") != request_id:

@@ -32,8 +32,8 @@ _OWN = frozenset({"agent", "request_id"})
 _DEEPEST = 50
 """What is nested deeper in an error is not looked through, and left out."""
 
-_SHORTEST_CUT = 200
-"""Length from which a text may be the beginning of a longer one; see `wire.http.excerpt`."""
+_MOST = 200_000
+"""Characters of an error that are looked through; the rest is left out."""
 
 
 def secrets_in(headers: Mapping[str, str]) -> list[str]:
@@ -55,10 +55,19 @@ def redact(error: A2AError, values: Iterable[str]) -> None:
     secrets = sorted(_spellings(values), key=len, reverse=True)
     if not secrets:
         return
-    error.message = _without(secrets, error.message)
+    error.message = _without_end(secrets, _plain(secrets, error.message))
+    if error.excerpt is not None:
+        error.excerpt = _without_end(secrets, _plain(secrets, error.excerpt))
+    left = _Left()
     for name, value in vars(error).items():
         if name not in _OWN:
-            setattr(error, name, _without(secrets, value))
+            setattr(error, name, _without(secrets, value, left))
+
+
+class _Left:
+    """How much of an error is still looked through."""
+
+    characters = _MOST
 
 
 def _spellings(headers: Iterable[str]) -> set[str]:
@@ -69,27 +78,34 @@ def _spellings(headers: Iterable[str]) -> set[str]:
     return {value for value in values if len(value) >= _SHORTEST_SECRET}
 
 
-def _without(secrets: list[str], value: Any, depth: int = 0) -> Any:
-    if depth > _DEEPEST:
-        return "***"
+def _without(secrets: list[str], value: Any, left: _Left, depth: int = 0) -> Any:
     if isinstance(value, str):
-        text = str(value)
-        for secret in secrets:
-            text = text.replace(secret, "***")
-        if len(value) >= _SHORTEST_CUT:
-            text = _without_beginning(secrets, text)
-        return value if text == value else text
+        left.characters -= len(value)
+        return _plain(secrets, value) if left.characters >= 0 else "***"
+    if not isinstance(value, dict | list | tuple):
+        return value
+    left.characters -= 1
+    if depth > _DEEPEST or left.characters < 0:
+        return "***"
     if isinstance(value, dict):
         members = cast("dict[Any, Any]", value)
-        return {name: _without(secrets, member, depth + 1) for name, member in members.items()}
-    if isinstance(value, list):
-        return [_without(secrets, item, depth + 1) for item in cast("list[Any]", value)]
-    if isinstance(value, tuple):
-        return tuple(_without(secrets, item, depth + 1) for item in cast("tuple[Any, ...]", value))
-    return value
+        return {
+            _without(secrets, name, left, depth): _without(secrets, member, left, depth + 1)
+            for name, member in members.items()
+        }
+    items = cast("list[Any] | tuple[Any, ...]", value)
+    redacted = [_without(secrets, item, left, depth + 1) for item in items]
+    return tuple(redacted) if isinstance(value, tuple) else redacted
 
 
-def _without_beginning(secrets: list[str], text: str) -> str:
+def _plain(secrets: list[str], text: str) -> str:
+    redacted = str(text)
+    for secret in secrets:
+        redacted = redacted.replace(secret, "***")
+    return text if redacted == text else redacted
+
+
+def _without_end(secrets: list[str], text: str) -> str:
     """Cuts off the beginning of a secret at the end of a text that was itself cut off there."""
     for secret in secrets:
         for length in range(min(len(secret), len(text)), _SHORTEST_SECRET - 1, -1):

@@ -83,6 +83,8 @@ def decode(
             that is not what it must be.
     """
     if not 200 <= reply.status < 300:
+        if _holds_result(operation, reply):
+            refusals = frozenset()  # it did come from the agent, whatever changed the status
         raise _error(reply, now=now, refusals=refusals)
     if b'"error"' in reply.body:
         _raise_hidden_error(operation, reply, now=now)
@@ -109,6 +111,11 @@ def _error(reply: HttpReply, *, now: float, refusals: frozenset[int]) -> A2AErro
         if found is None and "code" in members:
             found = status.from_rest_status(members, reply, now=now)
     return found or status.from_http_status(reply, now=now, refusals=refusals)
+
+
+def _holds_result(operation: Operation[P, R], reply: HttpReply) -> bool:
+    members, response = _members(reply), cast("Any", operation.response)
+    return any(isinstance(members.get(n), dict) for n in response.__struct_encode_fields__)
 
 
 def _raise_hidden_error(operation: Operation[P, R], reply: HttpReply, *, now: float) -> None:
