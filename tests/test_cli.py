@@ -215,6 +215,16 @@ def test_an_unspecified_state_is_named_as_received():
     assert document.json["task"]["status"]["state"] == "TASK_STATE_UNSPECIFIED"
 
 
+def test_a_cancel_without_a_timeout_tells_its_own():
+    agent = FakeAgent(lambda _: works_forever())
+    network = FakeNetwork(agent)
+    holdfast("send", "hi", "--async", engine=lambda **_: network)
+    agent.inject(Stall(), on="CancelTask", times=9)
+    done = holdfast("task", "cancel", "task-1", engine=lambda **_: network)
+    assert done.exit == 5
+    assert "the timeout of 1m is over" in done.err
+
+
 # ── When it does not work ────────────────────────────────────────────────────────────────────
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mimetypes
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -55,6 +54,8 @@ def file_part(
     Raises:
         OSError: The file cannot be read.
     """
+    import mimetypes  # slow to import, and needed only here
+
     file = Path(path)
     return Part(
         raw=file.read_bytes(),

@@ -139,7 +139,10 @@ def _bare(error: A2AError) -> str:
 
 
 def _out_of_time(error: A2AError, situation: Situation) -> str:
-    limit = f"the timeout of {shown_duration(situation.settings.timeout)} is over"
+    seconds = situation.settings.timeout
+    if isinstance(error, errors.DeadlineExceededError) and error.timeout < seconds - 1:
+        seconds = error.timeout  # a cancel has a shorter one of its own
+    limit = f"the timeout of {shown_duration(seconds)} is over"
     if isinstance(error, errors.OutcomeUnknownError):
         return (
             f"{limit}; message {error.message_id} was sent, and nobody knows whether the agent "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from html import escape
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -72,6 +71,8 @@ class _Left:
 
 def _spellings(headers: Iterable[str]) -> set[str]:
     """Each value whole and without its scheme, plain and as JSON and HTML write it."""
+    from html import escape  # slow to import, and needed only for errors
+
     values = {value.strip() for value in headers}
     values |= {value.partition(" ")[2].strip() for value in values}
     values |= {json.dumps(value)[1:-1] for value in values} | {escape(value) for value in values}
