@@ -1298,3 +1298,17 @@ async def test_closing_waits_no_longer_than_a_last_word_for_a_layer_that_does_no
     assert now() == 6
     with pytest.raises(OutcomeUnknownError):
         await asking
+
+
+async def test_closing_ends_a_wait_with_an_error_that_names_the_task():
+    agent = FakeAgent(works_forever())
+    client = connected(agent)
+    asking = asyncio.ensure_future(client.ask("hello"))
+    await asyncio.sleep(30)
+
+    await client.close()
+
+    with pytest.raises(A2AConnectionError, match="closed while task task-1 was watched") as caught:
+        await asking
+    assert (caught.value.executed, caught.value.agent) == (True, "http://agent.test/rpc")
+    assert now() <= 32

@@ -14,6 +14,7 @@ import msgspec
 from holdfast.arguments import check_seconds, items, json_object
 from holdfast.content import Content, to_message
 from holdfast.errors import (
+    A2AConnectionError,
     A2AError,
     DeadlineExceededError,
     InvalidAgentResponseError,
@@ -198,9 +199,13 @@ class Calls:
         Raises:
             DeadlineExceededError: With the task as last seen.
             TaskAuthRequiredError: The same, where the task waits for an authorization.
+            A2AConnectionError: The client was closed meanwhile.
         """
 
         async def look() -> Task:
+            if self._closed:
+                text = f"the client was closed while task {task_id} was watched"
+                raise A2AConnectionError(text, failure="closed", agent=self.agent)
             return await self.get_task(task_id, deadline, per_call)
 
         theirs: list[A2AError] = []

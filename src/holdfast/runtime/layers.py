@@ -353,9 +353,10 @@ class CredentialsLayer(PassThrough):
 
     async def _credentials(self, call: AnyCall) -> dict[str, str]:
         headers = await _before_sending(self._provider.headers(call))
-        if headers != self._last[0]:  # most providers give the same ones for a while
-            self._last = (dict(headers), check_headers(headers))
-        return self._last[1]
+        last = self._last  # read once: another thread may use this client too
+        if headers != last[0]:  # most providers give the same ones for a while
+            last = self._last = (dict(headers), check_headers(headers))
+        return last[1]
 
 
 async def _before_sending(provider: Awaitable[T]) -> T:
