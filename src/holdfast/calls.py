@@ -202,6 +202,8 @@ class Calls:
             A2AConnectionError: The client was closed meanwhile.
         """
 
+        self._check_open()
+
         async def look() -> Task:
             if self._closed:
                 text = f"the client was closed while task {task_id} was watched"
@@ -237,9 +239,7 @@ class Calls:
     def _call(
         self, operation: Operation[P, R], params: P, deadline: Deadline, per_call: PerCall
     ) -> Call[P, R]:
-        if self._closed:
-            text = "the client is closed"
-            raise RuntimeError(text)
+        self._check_open()
         return Call(
             operation=operation,
             params=params,
@@ -249,6 +249,11 @@ class Calls:
             extensions=per_call.extensions,
             progress=CallProgress(began=asyncio.get_running_loop().time()),
         )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            text = "the client is closed"
+            raise RuntimeError(text)
 
     async def _tell(self, event: Event, task: Task | None, deadline: Deadline) -> None:
         """Gives an event to the consumers, in order, with the card as last seen.
