@@ -201,7 +201,6 @@ class Calls:
             TaskAuthRequiredError: The same, where the task waits for an authorization.
             A2AConnectionError: The client was closed meanwhile.
         """
-
         self._check_open()
 
         async def look() -> Task:
