@@ -22,18 +22,18 @@ from holdfast.client import Client
 from holdfast.model.card import AgentCard
 from holdfast.policy.resilience import Resilience
 from holdfast.runtime.binding import HttpBinding
+from holdfast.runtime.credentials import CredentialsLayer
 from holdfast.runtime.discovery import AgentCardResolver, CardTransport
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.layers import (
-    CredentialsLayer,
     DeadlineLayer,
     InterceptorLayer,
     ObservedLayer,
     OutcomeLayer,
-    RetryLayer,
 )
 from holdfast.runtime.listeners import Consumer, Interceptor, Observer, Observers, log
+from holdfast.runtime.retrying import RetryLayer
 from holdfast.runtime.routing import InterfaceLayer, Route
 from holdfast.runtime.transport import Layer, Transport, compose
 from holdfast.wire.bindings import BINDINGS

@@ -1,11 +1,11 @@
-"""Credentials: where they come from. What is done with them is `holdfast.runtime.layers`."""
+"""Credentials: where they come from. What is done with them is `holdfast.runtime.credentials`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from holdfast.runtime.layers import AuthProvider
+from holdfast.runtime.credentials import AuthProvider
 from holdfast.wire.http import check_headers
 
 if TYPE_CHECKING:

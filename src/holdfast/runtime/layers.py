@@ -8,57 +8,42 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
-from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
-    Attempt,
-    AuthenticationError,
     DeadlineExceededError,
     Facts,
     OutcomeUnknownError,
 )
 from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
-from holdfast.policy.retry import GiveUp, Retry, RetryPolicy, decide, lost_the_reply
+from holdfast.policy.retry import lost_the_reply
 from holdfast.runtime.listeners import (
-    AttemptFailed,
-    AttemptStarted,
     CallFinished,
     Interceptor,
     Observer,
-    RetryScheduled,
 )
 from holdfast.runtime.transport import (
     AnyCall,
     Call,
-    CallProgress,
     PassThrough,
     Reply,
     Transport,
 )
 from holdfast.runtime.waiting import until
-from holdfast.wire.http import check_headers
-from holdfast.wire.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from holdfast.model.requests import SendMessageRequest
-    from holdfast.policy.budget import BudgetPolicy
-    from holdfast.runtime.env import Env
+
 
 __all__ = [
-    "AuthProvider",
-    "CredentialsLayer",
     "DeadlineLayer",
     "InterceptorLayer",
     "ObservedLayer",
     "OutcomeLayer",
-    "RetryLayer",
     "deadline_exceeded",
 ]
 
@@ -195,179 +180,6 @@ class DeadlineLayer(PassThrough):
         await self._inner.close()
 
 
-class RetryLayer(PassThrough):
-    """Tries again where `holdfast.policy.retry` says so and the endpoint's budget allows it."""
-
-    def __init__(
-        self,
-        inner: Transport,
-        policy: RetryPolicy,
-        budget: BudgetPolicy | None,
-        env: Env,
-        observe: Observer,
-    ) -> None:
-        super().__init__(inner)
-        self._policy = policy
-        self._budget = budget
-        self._env = env
-        self._observe = observe
-
-    async def unary(self, call: Call[P, R], /) -> Reply[R]:
-        loop = asyncio.get_running_loop()
-        progress = call.progress
-        while True:
-            started = loop.time()
-            progress.sent = False
-            self._observe(AttemptStarted(**_named(call), number=call.attempt))
-            try:
-                reply = await self._inner.unary(call)
-            except A2AError as error:
-                delay = await self._after_failure(call, error, started, loop.time())
-                await asyncio.sleep(delay)
-                call = msgspec.structs.replace(call, attempt=call.attempt + 1)
-            except asyncio.CancelledError:
-                self._record(
-                    call,
-                    started,
-                    loop.time(),
-                    error="given up while it was under way",
-                    executed=None if progress.sent else False,
-                )
-                raise
-            else:
-                self._record(call, started, loop.time(), executed=True)
-                if call.endpoint is not None:
-                    call.endpoint.succeeded()
-                return msgspec.structs.replace(reply, attempts=tuple(progress.attempts))
-
-    async def _after_failure(
-        self, call: AnyCall, error: A2AError, started: float, now: float
-    ) -> float:
-        """Returns the wait before the next try, or raises the error with its attempts."""
-        error.request_id = call.request_id
-        error.agent = error.agent or call.agent
-        _combine(call.progress, error)
-        self._observe(
-            AttemptFailed(**_named(call), number=call.attempt, duration=now - started, error=error)
-        )
-        within_budget = (
-            not error.transient
-            or call.endpoint is None
-            or call.endpoint.may_retry(self._budget, now=now)
-        )
-        decision: Retry | GiveUp = decide(
-            self._policy,
-            error,
-            safety=call.operation.safety,
-            attempt=call.attempt,
-            time_left=call.deadline.left(now),
-            draw=self._env.random(),
-        )
-        if isinstance(decision, Retry) and not within_budget:
-            decision = GiveUp("the retry budget of this agent is spent")
-        if isinstance(decision, GiveUp) and error.transient:
-            error.gave_up = decision.reason
-        wait = decision.delay if isinstance(decision, Retry) else None
-        self._record(
-            call,
-            started,
-            now,
-            error=f"{type(error).__name__}: {error}",
-            executed=error.executed,
-            wait=wait,
-        )
-        error.attempts = tuple(call.progress.attempts)
-        if wait is None:
-            raise error
-        self._observe(
-            RetryScheduled(**_named(call), number=call.attempt + 1, wait=wait, error=error)
-        )
-        if self._policy.on_retry is not None:
-            told = self._policy.on_retry(call.attempt, error, wait)
-            if inspect.isawaitable(told):
-                await told
-        return wait
-
-    def _record(
-        self,
-        call: AnyCall,
-        started: float,
-        now: float,
-        *,
-        executed: bool | None,
-        error: str | None = None,
-        wait: float | None = None,
-    ) -> None:
-        call.progress.attempts.append(
-            Attempt(
-                number=call.attempt,
-                agent=call.agent or "",
-                started=started - call.progress.began,
-                duration=now - started,
-                error=error,
-                executed=executed,
-                wait=wait,
-            )
-        )
-
-
-class AuthProvider(Protocol):
-    """Where credentials come from; asked anew for each attempt."""
-
-    async def headers(self, call: AnyCall, /) -> dict[str, str]:
-        """The headers that carry the credentials."""
-        ...
-
-    async def on_unauthorized(self, error: AuthenticationError, /) -> bool:
-        """Told of a 401; True asks to try once more with new credentials."""
-        ...
-
-
-class CredentialsLayer(PassThrough):
-    """Adds the credentials to each attempt, and replays one after a 401 where that is safe."""
-
-    def __init__(self, inner: Transport, provider: AuthProvider) -> None:
-        super().__init__(inner)
-        self._provider = provider
-        self._last: tuple[dict[str, str], dict[str, str]] = ({}, {})
-
-    async def unary(self, call: Call[P, R], /) -> Reply[R]:
-        try:
-            return await self._attempt(call)
-        except AuthenticationError as error:
-            safe = call.operation.safety != "conditional" or error.executed is False
-            _combine(call.progress, error)
-            if not safe or not await _before_sending(self._provider.on_unauthorized(error)):
-                raise
-        call.progress.sent = False
-        return await self._attempt(call)
-
-    async def _attempt(self, call: Call[P, R]) -> Reply[R]:
-        credentials = await self._credentials(call)
-        authorized = msgspec.structs.replace(call, headers={**call.headers, **credentials})
-        try:
-            return await self._inner.unary(authorized)
-        except A2AError as error:
-            redact(error, credentials.values())
-            raise
-
-    async def _credentials(self, call: AnyCall) -> dict[str, str]:
-        headers = await _before_sending(self._provider.headers(call))
-        last = self._last  # read once: another thread may use this client too
-        if headers != last[0]:  # most providers give the same ones for a while
-            last = self._last = (dict(headers), check_headers(headers))
-        return last[1]
-
-
-async def _before_sending(provider: Awaitable[T]) -> T:
-    """A provider that calls somebody itself may fail in any way: nothing of ours was sent."""
-    try:
-        return await provider
-    except A2AError as error:
-        error.executed = False
-        raise
-
-
 _SENDS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})
 
 
@@ -402,16 +214,6 @@ def _ended(call: AnyCall) -> Facts:
     )
 
 
-def _combine(progress: CallProgress, error: A2AError) -> None:
-    """Makes an error tell of all tries, and the progress of no try that certainly did not run."""
-    if error.executed is not False:
-        progress.maybe_executed = True
-    else:
-        progress.sent = False
-        if progress.maybe_executed:
-            error.executed = None
-
-
 def _outcome_unknown(call: AnyCall, error: A2AError) -> OutcomeUnknownError:
     params: SendMessageRequest = call.params
     message = params.message
@@ -438,17 +240,3 @@ async def _with_last_word(call: AnyCall, hook: Awaitable[T]) -> T:
     now = asyncio.get_running_loop().time()
     at = max(call.deadline.at, now + _LAST_WORD)
     return await until(at, hook, lambda: deadline_exceeded(call))
-
-
-class _Named(TypedDict):
-    request_id: str
-    operation: str
-    agent: str | None
-
-
-def _named(call: AnyCall) -> _Named:
-    return {
-        "request_id": call.request_id,
-        "operation": call.operation.name,
-        "agent": call.agent,
-    }

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from holdfast.errors import Attempt
+from holdfast.errors import A2AError, Attempt
 from holdfast.model.operations import Operation
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.endpoints import Endpoint
@@ -49,6 +49,15 @@ class CallProgress(Progress):
     maybe_executed: bool = False
     attempts: list[Attempt] = msgspec.field(default_factory=list[Attempt])
     card: CallProgress | None = None
+
+    def failed(self, error: A2AError) -> None:
+        """Notes a failed attempt, and makes its error tell of all of them."""
+        if error.executed is not False:
+            self.maybe_executed = True
+        else:
+            self.sent = False
+            if self.maybe_executed:
+                error.executed = None
 
 
 class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
