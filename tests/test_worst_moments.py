@@ -20,6 +20,7 @@ from holdfast import (
     InvalidAgentCardError,
     InvalidAgentResponseError,
     OutcomeUnknownError,
+    PassThrough,
     PermissionDeniedError,
     RateLimitedError,
     Resilience,
@@ -179,6 +180,33 @@ async def test_nothing_is_sent_after_the_client_was_closed():
     with pytest.raises(A2AConnectionError, match="closed"):
         await sending
     assert agent.executions == {}
+
+
+async def test_whoever_closes_a_client_waits_for_its_last_call_and_no_longer():
+    class Tidies(PassThrough):
+        async def unary(self, call):
+            try:
+                return await super().unary(call)
+            finally:
+                await asyncio.sleep(0.25)
+
+    agent = FakeAgent()
+    agent.inject(rate_limited(retry_after=5), on="SendMessage")
+    client = connected(agent, call_layers=[Tidies])
+    sending = asyncio.ensure_future(client.send_message("hello"))
+    await asyncio.sleep(1)
+    closed_at = []
+
+    async def close():
+        await client.close()
+        closed_at.append(now())
+
+    began = now()
+    await asyncio.gather(close(), close())
+
+    assert closed_at == [began + 0.25] * 2
+    with pytest.raises(A2AConnectionError, match="closed"):
+        await sending
 
 
 # ── One fetch for many ───────────────────────────────────────────────────────────────────────

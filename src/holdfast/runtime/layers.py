@@ -146,19 +146,19 @@ class DeadlineLayer(PassThrough):
         super().__init__(inner)
         self._scopes: dict[asyncio.Timeout, asyncio.AbstractEventLoop] = {}
         self._closed = False
-        self._drained: asyncio.Event | None = None
+        self._drained: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         scope = asyncio.timeout_at(call.deadline.at)
         try:
             async with scope:
-                self._scopes[scope] = asyncio.get_running_loop()
+                loop = self._scopes[scope] = asyncio.get_running_loop()
                 try:
                     return await self._inner.unary(call)
                 finally:
                     del self._scopes[scope]
-                    if self._drained is not None and not self._scopes:
-                        self._drained.set()
+                    if loop in self._drained and loop not in self._scopes.values():
+                        self._drained[loop].set()
         except TimeoutError as error:
             # Our own timeouts are TimeoutErrors too, and pass through here on their way up.
             if not scope.expired() or isinstance(error, A2AError):
@@ -172,11 +172,11 @@ class DeadlineLayer(PassThrough):
         for scope, its_loop in self._scopes.items():
             if its_loop is loop and not scope.expired():
                 scope.reschedule(loop.time())
-        if self._scopes:
-            self._drained = asyncio.Event()
+        if loop in self._scopes.values():  # another loop ends its own
+            drained = self._drained.setdefault(loop, asyncio.Event())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORD):
-                    await self._drained.wait()
+                    await drained.wait()
         await self._inner.close()
 
 
