@@ -65,7 +65,6 @@ class Measured:
     floors: Rounds[str] = field(default_factory=lambda: defaultdict(list))
     decoding: Rounds[tuple[str, str]] = field(default_factory=lambda: defaultdict(list))
     imports: Rounds[str] = field(default_factory=lambda: defaultdict(list))
-    scopes: int = 0
     rounds: int = 0
 
     async def measure(
@@ -83,7 +82,6 @@ class Measured:
                 self.rates[in_flight, name].append(done["calls"] / done["cpu"])
                 self.agent[in_flight].append(used / done["answered"] * 1e6)
         done = await workers[HOLDFAST].do("floors", calls=effort.calls)
-        self.scopes = done["scopes"]
         for name, cost in done["costs"].items():
             self.floors[name].append(cost)
         for name in (HOLDFAST, SDK):
@@ -138,7 +136,7 @@ def main() -> None:
     measured = asyncio.run(measure(effort, sdk_python))
     table = tables.Table()
     tables.show_rates(table, measured.rates, measured.agent)
-    tables.show_floors(table, measured.floors, measured.scopes)
+    tables.show_floors(table, measured.floors)
     tables.show_decoding(table, measured.decoding)
     tables.show_imports(table, measured.imports)
     if not sdk_python:

@@ -1,6 +1,8 @@
 """Finding an agent: every way to name one, one fetch for many, and secrets that stay at home."""
 
 import asyncio
+import collections
+import contextlib
 import json
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,12 +19,14 @@ from holdfast import (
     DeadlineExceededError,
     HttpReply,
     InvalidAgentCardError,
+    LimitExceededError,
     PermissionDeniedError,
     Resilience,
     VersionNotSupportedError,
     connect,
 )
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, Respond, Stall, bad_gateway, run
+from holdfast.wire.http import MAX_REPLY_BYTES
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 WELL_KNOWN = "/.well-known/agent-card.json"
@@ -393,6 +397,21 @@ async def test_who_waits_and_leaves_disturbs_nobody():
     assert len(agent.calls("GetAgentCard")) == 1
 
 
+def _too_large(path):
+    with path.open("wb") as file:
+        file.truncate(MAX_REPLY_BYTES + 1)
+    return path
+
+
+async def test_a_card_file_that_is_too_large_is_told_as_that(tmp_path):
+    client = connect(_too_large(tmp_path / "card.json"), engine=FakeNetwork())
+
+    with pytest.raises(LimitExceededError, match="is larger than") as caught:
+        await client.agent_card()
+
+    assert (caught.value.bound, caught.value.executed) == (MAX_REPLY_BYTES, False)
+
+
 def test_a_second_event_loop_waits_for_no_fetch_of_the_first():
     agent = FakeAgent(latency=1)
     agent.inject(Stall(), on="GetAgentCard")
@@ -406,6 +425,43 @@ def test_a_second_event_loop_waits_for_no_fetch_of_the_first():
 
     assert run(fetch(5), allow_orphans=True) == []
     assert run(fetch(5)) == ["Fake agent", "Fake agent"]
+
+
+def test_a_fetch_in_one_event_loop_does_not_disturb_that_in_another():
+    class Gated(Pages):
+        """Answers in each event loop only when its gate opens."""
+
+        def __init__(self):
+            super().__init__()
+            self.gates = collections.defaultdict(asyncio.Event)
+
+        async def request(self, request):
+            self.requests.append(request)
+            await self.gates[asyncio.get_running_loop()].wait()
+            return page(card())
+
+    network = Gated()
+    client = connect("http://agent.test", engine=network, card_ttl=0)
+
+    async def settle(*, opening=False):
+        if opening:
+            network.gates[asyncio.get_running_loop()].set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    one, other = asyncio.new_event_loop(), asyncio.new_event_loop()
+    with contextlib.closing(one), contextlib.closing(other):
+        first = one.create_task(client.agent_card())
+        one.run_until_complete(settle())
+        second = other.create_task(client.agent_card())
+        other.run_until_complete(settle())
+        other.run_until_complete(settle(opening=True))
+        third = one.create_task(client.agent_card())
+        one.run_until_complete(settle())
+        one.run_until_complete(settle(opening=True))
+
+    assert [task.result().name for task in (first, second, third)] == ["Found"] * 3
+    assert len(network.requests) == 2
 
 
 # ── Choosing an interface ────────────────────────────────────────────────────────────────────

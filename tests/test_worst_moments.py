@@ -182,6 +182,20 @@ async def test_nothing_is_sent_after_the_client_was_closed():
     assert agent.executions == {}
 
 
+async def test_a_call_whose_time_is_over_as_the_client_closes_says_so():
+    agent = FakeAgent()
+    agent.inject(Stall(), on="GetTask")
+    client = connected(agent)
+    loop, closing = asyncio.get_running_loop(), []
+    loop.call_at(5, lambda: closing.append(loop.create_task(client.close())))
+
+    with pytest.raises(DeadlineExceededError):
+        await client.get_task("task", timeout=5)
+
+    assert now() == 5
+    await closing[0]
+
+
 async def test_whoever_closes_a_client_waits_for_its_last_call_and_no_longer():
     class Tidies(PassThrough):
         async def unary(self, call):

@@ -32,7 +32,7 @@ from holdfast.runtime.layers import (
     ObservedLayer,
     OutcomeLayer,
 )
-from holdfast.runtime.listeners import Consumer, Interceptor, Observer, Observers, log
+from holdfast.runtime.listeners import Consumer, Interceptor, Observer, Observers
 from holdfast.runtime.retrying import RetryLayer
 from holdfast.runtime.routing import InterfaceLayer, Route
 from holdfast.runtime.transport import Layer, Transport, compose
@@ -125,16 +125,16 @@ def connect(
         has_credentials=provider is not None,
     )
     used, owned = _engine(engine)
-    observe = Observers((log, *observers))
+    listening = Observers(observers)
 
     def observed(inner: Transport) -> Transport:
-        return ObservedLayer(inner, observe)
+        return ObservedLayer(inner, listening)
 
     def intercepted(inner: Transport) -> Transport:
         return InterceptorLayer(inner, interceptors) if interceptors else inner
 
     def retried(inner: Transport) -> Transport:
-        return RetryLayer(inner, resilience.retry, resilience.budget, env, observe)
+        return RetryLayer(inner, resilience.retry, resilience.budget, env, listening)
 
     def routed(inner: Transport) -> Transport:
         return InterfaceLayer(inner, resolver, route, endpoints)

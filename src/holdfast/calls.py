@@ -171,14 +171,13 @@ class Calls:
             metadata=json_object("metadata", metadata),
         )
         response = (await self.run(SEND_MESSAGE, request, deadline, per_call)).value
-        if response.task is not None:
-            await self._tell(response.task, response.task, deadline)
-            return response.task
-        if response.message is None:
+        result = response.task or response.message
+        if result is None:
             text = "the reply holds neither task nor message"  # the codec lets none through
             raise InvalidAgentResponseError(text)
-        await self._tell(response.message, None, deadline)
-        return response.message
+        if self._consumers:
+            await self._tell(result, response.task, deadline)
+        return result
 
     async def get_task(self, task_id: str, deadline: Deadline, per_call: PerCall) -> Task:
         """Fetches a task."""
@@ -213,7 +212,8 @@ class Calls:
 
         async def seen(found: Task) -> None:
             try:
-                await self._tell(found, found, deadline)
+                if self._consumers:
+                    await self._tell(found, found, deadline)
             except A2AError as error:
                 theirs.append(error)
                 raise
@@ -260,8 +260,6 @@ class Calls:
         A card that is too old by now is not fetched anew: what has arrived must not get lost
         because the card cannot be had.
         """
-        if not self._consumers:
-            return
 
         async def tell() -> None:
             card = self._resolver.last or await self.card(deadline)

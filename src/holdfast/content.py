@@ -106,12 +106,12 @@ def to_message(
 
 def _read(content: object) -> Message:
     match content:
+        case str():
+            return Message(parts=(Part(text=content),) if content else ())
         case Message():
             return content
         case Part():
             return Message(parts=(content,))
-        case str():
-            return Message(parts=(Part(text=content),) if content else ())
         case Mapping():
             return Message.from_dict(dict(cast("Mapping[str, Any]", content)))
         case bytes() | bytearray():
@@ -135,20 +135,21 @@ def _part(item: object) -> Part:
             raise TypeError(text)
 
 
-_KINDS = {"text": str, "raw": bytes, "url": str}
-
-
 def _check(part: Part, number: int) -> None:
-    given = [name for name in _KINDS if getattr(part, name) is not None]
-    if len(given) + (part.data is not msgspec.UNSET) != 1:
-        text = f"part {number} must have exactly one of text, raw, url and data"
-        raise ValueError(text)
-    if not given:
+    text, raw, url = part.text, part.raw, part.url
+    given = (text is not None) + (raw is not None) + (url is not None)
+    if given + (part.data is not msgspec.UNSET) != 1:
+        message = f"part {number} must have exactly one of text, raw, url and data"
+        raise ValueError(message)
+    if text is not None:
+        check_kind(f"the text of part {number}", text, str)
+    elif raw is not None:
+        check_kind(f"the raw of part {number}", raw, bytes)
+    elif url is not None:
+        check_kind(f"the url of part {number}", url, str)
+        not_empty(f"the url of part {number}", url)
+    else:
         check_json(f"the data of part {number}", part.data)
-        return
-    check_kind(f"the {given[0]} of part {number}", getattr(part, given[0]), _KINDS[given[0]])
-    if part.url is not None:
-        not_empty(f"the url of part {number}", part.url)
 
 
 def _same(name: str, own: str | None, given: str | None) -> str | None:

@@ -6,6 +6,7 @@ Rules, each against something that aiohttp does otherwise:
 - Redirects, cookies and ``.netrc`` are left alone; proxies come from the environment, read once.
 - Every phase has its own limit, and the error names it: slots are counted here, and every
   request, even an empty one, is written by a `_Body`, which tells when the first byte leaves.
+  aiohttp's own clocks are off.
 - `executed` is False only if no byte of the request was handed to a socket.
 - A reply that was there before the request left is not its reply.
 - What arrived before a cut is delivered before the error.
@@ -17,9 +18,8 @@ Rules, each against something that aiohttp does otherwise:
 from __future__ import annotations
 
 import asyncio
-import math
+import contextlib
 import ssl as tls
-from functools import lru_cache
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.request import getproxies
@@ -41,19 +41,25 @@ from holdfast.errors import (
 from holdfast.net.failures import failure_of, presentable_cause, unreadable
 from holdfast.net.proxies import Proxies
 from holdfast.runtime.engine import connection_error, timeout_error
+from holdfast.runtime.perloop import PerLoop
+from holdfast.runtime.watchdog import Watchdog
 from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, presentable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     from aiohttp.abc import AbstractStreamWriter
 
+    from holdfast.runtime.watchdog import TimeLimit
+
 __all__ = ["AiohttpEngine"]
 
 _PIECE = 32 * 1024
 """Bytes written at once: below what makes aiohttp wait for the socket within one write."""
+
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 
 _UNASKED = "a reply was there before the request"
 
@@ -89,14 +95,14 @@ class AiohttpEngine:
         if max_connections < 1 or max_streams < 1:
             message = "an engine needs at least one connection and one stream"
             raise ValueError(message)
-        self._settings = _Settings(
+        settings = _Settings(
             max_connections=max_connections,
             max_streams=max_streams,
             ssl=_ssl_option(ssl),
             proxies=Proxies(getproxies() if proxies and session is None else {}),
             lent=session,
         )
-        self._pools: dict[asyncio.AbstractEventLoop, _Pools] = {}
+        self._pools = PerLoop(lambda: _Pools(settings))
 
     async def request(self, request: HttpRequest) -> HttpReply:
         """Sends a request and reads the whole reply.
@@ -107,7 +113,7 @@ class AiohttpEngine:
             LimitExceededError: The body is larger than ``request.max_reply``.
             InvalidAgentResponseError: The reply cannot be read.
         """
-        async with _Exchange(self._here, request, streaming=False) as reply:
+        async with _Exchange(self._pools.here(), request, streaming=False) as reply:
             return HttpReply(status=reply.status, headers=reply.headers, body=await reply.read())
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
@@ -118,25 +124,12 @@ class AiohttpEngine:
             A2ATimeoutError: A limit of ``request.timeouts`` fired; also from the chunks.
             InvalidAgentResponseError: The reply cannot be read; also from the chunks.
         """
-        return _Exchange(self._here, request, streaming=True)
+        return _Exchange(self._pools.here(), request, streaming=True)
 
     async def close(self) -> None:
         """Closes what belongs to the running loop, and to loops that are gone."""
-        here = asyncio.get_running_loop()
-        for loop, pools in list(self._pools.items()):
-            if loop is here or loop.is_closed():
-                await pools.close()
-
-    async def _here(self) -> _Pools:
-        """The pools of the running loop."""
-        loop = asyncio.get_running_loop()
-        pools = self._pools.get(loop)
-        if pools is None:
-            for ended in [loop for loop in list(self._pools) if loop.is_closed()]:
-                self._pools.pop(ended, None)  # another thread may be quicker
-            pools = self._pools[loop] = _Pools(self._settings)
-            await pools.open()
-        return pools
+        for pools in self._pools.here_and_closed():
+            await pools.close()
 
 
 _Sessions = dict[tuple[float, bool], aiohttp.ClientSession]
@@ -159,16 +152,13 @@ class _Pools:
     def __init__(self, settings: _Settings) -> None:
         self.calls = asyncio.Semaphore(settings.max_connections)
         self.streams = asyncio.Semaphore(settings.max_streams)
+        self.watchdog = Watchdog()
+        self.lent = settings.lent is not None
         self._settings = settings
         self._made: _Sessions = {}
         self._at_last = _close_at_last(self._made)
-
-    @property
-    def lent(self) -> bool:
-        return self._settings.lent is not None
-
-    async def open(self) -> None:
-        await anext(self._at_last)
+        with contextlib.suppress(StopIteration):
+            self._at_last.__anext__().send(None)  # from its first step on, the loop knows of it
 
     async def close(self) -> None:
         await _close(self._made)
@@ -181,7 +171,7 @@ class _Pools:
                 **request.headers,
                 "accept-encoding": "identity" if streaming else "gzip",
             },
-            "timeout": _connect_timeout(request.timeouts.connect),
+            "timeout": _NO_TIMEOUT,
             "allow_redirects": False,
             "raise_for_status": False,
             "data": body,
@@ -246,36 +236,31 @@ class _Exchange:
     Entered, it is an `HttpStream`.
     """
 
-    _slots: asyncio.Semaphore
     _response: aiohttp.ClientResponse
 
-    def __init__(
-        self, here: Callable[[], Awaitable[_Pools]], request: HttpRequest, *, streaming: bool
-    ) -> None:
-        self._here = here
+    def __init__(self, pools: _Pools, request: HttpRequest, *, streaming: bool) -> None:
+        self._pools = pools
+        self._slots = pools.streams if streaming else pools.calls
         self._request = request
         self._streaming = streaming
         self._phase: TimeoutPhase = "pool"
-        self._clock: asyncio.Timeout | None = None
+        self._limit: TimeLimit | None = None
         self._sent = False
         self._transport: asyncio.Transport | None = None
 
     async def __aenter__(self) -> Self:
-        """Sends the request and waits for the headers of the reply."""
-        pools = await self._here()
-        self._slots = pools.streams if self._streaming else pools.calls
+        """Takes a slot, sends the request and waits for the headers of the reply."""
         try:
-            await self._take_slot()
-        except TimeoutError:
-            raise self._timeout() from None
-        try:
-            self._response = await self._send(pools)
-        except BaseException:
-            if not pools.lent:  # another's session may have passed the connection on
-                self.abort()
-            self._slots.release()
+            with self._pools.watchdog.within(self._request.timeouts.pool) as self._limit:
+                await self._slots.acquire()
+                return await self._send()
+        except A2AError:
             raise
-        return self
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            failure, cause = self._told(error)
+        finally:
+            self._limit = None
+        raise failure from cause  # from outside, so that it drags no other context along
 
     async def __aexit__(
         self,
@@ -312,7 +297,7 @@ class _Exchange:
             if content.is_eof():
                 piece = await content.readany()  # all is here: nothing to wait for
             else:
-                async with asyncio.timeout(self._request.timeouts.idle):
+                with self._pools.watchdog.within(self._request.timeouts.idle):
                     piece = await content.readany()
         except (aiohttp.ClientError, OSError) as error:
             piece = _rest(content)
@@ -349,9 +334,8 @@ class _Exchange:
 
     def enter(self, phase: TimeoutPhase) -> None:
         """Starts the clock of a phase."""
-        if self._clock is not None:  # aiohttp may go on writing after the reply has come
-            limit: float = getattr(self._request.timeouts, phase)
-            self._clock.reschedule(asyncio.get_running_loop().time() + limit)
+        if self._limit is not None:  # aiohttp may go on writing after the reply has come
+            self._limit.restart(getattr(self._request.timeouts, phase))
             self._phase = phase
 
     def abort(self) -> None:
@@ -359,41 +343,36 @@ class _Exchange:
         if self._transport is not None:
             self._transport.abort()
 
-    async def _take_slot(self) -> None:
-        if self._slots.locked():
-            async with asyncio.timeout(self._request.timeouts.pool):
-                await self._slots.acquire()
-        else:
-            await self._slots.acquire()
-
-    async def _send(self, pools: _Pools) -> aiohttp.ClientResponse:
-        body = _Body(self._request.body, self)
-        failure: A2AError
-        cause: Exception | None
+    async def _send(self) -> Self:
         try:
-            self._phase = "connect"
-            async with asyncio.timeout(None) as self._clock:
-                response = await pools.send(self._request, body, streaming=self._streaming)
-            if self._sent:
-                return response
-            response.close()
-            failure, cause = self._connection_error("disconnected", _UNASKED), None
-        except (aiohttp.ClientError, OSError) as error:
-            failure, cause = self._error(error), presentable_cause(error)
-        except UnicodeError as error:
+            self.enter("connect")
+            body = _Body(self._request.body, self)
+            self._response = await self._pools.send(self._request, body, streaming=self._streaming)
+        except BaseException:
+            if not self._pools.lent:  # another's session may have passed the connection on
+                self.abort()
+            self._slots.release()
+            raise
+        if self._sent:
+            return self
+        self._response.close()
+        self._slots.release()
+        raise self._connection_error("disconnected", _UNASKED)
+
+    def _told(
+        self, error: aiohttp.ClientError | OSError | ValueError
+    ) -> tuple[A2AError, Exception | None]:
+        """What kept the reply from coming, and what to name as its cause."""
+        if isinstance(error, aiohttp.ClientError | OSError):
+            return self._error(error), presentable_cause(error)
+        if isinstance(error, UnicodeError):
             if getattr(error, "encoding", "idna") != "idna":
-                raise
-            failure, cause = self._connection_error("dns", transient=False), error
-        except ValueError as error:  # aiohttp does not take such an address, or such credentials
-            if self._sent:
-                raise
-            failure, cause = (
-                self._connection_error("unreachable", str(error), transient=False),
-                None,
-            )
-        finally:
-            self._clock = None
-        raise failure from cause  # from outside, so that it drags no other context along
+                raise error
+            return self._connection_error("dns", transient=False), error
+        if self._sent:
+            raise error
+        # aiohttp does not take such an address, or such credentials
+        return self._connection_error("unreachable", str(error), transient=False), None
 
     def _error(self, error: aiohttp.ClientError | OSError) -> A2AError:
         """What a failure of aiohttp means."""
@@ -467,16 +446,6 @@ class _Body(payload.Payload):
         content_length: int | None,  # noqa: ARG002  always that of the whole body
     ) -> None:
         await self.write(writer)
-
-
-@lru_cache(maxsize=64)
-def _connect_timeout(seconds: float) -> aiohttp.ClientTimeout:
-    """The only clock of aiohttp's own: it costs nothing where a connection is used again."""
-    return aiohttp.ClientTimeout(
-        total=None,
-        connect=seconds,
-        ceil_threshold=math.inf,  # it would round up to whole seconds
-    )
 
 
 def _rest(content: aiohttp.StreamReader) -> bytes:

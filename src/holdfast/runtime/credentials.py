@@ -53,7 +53,7 @@ class CredentialsLayer(PassThrough):
         return await self._attempt(call)
 
     async def _attempt(self, call: Call[P, R]) -> Reply[R]:
-        credentials = await self._credentials(call)
+        credentials = self._checked(await _before_sending(self._provider.headers(call)))
         authorized = msgspec.structs.replace(call, headers={**call.headers, **credentials})
         try:
             return await self._inner.unary(authorized)
@@ -61,8 +61,7 @@ class CredentialsLayer(PassThrough):
             redact(error, credentials.values())
             raise
 
-    async def _credentials(self, call: AnyCall) -> dict[str, str]:
-        headers = await _before_sending(self._provider.headers(call))
+    def _checked(self, headers: dict[str, str]) -> dict[str, str]:
         last = self._last  # read once: another thread may use this client too
         if headers != last[0]:  # most providers give the same ones for a while
             last = self._last = (dict(headers), check_headers(headers))

@@ -18,6 +18,7 @@ from holdfast.errors import (
     A2AError,
     AgentCardResolutionError,
     InvalidAgentCardError,
+    LimitExceededError,
 )
 from holdfast.model import codec
 from holdfast.model.card import AgentCard, AgentInterface, check_card, read_card
@@ -25,6 +26,7 @@ from holdfast.model.operations import Operation
 from holdfast.policy.retry import TOO_LATE
 from holdfast.runtime.binding import protocol_headers
 from holdfast.runtime.engine import HttpEngine, send
+from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport
 from holdfast.wire import status
 from holdfast.wire.http import (
@@ -185,7 +187,7 @@ class AgentCardResolver:
         self._ttl = ttl
         self._card: AgentCard | None = None
         self._expires: float | None = None
-        self._flight: _Flight | None = None
+        self._flights = PerLoop(_Flight)
 
     async def unary(self, call: Call[Any, Any], /) -> Reply[Any]:
         """Answers `GET_AGENT_CARD`, so that a resolver can stand at the bottom of a stack."""
@@ -201,14 +203,13 @@ class AgentCardResolver:
         Raises:
             AgentCardResolutionError: There is no card.
             InvalidAgentCardError: It is not usable.
+            LimitExceededError: It is too large.
             A2AError: It could not be fetched.
         """
         loop = asyncio.get_running_loop()
         if (card := self._fresh(loop.time())) is not None:
             return card
-        if self._flight is None or self._flight.loop is not loop:
-            self._flight = _Flight(loop)
-        flight = self._flight
+        flight = self._flights.here()
         async with flight.lock:
             if (card := self._fresh(loop.time())) is not None:
                 return card
@@ -227,7 +228,7 @@ class AgentCardResolver:
                 return card
             finally:
                 if flight.card is not None or flight.failure is not None:
-                    self._flight = None  # who comes later tries anew
+                    self._flights.forget()  # who comes later tries anew
 
     @property
     def last(self) -> AgentCard | None:
@@ -273,8 +274,7 @@ class AgentCardResolver:
 class _Flight:
     """Those who wait for one fetch, in one event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
+    def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.card: AgentCard | None = None
         self.failure: A2AError | None = None
@@ -286,10 +286,15 @@ def _read_card_file(path: Path) -> AgentCard:
         raise AgentCardResolutionError(message, executed=False)
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_REPLY_BYTES)
+            content = file.read(MAX_REPLY_BYTES + 1)
     except OSError as error:
         message = f"cannot read the agent card {path}: {error.strerror or error}"
         raise AgentCardResolutionError(message, executed=False) from None
+    if len(content) > MAX_REPLY_BYTES:
+        message = f"the agent card {path} is larger than {MAX_REPLY_BYTES} bytes"
+        raise LimitExceededError(
+            message, which="card bytes", bound=MAX_REPLY_BYTES, executed=False
+        )
     try:
         return read_card(codec.parse(content))
     except codec.MalformedError as error:

@@ -19,11 +19,7 @@ from holdfast.errors import (
 )
 from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
 from holdfast.policy.retry import lost_the_reply
-from holdfast.runtime.listeners import (
-    CallFinished,
-    Interceptor,
-    Observer,
-)
+from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.transport import (
     AnyCall,
     Call,
@@ -32,12 +28,13 @@ from holdfast.runtime.transport import (
     Transport,
 )
 from holdfast.runtime.waiting import until
+from holdfast.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from holdfast.model.requests import SendMessageRequest
-
+    from holdfast.runtime.listeners import Interceptor, Observers
 
 __all__ = [
     "DeadlineLayer",
@@ -58,36 +55,21 @@ _LAST_WORD = 1.0
 class ObservedLayer(PassThrough):
     """Tells observers when a call is over, and names the call in its error."""
 
-    def __init__(self, inner: Transport, observe: Observer) -> None:
+    def __init__(self, inner: Transport, observers: Observers) -> None:
         super().__init__(inner)
-        self._observe = observe
+        self._observers = observers
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         error: BaseException | None = None
         try:
-            reply = await self._inner.unary(call)
-        except A2AError as failure:
-            error = failure
-            failure.request_id = call.request_id
-            raise
+            return await self._inner.unary(call)
         except BaseException as failure:
             error = failure
+            if isinstance(failure, A2AError):
+                failure.request_id = call.request_id
             raise
-        else:
-            return reply
         finally:
-            now = asyncio.get_running_loop().time()
-            tries = call.progress.attempts
-            self._observe(
-                CallFinished(
-                    request_id=call.request_id,
-                    operation=call.operation.name,
-                    agent=tries[-1].agent if tries else None,
-                    attempts=len(tries),
-                    duration=now - call.progress.began,
-                    error=error,
-                )
-            )
+            self._observers.call_finished(call, error)
 
 
 class InterceptorLayer(PassThrough):
@@ -144,40 +126,48 @@ class DeadlineLayer(PassThrough):
 
     def __init__(self, inner: Transport) -> None:
         super().__init__(inner)
-        self._scopes: dict[asyncio.Timeout, asyncio.AbstractEventLoop] = {}
-        self._closed = False
-        self._drained: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
+        self._under_way = PerLoop(_UnderWay)
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
-        scope = asyncio.timeout_at(call.deadline.at)
+        under_way = self._under_way.here()
+        limit = under_way.watchdog.until(call.deadline.at)
         try:
-            async with scope:
-                loop = self._scopes[scope] = asyncio.get_running_loop()
-                try:
-                    return await self._inner.unary(call)
-                finally:
-                    del self._scopes[scope]
-                    if loop in self._drained and loop not in self._scopes.values():
-                        self._drained[loop].set()
+            with limit:
+                return await self._inner.unary(call)
         except TimeoutError as error:
             # Our own timeouts are TimeoutErrors too, and pass through here on their way up.
-            if not scope.expired() or isinstance(error, A2AError):
+            if not limit.expired or isinstance(error, A2AError):
                 raise
-        raise _closed(call) if self._closed else deadline_exceeded(call)
+        finally:
+            under_way.one_is_over()
+        raise _closed(call) if limit.ended else deadline_exceeded(call)
 
     async def close(self) -> None:
-        """Ends the calls under way, and frees what is below."""
-        loop = asyncio.get_running_loop()
-        self._closed = True
-        for scope, its_loop in self._scopes.items():
-            if its_loop is loop and not scope.expired():
-                scope.reschedule(loop.time())
-        if loop in self._scopes.values():  # another loop ends its own
-            drained = self._drained.setdefault(loop, asyncio.Event())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_WORD):
-                    await drained.wait()
+        """Ends the calls under way in this event loop, and frees what is below."""
+        await self._under_way.here().end()
         await self._inner.close()
+
+
+class _UnderWay:
+    """The calls under way in one event loop."""
+
+    def __init__(self) -> None:
+        self.watchdog = Watchdog()
+        self._drained: asyncio.Event | None = None
+
+    def one_is_over(self) -> None:
+        if self._drained is not None and self.watchdog.idle:
+            self._drained.set()
+
+    async def end(self) -> None:
+        """Ends them all, and gives them time for a last word."""
+        if self.watchdog.idle:
+            return
+        self.watchdog.end_all()
+        self._drained = self._drained or asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORD):
+                await self._drained.wait()
 
 
 _SENDS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})

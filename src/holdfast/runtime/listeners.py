@@ -8,9 +8,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import msgspec
 
@@ -37,7 +38,6 @@ __all__ = [
     "Observer",
     "Observers",
     "RetryScheduled",
-    "log",
 ]
 
 logger = logging.getLogger("holdfast")
@@ -53,7 +53,8 @@ class Interceptor:
     """Sees every call of a client from outside: once, whatever is tried again inside.
 
     Override what you need. With several interceptors, `before` runs in order and `after` in the
-    reverse order; after an early answer, only those that were asked see it.
+    reverse order; after an early answer, only those that were asked see it. `after` gets the call
+    as its caller made it, without what any `before` changed.
     """
 
     async def before(self, call: AnyCall) -> AnyCall | AnyReply:
@@ -120,13 +121,48 @@ Observer = Callable[[Observation], None]
 
 
 class Observers:
-    """Tells several observers, and survives them."""
+    """Tells the log and the caller's observers what happens to calls, and survives them."""
 
     def __init__(self, observers: Iterable[Observer]) -> None:
-        self._observers = tuple(observers)
+        self._observers = (_log, *observers)
 
-    def __call__(self, observation: Observation) -> None:
-        """Tells them in order."""
+    def attempt_started(self, call: AnyCall) -> None:
+        """A try begins."""
+        if self._are_curious():
+            self._tell(AttemptStarted(**_named(call), number=call.attempt))
+
+    def attempt_failed(self, call: AnyCall, error: A2AError, *, duration: float) -> None:
+        """A try failed after `duration` seconds."""
+        self._tell(
+            AttemptFailed(**_named(call), number=call.attempt, duration=duration, error=error)
+        )
+
+    def retry_scheduled(self, call: AnyCall, error: A2AError, *, wait: float) -> None:
+        """After a failed try, the next one begins in `wait` seconds."""
+        self._tell(RetryScheduled(**_named(call), number=call.attempt + 1, wait=wait, error=error))
+
+    def call_finished(self, call: AnyCall, error: BaseException | None) -> None:
+        """A call is over, well or not."""
+        if not self._are_curious():
+            return
+        now = asyncio.get_running_loop().time()
+        attempts = call.progress.attempts
+        self._tell(
+            CallFinished(
+                request_id=call.request_id,
+                operation=call.operation.name,
+                agent=attempts[-1].agent if attempts else None,
+                attempts=len(attempts),
+                duration=now - call.progress.began,
+                error=error,
+            )
+        )
+
+    def _are_curious(self) -> bool:
+        """Whether anybody wants to know of what goes well."""
+        return len(self._observers) > 1 or logger.isEnabledFor(logging.DEBUG)
+
+    def _tell(self, observation: Observation) -> None:
         for observer in self._observers:
             try:
                 observer(observation)
@@ -134,8 +170,22 @@ class Observers:
                 logger.exception("an observer failed on %s", type(observation).__name__)
 
 
-def log(observation: Observation) -> None:
-    """The standard observer: logs under ``holdfast``, never a body or a header."""
+class _Named(TypedDict):
+    request_id: str
+    operation: str
+    agent: str | None
+
+
+def _named(call: AnyCall) -> _Named:
+    return {
+        "request_id": call.request_id,
+        "operation": call.operation.name,
+        "agent": call.agent,
+    }
+
+
+def _log(observation: Observation) -> None:
+    """Logs under ``holdfast``, never a body or a header."""
     match observation:
         case AttemptStarted() if logger.isEnabledFor(logging.DEBUG):
             logger.debug("%s attempt %d started", _subject(observation), observation.number)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from holdfast.errors import A2AError, Attempt
 from holdfast.policy.retry import GiveUp, Retry, RetryPolicy, decide
-from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, Observer, RetryScheduled
 from holdfast.runtime.transport import AnyCall, Call, PassThrough, Reply, Transport
 
 if TYPE_CHECKING:
     from holdfast.policy.budget import BudgetPolicy
     from holdfast.runtime.env import Env
+    from holdfast.runtime.listeners import Observers
 
 __all__ = ["RetryLayer"]
 
@@ -32,13 +32,13 @@ class RetryLayer(PassThrough):
         policy: RetryPolicy,
         budget: BudgetPolicy | None,
         env: Env,
-        observe: Observer,
+        observers: Observers,
     ) -> None:
         super().__init__(inner)
         self._policy = policy
         self._budget = budget
         self._env = env
-        self._observe = observe
+        self._observers = observers
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         loop = asyncio.get_running_loop()
@@ -46,7 +46,7 @@ class RetryLayer(PassThrough):
         while True:
             started = loop.time()
             progress.sent = False
-            self._observe(AttemptStarted(**_named(call), number=call.attempt))
+            self._observers.attempt_started(call)
             try:
                 reply = await self._inner.unary(call)
             except A2AError as error:
@@ -75,9 +75,7 @@ class RetryLayer(PassThrough):
         error.request_id = call.request_id
         error.agent = error.agent or call.agent
         call.progress.failed(error)
-        self._observe(
-            AttemptFailed(**_named(call), number=call.attempt, duration=now - started, error=error)
-        )
+        self._observers.attempt_failed(call, error, duration=now - started)
         within_budget = (
             not error.transient
             or call.endpoint is None
@@ -107,9 +105,7 @@ class RetryLayer(PassThrough):
         error.attempts = tuple(call.progress.attempts)
         if wait is None:
             raise error
-        self._observe(
-            RetryScheduled(**_named(call), number=call.attempt + 1, wait=wait, error=error)
-        )
+        self._observers.retry_scheduled(call, error, wait=wait)
         if self._policy.on_retry is not None:
             told = self._policy.on_retry(call.attempt, error, wait)
             if inspect.isawaitable(told):
@@ -137,17 +133,3 @@ class RetryLayer(PassThrough):
                 wait=wait,
             )
         )
-
-
-class _Named(TypedDict):
-    request_id: str
-    operation: str
-    agent: str | None
-
-
-def _named(call: AnyCall) -> _Named:
-    return {
-        "request_id": call.request_id,
-        "operation": call.operation.name,
-        "agent": call.agent,
-    }

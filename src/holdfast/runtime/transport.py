@@ -47,7 +47,7 @@ class CallProgress(Progress):
 
     began: float = 0.0
     maybe_executed: bool = False
-    attempts: list[Attempt] = msgspec.field(default_factory=list[Attempt])
+    attempts: list[Attempt] = []  # noqa: RUF012  msgspec makes a new one for each
     card: CallProgress | None = None
 
     def failed(self, error: A2AError) -> None:

@@ -1,0 +1,274 @@
+"""The watchdog against `asyncio.timeout`, which it must equal, and what it can besides."""
+
+import asyncio
+import math
+
+import pytest
+from hypothesis import strategies as st
+
+from holdfast.runtime.watchdog import Watchdog
+from holdfast.testing import run
+
+from .strategies import given
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+async def outcome_of(scope, working):
+    """What a scope does to what runs in it, and when; both kinds of scope enter alike."""
+    try:
+        await scope(working)
+    except TimeoutError:
+        return "timeout", now()
+    except asyncio.CancelledError:
+        return "cancelled", now()
+    return "done", now()
+
+
+def of_the_watchdog(watchdog, outer, inner, restart):
+    async def scope(working):
+        with watchdog.until(outer), watchdog.until(inner) as limit:
+            if restart is not None:
+                await asyncio.sleep(restart[0])
+                limit.restart(restart[1])
+            await working
+
+    return scope
+
+
+def of_asyncio(outer, inner, restart):
+    async def scope(working):
+        async with asyncio.timeout_at(outer), asyncio.timeout_at(inner) as limit:
+            if restart is not None:
+                await asyncio.sleep(restart[0])
+                limit.reschedule(now() + restart[1])
+            await working
+
+    return scope
+
+
+moments = st.integers(0, 9)
+callers = st.fixed_dictionaries(
+    {
+        "starts": moments,
+        "works": moments,
+        "outer": moments,
+        "inner": moments,
+        "restart": st.none() | st.tuples(moments, moments),
+        "cancelled": st.none() | moments,
+    }
+)
+
+
+async def _outcomes(scope_of, plans):
+    async def caller(plan):
+        await asyncio.sleep(plan["starts"])
+        scope = scope_of(plan["outer"] + 0.5, plan["inner"] + 0.25, plan["restart"])
+        return await outcome_of(scope, asyncio.sleep(plan["works"]))
+
+    tasks = [asyncio.ensure_future(caller(plan)) for plan in plans]
+    for task, plan in zip(tasks, plans, strict=True):
+        if plan["cancelled"] is not None:
+            asyncio.get_running_loop().call_later(plan["cancelled"] + 0.125, task.cancel)
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    return [
+        "cancelled before" if isinstance(result, asyncio.CancelledError) else result
+        for result in results
+    ], [task.cancelling() for task in tasks]
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'sleep' was never awaited:RuntimeWarning")
+@given(plans=st.lists(callers, max_size=6), max_examples=200)
+def test_it_does_what_a_timer_for_each_limit_does(plans):
+    async def watched():
+        watchdog = Watchdog()
+        found = await _outcomes(lambda *limits: of_the_watchdog(watchdog, *limits), plans)
+        assert watchdog.idle
+        return found
+
+    assert run(watched()) == run(_outcomes(of_asyncio, plans))
+
+
+async def test_a_limit_that_has_passed_counts_at_the_first_wait():
+    await asyncio.sleep(10)
+
+    async def late():
+        with Watchdog().until(3):
+            await asyncio.sleep(0)
+            await asyncio.sleep(5)
+
+    with pytest.raises(TimeoutError):
+        await late()
+    assert now() == 10
+
+
+async def test_who_comes_late_is_not_put_off_by_who_comes_later_still():
+    await asyncio.sleep(10)
+    watchdog = Watchdog()
+
+    async def late(at):
+        with watchdog.until(at):
+            await asyncio.sleep(0)
+
+    outcomes = await asyncio.gather(late(5), late(4), late(3), return_exceptions=True)
+
+    assert [type(outcome) for outcome in outcomes] == [TimeoutError] * 3
+
+
+async def test_what_a_cancelled_task_still_does_has_limits_too():
+    watchdog, outcome = Watchdog(), []
+
+    async def tidies():
+        try:
+            await asyncio.sleep(100)
+        finally:
+            try:
+                with watchdog.within(2):
+                    await asyncio.sleep(100)
+            except TimeoutError:
+                outcome.append(now())
+
+    task = asyncio.ensure_future(tidies())
+    await asyncio.sleep(1)
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert outcome == [3]
+    assert task.cancelled()
+
+
+async def test_who_is_ended_is_ended_once():
+    watchdog, tidied = Watchdog(), []
+
+    async def caller(seconds, tidying):
+        with watchdog.within(seconds):
+            try:
+                await asyncio.sleep(100)
+            finally:
+                await asyncio.sleep(tidying)
+                tidied.append(now())
+
+    callers = (caller(1, 10), caller(2, 1), caller(3, 1))
+    await asyncio.gather(*callers, return_exceptions=True)
+
+    assert tidied == [3, 4, 11]
+
+
+async def test_infinity_is_never():
+    watchdog = Watchdog()
+
+    with watchdog.until(math.inf), watchdog.within(math.inf):
+        await asyncio.sleep(1e9)
+
+    assert now() == 1e9
+
+
+async def test_both_limits_at_one_moment_are_the_outer_ones():
+    watchdog = Watchdog()
+
+    async def nested():
+        with watchdog.until(4):
+            try:
+                with watchdog.until(4):
+                    await asyncio.sleep(9)
+            except TimeoutError:
+                pytest.fail("the inner scope took what the outer one must end")
+
+    with pytest.raises(TimeoutError):
+        await nested()
+    assert asyncio.current_task().cancelling() == 0
+
+
+async def test_a_limit_cannot_be_put_off_once_it_has_come():
+    async def stubborn():
+        with Watchdog().within(2) as limit:
+            try:
+                await asyncio.sleep(9)
+            finally:
+                limit.restart(100)
+
+    with pytest.raises(TimeoutError):
+        await stubborn()
+    assert now() == 2
+
+
+async def test_all_limits_can_be_brought_forward_but_not_those_that_have_come():
+    watchdog = Watchdog()
+    limits = []
+
+    async def caller(seconds):
+        with watchdog.within(seconds) as limit:
+            limits.append(limit)
+            await asyncio.sleep(100)
+
+    waiting = [asyncio.ensure_future(caller(seconds)) for seconds in (5, 50, math.inf)]
+    await asyncio.sleep(5)
+    watchdog.end_all()
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert [type(outcome) for outcome in outcomes] == [TimeoutError] * 3
+    assert [limit.ended for limit in limits] == [False, True, True]
+    assert now() == 5
+
+
+async def test_it_is_idle_only_when_all_have_left():
+    watchdog = Watchdog()
+
+    async def caller():
+        with watchdog.within(3):
+            try:
+                await asyncio.sleep(9)
+            finally:
+                await asyncio.sleep(2)
+
+    waiting = asyncio.ensure_future(caller())
+    seen = [watchdog.idle]
+    for _ in range(3):
+        await asyncio.sleep(2)
+        seen.append(watchdog.idle)
+    await asyncio.gather(waiting, return_exceptions=True)
+
+    assert seen == [True, False, False, True]
+    assert isinstance(waiting.exception(), TimeoutError)
+
+
+async def test_many_limits_have_one_timer(monkeypatch):
+    loop = asyncio.get_running_loop()
+    timers = []
+    call_at = loop.call_at
+    monkeypatch.setattr(loop, "call_at", lambda *args: timers.append(args[0]) or call_at(*args))
+    watchdog = Watchdog()
+
+    for _ in range(1000):
+        with watchdog.within(30):
+            await asyncio.sleep(0)
+
+    assert len(timers) == 1
+
+
+async def test_a_timer_that_wakes_up_for_nobody_is_not_set_again():
+    watchdog = Watchdog()
+    with watchdog.within(30):
+        pass
+
+    await asyncio.sleep(100)
+
+    assert not [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]
+
+
+def test_it_needs_a_task():
+    async def main():
+        watchdog = Watchdog()
+        asyncio.get_running_loop().call_soon(outside, watchdog)
+        await asyncio.sleep(1)
+
+    def outside(watchdog):
+        with pytest.raises(RuntimeError, match="needs a task"), watchdog.within(1):
+            pass
+        refused.append(True)
+
+    refused = []
+    run(main())
+    assert refused
