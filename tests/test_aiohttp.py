@@ -1526,3 +1526,111 @@ async def test_a_lent_session_whose_pool_is_full_counts_as_connecting():
         told(error, "connect", executed=False)
         first.cancel()
         await asyncio.wait([first])
+
+
+# ── Given up, and sent all the same? ─────────────────────────────────────────────────────────
+
+
+@on_a_loop
+async def test_what_was_said_not_to_have_left_does_not_leave_later():
+    ended = asyncio.Event()
+
+    async def apart(request, handler):
+        """A middleware that works in a task of its own."""
+        working = asyncio.ensure_future(handler(request))
+        if request.body.decode() == "second":
+            working.add_done_callback(lambda _: ended.set())
+        return await asyncio.shield(working)
+
+    gate = asyncio.Event()
+
+    async def slow(connection):
+        while await connection.request() is not None:
+            await gate.wait()
+            await connection.send(reply(b"{}"))
+
+    connector = aiohttp.TCPConnector(limit=1)
+    async with (
+        serve(slow) as server,
+        aiohttp.ClientSession(connector=connector, middlewares=(apart,)) as session,
+    ):
+        engine = AiohttpEngine(session=session)
+        first = asyncio.ensure_future(engine.request(post(server.url, b"first")))
+        await server.until(lambda: server.requests)
+        second = post(server.url, b"second", timeouts=limits(connect=BRIEF))
+        error = await failing(engine.request(second), A2ATimeoutError)
+        gate.set()
+        await first
+        await ended.wait()
+
+    assert (error.phase, error.executed) == ("connect", False)
+    assert [request.rpartition(b"\r\n")[2] for request in server.requests] == [b"first"]
+
+
+async def late(clock):
+    """Lets a limit pass, and comes back in the turn of the loop before the one that notices."""
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+
+    def busy():
+        clock.ahead += PATIENCE / 2
+        over.set_result(None)
+
+    loop.call_soon(busy)
+    await over
+
+
+@on_a_loop
+async def test_the_write_limit_is_named_though_the_socket_drains_in_the_same_turn(monkeypatch):
+    clock = Clock(monkeypatch)
+    drain = aiohttp.http_writer.StreamWriter.drain
+
+    async def drains_too_late(self):
+        await drain(self)
+        await late(clock)
+        await asyncio.sleep(0)  # and here in that turn itself
+
+    monkeypatch.setattr("aiohttp.http_writer.StreamWriter.drain", drains_too_late)
+
+    async def silent(connection):
+        await connection.until_gone()
+
+    async with serve(silent) as server, made() as engine:
+        request = post(server.url, b"x" * 40_000, timeouts=limits(write=PATIENCE / 4))
+        error = await failing(engine.request(request), A2ATimeoutError)
+
+    assert (error.phase, error.executed) == ("write", None)
+
+
+@on_a_loop
+async def test_a_connection_that_comes_in_the_turn_of_its_limit_is_used_or_not_but_not_half(
+    monkeypatch,
+):
+    clock = Clock(monkeypatch)
+    create = aiohttp.TCPConnector._create_connection
+
+    async def just_in_time(self, *args, **kwargs):
+        connection = await create(self, *args, **kwargs)
+        await late(clock)
+        return connection
+
+    monkeypatch.setattr(aiohttp.TCPConnector, "_create_connection", just_in_time)
+    async with serve(always(reply(b"{}"))) as server, made() as engine:
+        request = post(server.url, timeouts=limits(connect=PATIENCE / 4))
+        [outcome] = await asyncio.gather(engine.request(request), return_exceptions=True)
+
+    if isinstance(outcome, A2ATimeoutError):
+        assert (outcome.phase, outcome.executed, server.requests) == ("connect", False, [])
+    else:
+        assert outcome.status == 200
+
+
+def test_a_stream_can_be_made_before_its_loop_runs():
+    stream = AiohttpEngine().stream(get("http://127.0.0.1:1/"))
+
+    async def enter():
+        async with stream:
+            pass
+
+    with pytest.raises(A2AConnectionError):
+        asyncio.run(enter())

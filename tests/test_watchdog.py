@@ -1,7 +1,10 @@
 """The watchdog against `asyncio.timeout`, which it must equal, and what it can besides."""
 
 import asyncio
+import contextvars
+import gc
 import math
+import weakref
 
 import pytest
 from hypothesis import strategies as st
@@ -181,6 +184,19 @@ async def test_both_limits_at_one_moment_are_the_outer_ones():
     assert asyncio.current_task().cancelling() == 0
 
 
+@pytest.mark.parametrize("seconds", [1, 2, 3, 7])
+async def test_a_limit_can_be_moved_either_way(seconds):
+    async def moved():
+        with Watchdog().within(4) as limit:
+            await asyncio.sleep(1)
+            limit.restart(seconds)
+            await asyncio.sleep(100)
+
+    with pytest.raises(TimeoutError):
+        await moved()
+    assert now() == 1 + seconds
+
+
 async def test_a_limit_cannot_be_put_off_once_it_has_come():
     async def stubborn():
         with Watchdog().within(2) as limit:
@@ -234,28 +250,81 @@ async def test_it_is_idle_only_when_all_have_left():
     assert isinstance(waiting.exception(), TimeoutError)
 
 
-async def test_many_limits_have_one_timer(monkeypatch):
+def timers():
     loop = asyncio.get_running_loop()
-    timers = []
-    call_at = loop.call_at
-    monkeypatch.setattr(loop, "call_at", lambda *args: timers.append(args[0]) or call_at(*args))
+    return [timer.when() for timer in loop._scheduled if not timer.cancelled()]
+
+
+async def test_many_limits_have_one_timer_and_little_else(monkeypatch):
+    loop = asyncio.get_running_loop()
+    made, call_at = [], loop.call_at
+    monkeypatch.setattr(loop, "call_at", lambda *a, **k: made.append(a[0]) or call_at(*a, **k))
     watchdog = Watchdog()
 
-    for _ in range(1000):
-        with watchdog.within(30):
-            await asyncio.sleep(0)
-
-    assert len(timers) == 1
-
-
-async def test_a_timer_that_wakes_up_for_nobody_is_not_set_again():
-    watchdog = Watchdog()
     with watchdog.within(30):
+        for _ in range(1000):
+            with watchdog.within(40) as limit:
+                limit.restart(50)
+                limit.restart(35)
+                await asyncio.sleep(0)
+        assert timers() == made == [30]
+        assert len(watchdog._heap) < 300
+
+
+async def test_whoever_leaves_last_takes_the_timer_along():
+    watchdog = Watchdog()
+
+    with watchdog.within(30):
+        with watchdog.within(20):
+            assert timers() == [20]
+        assert timers() == [20]  # it may wake up for nobody while others wait
+        await asyncio.sleep(25)
+        assert timers() == [30]
+    assert timers() == []
+
+
+async def test_a_timer_keeps_no_variables_of_those_who_wait_alive():
+    class Request:
         pass
 
-    await asyncio.sleep(100)
+    request = contextvars.ContextVar("request")
+    watchdog = Watchdog()
 
-    assert not [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]
+    async def handle():
+        request.set(Request())
+        with watchdog.within(30):
+            await asyncio.sleep(0)
+            return weakref.ref(request.get())
+
+    with watchdog.within(40):
+        seen = await asyncio.create_task(handle())
+        await asyncio.sleep(0)
+        gc.collect()
+        assert timers() == [30]
+        assert seen() is None
+
+
+async def test_who_cannot_be_ended_does_not_keep_the_others_waiting():
+    class Obstinate(asyncio.Future):
+        def cancel(self, msg=None):
+            raise RuntimeError("cannot be cancelled")
+
+    told = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    watchdog, obstinate = Watchdog(), Obstinate()
+
+    async def waits(what):
+        with watchdog.within(5):
+            await what
+
+    first = asyncio.ensure_future(waits(obstinate))
+    others = [asyncio.ensure_future(waits(asyncio.sleep(100))) for _ in range(9)]
+    await asyncio.wait(others)
+
+    assert now() == 5
+    assert [str(context["exception"]) for context in told] == ["cannot be cancelled"]
+    obstinate.set_result(None)
+    await first
 
 
 def test_it_needs_a_task():

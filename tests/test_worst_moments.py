@@ -29,6 +29,7 @@ from holdfast import (
     connect,
 )
 from holdfast.testing import (
+    DeadlockError,
     FakeAgent,
     FakeNetwork,
     Refuse,
@@ -37,6 +38,7 @@ from holdfast.testing import (
     completes,
     fails,
     rate_limited,
+    run,
     unavailable,
     works_forever,
 )
@@ -194,6 +196,17 @@ async def test_a_call_whose_time_is_over_as_the_client_closes_says_so():
 
     assert now() == 5
     await closing[0]
+
+
+def test_a_call_that_is_over_leaves_no_timer_behind():
+    agent = FakeAgent()
+
+    async def main():
+        await connected(agent).send_message("hello")
+        await asyncio.Event().wait()
+
+    with pytest.raises(DeadlockError, match="at virtual time 0:"):
+        run(main())
 
 
 async def test_whoever_closes_a_client_waits_for_its_last_call_and_no_longer():

@@ -113,7 +113,7 @@ class AiohttpEngine:
             LimitExceededError: The body is larger than ``request.max_reply``.
             InvalidAgentResponseError: The reply cannot be read.
         """
-        async with _Exchange(self._pools.here(), request, streaming=False) as reply:
+        async with _Exchange(self._pools, request, streaming=False) as reply:
             return HttpReply(status=reply.status, headers=reply.headers, body=await reply.read())
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
@@ -124,7 +124,7 @@ class AiohttpEngine:
             A2ATimeoutError: A limit of ``request.timeouts`` fired; also from the chunks.
             InvalidAgentResponseError: The reply cannot be read; also from the chunks.
         """
-        return _Exchange(self._pools.here(), request, streaming=True)
+        return _Exchange(self._pools, request, streaming=True)
 
     async def close(self) -> None:
         """Closes what belongs to the running loop, and to loops that are gone."""
@@ -236,20 +236,26 @@ class _Exchange:
     Entered, it is an `HttpStream`.
     """
 
+    _pools: _Pools
+    _slots: asyncio.Semaphore
     _response: aiohttp.ClientResponse
 
-    def __init__(self, pools: _Pools, request: HttpRequest, *, streaming: bool) -> None:
-        self._pools = pools
-        self._slots = pools.streams if streaming else pools.calls
+    def __init__(
+        self, all_pools: PerLoop[_Pools], request: HttpRequest, *, streaming: bool
+    ) -> None:
+        self._all_pools = all_pools
         self._request = request
         self._streaming = streaming
         self._phase: TimeoutPhase = "pool"
         self._limit: TimeLimit | None = None
+        self._given_up = False
         self._sent = False
         self._transport: asyncio.Transport | None = None
 
     async def __aenter__(self) -> Self:
         """Takes a slot, sends the request and waits for the headers of the reply."""
+        self._pools = self._all_pools.here()
+        self._slots = self._pools.streams if self._streaming else self._pools.calls
         try:
             with self._pools.watchdog.within(self._request.timeouts.pool) as self._limit:
                 await self._slots.acquire()
@@ -322,6 +328,11 @@ class _Exchange:
             pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
+    @property
+    def given_up(self) -> bool:
+        """Whether nobody waits for the reply any more, and nothing must leave."""
+        return self._given_up or (self._limit is not None and self._limit.expired)
+
     def leaves(self, transport: asyncio.Transport | None, phase: TimeoutPhase) -> None:
         """Notes that the first byte is about to be handed to a socket."""
         self._transport = transport
@@ -334,7 +345,8 @@ class _Exchange:
 
     def enter(self, phase: TimeoutPhase) -> None:
         """Starts the clock of a phase."""
-        if self._limit is not None:  # aiohttp may go on writing after the reply has come
+        # aiohttp may go on writing after the reply has come.
+        if self._limit is not None and not self._limit.expired:
             self._limit.restart(getattr(self._request.timeouts, phase))
             self._phase = phase
 
@@ -349,6 +361,7 @@ class _Exchange:
             body = _Body(self._request.body, self)
             self._response = await self._pools.send(self._request, body, streaming=self._streaming)
         except BaseException:
+            self._given_up = True
             if not self._pools.lent:  # another's session may have passed the connection on
                 self.abort()
             self._slots.release()
@@ -417,6 +430,9 @@ class _Body(payload.Payload):
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         exchange = self._exchange
+        if exchange.given_up:  # a lent session may still be at it, in a task of its own
+            message = "the request was given up before it left"
+            raise aiohttp.ClientConnectionResetError(message)
         # A lent session may have another writer, which does not tell.
         if getattr(getattr(writer, "protocol", None), "should_close", False):
             message = "there was a reply before the request"

@@ -1,15 +1,17 @@
 """Time limits that cost little: one timer of the event loop for all of them.
 
-`asyncio.timeout` makes a timer for each limit. Making one, sorting it in and cancelling it takes
-longer than everything else that happens to a call that goes well, and nearly every limit of a
-call is never reached. Here the timer stands at the earliest limit that was ever entered; whoever
-is done in time only leaves a set. So it may wake up for nobody, and is set anew then.
+`asyncio.timeout` makes a timer of the loop for each limit, which takes longer than everything else
+that happens to a call that goes well; and nearly every limit of a call is never reached. Here one
+timer stands at the earliest of them, and is gone when there are none.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import heapq
 import math
+from itertools import count
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -17,15 +19,25 @@ if TYPE_CHECKING:
 
 __all__ = ["TimeLimit", "Watchdog"]
 
+_FEW = 256
+"""Entries that no longer count, and are not worth being cleared away."""
+
 
 class Watchdog:
-    """Ends what takes too long in one event loop, the running one."""
+    """Ends what takes too long in one event loop, the running one.
+
+    Limits are in a heap by their moment. A scope that is left, or whose limit is put off, leaves
+    its entry there until it comes up, or until most entries are of that kind.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._limits: set[TimeLimit] = set()
+        self._heap: list[tuple[float, int, TimeLimit]] = []
+        self._order = count()
         self._timer: asyncio.Handle | None = None
         self._wakes_at = math.inf
+        self._context = contextvars.Context()  # so that a timer keeps nobody's variables alive
 
     def until(self, at: float) -> TimeLimit:
         """A scope that raises `TimeoutError` at a moment on the event loop's clock.
@@ -57,17 +69,31 @@ class Watchdog:
             if limit.at > now:
                 limit.at = now
                 limit.ended = True
-        self._wake_at(now)
+                self.watch(limit)
 
     def watch(self, limit: TimeLimit) -> None:
-        """Begins to watch a limit, or notices that it was moved."""
+        """Begins to watch a limit, or notices where it is now."""
         self._limits.add(limit)
+        if limit.at >= limit.queued_at:
+            return  # the entry that it has will lead to it
+        limit.queued_at = limit.at
+        heapq.heappush(self._heap, (limit.at, next(self._order), limit))
         if limit.at < self._wakes_at:
             self._wake_at(limit.at)
 
     def leave(self, limit: TimeLimit) -> None:
         """Watches a limit no longer."""
         self._limits.discard(limit)
+        if not self._limits:
+            self._heap.clear()
+            self._wake_at(math.inf)
+        elif len(self._heap) > 2 * len(self._limits) + _FEW:
+            self._heap = [entry for entry in self._heap if self._counts(entry)]
+            heapq.heapify(self._heap)
+
+    def _counts(self, entry: tuple[float, int, TimeLimit]) -> bool:
+        at, _, limit = entry
+        return at == limit.queued_at and limit in self._limits
 
     def _wake_at(self, at: float) -> None:
         if self._timer is not None:
@@ -76,19 +102,29 @@ class Watchdog:
         if at == math.inf:
             self._timer = None
         elif at <= self.now:
-            self._timer = self._loop.call_soon(self._wake)
+            self._timer = self._loop.call_soon(self._wake, context=self._context)
             self._wakes_at = -math.inf  # nothing is sooner
         else:
-            self._timer = self._loop.call_at(at, self._wake)
+            self._timer = self._loop.call_at(at, self._wake, context=self._context)
 
     def _wake(self) -> None:
         # A timer may fire a little early, by the resolution of the clock.
         now = max(self._wakes_at, self.now)
-        ahead = [limit for limit in list(self._limits) if not limit.expired]
-        self._wake_at(min((limit.at for limit in ahead if limit.at > now), default=math.inf))
-        for limit in ahead:
+        due: list[TimeLimit] = []
+        while self._heap and self._heap[0][0] <= now:
+            entry = heapq.heappop(self._heap)
+            if not self._counts(entry):
+                continue
+            limit = entry[2]
+            limit.queued_at = math.inf
             if limit.at <= now:
-                limit.expire()
+                limit.expired = True
+                due.append(limit)
+            else:
+                self.watch(limit)
+        self._wake_at(self._heap[0][0] if self._heap else math.inf)
+        for limit in due:
+            limit.end()
 
 
 class TimeLimit:
@@ -98,13 +134,17 @@ class TimeLimit:
         at: The moment.
         expired: Whether it has come while the scope was open.
         ended: Whether `Watchdog.end_all` brought it forward.
+        queued_at: The moment of its entry in the watchdog's heap; infinity without one.
     """
 
-    __slots__ = ("_cancelling", "_task", "_watchdog", "at", "ended", "expired")
+    __slots__ = ("_cancelling", "_task", "_watchdog", "at", "ended", "expired", "queued_at")
 
     def __init__(self, watchdog: Watchdog, at: float) -> None:
         self._watchdog = watchdog
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
         self.at = at
+        self.queued_at = math.inf
         self.expired = False
         self.ended = False
 
@@ -114,10 +154,16 @@ class TimeLimit:
             self.at = self._watchdog.now + seconds
             self._watchdog.watch(self)
 
-    def expire(self) -> None:
+    def end(self) -> None:
         """Ends what runs in the scope."""
-        self.expired = True
-        self._task.cancel()
+        task = self._task
+        if task is None:
+            return
+        try:
+            task.cancel()
+        except Exception as error:  # noqa: BLE001  of somebody's own future; others wait too
+            context = {"message": "a task cannot be ended", "exception": error, "task": task}
+            task.get_loop().call_exception_handler(context)
 
     def __enter__(self) -> Self:
         """Begins, in the running task."""
@@ -138,9 +184,11 @@ class TimeLimit:
     ) -> None:
         """Ends; raises `TimeoutError` if it was the limit, and nobody else, that ended it."""
         self._watchdog.leave(self)
+        task, self._task = self._task, None  # an entry in the heap keeps no task alive
         if (
             self.expired
-            and self._task.uncancel() <= self._cancelling
+            and task is not None
+            and task.uncancel() <= self._cancelling
             and kind is not None
             and issubclass(kind, asyncio.CancelledError)
         ):
