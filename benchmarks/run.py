@@ -8,9 +8,9 @@
 - Decoding: CPU microseconds for a small and for a large task.
 - Import: CPU milliseconds in new processes.
 
-Each client runs in a process of its own and is told when to work. All of them take turns, round
-by round, so that a noisy machine hurts them alike; a figure is the median of its rounds, and a
-ratio or difference is taken within each round. CPU time, not time on the clock, is what counts,
+Each client runs in a process of its own and is told when to work. All of them take short turns,
+several in each round, so that a noisy machine hurts them alike; a figure is the median of its
+rounds, and a ratio or difference is taken within each round. CPU time, not time on the clock, is what counts,
 because other load on the machine changes it least.
 
 ``HOLDFAST_SDK_PYTHON`` names the Python that has `a2a-sdk`; without it the SDK is left out.
@@ -23,7 +23,7 @@ import asyncio
 import os
 import platform
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -41,19 +41,21 @@ class Effort:
 
     Attributes:
         rounds: How often everything is measured.
-        seconds: For the counted calls of one client in one round.
+        turns: How often each client has its turn at calling in one round.
+        seconds: For the counted calls of one turn.
         calls: For each floor in one round.
         decoding: Seconds for each parser and payload in one round.
     """
 
     rounds: int
+    turns: int
     seconds: float
     calls: int
     decoding: float
 
 
-THOROUGH = Effort(rounds=17, seconds=0.15, calls=1500, decoding=0.02)
-QUICK = Effort(rounds=3, seconds=0.1, calls=500, decoding=0.01)
+THOROUGH = Effort(rounds=15, turns=6, seconds=0.04, calls=1500, decoding=0.02)
+QUICK = Effort(rounds=3, turns=3, seconds=0.03, calls=500, decoding=0.01)
 
 
 @dataclass
@@ -65,22 +67,25 @@ class Measured:
     floors: Rounds[str] = field(default_factory=lambda: defaultdict(list))
     decoding: Rounds[tuple[str, str]] = field(default_factory=lambda: defaultdict(list))
     imports: Rounds[str] = field(default_factory=lambda: defaultdict(list))
-    rounds: int = 0
 
     async def measure(
         self, workers: dict[str, Worker], agent: Agent, cache: str, effort: Effort
     ) -> None:
         """Measures everything once, the clients in turns."""
-        turns = list(workers)
-        first = self.rounds % len(turns)  # another one in each round
-        self.rounds += 1
+        order = list(workers)
         for in_flight in tables.IN_FLIGHT:
-            for name in turns[first:] + turns[:first]:
-                before = await agent.cpu()
-                done = await workers[name].do("rate", in_flight=in_flight, seconds=effort.seconds)
-                used = await agent.cpu() - before
-                self.rates[in_flight, name].append(done["calls"] / done["cpu"])
-                self.agent[in_flight].append(used / done["answered"] * 1e6)
+            work: dict[str, Counter[str]] = {name: Counter() for name in order}
+            for _ in range(effort.turns):
+                order.append(order.pop(0))  # another one is first each time
+                for name in order:
+                    before = await agent.cpu()
+                    done = await workers[name].do(
+                        "rate", in_flight=in_flight, seconds=effort.seconds
+                    )
+                    work[name].update(done, agent=await agent.cpu() - before)
+            for name, sums in work.items():
+                self.rates[in_flight, name].append(sums["calls"] / sums["cpu"])
+                self.agent[in_flight].append(sums["agent"] / sums["answered"] * 1e6)
         done = await workers[HOLDFAST].do("floors", calls=effort.calls)
         for name, cost in done["costs"].items():
             self.floors[name].append(cost)

@@ -301,7 +301,7 @@ class _Exchange:
         self._phase = "idle"
         try:
             if content.is_eof():
-                piece = await content.readany()  # all is here: nothing to wait for
+                piece = content.read_nowait()  # all is here: nothing to wait for
             else:
                 with self._pools.watchdog.within(self._request.timeouts.idle):
                     piece = await content.readany()
@@ -326,6 +326,8 @@ class _Exchange:
                     **self._facts(),
                 )
             pieces.append(piece)
+            if self._response.content.at_eof():
+                break
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     @property

@@ -26,13 +26,16 @@ _FEW = 256
 class Watchdog:
     """Ends what takes too long in one event loop, the running one.
 
-    Limits are in a heap by their moment. A scope that is left, or whose limit is put off, leaves
-    its entry there until it comes up, or until most entries are of that kind.
+    A limit is new until the timer comes up for the first time; what is open then goes into a heap
+    by its moment. So a scope that is left before, as most are, costs little more than a set. One
+    that is left, or whose limit is put off, later than that leaves its entry in the heap until it
+    comes up, or until most entries are of that kind.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._limits: set[TimeLimit] = set()
+        self._open = 0
+        self._new: dict[TimeLimit, None] = {}  # in order, so that what comes at once does, too
         self._heap: list[tuple[float, int, TimeLimit]] = []
         self._order = count()
         self._timer: asyncio.Handle | None = None
@@ -50,50 +53,60 @@ class Watchdog:
 
     def within(self, seconds: float) -> TimeLimit:
         """A scope that raises `TimeoutError` some seconds from now."""
-        return TimeLimit(self, self.now + seconds)
-
-    @property
-    def now(self) -> float:
-        """The moment, on the event loop's clock."""
-        return self._loop.time()
+        return TimeLimit(self, self._loop.time() + seconds)
 
     @property
     def idle(self) -> bool:
         """Whether nobody is in a scope, not even to clean up after its end."""
-        return not self._limits
+        return self._open == 0
 
     def end_all(self) -> None:
         """Moves all limits to this moment."""
-        now = self.now
-        for limit in list(self._limits):
-            if limit.at > now:
+        now = self._loop.time()
+        self._queue_new()
+        for _, _, limit in self._heap:
+            if limit.at > now and limit.is_open:
                 limit.at = now
                 limit.ended = True
-                self.watch(limit)
+                self._new[limit] = None
+        self._wake_at(now)
 
-    def watch(self, limit: TimeLimit) -> None:
-        """Begins to watch a limit, or notices where it is now."""
-        self._limits.add(limit)
-        if limit.at >= limit.queued_at:
-            return  # the entry that it has will lead to it
-        limit.queued_at = limit.at
-        heapq.heappush(self._heap, (limit.at, next(self._order), limit))
+    def enter(self, limit: TimeLimit) -> asyncio.Task[object]:
+        """Begins to watch a limit, and tells whose."""
+        task = asyncio.current_task(self._loop)
+        if task is None:
+            message = "a time limit needs a task to end"
+            raise RuntimeError(message)
+        self._open += 1
+        self._new[limit] = None
         if limit.at < self._wakes_at:
             self._wake_at(limit.at)
+        return task
+
+    def move(self, limit: TimeLimit, seconds: float) -> None:
+        """Puts an open limit some seconds from now."""
+        limit.at = self._loop.time() + seconds
+        if limit.at < limit.queued_at:
+            self._new[limit] = None
+            if limit.at < self._wakes_at:
+                self._wake_at(limit.at)
 
     def leave(self, limit: TimeLimit) -> None:
         """Watches a limit no longer."""
-        self._limits.discard(limit)
-        if not self._limits:
+        self._open -= 1
+        self._new.pop(limit, None)
+        if not self._open:
             self._heap.clear()
             self._wake_at(math.inf)
-        elif len(self._heap) > 2 * len(self._limits) + _FEW:
-            self._heap = [entry for entry in self._heap if self._counts(entry)]
-            heapq.heapify(self._heap)
 
-    def _counts(self, entry: tuple[float, int, TimeLimit]) -> bool:
-        at, _, limit = entry
-        return at == limit.queued_at and limit in self._limits
+    def _queue_new(self) -> None:
+        if len(self._heap) > 2 * self._open + _FEW:
+            self._heap = [entry for entry in self._heap if _counts(entry)]
+            heapq.heapify(self._heap)
+        for limit in self._new:
+            limit.queued_at = limit.at
+            heapq.heappush(self._heap, (limit.at, next(self._order), limit))
+        self._new.clear()
 
     def _wake_at(self, at: float) -> None:
         if self._timer is not None:
@@ -101,7 +114,7 @@ class Watchdog:
         self._wakes_at = at
         if at == math.inf:
             self._timer = None
-        elif at <= self.now:
+        elif at <= self._loop.time():
             self._timer = self._loop.call_soon(self._wake, context=self._context)
             self._wakes_at = -math.inf  # nothing is sooner
         else:
@@ -109,22 +122,29 @@ class Watchdog:
 
     def _wake(self) -> None:
         # A timer may fire a little early, by the resolution of the clock.
-        now = max(self._wakes_at, self.now)
+        now = max(self._wakes_at, self._loop.time())
+        self._queue_new()
         due: list[TimeLimit] = []
         while self._heap and self._heap[0][0] <= now:
             entry = heapq.heappop(self._heap)
-            if not self._counts(entry):
-                continue
             limit = entry[2]
-            limit.queued_at = math.inf
+            if not _counts(entry):
+                continue
             if limit.at <= now:
                 limit.expired = True
                 due.append(limit)
-            else:
-                self.watch(limit)
+            else:  # it was put off
+                limit.queued_at = limit.at
+                heapq.heappush(self._heap, (limit.at, next(self._order), limit))
         self._wake_at(self._heap[0][0] if self._heap else math.inf)
         for limit in due:
             limit.end()
+
+
+def _counts(entry: tuple[float, int, TimeLimit]) -> bool:
+    """Whether an entry of the heap leads to a limit."""
+    at, _, limit = entry
+    return at == limit.queued_at and limit.is_open
 
 
 class TimeLimit:
@@ -137,22 +157,24 @@ class TimeLimit:
         queued_at: The moment of its entry in the watchdog's heap; infinity without one.
     """
 
-    __slots__ = ("_cancelling", "_task", "_watchdog", "at", "ended", "expired", "queued_at")
+    expired = False
+    ended = False
+    queued_at = math.inf
+    _task: asyncio.Task[object] | None = None
 
     def __init__(self, watchdog: Watchdog, at: float) -> None:
         self._watchdog = watchdog
-        self._task: asyncio.Task[object] | None = None
-        self._cancelling = 0
         self.at = at
-        self.queued_at = math.inf
-        self.expired = False
-        self.ended = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody is in the scope."""
+        return self._task is not None
 
     def restart(self, seconds: float) -> None:
         """Gives an open scope some seconds from now; too late once it has expired."""
         if not self.expired:
-            self.at = self._watchdog.now + seconds
-            self._watchdog.watch(self)
+            self._watchdog.move(self, seconds)
 
     def end(self) -> None:
         """Ends what runs in the scope."""
@@ -167,13 +189,8 @@ class TimeLimit:
 
     def __enter__(self) -> Self:
         """Begins, in the running task."""
-        task = asyncio.current_task()
-        if task is None:
-            message = "a time limit needs a task to end"
-            raise RuntimeError(message)
-        self._task = task
+        self._task = task = self._watchdog.enter(self)
         self._cancelling = task.cancelling()
-        self._watchdog.watch(self)
         return self
 
     def __exit__(
@@ -183,8 +200,8 @@ class TimeLimit:
         trace: TracebackType | None,
     ) -> None:
         """Ends; raises `TimeoutError` if it was the limit, and nobody else, that ended it."""
-        self._watchdog.leave(self)
         task, self._task = self._task, None  # an entry in the heap keeps no task alive
+        self._watchdog.leave(self)
         if (
             self.expired
             and task is not None
