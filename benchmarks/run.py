@@ -10,8 +10,8 @@
 
 Each client runs in a process of its own and is told when to work. All of them take short turns,
 several in each round, so that a noisy machine hurts them alike; a figure is the median of its
-rounds, and a ratio or difference is taken within each round. CPU time, not time on the clock, is what counts,
-because other load on the machine changes it least.
+rounds, and a ratio or difference is taken within each round. CPU time, not time on the clock, is
+what counts, because other load on the machine changes it least.
 
 ``HOLDFAST_SDK_PYTHON`` names the Python that has `a2a-sdk`; without it the SDK is left out.
 """
@@ -71,7 +71,22 @@ class Measured:
     async def measure(
         self, workers: dict[str, Worker], agent: Agent, cache: str, effort: Effort
     ) -> None:
-        """Measures everything once, the clients in turns."""
+        """Measures everything once."""
+        await self._rates(workers, agent, effort)
+        done = await workers[HOLDFAST].do("floors", calls=effort.calls)
+        for name, cost in done["costs"].items():
+            self.floors[name].append(cost)
+        for name in (HOLDFAST, SDK):
+            if name in workers:
+                done = await workers[name].do("decode", seconds=effort.decoding)
+                for parser, costs in done.items():
+                    for size, cost in costs.items():
+                        self.decoding[size, parser].append(cost)
+        for name, cost in (await import_time.milliseconds(cache)).items():
+            self.imports[name].append(cost)
+
+    async def _rates(self, workers: dict[str, Worker], agent: Agent, effort: Effort) -> None:
+        """Lets the clients call, in turns."""
         order = list(workers)
         for in_flight in tables.IN_FLIGHT:
             work: dict[str, Counter[str]] = {name: Counter() for name in order}
@@ -86,17 +101,6 @@ class Measured:
             for name, sums in work.items():
                 self.rates[in_flight, name].append(sums["calls"] / sums["cpu"])
                 self.agent[in_flight].append(sums["agent"] / sums["answered"] * 1e6)
-        done = await workers[HOLDFAST].do("floors", calls=effort.calls)
-        for name, cost in done["costs"].items():
-            self.floors[name].append(cost)
-        for name in (HOLDFAST, SDK):
-            if name in workers:
-                done = await workers[name].do("decode", seconds=effort.decoding)
-                for parser, costs in done.items():
-                    for size, cost in costs.items():
-                        self.decoding[size, parser].append(cost)
-        for name, cost in (await import_time.milliseconds(cache)).items():
-            self.imports[name].append(cost)
 
 
 async def measure(effort: Effort, sdk_python: str | None) -> Measured:
