@@ -11,6 +11,7 @@ import pytest
 
 from holdfast import (
     A2AConnectionError,
+    A2AError,
     A2AHTTPError,
     AgentCard,
     AgentCardResolutionError,
@@ -21,7 +22,9 @@ from holdfast import (
     InvalidAgentCardError,
     LimitExceededError,
     PermissionDeniedError,
+    PushNotificationNotSupportedError,
     Resilience,
+    UnsupportedOperationError,
     VersionNotSupportedError,
     connect,
 )
@@ -464,6 +467,318 @@ def test_a_fetch_in_one_event_loop_does_not_disturb_that_in_another():
     assert len(network.requests) == 2
 
 
+# ── How long a card is kept (RFC 9111) ───────────────────────────────────────────────────────
+
+
+class CardServer(Pages):
+    """Serves a card as a test says, and tells what it was asked for."""
+
+    def __init__(self, *replies):
+        super().__init__(FakeAgent())
+        self.replies = list(replies)
+
+    async def request(self, request):
+        if request.method != "GET":
+            return await super().request(request)
+        self.requests.append(request)
+        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def conditions(self):
+        names = ("if-none-match", "if-modified-since")
+        return [{n: get.headers[n] for n in names if n in get.headers} for get in self.gets()]
+
+
+def says(**headers):
+    return {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+async def fetched_at(client, network, *, seconds):
+    """When the card was fetched, with a call in every second."""
+    fetches = []
+    for _ in range(seconds):
+        before = len(network.gets())
+        await client.agent_card()
+        fetches += [now()] * (len(network.gets()) - before)
+        await asyncio.sleep(1)
+    return fetches
+
+
+@pytest.mark.parametrize(
+    ("headers", "options", "fetches"),
+    [
+        (says(), {}, [0, 300]),
+        (says(), {"card_ttl": 200}, [0, 200]),
+        (says(cache_control="max-age=150"), {}, [0, 150, 300]),
+        (says(cache_control="public, Max-Age = 150"), {"card_ttl": 1000}, [0, 150, 300]),
+        (says(cache_control='private, max-age="150"'), {}, [0, 150, 300]),
+        (says(cache_control="max-age=150, max-age=2"), {}, [0, 150, 300]),
+        (says(cache_control="max-age=150", age="50"), {}, [0, 100, 200, 300]),
+        (says(cache_control="max-age=90000"), {}, [0]),
+        (says(cache_control="s-maxage=9"), {}, [0, 300]),
+        (
+            says(
+                date="Sun, 01 Mar 2026 12:00:00 GMT",
+                expires="Sun, 01 Mar 2026 12:02:30 GMT",
+            ),
+            {},
+            [0, 150, 300],
+        ),
+        (says(cache_control="max-age=150", expires="0"), {}, [0, 150, 300]),
+    ],
+)
+async def test_a_card_is_kept_for_as_long_as_its_server_says(headers, options, fetches):
+    network = CardServer(page(card(), **headers))
+    client = connect("http://agent.test", engine=network, **options)
+
+    assert await fetched_at(client, network, seconds=310) == fetches
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        says(cache_control="no-cache"),
+        says(cache_control="no-store, max-age=900"),
+        says(cache_control="max-age=0"),
+        says(cache_control="max-age=soon"),
+        says(expires="0"),
+        says(cache_control="max-age=900", vary="accept, *"),
+    ],
+)
+async def test_a_card_that_is_not_to_be_kept_is_used_for_a_moment(headers):
+    network = CardServer(page(card(), **headers))
+
+    assert await fetched_at(connect("http://agent.test", engine=network), network, seconds=12) == [
+        0,
+        5,
+        10,
+    ]
+    eager = connect("http://agent.test", engine=network, card_ttl=0)
+    assert len(await fetched_at(eager, network, seconds=3)) == 3
+
+
+async def test_it_is_looked_at_once_a_day_at_least():
+    network = CardServer(page(card(), **says(cache_control="max-age=31536000")))
+    client = connect("http://agent.test", engine=network)
+    await client.agent_card()
+    await asyncio.sleep(86_399)
+    await client.agent_card()
+    assert len(network.gets()) == 1
+
+    await asyncio.sleep(1)
+    await client.agent_card()
+    assert len(network.gets()) == 2
+
+
+async def test_a_card_is_asked_for_only_if_it_changed():
+    since = "Sun, 01 Mar 2026 12:00:00 GMT"
+    network = CardServer(
+        page(
+            card(),
+            **says(etag='"one"', last_modified=since, cache_control="max-age=150", age="50"),
+        ),
+        page(b"", 304, **says(cache_control="max-age=200")),
+        page(b"", 304),
+        page(card(), **says(etag='"two"')),
+    )
+    client = connect("http://agent.test", engine=network)
+
+    assert await fetched_at(client, network, seconds=502) == [0, 100, 300, 500]
+    both = {"if-none-match": '"one"', "if-modified-since": since}
+    assert network.conditions() == [{}, both, both, both]
+
+
+async def test_a_card_that_moved_is_looked_for_where_cards_are():
+    network = Pages(pages={f"http://agent.test{OLDER}": page(card())})
+    network.pages[f"http://agent.test{WELL_KNOWN}"] = MISSING
+    client = connect("http://agent.test", engine=network)
+    await client.agent_card()
+    await asyncio.sleep(300)
+    await client.agent_card()
+    network.pages = {
+        f"http://agent.test{OLDER}": MISSING,
+        f"http://agent.test{WELL_KNOWN}": page(card()),
+    }
+    await asyncio.sleep(300)
+    await client.agent_card()
+
+    assert [urlsplit(url).path for url in network.urls()] == [
+        WELL_KNOWN,
+        OLDER,
+        OLDER,
+        OLDER,
+        WELL_KNOWN,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("headers", "good_for"),
+    [
+        (says(), 3600),
+        (says(cache_control="stale-if-error=500"), 500),
+        (says(cache_control="max-age=300, stale-if-error=0"), 0),
+        (says(cache_control="max-age=300, must-revalidate"), 0),
+    ],
+)
+@pytest.mark.parametrize(
+    "failure", [page(b"", 502), page(b"", 500), A2AConnectionError("no", failure="refused")]
+)
+async def test_a_card_that_is_too_old_stands_in_for_a_while(headers, good_for, failure):
+    if isinstance(failure, A2AError):
+        failure.executed, failure.transient = False, True
+    network = CardServer(page(card(), **headers), failure)
+    client = connect("http://agent.test", engine=network)
+    await client.send_message("hello")
+    assert now() == 0
+
+    for at in range(300, 300 + good_for, 100):
+        await asyncio.sleep(at - now())
+        await client.send_message("hello")
+        assert now() - at <= 10
+    await asyncio.sleep(300 + good_for + 60 - now())
+    with pytest.raises(A2AError):
+        await client.send_message("hello")
+
+
+async def test_nobody_waits_long_for_a_newer_card_while_there_is_one():
+    agent = FakeAgent()
+    client = connect(agent.url, engine=FakeNetwork(agent))
+    await client.send_message("hello")
+    agent.inject(Stall(), on="GetAgentCard", times=9)
+    await asyncio.sleep(300)
+
+    await client.send_message("hello")
+
+    assert now() == 310
+
+
+async def test_while_a_card_stands_in_its_server_is_left_alone():
+    network = CardServer(page(card()), page(b"", 503, **says(retry_after="120")))
+    client = connect("http://agent.test", engine=network)
+
+    assert await fetched_at(client, network, seconds=500) == [0, 300, 420]
+
+
+@pytest.mark.parametrize("failure", [page(b"", 403), page(b"[]"), page(b"", 410)])
+async def test_an_answer_about_the_card_is_no_outage(failure):
+    network = CardServer(page(card()), failure)
+    client = connect("http://agent.test", engine=network)
+    await client.agent_card()
+    await asyncio.sleep(300)
+
+    with pytest.raises(A2AError):
+        await client.agent_card()
+
+
+async def test_an_extended_card_is_used_until_the_public_one_changes():
+    agent = FakeAgent()
+    public = card(capabilities={"extendedAgentCard": True})
+    extended = {**public, "name": "Extended"}
+
+    class Extending(CardServer):
+        async def request(self, request):
+            if b"GetExtendedAgentCard" not in request.body:
+                return await super().request(request)
+            asked = json.loads(request.body)["id"]
+            return page({"jsonrpc": "2.0", "id": asked, "result": extended})
+
+    changed = page({**public, "name": "Changed"})
+    network = Extending(page(public), page(public), changed)
+    client = connect(agent.url, engine=network)
+    names = [(await client.agent_card()).name, (await client.get_extended_agent_card()).name]
+    for _ in range(3):
+        names.append((await client.agent_card()).name)
+        await asyncio.sleep(300)
+
+    assert names == ["Found", "Extended", "Extended", "Extended", "Changed"]
+
+
+# ── What a card does not declare ─────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (lambda client: client.get_extended_agent_card(), UnsupportedOperationError),
+        (
+            lambda client: client.get_task_push_notification_config("task", "config"),
+            PushNotificationNotSupportedError,
+        ),
+        (
+            lambda client: client.delete_task_push_notification_config("task", "config"),
+            PushNotificationNotSupportedError,
+        ),
+    ],
+)
+@pytest.mark.parametrize("capabilities", [{}, {"pushNotifications": False}])
+async def test_what_a_card_does_not_declare_is_not_called(call, kind, capabilities):
+    agent = FakeAgent(card=card(capabilities=capabilities))
+
+    with pytest.raises(kind, match="does not declare") as caught:
+        await call(connect(agent.url, engine=FakeNetwork(agent)))
+
+    assert caught.value.executed is False
+    assert {call.operation for call in agent.received} == {"GetAgentCard"}
+
+
+# ── Addresses that cannot be meant ───────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("source", "url", "why"),
+    [
+        ("https://agent.test", "http://0.0.0.0:8000/rpc", "0.0.0.0 is where a server listens"),
+        ("http://127.0.0.1:8000", "http://0.0.0.0:8000/rpc", "0.0.0.0 is where a server listens"),
+        ("https://agent.test", "http://[::]:8000/rpc", ":: is where a server listens"),
+        ("https://agent.test", "https://localhost/rpc", "localhost is this machine"),
+        ("https://agent.test", "http://127.0.0.3:80/rpc", "127.0.0.3 is this machine"),
+        ("https://agent.test", "http://[::1]/rpc", "::1 is this machine"),
+        ("https://agent.test", "http://agent.test/rpc", "it has no TLS"),
+        ("https://Agent.Test", "http://agent.test:8080/rpc", "it has no TLS"),
+    ],
+)
+async def test_an_address_that_cannot_be_meant_is_told_with_what_to_pass(source, url, why):
+    network = CardServer(page(card(interface(url=url))))
+
+    with pytest.raises(InvalidAgentCardError) as caught:
+        await connect(source, engine=network).send_message("hello")
+
+    assert why in str(caught.value)
+    assert '/rpc"' in str(caught.value)
+    assert (caught.value.executed, len(network.requests)) == (False, 1)
+
+
+@pytest.mark.parametrize(
+    ("source", "url"),
+    [
+        ("http://localhost:1", "http://127.0.0.1:2/rpc"),
+        ("http://127.0.0.1:1", "http://app.localhost:2/rpc"),
+        ("https://agent.test", "https://other.test/rpc"),
+        ("http://agent.test", "https://agent.test/rpc"),
+        ("https://agent.test", "http://other.test/rpc"),
+    ],
+)
+async def test_other_addresses_are_called(source, url):
+    agent = FakeAgent(url=url.removesuffix("/rpc"), card=card(interface(url=url)))
+    network = Pages(agent, pages={f"{source}{WELL_KNOWN}": page(agent.card)})
+
+    await connect(source, engine=network).send_message("hello")
+
+    assert len(agent.calls("SendMessage")) == 1
+
+
+async def test_the_callers_own_address_is_taken_as_it_is():
+    agent = FakeAgent()
+    network = Pages(agent)
+    network.pages[f"https://agent.test{WELL_KNOWN}"] = page(card(interface("0.0.0.0")))
+
+    await connect("https://agent.test", engine=network, url=f"{agent.url}/rpc").ask("hello")
+
+    assert len(agent.calls("SendMessage")) == 1
+
+
 # ── Choosing an interface ────────────────────────────────────────────────────────────────────
 
 RPC, REST = "http://agent.test/rpc", "http://agent.test/rest/message:send"
@@ -600,7 +915,8 @@ SECRETS = {
 
 def moved(host="elsewhere.test"):
     """An agent whose card names an interface on another host."""
-    agent = FakeAgent(card=card(interface(host), interface(host, "HTTP+JSON")))
+    interfaces = interface(host), interface(host, "HTTP+JSON")
+    agent = FakeAgent(card=card(*interfaces, capabilities={"extendedAgentCard": True}))
     elsewhere = FakeAgent(url=f"http://{host}")
     return agent, elsewhere, Pages(agent, elsewhere)
 
@@ -789,7 +1105,8 @@ async def test_an_extended_card_cannot_name_whom_to_trust():
             return page({**reply, "id": json.loads(request.body)["id"]})
 
     network = Swapping(agent, thief)
-    client = connect(card(), auth="Bearer secret-token", engine=network)
+    own = card(capabilities={"extendedAgentCard": True})
+    client = connect(own, auth="Bearer secret-token", engine=network)
     await client.get_extended_agent_card()
 
     with pytest.raises(CredentialOriginError) as caught:

@@ -23,7 +23,7 @@ from holdfast.model.card import AgentCard
 from holdfast.policy.resilience import Resilience
 from holdfast.runtime.binding import HttpBinding
 from holdfast.runtime.credentials import CredentialsLayer
-from holdfast.runtime.discovery import AgentCardResolver, CardTransport
+from holdfast.runtime.discovery import CardTransport
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.layers import (
@@ -33,6 +33,7 @@ from holdfast.runtime.layers import (
     OutcomeLayer,
 )
 from holdfast.runtime.listeners import Consumer, Interceptor, Observer, Observers
+from holdfast.runtime.resolver import AgentCardResolver
 from holdfast.runtime.retrying import RetryLayer
 from holdfast.runtime.routing import InterfaceLayer, Route
 from holdfast.runtime.transport import Layer, Transport, compose
@@ -77,7 +78,8 @@ def connect(
             card's own URL, a `Path` to the card's file, the card, or its JSON object.
         auth: A value for ``Authorization``, headers, or an `AuthProvider`.
         timeout: Seconds for a whole call, with everything that is tried again.
-        card_ttl: Seconds that the card is kept.
+        card_ttl: Seconds that the card is kept if its server does not say (``Cache-Control``);
+            0 keeps none for longer than the calls that wait for it.
         resilience: What to do when things go wrong; `Resilience.standard()` if left out.
         engine: What carries requests: an `HttpEngine` or an `aiohttp.ClientSession`, which are
             used and not closed; an `AiohttpEngine` of the client's own if left out.
@@ -246,4 +248,5 @@ def _route(
         trusted=frozenset[str]().union(*(origins(address) for address in named)),
         trust_first=not isinstance(agent, str),
         has_credentials=has_credentials,
+        source=agent if isinstance(agent, str) else None,
     )

@@ -24,7 +24,7 @@ from holdfast.model.operations import GET_TASK, SEND_MESSAGE
 from holdfast.model.requests import GetTaskRequest, SendMessageConfiguration, SendMessageRequest
 from holdfast.model.types import Message, Task, TaskState
 from holdfast.policy.deadline import Deadline
-from holdfast.runtime.discovery import GET_AGENT_CARD, AgentCardResolver, CardLocation
+from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation
 from holdfast.runtime.polling import poll
 from holdfast.runtime.transport import Call, CallProgress, Reply, Transport
 from holdfast.runtime.waiting import until as wait_until
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.model.operations import Operation
     from holdfast.runtime.env import Env
     from holdfast.runtime.listeners import Consumer, Event
+    from holdfast.runtime.resolver import AgentCardResolver
 
 __all__ = ["Calls", "PerCall", "is_settled", "is_terminal"]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-__all__ = ["is_http_address"]
+__all__ = ["doubt", "is_http_address", "is_loopback"]
 
 
 def is_http_address(url: str) -> bool:
@@ -21,3 +22,47 @@ def is_http_address(url: str) -> bool:
     except ValueError:
         return False
     return parts.scheme in {"http", "https"} and bool(parts.hostname) and "@" not in parts.netloc
+
+
+def doubt(url: str, source: str | None) -> str | None:
+    """What is wrong with an address that a card names, though it can be read.
+
+    Cards are often written where the agent runs: behind a proxy, in a container, on somebody's
+    own machine. Their addresses then mean something there, and something else here.
+
+    Args:
+        url: The address that the card names; an HTTP one.
+        source: Where the card came from; None if the caller brought it along.
+
+    Returns:
+        The reason in words; None if nothing is.
+    """
+    there = urlsplit(url)
+    host = there.hostname or ""
+    if _is_unspecified(host):
+        return f"{host} is where a server listens, and no address to call"
+    if source is None:
+        return None
+    here = urlsplit(source)
+    if is_loopback(host) and not is_loopback(here.hostname or ""):
+        return f"{host} is this machine, and the card came from {here.hostname}"
+    if (here.scheme, there.scheme) == ("https", "http") and here.hostname == host:
+        return f"it has no TLS, and the card came from {host} with it"
+    return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine by its name or number (RFC 6761, 6.3)."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_unspecified(host: str) -> bool:
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False

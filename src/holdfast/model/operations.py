@@ -46,6 +46,7 @@ __all__ = [
     "SEND_MESSAGE",
     "SEND_STREAMING_MESSAGE",
     "SUBSCRIBE_TO_TASK",
+    "Capability",
     "Operation",
     "Safety",
     "Verb",
@@ -56,6 +57,7 @@ R = TypeVar("R")
 
 Safety = Literal["read", "idempotent", "conditional"]
 Verb = Literal["GET", "POST", "DELETE"]
+Capability = Literal["streaming", "push_notifications", "extended_agent_card"]
 
 
 class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
@@ -69,6 +71,7 @@ class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
         verb: HTTP method of the REST binding.
         path: Path of the REST binding; ``{name}`` stands for that member of the request.
         streaming: Whether the answer is a stream of events.
+        capability: What the card must declare for it (a member of `AgentCapabilities`), if any.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
     verb: Verb
     path: str
     streaming: bool = False
+    capability: Capability | None = None
 
 
 SEND_MESSAGE = Operation(
@@ -96,6 +100,7 @@ SEND_STREAMING_MESSAGE = Operation(
     verb="POST",
     path="/message:stream",
     streaming=True,
+    capability="streaming",
 )
 GET_TASK = Operation(
     name="GetTask",
@@ -129,6 +134,7 @@ SUBSCRIBE_TO_TASK = Operation(
     verb="POST",
     path="/tasks/{id}:subscribe",
     streaming=True,
+    capability="streaming",
 )
 CREATE_PUSH_CONFIG = Operation(
     name="CreateTaskPushNotificationConfig",
@@ -137,6 +143,7 @@ CREATE_PUSH_CONFIG = Operation(
     safety="conditional",
     verb="POST",
     path="/tasks/{task_id}/pushNotificationConfigs",
+    capability="push_notifications",
 )
 GET_PUSH_CONFIG = Operation(
     name="GetTaskPushNotificationConfig",
@@ -145,6 +152,7 @@ GET_PUSH_CONFIG = Operation(
     safety="read",
     verb="GET",
     path="/tasks/{task_id}/pushNotificationConfigs/{id}",
+    capability="push_notifications",
 )
 LIST_PUSH_CONFIGS = Operation(
     name="ListTaskPushNotificationConfigs",
@@ -153,6 +161,7 @@ LIST_PUSH_CONFIGS = Operation(
     safety="read",
     verb="GET",
     path="/tasks/{task_id}/pushNotificationConfigs",
+    capability="push_notifications",
 )
 DELETE_PUSH_CONFIG = Operation(
     name="DeleteTaskPushNotificationConfig",
@@ -161,6 +170,7 @@ DELETE_PUSH_CONFIG = Operation(
     safety="idempotent",
     verb="DELETE",
     path="/tasks/{task_id}/pushNotificationConfigs/{id}",
+    capability="push_notifications",
 )
 GET_EXTENDED_AGENT_CARD = Operation(
     name="GetExtendedAgentCard",
@@ -169,6 +179,7 @@ GET_EXTENDED_AGENT_CARD = Operation(
     safety="read",
     verb="GET",
     path="/extendedAgentCard",
+    capability="extended_agent_card",
 )
 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -15,16 +16,21 @@ from holdfast.errors import (
     A2AError,
     AgentCardResolutionError,
     CredentialOriginError,
+    InvalidAgentCardError,
+    PushNotificationNotSupportedError,
+    UnsupportedOperationError,
     VersionNotSupportedError,
 )
+from holdfast.model.addresses import doubt
 from holdfast.runtime.transport import PassThrough
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
-from holdfast.wire.http import origin, origins
+from holdfast.wire.http import origin, origins, presentable
 
 if TYPE_CHECKING:
     from holdfast.model.card import AgentCard, AgentInterface
-    from holdfast.runtime.discovery import AgentCardResolver
+    from holdfast.model.operations import Operation
     from holdfast.runtime.endpoints import Endpoint, Endpoints
+    from holdfast.runtime.resolver import AgentCardResolver
     from holdfast.runtime.transport import Call, Reply, Transport
 
 __all__ = ["InterfaceLayer", "Route", "choose_interface"]
@@ -44,6 +50,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         trust_first: Whether the origin of the first card's first interface is one of them: for a
             card that the caller brought along.
         has_credentials: Whether there is anything to protect besides a call's own headers.
+        source: Where the card is fetched; None if the caller brought it along.
     """
 
     bindings: tuple[str, ...] = ()
@@ -52,6 +59,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     trusted: frozenset[str] = frozenset()
     trust_first: bool = False
     has_credentials: bool = False
+    source: str | None = None
 
 
 class InterfaceLayer(PassThrough):
@@ -73,15 +81,21 @@ class InterfaceLayer(PassThrough):
         Raises:
             CredentialOriginError: The call carries credentials that were not given for the
                 interface's origin. Nothing was sent.
+            InvalidAgentCardError: The interface has an address that cannot be meant.
+            PushNotificationNotSupportedError: The card declares no push notifications.
+            UnsupportedOperationError: The card declares no such operation.
         """
         try:
-            card = await self._resolver.card(call)
+            card = self._resolver.fresh or await self._resolver.card(call)
         except A2AError as error:
             error.executed = False  # of this call, whatever became of the card's
             raise
         choice = self._choice
         if choice is None or choice.card is not card:
             choice = self._choice = self._choose(card)
+        capability = call.operation.capability
+        if capability is not None and not getattr(card.capabilities, capability):
+            raise _undeclared(call.operation, card)
         if choice.refusal is not None and (call.headers or self._route.has_credentials):
             raise copy.copy(choice.refusal)
         return await self._inner.unary(msgspec.structs.replace(call, endpoint=choice.endpoint))
@@ -91,6 +105,7 @@ class InterfaceLayer(PassThrough):
             # The caller's own card says whom to trust; one that replaces it later does not.
             self._trusted |= origins(card.supported_interfaces[0].url)
         interface = choose_interface(card, self._route)
+        _check_address(interface, self._route)
         endpoint = self._endpoints.of(interface)
         return _Choice(card, endpoint, _check_origin(interface, self._trusted))
 
@@ -134,6 +149,39 @@ def choose_interface(card: AgentCard, route: Route) -> AgentInterface:
         interface,
         url=interface.url if route.url is None else route.url,
         tenant=(interface.tenant or None) if route.tenant is None else route.tenant,
+    )
+
+
+def _check_address(interface: AgentInterface, route: Route) -> None:
+    """Checks an address that the caller did not name himself."""
+    why = None if route.url is not None else doubt(interface.url, route.source)
+    if why is None:
+        return
+    hint = "pass the right one as url="
+    if route.source is not None:
+        guess = f"{origin(route.source)}{urlsplit(interface.url).path}"
+        hint = f'if the agent is where its card is, pass url="{guess}"'
+    raise InvalidAgentCardError(
+        f"the card names {presentable(interface.url)} as the agent's address, but {why}; nothing "
+        f"was sent there. {hint[0].upper()}{hint[1:]}",
+        field="supportedInterfaces.url",
+        executed=False,
+    )
+
+
+_UNDECLARED = {
+    "streaming": (UnsupportedOperationError, "streaming"),
+    "push_notifications": (PushNotificationNotSupportedError, "push notifications"),
+    "extended_agent_card": (UnsupportedOperationError, "an extended card"),
+}
+
+
+def _undeclared(operation: Operation[P, R], card: AgentCard) -> A2AError:
+    kind, what = _UNDECLARED[operation.capability or "streaming"]
+    return kind(
+        f"{operation.name} was not called: agent {card.name!r} does not declare {what} in its "
+        "card (capabilities)",
+        executed=False,
     )
 
 

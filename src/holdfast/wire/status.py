@@ -13,8 +13,6 @@ This file owns the tables: which code, reason and status is which error, and wha
 
 from __future__ import annotations
 
-import re
-from datetime import UTC
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
@@ -42,6 +40,7 @@ from holdfast.errors import (
     VersionNotSupportedError,
 )
 from holdfast.model.types import TaskState
+from holdfast.wire.fields import http_date, seconds
 from holdfast.wire.http import HttpReply, excerpt, harmless_headers
 
 if TYPE_CHECKING:
@@ -217,7 +216,7 @@ def _from_code(
     facts["data"] = data
     facts["executed"] = False if code in _NOT_EXECUTED_CODES else None
     facts["retry_after"] = _first(
-        _seconds(hints.get("retryAfter")), _retry_info(details), _retry_after(reply.headers, now)
+        seconds(hints.get("retryAfter")), _retry_info(details), _retry_after(reply.headers, now)
     )
     retryable = hints.get("retryable")
     facts["transient"] = (
@@ -300,58 +299,32 @@ def _retry_info(details: tuple[dict[str, Any], ...]) -> float | None:
     for detail in details:
         delay = detail.get("retryDelay")
         if _is_type(detail, "RetryInfo") and isinstance(delay, str):
-            return _seconds(delay.removesuffix("s"))
+            return seconds(delay.removesuffix("s"))
     return None
 
 
 def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
     """Retry-After in seconds or as a date (RFC 9110, 10.2.3), or retry-after-ms."""
-    milliseconds = _seconds(headers.get("retry-after-ms"))
+    milliseconds = seconds(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
     value = headers.get("retry-after")
     if value is None:
         return None
-    seconds = _seconds(value)
-    if seconds is not None:
-        return seconds
-    at = _http_date(value)
+    delay = seconds(value)
+    if delay is not None:
+        return delay
+    at = http_date(value)
     if at is None:
         return None
     # The server's own clock, where it shows it, makes the difference right in spite of skew.
-    return max(0.0, at - (_http_date(headers.get("date", "")) or now))
-
-
-def _http_date(value: str) -> float | None:
-    from email.utils import parsedate_to_datetime  # heavy, and rarely needed
-
-    try:
-        date = parsedate_to_datetime(value)
-        # The older forms name no zone; all of HTTP's dates are in UTC.
-        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, TypeError, OverflowError):
-        return None
-
-
-_NUMBER = re.compile(r"\s*[0-9]+(\.[0-9]+)?\s*")
+    return max(0.0, at - (http_date(headers.get("date", "")) or now))
 
 
 def _integer(value: Any) -> int | None:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _seconds(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    if isinstance(value, str) and not _NUMBER.fullmatch(value):
-        return None
-    try:
-        seconds = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return seconds if 0 <= seconds < float("inf") else None
 
 
 def _first(*values: float | None) -> float | None:

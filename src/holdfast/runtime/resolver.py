@@ -1,0 +1,244 @@
+"""Knowing an agent's card.
+
+Rules: nothing is fetched before it is needed; many who ask at once cause one fetch; a card is
+kept for as long as its server says (RFC 9111), on the event loop's clock; one that is too old
+stands in for a while where no newer one can be had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from holdfast.errors import (
+    A2AError,
+    AgentCardResolutionError,
+    InvalidAgentCardError,
+    LimitExceededError,
+)
+from holdfast.model import codec
+from holdfast.model.card import AgentCard, AgentInterface, check_card, read_card
+from holdfast.policy.retry import TOO_LATE
+from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation, FoundCard
+from holdfast.runtime.perloop import PerLoop
+from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport
+from holdfast.wire.http import MAX_REPLY_BYTES, excerpt, origin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.model.operations import Operation
+    from holdfast.policy.deadline import Deadline
+    from holdfast.runtime.endpoints import Endpoints
+
+__all__ = ["AgentCardResolver"]
+
+_LEAST_AGE, _MOST_AGE = 5.0, 86_400.0
+"""Seconds. A card is used for a moment even if its server wants no cache, since it would have to
+be fetched for every single call; and looked at once a day even if it is good for a year."""
+
+_REFRESHING = 10.0
+"""Seconds to wait for a newer card while there is one that can stand in."""
+
+_STANDING_IN = 3600.0
+"""Seconds for which a card that is too old may stand in, if its server says nothing of that."""
+
+_PAUSE = 30.0
+"""Seconds until the next try to get a newer one than that."""
+
+_FETCH = cast("Operation[CardLocation, FoundCard]", GET_AGENT_CARD)
+"""The same operation as it is answered below the one who keeps the card."""
+
+
+class AgentCardResolver:
+    """Knows the card of one agent, and fetches it when it must.
+
+    Args:
+        agent: An origin, an address, a card's URL, a `Path` to a card's file, a card, or its
+            JSON object as a dict.
+        fetch: Carries `GET_AGENT_CARD`.
+        endpoints: Where what is learned about the card's server is kept.
+        headers: Sent along; not those of a call, since many calls share one card.
+        ttl: Seconds that a card is kept whose server says nothing of that.
+    """
+
+    def __init__(
+        self,
+        agent: str | Path | AgentCard | Mapping[str, Any],
+        fetch: Transport,
+        endpoints: Endpoints,
+        *,
+        headers: Mapping[str, str],
+        ttl: float,
+    ) -> None:
+        self._agent = agent
+        self._fetch = fetch
+        self._endpoints = endpoints
+        self._headers = headers
+        self._ttl = ttl
+        self._card: AgentCard | None = None
+        self._source: AgentCard | None = None  # which is another one if `replace` was called
+        self._found: FoundCard | None = None
+        self._fresh_until = -math.inf
+        self._usable_until = -math.inf
+        self._flights = PerLoop(_Flight)
+
+    async def unary(self, call: Call[Any, Any], /) -> Reply[Any]:
+        """Answers `GET_AGENT_CARD`, so that a resolver can stand at the bottom of a stack."""
+        return Reply(value=await self.card(call))
+
+    async def close(self) -> None:
+        """Frees what fetches."""
+        await self._fetch.close()
+
+    async def card(self, call: AnyCall) -> AgentCard:
+        """The card, from memory or fetched within the deadline of the call that needs it.
+
+        Raises:
+            AgentCardResolutionError: There is no card.
+            InvalidAgentCardError: It is not usable.
+            LimitExceededError: It is too large.
+            A2AError: It could not be fetched.
+        """
+        if (card := self.fresh) is not None:
+            return card
+        flight = self._flights.here()
+        async with flight.lock:
+            if (card := self.fresh) is not None:
+                return card
+            if flight.card is not None:
+                return flight.card  # even if it need not be kept for longer than this
+            if flight.failure is not None:
+                raise copy.copy(flight.failure)  # an error of their own for each who waited
+            try:
+                flight.card = await self._load(call)
+            except A2AError as error:
+                if not (error.gave_up or "").endswith(TOO_LATE):  # others may have more time
+                    flight.failure = copy.copy(error)  # what becomes of this one is its caller's
+                raise
+            else:
+                return flight.card
+            finally:
+                if flight.card is not None or flight.failure is not None:
+                    self._flights.forget()  # who comes later tries anew
+
+    @property
+    def fresh(self) -> AgentCard | None:
+        """The card, unless it must be looked at again."""
+        return self._card if asyncio.get_running_loop().time() < self._fresh_until else None
+
+    @property
+    def last(self) -> AgentCard | None:
+        """The card as last seen, however long ago."""
+        return self._card
+
+    def replace(self, card: AgentCard) -> None:
+        """Uses a card in place of the present one, until its source has a new one."""
+        self._card = card
+
+    async def _load(self, call: AnyCall) -> AgentCard:
+        match self._agent:
+            case AgentCard():
+                check_card(self._agent)
+                return self._keep(self._agent, math.inf)
+            case str():
+                return await self._load_from(self._agent, call)
+            case Path():
+                card = await asyncio.to_thread(_read_card_file, self._agent)
+                return self._keep(card, self._ttl)
+            case _:
+                return self._keep(read_card(dict(self._agent)), math.inf)
+
+    async def _load_from(self, agent: str, call: AnyCall) -> AgentCard:
+        loop = asyncio.get_running_loop()
+        if self._card is None or loop.time() >= self._usable_until:
+            return self._keep_found(await self._fetched(agent, call, call.deadline))
+        at = min(call.deadline.at, loop.time() + _REFRESHING)
+        try:
+            async with asyncio.timeout_at(at):
+                found = await self._fetched(
+                    agent, call, msgspec.structs.replace(call.deadline, at=at)
+                )
+        except (A2AError, TimeoutError) as error:
+            if isinstance(error, A2AError) and not _may_pass(error):
+                raise
+            asked = getattr(error, "retry_after", None) or 0.0
+            self._fresh_until = loop.time() + max(_PAUSE, asked)
+            return self._card
+        return self._keep_found(found)
+
+    def _keep_found(self, found: FoundCard) -> AgentCard:
+        self._found = found
+        said = found.caching
+        lifetime = self._ttl
+        if said.lifetime is not None:
+            lifetime = min(max(said.lifetime, min(_LEAST_AGE, self._ttl)), _MOST_AGE)
+        grace = said.stale_if_error
+        if grace is None:
+            grace = _STANDING_IN if self._ttl else 0.0
+        return self._keep(found.card, lifetime, min(grace, _MOST_AGE))
+
+    def _keep(self, card: AgentCard, lifetime: float, grace: float = 0.0) -> AgentCard:
+        if self._card is None or card != self._source:
+            self._card = self._source = card
+        self._fresh_until = asyncio.get_running_loop().time() + lifetime
+        self._usable_until = self._fresh_until + grace
+        return self._card
+
+    async def _fetched(self, agent: str, call: AnyCall, deadline: Deadline) -> FoundCard:
+        server = AgentInterface(url=origin(agent), protocol_binding="card")
+        progress = CallProgress(began=asyncio.get_running_loop().time())
+        call.progress.card = progress
+        reply = await self._fetch.unary(
+            Call(
+                operation=_FETCH,
+                params=CardLocation.of(agent, self._found),
+                request_id=call.request_id,
+                deadline=deadline,
+                headers=self._headers,
+                endpoint=self._endpoints.of(server),
+                progress=progress,
+            )
+        )
+        return reply.value
+
+
+def _may_pass(error: A2AError) -> bool:
+    """Whether another card may stand in (RFC 5861, 4): the server said nothing about this one."""
+    return error.transient or (error.http_status or 0) >= 500
+
+
+class _Flight:
+    """Those who wait for one fetch, in one event loop."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.card: AgentCard | None = None
+        self.failure: A2AError | None = None
+
+
+def _read_card_file(path: Path) -> AgentCard:
+    if path.exists() and not path.is_file():
+        message = f"cannot read the agent card {path}: it is not a file"
+        raise AgentCardResolutionError(message, executed=False)
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_REPLY_BYTES + 1)
+    except OSError as error:
+        message = f"cannot read the agent card {path}: {error.strerror or error}"
+        raise AgentCardResolutionError(message, executed=False) from None
+    if len(content) > MAX_REPLY_BYTES:
+        message = f"the agent card {path} is larger than {MAX_REPLY_BYTES} bytes"
+        raise LimitExceededError(
+            message, which="card bytes", bound=MAX_REPLY_BYTES, executed=False
+        )
+    try:
+        return read_card(codec.parse(content))
+    except codec.MalformedError as error:
+        message = f"the agent card {path} is {error}"
+        raise InvalidAgentCardError(message, executed=False, excerpt=excerpt(content)) from None
