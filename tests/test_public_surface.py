@@ -152,6 +152,7 @@ SIGNATURES = {
         "*credential_origins=() *interceptors=() *consumers=() *observers=() *call_layers=() "
         "*attempt_layers=()"
     ),
+    "make_error": "code message data=None",
     "text_part": "text *media_type=None",
     "data_part": "data *media_type=None",
     "file_part": "path *media_type=None *filename=None",

@@ -6,7 +6,7 @@ import time
 import pytest
 from hypothesis import strategies as st
 
-from holdfast import errors
+from holdfast import ArticleErrorCode, errors, make_error
 from holdfast.errors import (
     A2AError,
     A2AHTTPError,
@@ -609,6 +609,54 @@ def test_s30_a_page_of_a_proxy_is_a_typed_error_with_status_and_an_excerpt():
 def test_an_odd_status_is_called_by_its_number():
     assert failure("JSONRPC", 799).message == "HTTP 799"
     assert failure("JSONRPC", 429).message == "HTTP 429 Too Many Requests"
+
+
+# ── An older dialect ─────────────────────────────────────────────────────────────────────────
+
+ARTICLE_CODES = {
+    "AUTH_REQUIRED": -32001,
+    "TASK_NOT_FOUND": -32002,
+    "INSUFFICIENT_SCOPE": -32003,
+    "RATE_LIMITED": -32004,
+    "AGENT_UNAVAILABLE": -32005,
+    "TASK_TIMEOUT": -32006,
+    "CONTENT_TOO_LARGE": -32007,
+    "SKILL_NOT_FOUND": -32008,
+}
+
+
+def test_the_article_codes_are_these():
+    assert {code.name: int(code) for code in ArticleErrorCode} == ARTICLE_CODES
+
+
+@pytest.mark.parametrize("code", ArticleErrorCode)
+@pytest.mark.parametrize(
+    ("data", "facts"),
+    [
+        ({"retryable": True, "retryAfter": 10}, (True, 10)),
+        ({"retryable": False, "detail": "for good"}, (False, None)),
+        ({"retryAfter": 2.5}, (True, 2.5)),
+    ],
+)
+def test_what_is_made_in_the_dialect_is_read_with_its_facts(code, data, facts):
+    made = make_error(code, "Not now", data)
+    document = json.loads(json.dumps({"jsonrpc": "2.0", "id": REQUEST_ID, "error": made}))
+
+    error = failure("JSONRPC", 200, json.dumps(document).encode())
+
+    assert type(error) is AgentError
+    assert error.code == code
+    assert (error.transient, error.retry_after, error.executed) == (*facts, None)
+    assert error.data == data
+    assert "Not now" in str(error)
+    assert data.get("detail", "") in str(error)
+
+
+def test_an_error_without_the_dialects_data_is_a2as_own():
+    made = {"jsonrpc": "2.0", "id": REQUEST_ID, "error": make_error(-32001, "no")}
+
+    assert type(failure("JSONRPC", 200, json.dumps(made).encode())) is TaskNotFoundError
+    assert make_error(-32700, "no", {}) == {"code": -32700, "message": "no"}
 
 
 @given(error=error_objects, http_status=http_statuses, headers=http_headers)

@@ -115,6 +115,7 @@ if TYPE_CHECKING:
         RetryScheduled,
     )
     from holdfast.runtime.transport import Call, Layer, PassThrough, Reply, Transport
+    from holdfast.wire.article import ArticleErrorCode, make_error
     from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, Timeouts
 
 __all__ = [
@@ -132,6 +133,7 @@ __all__ = [
     "AgentSkill",
     "AiohttpEngine",
     "Answer",
+    "ArticleErrorCode",
     "Artifact",
     "Attempt",
     "AttemptFailed",
@@ -221,6 +223,7 @@ __all__ = [
     "connect",
     "data_part",
     "file_part",
+    "make_error",
     "text_part",
     "url_part",
 ]
@@ -231,6 +234,7 @@ _MODULES = (
     "model.types",
     "model.card",
     "model.requests",
+    "wire.article",
     "wire.http",
     "model.operations",
     "policy.deadline",

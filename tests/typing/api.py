@@ -25,6 +25,7 @@ from holdfast import (
     AgentSkill,
     AiohttpEngine,
     Answer,
+    ArticleErrorCode,
     Artifact,
     Attempt,
     AttemptFailed,
@@ -104,6 +105,7 @@ from holdfast import (
     connect,
     data_part,
     file_part,
+    make_error,
     text_part,
     url_part,
 )
@@ -290,6 +292,12 @@ assert_type(Resilience.standard(), Resilience)
 assert_type(Resilience.off(), Resilience)
 assert_type(RetryPolicy(on_retry=told).max_retries, int)
 UNBOUNDED = Resilience(budget=None)
+
+
+# ── An older dialect of errors ───────────────────────────────────────────────────────────────
+
+assert_type(make_error(ArticleErrorCode.RATE_LIMITED, "later", {"retryAfter": 5}), dict[str, Any])
+assert_type(ArticleErrorCode(-32004), ArticleErrorCode)
 
 
 # ── Making a client ──────────────────────────────────────────────────────────────────────────

@@ -40,6 +40,7 @@ from holdfast.errors import (
     VersionNotSupportedError,
 )
 from holdfast.model.types import TaskState
+from holdfast.wire.article import is_article_error
 from holdfast.wire.fields import http_date, seconds
 from holdfast.wire.http import HttpReply, excerpt, harmless_headers
 
@@ -109,9 +110,6 @@ _BY_STATUS: dict[int, type[A2AHTTPError]] = {
 
 _RPC_CODES = range(-32768, -31999)
 """Codes that JSON-RPC reserves; no other kind of code looks like these."""
-
-_ARTICLE_CODES = range(-32008, -32000)
-_ARTICLE_MEMBERS = frozenset({"retryable", "retryAfter", "detail"})
 
 
 def from_rpc_error(error: Any, reply: HttpReply, *, now: float) -> A2AError:
@@ -230,8 +228,8 @@ def _from_code(
     message = f"the agent answered {code}{': ' if text else ''}{text}"
 
     kind: type[A2AError] = _BY_CODE.get(code) or _BY_STATUS.get(reply.status) or AgentError
-    if code in _ARTICLE_CODES and hints.keys() & _ARTICLE_MEMBERS:
-        kind = AgentError  # an older dialect, in which these codes mean something else
+    if is_article_error(code, hints):
+        kind = AgentError
     metadata = _metadata(details)
     if kind is TaskNotFoundError:
         return TaskNotFoundError(message, task_id=metadata.get("taskId"), **facts)
