@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from multidict import CIMultiDict
 
 from holdfast import (
     A2AConnectionError,
@@ -654,6 +655,90 @@ async def test_nobody_waits_long_for_a_newer_card_while_there_is_one():
     assert now() == 310
 
 
+@pytest.mark.parametrize("timeout", [1, 8, 900])
+async def test_a_call_with_little_time_has_the_old_card_too(timeout):
+    agent = FakeAgent()
+    client = connect(agent.url, engine=FakeNetwork(agent))
+    await client.send_message("hello")
+    agent.inject(Stall(), on="GetAgentCard", times=99)
+    await asyncio.sleep(300)
+
+    for _ in range(10):
+        await client.send_message("hello", timeout=timeout)
+
+    assert now() == 300 + min(timeout / 2, 10)
+
+
+async def test_nobody_waits_for_a_newer_card_behind_others():
+    agent = FakeAgent()
+    network = Pages(agent)
+    client = connect(agent.url, engine=network)
+    await client.send_message("hello")
+    agent.inject(Stall(), on="GetAgentCard", times=99)
+    await asyncio.sleep(300)
+    first = asyncio.create_task(client.send_message("hello"))
+    await asyncio.sleep(1)
+
+    await asyncio.gather(*(client.send_message("hello") for _ in range(5)))
+    assert now() == 301
+    first.cancel()
+    await asyncio.wait([first])
+    await client.send_message("hello")
+    assert now() == 301
+    assert len(network.gets()) == 2
+
+
+@pytest.mark.parametrize("asked", ["31536000", "3000", "1"])
+async def test_no_server_makes_an_old_card_stand_in_for_longer_than_it_may(asked):
+    headers = says(cache_control="max-age=300, stale-if-error=5")
+    network = CardServer(page(card(), **headers), page(b"", 503, **says(retry_after=asked)))
+    client = connect("http://agent.test", engine=network)
+    await client.agent_card()
+    await asyncio.sleep(301)
+    await client.agent_card()
+    await asyncio.sleep(5)
+
+    with pytest.raises(A2AError):
+        await client.agent_card()
+
+
+async def test_a_304_about_another_card_is_not_believed():
+    since = "Sun, 01 Mar 2026 12:00:00 GMT"
+    new = {**card(), "name": "New"}
+    network = CardServer(
+        page(card(), **says(etag='"one"', last_modified=since)),
+        page(b"", 304, **says(etag='"two"')),
+        page(new, **says(etag='"two"')),
+    )
+    client = connect("http://agent.test", engine=network)
+    await client.agent_card()
+    await asyncio.sleep(300)
+
+    assert (await client.agent_card()).name == "New"
+    assert network.conditions()[2] == {}
+
+
+@pytest.mark.parametrize("etag", [None, '"a\x01b"', '"a\x7f"', "bare", '"\xff"'])
+async def test_a_304_that_nobody_asked_for_is_an_error(etag):
+    headers = {} if etag is None else says(etag=etag)
+    network = CardServer(page(card(), **headers), page(b"", 304))
+    client = connect("http://agent.test", engine=network)
+    await client.agent_card()
+    await asyncio.sleep(300)
+
+    with pytest.raises(A2AHTTPError, match="304"):
+        await client.agent_card()
+    assert network.conditions() == [{}, {}]
+
+
+async def test_several_lines_of_a_list_are_one():
+    lines = CIMultiDict([("Cache-Control", "max-age=900"), ("Cache-Control", "no-store")])
+    network = CardServer(HttpReply(status=200, headers=lines, body=page(card()).body))
+    client = connect("http://agent.test", engine=network)
+
+    assert await fetched_at(client, network, seconds=6) == [0, 5]
+
+
 async def test_while_a_card_stands_in_its_server_is_left_alone():
     network = CardServer(page(card()), page(b"", 503, **says(retry_after="120")))
     client = connect("http://agent.test", engine=network)
@@ -735,6 +820,10 @@ async def test_what_a_card_does_not_declare_is_not_called(call, kind, capabiliti
         ("https://agent.test", "https://localhost/rpc", "localhost is this machine"),
         ("https://agent.test", "http://127.0.0.3:80/rpc", "127.0.0.3 is this machine"),
         ("https://agent.test", "http://[::1]/rpc", "::1 is this machine"),
+        ("https://agent.test", "http://localhost./rpc", "localhost. is this machine"),
+        ("https://agent.test", "http://[::ffff:127.0.0.1]/rpc", "is this machine"),
+        ("https://agent.test", "http://[::ffff:0.0.0.0]/rpc", "is where a server listens"),
+        ("https://agent.test", "http://agent.test./rpc", "it has no TLS"),
         ("https://agent.test", "http://agent.test/rpc", "it has no TLS"),
         ("https://Agent.Test", "http://agent.test:8080/rpc", "it has no TLS"),
     ],
@@ -754,6 +843,8 @@ async def test_an_address_that_cannot_be_meant_is_told_with_what_to_pass(source,
     ("source", "url"),
     [
         ("http://localhost:1", "http://127.0.0.1:2/rpc"),
+        ("http://0.0.0.0:1", "http://localhost:2/rpc"),
+        ("http://localhost.:1", "http://[::ffff:127.0.0.1]:2/rpc"),
         ("http://127.0.0.1:1", "http://app.localhost:2/rpc"),
         ("https://agent.test", "https://other.test/rpc"),
         ("http://agent.test", "https://agent.test/rpc"),

@@ -116,13 +116,13 @@ async def test_who_waits_for_the_card_of_another_call_is_not_told_of_that_calls_
         if isinstance(observation, AttemptStarted) and observation.operation == "GetAgentCard":
             fetching.set()
 
-    options = {"card_ttl": 5, "resilience": Resilience.off(), "observers": [observe]}
+    options = {"card_ttl": 0, "resilience": Resilience.off(), "observers": [observe]}
     client = connected(agent, network, **options)
     task = await client.send_message("first", return_immediately=True)
     fetching.clear()
     agent.inject(Respond(status=403), on="GetAgentCard", times=20)
     watching = asyncio.ensure_future(client.wait(task.id, timeout=60))
-    await fetching.wait()  # the card is too old, and the watcher fetches it anew
+    await fetching.wait()  # no card is kept, and the watcher fetches it anew
 
     with pytest.raises(PermissionDeniedError) as caught:
         await client.send_message("second")

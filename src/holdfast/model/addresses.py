@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import urlsplit
 
 __all__ = ["doubt", "is_http_address", "is_loopback"]
@@ -44,25 +44,33 @@ def doubt(url: str, source: str | None) -> str | None:
     if source is None:
         return None
     here = urlsplit(source)
-    if is_loopback(host) and not is_loopback(here.hostname or ""):
-        return f"{host} is this machine, and the card came from {here.hostname}"
-    if (here.scheme, there.scheme) == ("https", "http") and here.hostname == host:
+    its_host = here.hostname or ""
+    if is_loopback(host) and not (is_loopback(its_host) or _is_unspecified(its_host)):
+        return f"{host} is this machine, and the card came from {its_host}"
+    same = host.removesuffix(".") == its_host.removesuffix(".")
+    if (here.scheme, there.scheme) == ("https", "http") and same:
         return f"it has no TLS, and the card came from {host} with it"
     return None
 
 
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine by its name or number (RFC 6761, 6.3)."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    name = host.removesuffix(".")
+    number = _number(host)
+    if number is not None:
+        return number.is_loopback
+    return name == "localhost" or name.endswith(".localhost")
 
 
 def _is_unspecified(host: str) -> bool:
+    number = _number(host)
+    return number is not None and number.is_unspecified
+
+
+def _number(host: str) -> IPv4Address | IPv6Address | None:
     try:
-        return ip_address(host).is_unspecified
+        number = ip_address(host.removesuffix("."))
     except ValueError:
-        return False
+        return None
+    mapped = number.ipv4_mapped if isinstance(number, IPv6Address) else None
+    return number if mapped is None else mapped

@@ -130,6 +130,7 @@ class CardTransport:
     async def _fetch(
         self, call: AnyCall, url: str, known: FoundCard | None = None
     ) -> Reply[FoundCard] | None:
+        conditions = {} if known is None else known.caching.conditions()
         request = HttpRequest(
             method="GET",
             url=url,
@@ -137,7 +138,7 @@ class CardTransport:
                 **call.headers,
                 "accept": "application/json",
                 **protocol_headers(),
-                **({} if known is None else known.caching.conditions()),
+                **conditions,
             },
             timeouts=self._timeouts,
             progress=call.progress,
@@ -147,20 +148,21 @@ class CardTransport:
             # An address that is not a well-known one may be the agent's own, which takes no GET.
             if reply.status == 404 or (reply.status == 405 and not _is_well_known(url)):
                 return None
-            card = self._card_of(reply, known)
+            same = known if conditions and reply.status == 304 else None
+            if same is not None and not same.caching.is_confirmed_by(reply.headers):
+                return await self._fetch(call, url)  # it is about another one (RFC 9111, 4.3.4)
+            card = self._card_of(reply) if same is None else same.card
         except A2AError as error:
             error.agent = presentable(url)
             error.executed = False
             redact(error, secrets_in(call.headers))
             raise
-        before = known.caching if known is not None and reply.status == 304 else None
+        before = None if same is None else same.caching
         caching = Caching.of(reply.headers, now=self._env.wall(), before=before)
         found = FoundCard(card=card, url=url, caching=caching)
         return Reply(value=found, headers=reply.headers, raw=reply.body)
 
-    def _card_of(self, reply: HttpReply, known: FoundCard | None) -> AgentCard:
-        if reply.status == 304 and known is not None:
-            return known.card
+    def _card_of(self, reply: HttpReply) -> AgentCard:
         if reply.status != 200:
             raise status.from_http_status(reply, now=self._env.wall())
         try:

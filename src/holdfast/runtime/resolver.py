@@ -43,7 +43,8 @@ _LEAST_AGE, _MOST_AGE = 5.0, 86_400.0
 be fetched for every single call; and looked at once a day even if it is good for a year."""
 
 _REFRESHING = 10.0
-"""Seconds to wait for a newer card while there is one that can stand in."""
+"""Seconds that one call waits for a newer card while there is one that can stand in; no more than
+half of the time that the call has."""
 
 _STANDING_IN = 3600.0
 """Seconds for which a card that is too old may stand in, if its server says nothing of that."""
@@ -158,7 +159,9 @@ class AgentCardResolver:
         loop = asyncio.get_running_loop()
         if self._card is None or loop.time() >= self._usable_until:
             return self._keep_found(await self._fetched(agent, call, call.deadline))
-        at = min(call.deadline.at, loop.time() + _REFRESHING)
+        # Others go on with the card that there is, whatever becomes of this call.
+        self._stand_in(_PAUSE)
+        at = loop.time() + min(_REFRESHING, call.deadline.left(loop.time()) / 2)
         try:
             async with asyncio.timeout_at(at):
                 found = await self._fetched(
@@ -166,11 +169,16 @@ class AgentCardResolver:
                 )
         except (A2AError, TimeoutError) as error:
             if isinstance(error, A2AError) and not _may_pass(error):
+                self._fresh_until = -math.inf
                 raise
-            asked = getattr(error, "retry_after", None) or 0.0
-            self._fresh_until = loop.time() + max(_PAUSE, asked)
+            self._stand_in(max(_PAUSE, getattr(error, "retry_after", None) or 0.0))
             return self._card
         return self._keep_found(found)
+
+    def _stand_in(self, seconds: float) -> None:
+        """Uses the card that there is for some seconds, and no longer than it may be."""
+        now = asyncio.get_running_loop().time()
+        self._fresh_until = min(now + seconds, self._usable_until)
 
     def _keep_found(self, found: FoundCard) -> AgentCard:
         self._found = found

@@ -7,7 +7,7 @@ is then the same too, except for ``*``.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["Caching"]
 
 _FIELDS = ("age", "cache-control", "date", "etag", "expires", "last-modified", "vary")
+_LISTS = frozenset({"cache-control", "vary"})
+_ETAG = re.compile(r'(W/)?"[!#-~]*"')
 _OF_ONE_REPLY = frozenset({"age", "date"})
 _DIRECTIVE = re.compile(r"""([^\s,;="]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,;"]*)))?""")
 
@@ -48,7 +50,7 @@ class Caching(msgspec.Struct, frozen=True, kw_only=True):
             now: Wall time in seconds since the epoch.
             before: For a 304: what the reply said that still holds (RFC 9111, 3.2).
         """
-        fields = {name: value for name in _FIELDS if (value := headers.get(name)) is not None}
+        fields = {name: value for name in _FIELDS if (value := _field(headers, name)) is not None}
         if before is not None:
             kept = {n: v for n, v in before.fields.items() if n not in _OF_ONE_REPLY}
             fields = kept | fields
@@ -63,8 +65,27 @@ class Caching(msgspec.Struct, frozen=True, kw_only=True):
 
     def conditions(self) -> dict[str, str]:
         """The headers that ask for a newer one only (RFC 9111, 4.3.1); empty if it names none."""
-        pairs = (("if-none-match", "etag"), ("if-modified-since", "last-modified"))
-        return {ask: self.fields[name] for ask, name in pairs if name in self.fields}
+        conditions: dict[str, str] = {}
+        if _ETAG.fullmatch(etag := self.fields.get("etag", "")):
+            conditions["if-none-match"] = etag
+        modified = self.fields.get("last-modified", "")
+        if modified.isprintable() and http_date(modified) is not None:
+            conditions["if-modified-since"] = modified
+        return conditions
+
+    def is_confirmed_by(self, headers: Mapping[str, str]) -> bool:
+        """Whether a 304 with these headers is about this reply (RFC 9111, 4.3.4)."""
+        etag = headers.get("etag")
+        own = self.fields.get("etag", "")
+        return etag is None or etag.removeprefix("W/") == own.removeprefix("W/")
+
+
+def _field(headers: Mapping[str, str], name: str) -> str | None:
+    """A field; several lines of one that is a list are one list (RFC 9110, 5.3)."""
+    if name in _LISTS and hasattr(headers, "getall"):
+        lines: list[str] = cast("Any", headers).getall(name, [])
+        return ", ".join(lines) if lines else None
+    return headers.get(name)
 
 
 def _lifetime(
