@@ -370,6 +370,7 @@ class _Exchange:
             raise
         if self._sent:
             return self
+        self._given_up = True
         self._response.close()
         self._slots.release()
         raise self._connection_error("disconnected", _UNASKED)
