@@ -57,7 +57,7 @@ OWN_FACTS = {
     "NetworkPolicyError": {},
     "ExtensionNotSupportedError": {},
     "ClientToolsNotSupportedError": {},
-    "LimitExceededError": {"which": "max_reply_bytes", "bound": 1024},
+    "LimitExceededError": {"which": "body", "bound": 1024},
     "TaskTerminalError": {"task": TASK},
     "TaskFailedError": {"task": TASK},
     "TaskRejectedError": {"task": TASK},

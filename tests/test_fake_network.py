@@ -20,6 +20,7 @@ from holdfast.testing import (
     works_forever,
 )
 from holdfast.wire.http import HttpRequest, Timeouts
+from holdfast.wire.limits import Limits
 
 LIMITS = Timeouts(pool=1, connect=2, write=3, first_byte=4, idle=5)
 BODY = (
@@ -270,10 +271,10 @@ async def test_a_reply_that_is_too_large_is_refused(body):
     network = FakeNetwork(agent)
 
     with pytest.raises(LimitExceededError) as caught:
-        await network.request(send(max_reply=10))
+        await network.request(send(limits=Limits(body=10)))
 
     error = caught.value
-    assert (error.which, error.bound, error.executed) == ("reply bytes", 10, None)
+    assert (error.which, error.bound, error.executed) == ("body", 10, None)
     assert error.agent == "http://agent.test/rpc"
     assert network.in_flight == 0
 
@@ -282,7 +283,7 @@ async def test_a_reply_that_just_fits_is_taken():
     agent = FakeAgent()
     agent.inject(Respond(status=200, body=b"x" * 10))
 
-    assert (await FakeNetwork(agent).request(send(max_reply=10))).body == b"x" * 10
+    assert (await FakeNetwork(agent).request(send(limits=Limits(body=10)))).body == b"x" * 10
 
 
 async def test_what_is_in_flight_is_counted():

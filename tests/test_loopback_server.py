@@ -32,6 +32,7 @@ from holdfast.testing import (
     works_forever,
 )
 from holdfast.wire.http import HttpRequest, Timeouts
+from holdfast.wire.limits import Limits
 
 pytestmark = pytest.mark.real_time
 
@@ -477,9 +478,9 @@ def _timeless(outcome):
 async def test_a_reply_that_is_too_large_looks_the_same_too():
     far, near, fault = FakeAgent(), FakeAgent(), Respond(status=200, body=b"x" * 100)
     async with LoopbackServer(far) as server, engine_of() as engine:
-        there = await seen(engine, server.url, far, fault, max_reply=10)
+        there = await seen(engine, server.url, far, fault, limits=Limits(body=10))
 
-    assert there == await seen(FakeNetwork(near), near.url, near, fault, max_reply=10)
+    assert there == await seen(FakeNetwork(near), near.url, near, fault, limits=Limits(body=10))
 
 
 async def test_a_request_under_way_is_executed_though_its_client_left():

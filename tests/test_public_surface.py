@@ -147,7 +147,8 @@ PER_CALL = "*timeout=None *headers=None *extensions=()"
 SIGNATURES = {
     "ask": "agent message **options",
     "connect": (
-        "agent *auth=None *timeout=900.0 *card_ttl=300.0 *resilience=None *engine=None "
+        "agent *auth=None *timeout=900.0 *card_ttl=300.0 *resilience=None *limits=None "
+        "*engine=None "
         "*shared=None *env=None *url=None *tenant=None *bindings=() *headers=None "
         "*credential_origins=() *interceptors=() *consumers=() *observers=() *call_layers=() "
         "*attempt_layers=()"

@@ -117,6 +117,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.transport import Call, Layer, PassThrough, Reply, Transport
     from holdfast.wire.article import ArticleErrorCode, make_error
     from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, Timeouts
+    from holdfast.wire.limits import Limits
 
 __all__ = [
     "A2AConnectionError",
@@ -176,6 +177,7 @@ __all__ = [
     "JournalError",
     "Layer",
     "LimitExceededError",
+    "Limits",
     "ListTaskPushNotificationConfigsResponse",
     "ListTasksResponse",
     "Message",
@@ -236,6 +238,7 @@ _MODULES = (
     "model.requests",
     "wire.article",
     "wire.http",
+    "wire.limits",
     "model.operations",
     "policy.deadline",
     "policy.budget",

@@ -39,6 +39,7 @@ from holdfast.runtime.routing import InterfaceLayer, Route
 from holdfast.runtime.transport import Layer, Transport, compose
 from holdfast.wire.bindings import BINDINGS
 from holdfast.wire.http import check_headers, origins
+from holdfast.wire.limits import Limits
 
 if TYPE_CHECKING:
     import aiohttp
@@ -57,6 +58,7 @@ def connect(
     timeout: float = 900.0,
     card_ttl: float = 300.0,
     resilience: Resilience | None = None,
+    limits: Limits | None = None,
     engine: HttpEngine | aiohttp.ClientSession | None = None,
     shared: Endpoints | None = None,
     env: Env | None = None,
@@ -81,6 +83,7 @@ def connect(
         card_ttl: Seconds that the card is kept if its server does not say (``Cache-Control``);
             0 keeps none for longer than the calls that wait for it.
         resilience: What to do when things go wrong; `Resilience.standard()` if left out.
+        limits: How large a reply to accept; see `Limits` for the defaults.
         engine: What carries requests: an `HttpEngine` or an `aiohttp.ClientSession`, which are
             used and not closed; an `AiohttpEngine` of the client's own if left out.
         shared: What is known of agents, to share between clients.
@@ -104,9 +107,11 @@ def connect(
         TypeError: An argument of another type.
     """
     resilience = Resilience.standard() if resilience is None else resilience
+    limits = Limits() if limits is None else limits
     env = SystemEnv() if env is None else env
     endpoints = Endpoints() if shared is None else shared  # an empty registry is false
     check_kind("resilience", resilience, Resilience)
+    check_kind("limits", limits, Limits)
     check_kind("shared", endpoints, Endpoints)
     check_able("env", env, "wall", "random", "new_id")
     provider = to_provider(auth)
@@ -146,10 +151,11 @@ def connect(
 
     resolver = AgentCardResolver(
         agent,
-        compose((retried, authorized), CardTransport(used, env, resilience.timeouts)),
+        compose((retried, authorized), CardTransport(used, env, resilience.timeouts, limits)),
         endpoints,
         headers=own_headers,
         ttl=card_ttl,
+        limits=limits,
     )
     transport = compose(
         (
@@ -163,7 +169,7 @@ def connect(
             *attempt_layers,
             authorized,
         ),
-        HttpBinding(used, env, resilience),
+        HttpBinding(used, env, resilience, limits),
     )
     calls = Calls(
         transport,

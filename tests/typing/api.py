@@ -63,6 +63,7 @@ from holdfast import (
     JournalError,
     Layer,
     LimitExceededError,
+    Limits,
     ListTaskPushNotificationConfigsResponse,
     ListTasksResponse,
     Message,
@@ -293,6 +294,19 @@ assert_type(Resilience.off(), Resilience)
 assert_type(RetryPolicy(on_retry=told).max_retries, int)
 UNBOUNDED = Resilience(budget=None)
 
+LIMITS = Limits(
+    body=1,
+    headers=2,
+    card=3,
+    json_depth=4,
+    json_values=5,
+    inflation_ratio=6,
+    parts=7,
+    artifacts=8,
+    history=9,
+)
+assert_type(LIMITS.body, int)
+
 
 # ── An older dialect of errors ───────────────────────────────────────────────────────────────
 
@@ -323,6 +337,7 @@ assert_type(
         timeout=60,
         card_ttl=0,
         resilience=RESILIENCE,
+        limits=LIMITS,
         engine=ENGINE,
         shared=Endpoints(),
         env=ENV,

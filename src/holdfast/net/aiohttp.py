@@ -38,12 +38,14 @@ from holdfast.errors import (
     LimitExceededError,
     TimeoutPhase,
 )
-from holdfast.net.failures import failure_of, presentable_cause, unreadable
+from holdfast.net.failures import failure_of, has_large_headers, presentable_cause, unreadable
 from holdfast.net.proxies import Proxies
 from holdfast.runtime.engine import connection_error, timeout_error
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.watchdog import Watchdog
 from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, presentable
+from holdfast.wire.inflating import Inflater
+from holdfast.wire.limits import exceeded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -58,6 +60,10 @@ __all__ = ["AiohttpEngine"]
 
 _PIECE = 32 * 1024
 """Bytes written at once: below what makes aiohttp wait for the socket within one write."""
+
+_FIELD = 8190
+"""Bytes of one header that are always accepted; with the most that aiohttp takes of them, 128,
+they may add up to more than the limit before they are counted."""
 
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 
@@ -110,7 +116,7 @@ class AiohttpEngine:
         Raises:
             A2AConnectionError: No connection, or it broke.
             A2ATimeoutError: A limit of ``request.timeouts`` fired.
-            LimitExceededError: The body is larger than ``request.max_reply``.
+            LimitExceededError: The reply is larger than ``request.limits`` allow.
             InvalidAgentResponseError: The reply cannot be read.
         """
         async with _Exchange(self._pools, request, streaming=False) as reply:
@@ -122,6 +128,8 @@ class AiohttpEngine:
         Raises:
             A2AConnectionError: No connection, or it broke; also from the chunks.
             A2ATimeoutError: A limit of ``request.timeouts`` fired; also from the chunks.
+            LimitExceededError: The headers are too large; from the chunks: they are inflated
+                beyond ``request.limits``.
             InvalidAgentResponseError: The reply cannot be read; also from the chunks.
         """
         return _Exchange(self._pools, request, streaming=True)
@@ -174,6 +182,8 @@ class _Pools:
             "timeout": _NO_TIMEOUT,
             "allow_redirects": False,
             "raise_for_status": False,
+            "auto_decompress": False,
+            "max_field_size": max(_FIELD, request.limits.headers // 4),
             "data": body,
         }
         session = self._settings.lent
@@ -251,6 +261,7 @@ class _Exchange:
         self._given_up = False
         self._sent = False
         self._transport: asyncio.Transport | None = None
+        self._inflater: Inflater | None = None
 
     async def __aenter__(self) -> Self:
         """Takes a slot, sends the request and waits for the headers of the reply."""
@@ -297,6 +308,21 @@ class _Exchange:
         return self
 
     async def __anext__(self) -> bytes:
+        if self._inflater is None:
+            return await self._piece()
+        try:
+            while not (piece := self._inflater.feed(await self._piece())):
+                pass
+        except StopAsyncIteration:
+            if self._inflater.is_cut:
+                raise self._connection_error("truncated") from None
+            raise
+        except (InvalidAgentResponseError, LimitExceededError) as error:
+            raise self._stated(error) from None
+        return piece
+
+    async def _piece(self) -> bytes:
+        """The next piece as it comes."""
         content = self._response.content
         self._phase = "idle"
         try:
@@ -314,21 +340,15 @@ class _Exchange:
         return piece
 
     async def read(self) -> bytes:
-        pieces: list[bytes] = []
-        size = 0
+        body, limits = bytearray(), self._request.limits
         async for piece in self:
-            size += len(piece)
-            if size > self._request.max_reply:
-                raise LimitExceededError(
-                    f"the reply is larger than {self._request.max_reply} bytes",
-                    which="reply bytes",
-                    bound=self._request.max_reply,
-                    **self._facts(),
-                )
-            pieces.append(piece)
-            if self._response.content.at_eof():
+            body += piece
+            if len(body) > limits.body:
+                what = f"the reply is larger than {limits.body} bytes"
+                raise exceeded("body", limits, what, **self._facts())
+            if self._inflater is None and self._response.content.at_eof():
                 break
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return bytes(body)
 
     @property
     def given_up(self) -> bool:
@@ -358,22 +378,45 @@ class _Exchange:
             self._transport.abort()
 
     async def _send(self) -> Self:
+        response: aiohttp.ClientResponse | None = None
         try:
             self.enter("connect")
             body = _Body(self._request.body, self)
-            self._response = await self._pools.send(self._request, body, streaming=self._streaming)
+            response = await self._pools.send(self._request, body, streaming=self._streaming)
+            self._inflater = self._look_at(response)
         except BaseException:
             self._given_up = True
-            if not self._pools.lent:  # another's session may have passed the connection on
+            if response is not None:
+                response.close()
+            elif not self._pools.lent:  # another's session may have passed the connection on
                 self.abort()
             self._slots.release()
             raise
-        if self._sent:
-            return self
-        self._given_up = True
-        self._response.close()
-        self._slots.release()
-        raise self._connection_error("disconnected", _UNASKED)
+        self._response = response
+        return self
+
+    def _look_at(self, response: aiohttp.ClientResponse) -> Inflater | None:
+        """Checks what there is before the body is read, and says how to unpack that."""
+        if not self._sent:
+            raise self._connection_error("disconnected", _UNASKED)
+        limits = self._request.limits
+        if sum(len(name) + len(value) for name, value in response.raw_headers) > limits.headers:
+            raise self._headers_too_large()
+        try:
+            return Inflater.of(response.headers.get("content-encoding"), limits)
+        except InvalidAgentResponseError as error:
+            raise self._stated(error) from None
+
+    def _headers_too_large(self) -> LimitExceededError:
+        limits = self._request.limits
+        what = f"the headers of the reply are larger than {limits.headers} bytes"
+        return exceeded("headers", limits, what, **self._facts())
+
+    def _stated(self, error: A2AError) -> A2AError:
+        """An error with what is known of this exchange."""
+        for name, fact in self._facts().items():
+            setattr(error, name, fact)
+        return error
 
     def _told(
         self, error: aiohttp.ClientError | OSError | ValueError
@@ -394,6 +437,8 @@ class _Exchange:
         """What a failure of aiohttp means."""
         if isinstance(error, TimeoutError):
             return self._timeout()
+        if has_large_headers(error):
+            return self._headers_too_large()
         why = unreadable(error)
         if why is not None:
             return InvalidAgentResponseError(f"the reply cannot be read: {why}", **self._facts())

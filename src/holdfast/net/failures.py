@@ -6,12 +6,12 @@ import socket
 from typing import TYPE_CHECKING
 
 import aiohttp
-from aiohttp.http_exceptions import ContentEncodingError
+from aiohttp.http_exceptions import LineTooLong
 
 if TYPE_CHECKING:
     from holdfast.errors import ConnectionFailure
 
-__all__ = ["failure_of", "presentable_cause", "unreadable"]
+__all__ = ["failure_of", "has_large_headers", "presentable_cause", "unreadable"]
 
 _FAILURES: tuple[tuple[type[Exception], ConnectionFailure, bool], ...] = (
     (aiohttp.ClientProxyConnectionError, "proxy", True),
@@ -53,8 +53,14 @@ def unreadable(error: Exception) -> str | None:
     """Why a reply is no HTTP, if that is the failure."""
     if isinstance(error, aiohttp.ClientResponseError) and not _is_about_proxy(error):
         return error.message
-    cause = error.__cause__
-    return cause.message if isinstance(cause, ContentEncodingError) else None
+    return None
+
+
+def has_large_headers(error: Exception) -> bool:
+    """Whether the headers of a reply are too long or too many."""
+    if isinstance(error.__cause__, LineTooLong):
+        return True
+    return isinstance(error, aiohttp.ClientResponseError) and "Too many headers" in error.message
 
 
 def presentable_cause(error: Exception) -> Exception | None:

@@ -9,10 +9,12 @@ import msgspec
 
 from holdfast._version import __version__
 from holdfast.errors import A2AError
+from holdfast.model.operations import GET_EXTENDED_AGENT_CARD
 from holdfast.runtime.engine import HttpEngine, send
 from holdfast.runtime.transport import Call, Reply
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 from holdfast.wire.http import HttpRequest
+from holdfast.wire.limits import about_card, check_json, check_value, of_cards
 from holdfast.wire.redaction import redact, secrets_in
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.env import Env
+    from holdfast.wire.limits import Limits
 
 __all__ = ["HttpBinding", "protocol_headers"]
 
@@ -46,10 +49,14 @@ def protocol_headers(extensions: Collection[str] = ()) -> Mapping[str, str]:
 class HttpBinding:
     """Carries calls over the bindings that are HTTP."""
 
-    def __init__(self, engine: HttpEngine, env: Env, resilience: Resilience) -> None:
+    def __init__(
+        self, engine: HttpEngine, env: Env, resilience: Resilience, limits: Limits
+    ) -> None:
         self._engine = engine
         self._env = env
         self._resilience = resilience
+        self._limits = limits
+        self._card_limits = of_cards(limits)
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         """Makes the call once."""
@@ -62,6 +69,7 @@ class HttpBinding:
         params: Any = call.params
         if params.tenant != interface.tenant:
             params = msgspec.structs.replace(params, tenant=interface.tenant)
+        is_card = call.operation is GET_EXTENDED_AGENT_CARD
         encoded = codec.encode(call.operation, params, interface.url, call.request_id)
         request = HttpRequest(
             method=encoded.method,
@@ -70,10 +78,12 @@ class HttpBinding:
             body=encoded.body,
             timeouts=self._resilience.timeouts,
             max_idle=_MAX_IDLE[call.operation.safety],
+            limits=self._card_limits if is_card else self._limits,
             progress=call.progress,
         )
         try:
             reply = await send(self._engine, request)
+            check_json(reply.body, self._limits)
             value = codec.decode(
                 call.operation,
                 call.request_id,
@@ -81,10 +91,14 @@ class HttpBinding:
                 now=self._env.wall(),
                 refusals=self._resilience.refusals,
             )
+            check_value(value, self._limits)
         except A2AError as error:
-            error.agent = endpoint.agent
-            redact(error, secrets_in(call.headers))
-            raise
+            told = about_card(error, self._limits) if is_card else error
+            told.agent = endpoint.agent
+            redact(told, secrets_in(call.headers))
+            if told is error:
+                raise
+            raise told from None
         return Reply(value=value, headers=reply.headers, raw=reply.body, endpoint=endpoint)
 
     async def close(self) -> None:

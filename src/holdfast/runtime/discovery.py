@@ -28,10 +28,12 @@ from holdfast.wire.http import (
     harmless_headers,
     presentable,
 )
+from holdfast.wire.limits import about_card, check_json, of_cards
 from holdfast.wire.redaction import redact, secrets_in
 
 if TYPE_CHECKING:
     from holdfast.runtime.env import Env
+    from holdfast.wire.limits import Limits
 
 __all__ = [
     "GET_AGENT_CARD",
@@ -97,10 +99,11 @@ GET_AGENT_CARD: Operation[CardLocation, AgentCard] = Operation(
 class CardTransport:
     """The bottom of the stack for `GET_AGENT_CARD`."""
 
-    def __init__(self, engine: HttpEngine, env: Env, timeouts: Timeouts) -> None:
+    def __init__(self, engine: HttpEngine, env: Env, timeouts: Timeouts, limits: Limits) -> None:
         self._engine = engine
         self._env = env
         self._timeouts = timeouts
+        self._limits = limits
 
     async def unary(self, call: Call[Any, Any], /) -> Reply[Any]:
         """Tries the addresses in order."""
@@ -141,6 +144,7 @@ class CardTransport:
                 **conditions,
             },
             timeouts=self._timeouts,
+            limits=of_cards(self._limits),
             progress=call.progress,
         )
         try:
@@ -153,10 +157,13 @@ class CardTransport:
                 return await self._fetch(call, url)  # it is about another one (RFC 9111, 4.3.4)
             card = self._card_of(reply) if same is None else same.card
         except A2AError as error:
-            error.agent = presentable(url)
-            error.executed = False
-            redact(error, secrets_in(call.headers))
-            raise
+            told = about_card(error, self._limits)
+            told.agent = presentable(url)
+            told.executed = False
+            redact(told, secrets_in(call.headers))
+            if told is error:
+                raise
+            raise told from None
         before = None if same is None else same.caching
         caching = Caching.of(reply.headers, now=self._env.wall(), before=before)
         found = FoundCard(card=card, url=url, caching=caching)
@@ -166,6 +173,7 @@ class CardTransport:
         if reply.status != 200:
             raise status.from_http_status(reply, now=self._env.wall())
         try:
+            check_json(reply.body, self._limits)
             return read_card(codec.parse(reply.body))
         except codec.MalformedError as error:
             wrong = InvalidAgentCardError(f"the agent card is {error}")

@@ -27,7 +27,8 @@ from holdfast.policy.retry import TOO_LATE
 from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation, FoundCard
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport
-from holdfast.wire.http import MAX_REPLY_BYTES, excerpt, origin
+from holdfast.wire.http import excerpt, origin
+from holdfast.wire.limits import check_json, exceeded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.model.operations import Operation
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.endpoints import Endpoints
+    from holdfast.wire.limits import Limits
 
 __all__ = ["AgentCardResolver"]
 
@@ -66,6 +68,7 @@ class AgentCardResolver:
         endpoints: Where what is learned about the card's server is kept.
         headers: Sent along; not those of a call, since many calls share one card.
         ttl: Seconds that a card is kept whose server says nothing of that.
+        limits: How large a card in a file may be.
     """
 
     def __init__(
@@ -76,12 +79,14 @@ class AgentCardResolver:
         *,
         headers: Mapping[str, str],
         ttl: float,
+        limits: Limits,
     ) -> None:
         self._agent = agent
         self._fetch = fetch
         self._endpoints = endpoints
         self._headers = headers
         self._ttl = ttl
+        self._limits = limits
         self._card: AgentCard | None = None
         self._source: AgentCard | None = None  # which is another one if `replace` was called
         self._found: FoundCard | None = None
@@ -150,7 +155,7 @@ class AgentCardResolver:
             case str():
                 return await self._load_from(self._agent, call)
             case Path():
-                card = await asyncio.to_thread(_read_card_file, self._agent)
+                card = await asyncio.to_thread(_read_card_file, self._agent, self._limits)
                 return self._keep(card, self._ttl)
             case _:
                 return self._keep(read_card(dict(self._agent)), math.inf)
@@ -230,23 +235,25 @@ class _Flight:
         self.failure: A2AError | None = None
 
 
-def _read_card_file(path: Path) -> AgentCard:
+def _read_card_file(path: Path, limits: Limits) -> AgentCard:
     if path.exists() and not path.is_file():
         message = f"cannot read the agent card {path}: it is not a file"
         raise AgentCardResolutionError(message, executed=False)
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_REPLY_BYTES + 1)
+            content = file.read(limits.card + 1)
     except OSError as error:
         message = f"cannot read the agent card {path}: {error.strerror or error}"
         raise AgentCardResolutionError(message, executed=False) from None
-    if len(content) > MAX_REPLY_BYTES:
-        message = f"the agent card {path} is larger than {MAX_REPLY_BYTES} bytes"
-        raise LimitExceededError(
-            message, which="card bytes", bound=MAX_REPLY_BYTES, executed=False
-        )
+    if len(content) > limits.card:
+        what = f"the agent card {path} is larger than {limits.card} bytes"
+        raise exceeded("card", limits, what, executed=False)
     try:
+        check_json(content, limits)
         return read_card(codec.parse(content))
+    except LimitExceededError as error:
+        error.executed = False
+        raise
     except codec.MalformedError as error:
         message = f"the agent card {path} is {error}"
         raise InvalidAgentCardError(message, executed=False, excerpt=excerpt(content)) from None

@@ -14,11 +14,11 @@ from holdfast.errors import (
     A2ATimeoutError,
     Facts,
     InvalidAgentResponseError,
-    LimitExceededError,
 )
 from holdfast.runtime.engine import connection_error, timeout_error
 from holdfast.testing.faults import Cut, Fault, Garbage, Refuse, Stall
 from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, excerpt, origin, presentable
+from holdfast.wire.limits import exceeded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -55,7 +55,7 @@ class FakeNetwork:
         Raises:
             A2AConnectionError: Nobody is there, or as a fault says.
             A2ATimeoutError: A limit of ``request.timeouts`` fired.
-            LimitExceededError: The body is larger than ``request.max_reply``.
+            LimitExceededError: The body is larger than ``request.limits`` allow.
             InvalidAgentResponseError: The reply is no HTTP.
         """
         async with self.stream(request) as reply:
@@ -135,14 +135,10 @@ class _Connection:
 
     async def read(self) -> bytes:
         pieces = [piece async for piece in self.chunks()]
-        body, bound = b"".join(pieces), self._request.max_reply
-        if len(body) > bound:
-            raise LimitExceededError(
-                f"the reply is larger than {bound} bytes",
-                which="reply bytes",
-                bound=bound,
-                **_facts(self._request),
-            )
+        body, limits = b"".join(pieces), self._request.limits
+        if len(body) > limits.body:
+            what = f"the reply is larger than {limits.body} bytes"
+            raise exceeded("body", limits, what, **_facts(self._request))
         return body
 
     async def _send(self) -> HttpReply:

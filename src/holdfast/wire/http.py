@@ -14,9 +14,9 @@ import msgspec
 
 from holdfast.errors import A2AHTTPError
 from holdfast.model.addresses import is_http_address
+from holdfast.wire.limits import Limits
 
 __all__ = [
-    "MAX_REPLY_BYTES",
     "Encoded",
     "HttpReply",
     "HttpRequest",
@@ -32,7 +32,6 @@ __all__ = [
     "presentable",
 ]
 
-MAX_REPLY_BYTES = 32 * 1024 * 1024
 MAX_REDIRECTS = 5
 
 _TO_ANY_ORIGIN = frozenset({"accept", "a2a-version", "a2a-extensions", "user-agent"})
@@ -128,7 +127,7 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
         body: The whole body.
         timeouts: What the engine has to keep.
         max_idle: A connection that was idle for longer (seconds) must not be reused.
-        max_reply: Largest body to accept, in bytes after decompression.
+        limits: How large a reply to accept: its body, headers and inflation.
         progress: Where the engine notes that bytes leave.
     """
 
@@ -138,7 +137,7 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
     timeouts: Timeouts = Timeouts()
     max_idle: float = 4.0
-    max_reply: int = MAX_REPLY_BYTES
+    limits: Limits = Limits()
     progress: Progress = msgspec.field(default_factory=Progress)
 
     def __repr__(self) -> str:

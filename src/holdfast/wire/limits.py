@@ -1,0 +1,192 @@
+"""How much of a reply is accepted, and the checks that need nothing but the reply.
+
+Rules: what would need much memory is refused before it is decoded; a limit that is exceeded is
+named as the field of `Limits` that raises it. A check costs next to nothing for a reply that is
+far from its limits: it is counted in C, and looked at closely only where the count is too high.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Unpack, cast
+
+import msgspec
+
+from holdfast.errors import A2AError, Facts, LimitExceededError
+from holdfast.model.requests import ListTasksResponse, SendMessageResponse
+from holdfast.model.types import Artifact, Message, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+__all__ = ["Limits", "about_card", "check_json", "check_value", "exceeded", "of_cards"]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client accepts of an agent; beyond it a call fails with `LimitExceededError`.
+
+    Decoding a reply takes at most 12 bytes for each byte of `body`, and 350 more for each of
+    `json_values`; with the defaults a reply of ordinary text takes three times its own size.
+
+    Attributes:
+        body: Bytes of a reply, after decompression.
+        headers: Bytes of the headers of a reply, names and values. Of one header a quarter is
+            accepted, or 8190 bytes; of their number 128.
+        card: Bytes of an agent's card, after decompression.
+        json_depth: How deeply objects and lists may be nested.
+        json_values: How many objects, lists, members and items a reply may hold altogether.
+        inflation_ratio: How many times larger decompression may make a body; below a megabyte
+            any ratio is accepted.
+        parts: Parts of one message or artifact.
+        artifacts: Artifacts of one task.
+        history: Messages in the history of one task.
+
+    Raises:
+        ValueError: A limit is not a positive integer.
+    """
+
+    body: int = 32 * 1024 * 1024
+    headers: int = 64 * 1024
+    card: int = 1024 * 1024
+    json_depth: int = 100
+    json_values: int = 500_000
+    inflation_ratio: int = 100
+    parts: int = 10_000
+    artifacts: int = 10_000
+    history: int = 10_000
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value: object = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                message = f"the limit {name} must be a positive integer, not {value!r}"
+                raise ValueError(message)
+
+
+def exceeded(which: str, limits: Limits, what: str, **facts: Unpack[Facts]) -> LimitExceededError:
+    """The error of a limit.
+
+    Args:
+        which: A field of `Limits`.
+        limits: Where its value is.
+        what: What is too large, as in "the reply is larger than 10 bytes".
+        facts: What else the error tells.
+    """
+    return LimitExceededError(
+        f"{what}; if that is right, raise the limit with Limits({which}=…)",
+        which=which,
+        bound=getattr(limits, which),
+        **facts,
+    )
+
+
+def of_cards(limits: Limits) -> Limits:
+    """The limits of a request for a card."""
+    return msgspec.structs.replace(limits, body=limits.card)
+
+
+def about_card(error: A2AError, limits: Limits) -> A2AError:
+    """The error of a request for a card: a body that is too large is a card that is."""
+    if not isinstance(error, LimitExceededError) or error.which != "body":
+        return error
+    what = f"the agent card is larger than {limits.card} bytes"
+    return exceeded("card", limits, what, **error.facts())
+
+
+# ── Before decoding ──────────────────────────────────────────────────────────────────────────
+
+
+def check_json(body: bytes, limits: Limits) -> None:
+    """Checks a body that may be JSON before it is decoded.
+
+    Raises:
+        LimitExceededError: It is nested too deeply, or holds too many values.
+    """
+    opened = body.count(b"{") + body.count(b"[")
+    if opened <= limits.json_depth and opened + body.count(b",") < limits.json_values:
+        return
+    if not body.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+        return  # a page of HTML, say
+    depth, values = 0, 1
+    for structure in _outside_strings(body):
+        values += len(structure) - structure.count(b"]")
+        if values > limits.json_values:
+            raise exceeded(
+                "json_values", limits, f"the reply holds more than {limits.json_values} values"
+            )
+        steps = list(accumulate(map(_STEPS.__getitem__, structure), initial=depth))
+        if max(steps) > limits.json_depth:
+            raise exceeded(
+                "json_depth", limits, f"the reply is nested deeper than {limits.json_depth} levels"
+            )
+        depth = steps[-1]
+
+
+_WINDOW = 64 * 1024
+_STEPS: Mapping[int, int] = {ord("["): 1, ord("]"): -1, ord(","): 0}
+_STRUCTURE = bytes.maketrans(b"{}", b"[]")
+_REST = bytes(set(range(256)) - set(b'{}[],"'))
+
+
+def _outside_strings(body: bytes) -> Iterator[bytes]:
+    """The brackets and commas of a JSON text, piece by piece; braces as brackets."""
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"").translate(_STRUCTURE, _REST)
+    within = 0
+    for start in range(0, len(plain), _WINDOW):
+        pieces = plain[start : start + _WINDOW].split(b'"')
+        yield b"".join(pieces[within::2])
+        within ^= len(pieces) % 2 ^ 1
+
+
+# ── After decoding ───────────────────────────────────────────────────────────────────────────
+
+
+def check_value(value: object, limits: Limits) -> None:
+    """Checks what a reply was decoded to.
+
+    Raises:
+        LimitExceededError: It has too many parts, artifacts or messages.
+    """
+    check = _CHECKS.get(type(value))
+    if check is not None:
+        check(value, limits)
+
+
+def _check_task(task: Task, limits: Limits) -> None:
+    if len(task.artifacts) > limits.artifacts:
+        what = f"task {task.id} has more than {limits.artifacts} artifacts"
+        raise exceeded("artifacts", limits, what, executed=True)
+    if len(task.history) > limits.history:
+        what = f"task {task.id} has more than {limits.history} messages in its history"
+        raise exceeded("history", limits, what, executed=True)
+    if task.status.message is not None:
+        _check_parts(task.status.message, limits)
+    for message in task.history:
+        _check_parts(message, limits)
+    for artifact in task.artifacts:
+        _check_parts(artifact, limits)
+
+
+def _check_parts(whole: Message | Artifact, limits: Limits) -> None:
+    if len(whole.parts) > limits.parts:
+        what = "a message" if isinstance(whole, Message) else f"artifact {whole.artifact_id}"
+        what = f"{what} has more than {limits.parts} parts"
+        raise exceeded("parts", limits, what, executed=True)
+
+
+def _check_response(response: SendMessageResponse, limits: Limits) -> None:
+    if response.task is not None:
+        _check_task(response.task, limits)
+    if response.message is not None:
+        _check_parts(response.message, limits)
+
+
+def _check_page(page: ListTasksResponse, limits: Limits) -> None:
+    for task in page.tasks:
+        _check_task(task, limits)
+
+
+_CHECKS: Mapping[type, Callable[[Any, Limits], None]] = cast(
+    "Mapping[type, Callable[[Any, Limits], None]]",
+    {Task: _check_task, SendMessageResponse: _check_response, ListTasksResponse: _check_page},
+)
