@@ -18,6 +18,7 @@ from holdfast.wire.http import (
     origin,
     presentable,
 )
+from holdfast.wire.reach import Reach
 
 from .strategies import any_text, given
 
@@ -163,7 +164,8 @@ def redirected(location, *, http_status=307, public=False, followed=0, url=HERE)
     )
     headers = {} if location is None else {"location": location}
     reply = HttpReply(status=http_status, headers=headers)
-    return request, follow(request, reply, to_any_origin=public, followed=followed)
+    reach = Reach() if public else None
+    return request, follow(request, reply, elsewhere=reach, followed=followed)
 
 
 @pytest.mark.parametrize("http_status", [100, 200, 201, 300, 304, 305, 306, 400, 401, 503])

@@ -148,10 +148,9 @@ SIGNATURES = {
     "ask": "agent message **options",
     "connect": (
         "agent *auth=None *timeout=900.0 *card_ttl=300.0 *resilience=None *limits=None "
-        "*engine=None "
-        "*shared=None *env=None *url=None *tenant=None *bindings=() *headers=None "
-        "*credential_origins=() *interceptors=() *consumers=() *observers=() *call_layers=() "
-        "*attempt_layers=()"
+        "*engine=None *shared=None *env=None *url=None *tenant=None *bindings=() *headers=None "
+        "*credential_origins=() *allowed_networks=() *interceptors=() *consumers=() "
+        "*observers=() *call_layers=() *attempt_layers=()"
     ),
     "make_error": "code message data=None",
     "text_part": "text *media_type=None",

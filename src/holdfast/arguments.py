@@ -14,11 +14,14 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
+from holdfast.wire.reach import Network, network
+
 __all__ = [
     "check_able",
     "check_age",
     "check_json",
     "check_kind",
+    "check_networks",
     "check_seconds",
     "check_url",
     "hooks",
@@ -79,6 +82,18 @@ def check_url(url: object, what: str) -> str:
         text = f"the {what} {shown!r} must begin with http:// or https:// and name a host{hint}"
         raise ValueError(text)
     return url
+
+
+def check_networks(name: str, given: Iterable[str]) -> tuple[Network, ...]:
+    """Reads networks, such as ``10.0.0.0/8``, or single addresses."""
+    found: list[Network] = []
+    for text in items(name, given):
+        try:
+            found.append(network(text))
+        except ValueError:
+            message = f"{text!r} is no network; {name} is a sequence of such as '10.0.0.0/8'"
+            raise ValueError(message) from None
+    return tuple(found)
 
 
 def check_kind(name: str, value: object, kind: type) -> None:

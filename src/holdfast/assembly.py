@@ -11,6 +11,7 @@ from holdfast.arguments import (
     check_able,
     check_age,
     check_kind,
+    check_networks,
     check_seconds,
     check_url,
     hooks,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from holdfast.answer import Answer
     from holdfast.content import Content
     from holdfast.runtime.engine import HttpEngine
+    from holdfast.wire.reach import Network
 
 __all__ = ["ask", "connect"]
 
@@ -67,6 +69,7 @@ def connect(
     bindings: Sequence[str] = (),
     headers: Mapping[str, str] | None = None,
     credential_origins: Iterable[str] = (),
+    allowed_networks: Iterable[str] = (),
     interceptors: Sequence[Interceptor] = (),
     consumers: Sequence[Consumer] = (),
     observers: Sequence[Observer] = (),
@@ -95,6 +98,10 @@ def connect(
         headers: Sent with every request. Like `auth`, they go to the origin of `agent` and `url`
             (of the card's first interface, where the card was passed) and nowhere else.
         credential_origins: More origins that may get `auth` and `headers`.
+        allowed_networks: Networks, such as ``"10.0.0.0/8"``, that an address may lead to which
+            the card or a redirect names on another origin. Without this such an address leads
+            no further inside (private, link-local, loopback) than where the agent itself is, and
+            never to a cloud's metadata.
         interceptors: See `Interceptor`.
         consumers: Called with the tasks and messages that sending and waiting give; see
             `Consumer`.
@@ -129,6 +136,7 @@ def connect(
         tenant=tenant,
         bindings=bindings,
         credential_origins=credential_origins,
+        networks=check_networks("allowed_networks", allowed_networks),
         has_credentials=provider is not None,
     )
     used, owned = _engine(engine)
@@ -149,9 +157,12 @@ def connect(
     def authorized(inner: Transport) -> Transport:
         return inner if provider is None else CredentialsLayer(inner, provider)
 
+    cards = CardTransport(
+        used, env, timeouts=resilience.timeouts, limits=limits, networks=route.networks
+    )
     resolver = AgentCardResolver(
         agent,
-        compose((retried, authorized), CardTransport(used, env, resilience.timeouts, limits)),
+        compose((retried, authorized), cards),
         endpoints,
         headers=own_headers,
         ttl=card_ttl,
@@ -227,6 +238,7 @@ def _route(
     tenant: str | None,
     bindings: Sequence[str],
     credential_origins: Iterable[str],
+    networks: tuple[Network, ...],
     has_credentials: bool,
 ) -> Route:
     bindings = items("bindings", bindings)
@@ -255,4 +267,5 @@ def _route(
         trust_first=not isinstance(agent, str),
         has_credentials=has_credentials,
         source=agent if isinstance(agent, str) else None,
+        networks=networks,
     )

@@ -438,7 +438,17 @@ class CredentialOriginError(A2AError):
 
 
 class NetworkPolicyError(A2AError):
-    """The network policy does not allow this address; nothing was sent."""
+    """An address that others named leads further inside than they may say; nothing was sent.
+
+    Attributes:
+        address: The number of the host that it led to.
+    """
+
+    def __init__(
+        self, message: str = "", *, address: str | None = None, **facts: Unpack[Facts]
+    ) -> None:
+        super().__init__(message, **facts)
+        self.address = address
 
 
 class ExtensionNotSupportedError(A2AError):

@@ -3,6 +3,7 @@
 Rules, each against something that aiohttp does otherwise:
 - A request is sent once. aiohttp resends GET and DELETE after a disconnect; a middleware turns
   that off.
+- A socket is made only where the request may reach, after its name was resolved.
 - Redirects, cookies and ``.netrc`` are left alone; proxies come from the environment, read once.
 - Every phase has its own limit, and the error names it: slots are counted here, and every
   request, even an empty one, is written by a `_Body`, which tells when the first byte leaves.
@@ -38,14 +39,22 @@ from holdfast.errors import (
     LimitExceededError,
     TimeoutPhase,
 )
-from holdfast.net.failures import failure_of, has_large_headers, presentable_cause, unreadable
+from holdfast.net.failures import (
+    failure_of,
+    forbidden_address,
+    has_large_headers,
+    presentable_cause,
+    unreadable,
+)
 from holdfast.net.proxies import Proxies
-from holdfast.runtime.engine import connection_error, timeout_error
+from holdfast.net.sockets import ForbiddenAddressError, check_host, sockets_within
+from holdfast.runtime.engine import connection_error, reach_error, timeout_error
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.watchdog import Watchdog
 from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, presentable
 from holdfast.wire.inflating import Inflater
 from holdfast.wire.limits import exceeded
+from holdfast.wire.reach import Reach
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -82,7 +91,8 @@ class AiohttpEngine:
             ``NO_PROXY`` …), read when the engine is made.
         session: A session of your own, used as it is and never closed. Its pool is its own, so
             pool waits count as connecting, ``max_idle`` is not kept, its middlewares may send a
-            request twice, and a GET carries ``Content-Length: 0``.
+            request twice, a GET carries ``Content-Length: 0``, and where a request must not
+            reach, nothing is sent, but a connection may be made.
 
     Raises:
         ValueError: A number is not positive, or the file is no certificate.
@@ -120,7 +130,10 @@ class AiohttpEngine:
             InvalidAgentResponseError: The reply cannot be read.
         """
         async with _Exchange(self._pools, request, streaming=False) as reply:
-            return HttpReply(status=reply.status, headers=reply.headers, body=await reply.read())
+            body = await reply.read()
+            return HttpReply(
+                status=reply.status, headers=reply.headers, body=body, address=reply.address
+            )
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
         """Sends a request and leaves the body to be read while the context is open.
@@ -140,8 +153,10 @@ class AiohttpEngine:
             await pools.close()
 
 
-_Sessions = dict[tuple[float, bool], aiohttp.ClientSession]
-"""By `HttpRequest.max_idle`, and whether it is for streams."""
+_Purpose = tuple[float, bool, Reach | None]
+"""`HttpRequest.max_idle`, whether it is for streams, and how far it may reach."""
+
+_Sessions = dict[_Purpose, aiohttp.ClientSession]
 
 
 class _Settings(NamedTuple):
@@ -191,17 +206,30 @@ class _Pools:
             options["skip_auto_headers"] = ("content-type",)
         else:
             options["ssl"] = self._settings.ssl
-            options["proxy"] = self._settings.proxies.of(request.url)
+            options["proxy"] = proxy = self._settings.proxies.of(request.url)
+            reach = request.reach
+            if proxy is not None and reach is not None:
+                check_host(request.url, reach)  # all that can be known; the proxy is the user's
+                reach = None
             if request.method == "POST":
                 options["middlewares"] = ()  # which aiohttp does not resend
-            session = self._session(request.max_idle, streaming=streaming)
+            session = self._session((request.max_idle, streaming, reach))
         return await session.request(request.method, URL(request.url, encoded=True), **options)
 
-    def _session(self, max_idle: float, *, streaming: bool) -> aiohttp.ClientSession:
-        session = self._made.get((max_idle, streaming))
+    def is_proxied(self, url: str) -> bool:
+        """Whether a proxy of this engine is at the other end; of a lent session's, who knows."""
+        return not self.lent and self._settings.proxies.of(url) is not None
+
+    def _session(self, purpose: _Purpose) -> aiohttp.ClientSession:
+        session = self._made.get(purpose)
         if session is None:
-            session = self._made[max_idle, streaming] = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=max_idle),
+            max_idle, _, reach = purpose
+            session = self._made[purpose] = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=0,
+                    keepalive_timeout=max_idle,
+                    socket_factory=None if reach is None else sockets_within(reach),
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 middlewares=(_send_once,),
             )
@@ -262,6 +290,7 @@ class _Exchange:
         self._sent = False
         self._transport: asyncio.Transport | None = None
         self._inflater: Inflater | None = None
+        self._forbidden: str | None = None
 
     async def __aenter__(self) -> Self:
         """Takes a slot, sends the request and waits for the headers of the reply."""
@@ -300,6 +329,15 @@ class _Exchange:
     @property
     def headers(self) -> Mapping[str, str]:
         return self._response.headers
+
+    @property
+    def address(self) -> str | None:
+        """The number of the host at the other end, unless that is a proxy."""
+        transport = self._transport
+        if transport is None or self._pools.is_proxied(self._request.url):
+            return None
+        peer: tuple[str, int] | str | None = transport.get_extra_info("peername")
+        return peer[0] if isinstance(peer, tuple) else None
 
     def chunks(self) -> AsyncIterator[bytes]:
         return self
@@ -356,8 +394,17 @@ class _Exchange:
         return self._given_up or (self._limit is not None and self._limit.expired)
 
     def leaves(self, transport: asyncio.Transport | None, phase: TimeoutPhase) -> None:
-        """Notes that the first byte is about to be handed to a socket."""
+        """Notes that the first byte is about to be handed to a socket.
+
+        Raises:
+            ForbiddenAddressError: A lent session has connected to where it must not lead.
+        """
         self._transport = transport
+        reach, address = self._request.reach, self.address
+        if reach is not None and self._pools.lent and address is not None:
+            self._forbidden = address if reach.refuses(address) else None
+            if self._forbidden is not None:
+                raise ForbiddenAddressError(address)
         self.enter(phase)
         self._sent = self._request.progress.sent = True
 
@@ -437,6 +484,9 @@ class _Exchange:
         """What a failure of aiohttp means."""
         if isinstance(error, TimeoutError):
             return self._timeout()
+        forbidden = self._forbidden or forbidden_address(error)
+        if forbidden is not None:
+            return reach_error(self._request, forbidden)
         if has_large_headers(error):
             return self._headers_too_large()
         why = unreadable(error)

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING
 import aiohttp
 from aiohttp.http_exceptions import LineTooLong
 
+from holdfast.net.sockets import ForbiddenAddressError
+
 if TYPE_CHECKING:
     from holdfast.errors import ConnectionFailure
 
-__all__ = ["failure_of", "has_large_headers", "presentable_cause", "unreadable"]
+__all__ = [
+    "failure_of",
+    "forbidden_address",
+    "has_large_headers",
+    "presentable_cause",
+    "unreadable",
+]
 
 _FAILURES: tuple[tuple[type[Exception], ConnectionFailure, bool], ...] = (
     (aiohttp.ClientProxyConnectionError, "proxy", True),
@@ -54,6 +62,13 @@ def unreadable(error: Exception) -> str | None:
     if isinstance(error, aiohttp.ClientResponseError) and not _is_about_proxy(error):
         return error.message
     return None
+
+
+def forbidden_address(error: Exception) -> str | None:
+    """The address that must not be reached, if that is the failure."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        error = error.os_error
+    return error.address if isinstance(error, ForbiddenAddressError) else None
 
 
 def has_large_headers(error: Exception) -> bool:

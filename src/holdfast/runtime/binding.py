@@ -79,6 +79,7 @@ class HttpBinding:
             timeouts=self._resilience.timeouts,
             max_idle=_MAX_IDLE[call.operation.safety],
             limits=self._card_limits if is_card else self._limits,
+            reach=call.reach,
             progress=call.progress,
         )
         try:

@@ -16,7 +16,7 @@ from holdfast.model import codec
 from holdfast.model.card import AgentCard, read_card
 from holdfast.model.operations import Operation
 from holdfast.runtime.binding import protocol_headers
-from holdfast.runtime.engine import HttpEngine, send
+from holdfast.runtime.engine import HttpEngine, fetch
 from holdfast.runtime.transport import AnyCall, Call, Reply
 from holdfast.wire import status
 from holdfast.wire.caching import Caching
@@ -29,6 +29,7 @@ from holdfast.wire.http import (
     presentable,
 )
 from holdfast.wire.limits import about_card, check_json, of_cards
+from holdfast.wire.reach import Network, Scope
 from holdfast.wire.redaction import redact, secrets_in
 
 if TYPE_CHECKING:
@@ -54,12 +55,16 @@ class FoundCard(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         card: The card.
-        url: Where it was found.
+        url: Where it was looked for.
+        moved_to: Where it was found in the end.
+        scope: Where the host lies that was asked.
         caching: How long it may be kept.
     """
 
     card: AgentCard
     url: str
+    moved_to: str
+    scope: Scope
     caching: Caching
 
 
@@ -97,13 +102,30 @@ GET_AGENT_CARD: Operation[CardLocation, AgentCard] = Operation(
 
 
 class CardTransport:
-    """The bottom of the stack for `GET_AGENT_CARD`."""
+    """The bottom of the stack for `GET_AGENT_CARD`.
 
-    def __init__(self, engine: HttpEngine, env: Env, timeouts: Timeouts, limits: Limits) -> None:
+    Args:
+        engine: What carries the requests.
+        env: Where wall time comes from.
+        timeouts: Of one request.
+        limits: How large a card may be.
+        networks: Where a redirect may lead besides the outside; see `fetch`.
+    """
+
+    def __init__(
+        self,
+        engine: HttpEngine,
+        env: Env,
+        *,
+        timeouts: Timeouts,
+        limits: Limits,
+        networks: tuple[Network, ...],
+    ) -> None:
         self._engine = engine
         self._env = env
         self._timeouts = timeouts
         self._limits = limits
+        self._networks = networks
 
     async def unary(self, call: Call[Any, Any], /) -> Reply[Any]:
         """Tries the addresses in order."""
@@ -148,12 +170,14 @@ class CardTransport:
             progress=call.progress,
         )
         try:
-            reply = await send(self._engine, request, to_any_origin=True)
+            reply, moved_to, scope = await fetch(self._engine, request, allowed=self._networks)
             # An address that is not a well-known one may be the agent's own, which takes no GET.
             if reply.status == 404 or (reply.status == 405 and not _is_well_known(url)):
                 return None
             same = known if conditions and reply.status == 304 else None
-            if same is not None and not same.caching.is_confirmed_by(reply.headers):
+            if same is not None and not (
+                same.moved_to == moved_to and same.caching.is_confirmed_by(reply.headers)
+            ):
                 return await self._fetch(call, url)  # it is about another one (RFC 9111, 4.3.4)
             card = self._card_of(reply) if same is None else same.card
         except A2AError as error:
@@ -166,7 +190,7 @@ class CardTransport:
             raise told from None
         before = None if same is None else same.caching
         caching = Caching.of(reply.headers, now=self._env.wall(), before=before)
-        found = FoundCard(card=card, url=url, caching=caching)
+        found = FoundCard(card=card, url=url, moved_to=moved_to, scope=scope, caching=caching)
         return Reply(value=found, headers=reply.headers, raw=reply.body)
 
     def _card_of(self, reply: HttpReply) -> AgentCard:

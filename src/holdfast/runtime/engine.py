@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from holdfast.errors import A2AConnectionError, A2ATimeoutError, ConnectionFailure, TimeoutPhase
+from holdfast.errors import (
+    A2AConnectionError,
+    A2ATimeoutError,
+    ConnectionFailure,
+    NetworkPolicyError,
+    TimeoutPhase,
+)
 from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, follow, presentable
+from holdfast.wire.reach import Network, Reach, Scope, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractAsyncContextManager
 
-__all__ = ["HttpEngine", "connection_error", "send", "timeout_error"]
+__all__ = [
+    "Fetched",
+    "HttpEngine",
+    "connection_error",
+    "fetch",
+    "reach_error",
+    "send",
+    "timeout_error",
+]
 
 
 class HttpEngine(Protocol):
     """Carries HTTP requests.
 
     An engine sends each request once, follows no redirect, keeps no cookie, keeps the request's
-    timeouts, sets ``request.progress.sent`` before the first byte leaves, and tells failures as
-    `A2AConnectionError`, `A2ATimeoutError` or `LimitExceededError` whose `executed` is False
-    where no byte left and None otherwise. Being cancelled, it frees what it holds.
+    timeouts and limits, makes no socket that ``request.reach`` refuses, and sets
+    ``request.progress.sent`` before the first byte leaves. It tells failures as
+    `A2AConnectionError`, `A2ATimeoutError`, `LimitExceededError` or `NetworkPolicyError` whose
+    `executed` is False where no byte left and None otherwise. Being cancelled, it frees what it
+    holds.
     """
 
     async def request(self, request: HttpRequest) -> HttpReply:
@@ -36,15 +53,8 @@ class HttpEngine(Protocol):
         ...
 
 
-async def send(
-    engine: HttpEngine, request: HttpRequest, *, to_any_origin: bool = False
-) -> HttpReply:
-    """Sends a request and follows the redirects that may be followed.
-
-    Args:
-        engine: What carries it.
-        request: What to send.
-        to_any_origin: Whether this is a GET of a public document; see `follow`.
+async def send(engine: HttpEngine, request: HttpRequest) -> HttpReply:
+    """Sends a call, and follows the redirects that a call may follow: to its own origin.
 
     Raises:
         A2AHTTPError: A redirect that must not be followed.
@@ -55,9 +65,51 @@ async def send(
         reply = await engine.request(request)
         if reply.status < 300 or reply.status >= 400:
             return reply
-        onward = follow(request, reply, to_any_origin=to_any_origin, followed=followed)
+        onward = follow(request, reply, elsewhere=None, followed=followed)
         if onward is None:
             return reply
+        request, followed = onward, followed + 1
+
+
+class Fetched(NamedTuple):
+    """A public document.
+
+    Attributes:
+        reply: The reply, of any status.
+        url: Where it came from in the end.
+        asked: Where the host lies that was asked first; public if that is not known.
+    """
+
+    reply: HttpReply
+    url: str
+    asked: Scope
+
+
+async def fetch(
+    engine: HttpEngine, request: HttpRequest, *, allowed: tuple[Network, ...] = ()
+) -> Fetched:
+    """Gets a public document, wherever it was moved to.
+
+    Args:
+        engine: What carries the requests.
+        request: A GET without anything secret but in its headers.
+        allowed: Networks that a redirect to another origin may lead to, besides the outside and
+            what lies no further in than the host that was asked.
+
+    Raises:
+        A2AHTTPError: A redirect that must not be followed.
+        NetworkPolicyError: A redirect leads further inside than it may.
+        A2AError: What the engine raises.
+    """
+    followed, asked = 0, None
+    while True:
+        reply = await engine.request(request)
+        if asked is None:
+            asked = "public" if reply.address is None else scope_of(reply.address)
+        reach = Reach(inward=asked, allowed=allowed)
+        onward = follow(request, reply, elsewhere=reach, followed=followed)
+        if onward is None:
+            return Fetched(reply, request.url, asked)
         request, followed = onward, followed + 1
 
 
@@ -122,5 +174,22 @@ def timeout_error(request: HttpRequest, phase: TimeoutPhase, *, sent: bool) -> A
         timeout=limit,
         executed=None if sent else False,
         transient=True,
+        agent=presentable(request.url),
+    )
+
+
+def reach_error(request: HttpRequest, address: str) -> NetworkPolicyError:
+    """The error that an engine raises where the request's reach refuses an address.
+
+    Args:
+        request: What was to be carried.
+        address: The number that its host led to.
+    """
+    return NetworkPolicyError(
+        f"{presentable(request.url)} leads to {address} ({scope_of(address)}), further inside "
+        "than an address may that the agent's card or a redirect names; nothing was sent there. "
+        f'If you trust it, pass allowed_networks=("{address}",)',
+        address=address,
+        executed=False,
         agent=presentable(request.url),
     )

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.endpoints import Endpoints
     from holdfast.wire.limits import Limits
+    from holdfast.wire.reach import Scope
 
 __all__ = ["AgentCardResolver"]
 
@@ -142,6 +143,11 @@ class AgentCardResolver:
     def last(self) -> AgentCard | None:
         """The card as last seen, however long ago."""
         return self._card
+
+    @property
+    def scope(self) -> Scope:
+        """Where the host lies that the card was fetched from; public if it was not."""
+        return "public" if self._found is None else self._found.scope
 
     def replace(self, card: AgentCard) -> None:
         """Uses a card in place of the present one, until its source has a new one."""

@@ -25,6 +25,7 @@ from holdfast.model.addresses import doubt
 from holdfast.runtime.transport import PassThrough
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 from holdfast.wire.http import origin, origins, presentable
+from holdfast.wire.reach import Network, Reach, furthest_in, scope_of_host
 
 if TYPE_CHECKING:
     from holdfast.model.card import AgentCard, AgentInterface
@@ -51,6 +52,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
             card that the caller brought along.
         has_credentials: Whether there is anything to protect besides a call's own headers.
         source: Where the card is fetched; None if the caller brought it along.
+        networks: Networks that an address may lead to which others named, wherever they lie.
     """
 
     bindings: tuple[str, ...] = ()
@@ -60,6 +62,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     trust_first: bool = False
     has_credentials: bool = False
     source: str | None = None
+    networks: tuple[Network, ...] = ()
 
 
 class InterfaceLayer(PassThrough):
@@ -98,7 +101,8 @@ class InterfaceLayer(PassThrough):
             raise _undeclared(call.operation, card)
         if choice.refusal is not None and (call.headers or self._route.has_credentials):
             raise copy.copy(choice.refusal)
-        return await self._inner.unary(msgspec.structs.replace(call, endpoint=choice.endpoint))
+        chosen = msgspec.structs.replace(call, endpoint=choice.endpoint, reach=choice.reach)
+        return await self._inner.unary(chosen)
 
     def _choose(self, card: AgentCard) -> _Choice:
         if self._route.trust_first and self._choice is None:
@@ -106,8 +110,14 @@ class InterfaceLayer(PassThrough):
             self._trusted |= origins(card.supported_interfaces[0].url)
         interface = choose_interface(card, self._route)
         _check_address(interface, self._route)
-        endpoint = self._endpoints.of(interface)
-        return _Choice(card, endpoint, _check_origin(interface, self._trusted))
+        refusal = _check_origin(interface, self._trusted)
+        reach = None if refusal is None else self._reach()
+        return _Choice(card, self._endpoints.of(interface), refusal, reach)
+
+    def _reach(self) -> Reach:
+        """How far an address of the card may lead that the caller did not name himself."""
+        inward = furthest_in([self._resolver.scope, *map(scope_of_host, self._trusted)])
+        return Reach(inward=inward, allowed=self._route.networks)
 
 
 class _Choice(NamedTuple):
@@ -116,6 +126,7 @@ class _Choice(NamedTuple):
     card: AgentCard
     endpoint: Endpoint
     refusal: CredentialOriginError | None
+    reach: Reach | None
 
 
 def choose_interface(card: AgentCard, route: Route) -> AgentInterface:

@@ -17,6 +17,7 @@ from holdfast.model.operations import Operation
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.endpoints import Endpoint
 from holdfast.wire.http import Progress
+from holdfast.wire.reach import Reach
 
 __all__ = [
     "AnyCall",
@@ -71,6 +72,7 @@ class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
         headers: The caller's headers and the credentials; they go to trusted origins only.
         extensions: URIs for ``A2A-Extensions``.
         endpoint: Where the call goes; None until it is chosen.
+        reach: How far inside that may lie; None where the caller named it himself.
         attempt: Number of the try, from 1.
         progress: How far it has come.
     """
@@ -82,6 +84,7 @@ class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     extensions: tuple[str, ...] = ()
     endpoint: Endpoint | None = None
+    reach: Reach | None = None
     attempt: int = 1
     progress: CallProgress = msgspec.field(default_factory=CallProgress)
 

@@ -7,7 +7,10 @@ known about execution, the largest reply, and that a cancelled request frees its
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
 
 from holdfast.errors import (
     A2AConnectionError,
@@ -15,10 +18,12 @@ from holdfast.errors import (
     Facts,
     InvalidAgentResponseError,
 )
-from holdfast.runtime.engine import connection_error, timeout_error
+from holdfast.model.addresses import is_loopback
+from holdfast.runtime.engine import connection_error, reach_error, timeout_error
 from holdfast.testing.faults import Cut, Fault, Garbage, Refuse, Stall
 from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, excerpt, origin, presentable
 from holdfast.wire.limits import exceeded
+from holdfast.wire.reach import scope_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -37,13 +42,21 @@ class FakeNetwork:
     Args:
         agents: Who is reachable.
         latency: Seconds that a connection takes; every request makes its own.
+        addresses: Numbers that the names of hosts lead to. A name that is not among them leads
+            outside, and a number to itself.
 
     Attributes:
         in_flight: Requests under way and streams open; zero when nothing leaks.
         peak: Most that were in flight at a time.
     """
 
-    def __init__(self, *agents: FakeAgent, latency: float = 0.0) -> None:
+    def __init__(
+        self,
+        *agents: FakeAgent,
+        latency: float = 0.0,
+        addresses: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._addresses = dict(addresses)
         self._agents = {origin(agent.url): agent for agent in agents}
         self._latency = latency
         self.in_flight = 0
@@ -55,12 +68,16 @@ class FakeNetwork:
         Raises:
             A2AConnectionError: Nobody is there, or as a fault says.
             A2ATimeoutError: A limit of ``request.timeouts`` fired.
+            NetworkPolicyError: The request must not reach that far.
             LimitExceededError: The body is larger than ``request.limits`` allow.
             InvalidAgentResponseError: The reply is no HTTP.
         """
         async with self.stream(request) as reply:
             body = await reply.read()
-            return HttpReply(status=reply.status, headers=reply.headers, body=body)
+            address = self.address_of(request.url)
+            return HttpReply(
+                status=reply.status, headers=reply.headers, body=body, address=address
+            )
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
         """Carries a request; the body is read while the context is open.
@@ -81,7 +98,11 @@ class FakeNetwork:
         Raises:
             A2AConnectionError: Nobody is there.
             A2ATimeoutError: It takes too long.
+            NetworkPolicyError: The request must not reach that far.
         """
+        address = self.address_of(request.url)
+        if request.reach is not None and address is not None and request.reach.refuses(address):
+            raise reach_error(request, address)
         agent = self._agents.get(origin(request.url))
         limit = request.timeouts.connect
         await asyncio.sleep(min(self._latency, limit))
@@ -90,6 +111,19 @@ class FakeNetwork:
         if agent is None:
             raise _broken("dns", request)
         return agent
+
+    def address_of(self, url: str) -> str | None:
+        """The number that the host of a URL leads to; None for one somewhere outside."""
+        host = urlsplit(url).hostname or ""
+        named = self._addresses.get(host)
+        if named is not None:
+            return named
+        if is_loopback(host):
+            return "127.0.0.1"
+        with contextlib.suppress(ValueError):
+            scope_of(host)
+            return host
+        return None
 
 
 class _Connection:

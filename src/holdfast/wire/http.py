@@ -15,6 +15,7 @@ import msgspec
 from holdfast.errors import A2AHTTPError
 from holdfast.model.addresses import is_http_address
 from holdfast.wire.limits import Limits
+from holdfast.wire.reach import Reach
 
 __all__ = [
     "Encoded",
@@ -128,6 +129,7 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
         timeouts: What the engine has to keep.
         max_idle: A connection that was idle for longer (seconds) must not be reused.
         limits: How large a reply to accept: its body, headers and inflation.
+        reach: Where the socket may lead; None for an address that the caller named himself.
         progress: Where the engine notes that bytes leave.
     """
 
@@ -138,6 +140,7 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
     max_idle: float = 4.0
     limits: Limits = Limits()
+    reach: Reach | None = None
     progress: Progress = msgspec.field(default_factory=Progress)
 
     def __repr__(self) -> str:
@@ -153,11 +156,14 @@ class HttpReply(msgspec.Struct, frozen=True, kw_only=True):
         status: The status code.
         headers: Looked up in lower case.
         body: The whole body, decompressed.
+        address: The number of the host that sent it; None where that is not known, as behind a
+            proxy.
     """
 
     status: int
     headers: Mapping[str, str] = {}
     body: bytes = b""
+    address: str | None = None
 
 
 class HttpStream(Protocol):
@@ -269,7 +275,7 @@ def excerpt(body: bytes, length: int = 200) -> str:
 
 
 def follow(
-    request: HttpRequest, reply: HttpReply, *, to_any_origin: bool, followed: int
+    request: HttpRequest, reply: HttpReply, *, elsewhere: Reach | None, followed: int
 ) -> HttpRequest | None:
     """Decides what a redirect asks for.
 
@@ -280,7 +286,7 @@ def follow(
     Args:
         request: What was sent.
         reply: What came back.
-        to_any_origin: Whether this is a GET of a public document.
+        elsewhere: How far a redirect to another origin may reach; None if none is followed.
         followed: How many redirects were followed already.
 
     Returns:
@@ -292,7 +298,8 @@ def follow(
     if reply.status not in {301, 302, 303, 307, 308}:
         return None
     target = _target(request.url, reply.headers.get("location", ""))
-    refusal = _refusal(request, reply, target, to_any_origin=to_any_origin, followed=followed)
+    public = elsewhere is not None
+    refusal = _refusal(request, reply, target, public=public, followed=followed)
     if refusal:
         raise A2AHTTPError(
             f"HTTP {reply.status} redirect to {presentable(target)} was not followed: {refusal}",
@@ -303,7 +310,7 @@ def follow(
     if origin(target) == origin(request.url):
         return msgspec.structs.replace(request, url=target)
     kept = {name: value for name, value in request.headers.items() if name in _TO_ANY_ORIGIN}
-    return msgspec.structs.replace(request, url=target, headers=kept)
+    return msgspec.structs.replace(request, url=target, headers=kept, reach=elsewhere)
 
 
 def _target(here: str, location: str) -> str:
@@ -314,7 +321,7 @@ def _target(here: str, location: str) -> str:
 
 
 def _refusal(
-    request: HttpRequest, reply: HttpReply, target: str, *, to_any_origin: bool, followed: int
+    request: HttpRequest, reply: HttpReply, target: str, *, public: bool, followed: int
 ) -> str | None:
     if "location" not in reply.headers:
         return "it names no location"
@@ -325,7 +332,7 @@ def _refusal(
         return f"there were {MAX_REDIRECTS} redirects before"
     if (here.scheme, there.scheme) == ("https", "http"):
         return "it leads from https to http"
-    if to_any_origin:
+    if public:
         return None
     if reply.status not in {307, 308}:
         return "it would turn the request into another one; use the final address"

@@ -1,0 +1,62 @@
+"""Sockets that lead nowhere where they must not."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from holdfast.model.addresses import is_loopback
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from holdfast.wire.reach import Reach
+
+    AddressInfo = tuple[int, int, int, str, tuple[Any, ...]]
+    """What a resolver gives: family, kind, protocol, canonical name, address."""
+
+__all__ = ["ForbiddenAddressError", "check_host", "sockets_within"]
+
+
+class ForbiddenAddressError(OSError):
+    """The resolver gave an address that must not be reached.
+
+    Its text is always the same: where all addresses of a name are refused, that is one reason.
+
+    Attributes:
+        address: The number.
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__("the address must not be reached")
+        self.address = address
+
+
+def check_host(url: str, reach: Reach) -> None:
+    """Checks an address whose name somebody else resolves: its number, if it is one.
+
+    Raises:
+        ForbiddenAddressError: It must not be reached.
+    """
+    host = (urlsplit(url).hostname or "").removesuffix(".")
+    number = "127.0.0.1" if is_loopback(host) else host
+    with contextlib.suppress(OSError):
+        number = socket.inet_ntoa(socket.inet_aton(host))  # other spellings, such as 127.1
+    with contextlib.suppress(ValueError):
+        if reach.refuses(number):
+            raise ForbiddenAddressError(number)
+
+
+def sockets_within(reach: Reach) -> Callable[[AddressInfo], socket.socket]:
+    """What makes the sockets of a connector, after names are resolved."""
+
+    def make(info: AddressInfo) -> socket.socket:
+        family, kind, protocol, _, address = info
+        if reach.refuses(address[0]):
+            raise ForbiddenAddressError(address[0])
+        return socket.socket(family, kind, protocol)
+
+    return make

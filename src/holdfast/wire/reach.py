@@ -1,0 +1,139 @@
+"""How far inside a network an address lies, and how far a request may reach.
+
+An address that somebody else names (a card, a redirect) may be meant to make this machine call
+what its author cannot: a service on loopback, a host of the private network, the metadata of a
+cloud, which hands out credentials (server-side request forgery). Such a request reaches no
+further in than the user's own target lies. What counts is the number that a socket is made for,
+whatever name led to it.
+"""
+
+from __future__ import annotations
+
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Network", "Reach", "Scope", "furthest_in", "network", "scope_of", "scope_of_host"]
+
+Scope = Literal["public", "private", "link-local", "loopback", "metadata"]
+"""Where an address lies, from the outside in."""
+
+Network = IPv4Network | IPv6Network
+
+_INWARD: tuple[Scope, ...] = ("public", "private", "link-local", "loopback", "metadata")
+
+_METADATA = frozenset(
+    ip_address(number)
+    for number in (
+        "100.100.100.200",  # Alibaba Cloud
+        "168.63.129.16",  # Azure
+        "169.254.169.254",  # most clouds
+        "169.254.170.2",  # AWS, of containers
+        "169.254.170.23",
+        "192.0.0.192",  # Oracle Cloud
+        "fd00:ec2::23",  # AWS
+        "fd00:ec2::254",
+        "fd20:ce::254",  # Google Cloud
+    )
+)
+_THIS_HOST = ip_network("0.0.0.0/8")  # which a socket takes for loopback
+_EMBEDDING = tuple(
+    # What carries an IPv4 address in its last 32 bits: RFC 6052 (2.1), 8215, 4291 (2.5.5.1).
+    IPv6Network(prefix)
+    for prefix in ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")
+)
+
+
+def scope_of(address: str) -> Scope:
+    """Where the address of a socket lies.
+
+    Args:
+        address: A number, IPv4 or IPv6, as the socket knows it.
+
+    Raises:
+        ValueError: It is no number.
+    """
+    number = ip_address(address.partition("%")[0])
+    return furthest_in(map(_scope, (number, *_embedded(number))))
+
+
+def scope_of_host(url: str) -> Scope:
+    """Where the host of a URL lies, as far as that is plain without asking anybody.
+
+    A name that only a resolver knows counts as public.
+    """
+    host = (urlsplit(url).hostname or "").removesuffix(".")
+    if host == "localhost" or host.endswith(".localhost"):
+        return "loopback"
+    try:
+        return scope_of(host)
+    except ValueError:
+        return "public"
+
+
+def furthest_in(scopes: Iterable[Scope]) -> Scope:
+    """The scope that lies furthest in; public if there is none."""
+    return _INWARD[max(map(_INWARD.index, scopes), default=0)]
+
+
+def network(text: str) -> Network:
+    """Reads an address or a network such as ``10.0.0.0/8``.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    return ip_network(text, strict=False)
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a request may lead whose address others named.
+
+    Attributes:
+        inward: Where the user's own target lies; nothing further in is reached. Metadata is
+            never reached for that.
+        allowed: Networks that are reached all the same.
+    """
+
+    inward: Scope = "public"
+    allowed: tuple[Network, ...] = ()
+
+    def refuses(self, address: str) -> bool:
+        """Whether a socket to this number must not be made."""
+        scope = scope_of(address)
+        if scope != "metadata" and _INWARD.index(scope) <= _INWARD.index(self.inward):
+            return False
+        number = ip_address(address.partition("%")[0])
+        meant = (number, *_embedded(number))
+        return not any(one in allowed for allowed in self.allowed for one in meant)
+
+
+def _scope(number: IPv4Address | IPv6Address) -> Scope:
+    if number in _METADATA:
+        return "metadata"
+    if number.is_loopback or number.is_unspecified or number in _THIS_HOST:
+        return "loopback"
+    if number.is_link_local:
+        return "link-local"
+    return "public" if number.is_global and not number.is_multicast else "private"
+
+
+def _embedded(number: IPv4Address | IPv6Address) -> list[IPv4Address]:
+    """The IPv4 addresses that an IPv6 address leads to (RFC 4291, 3056, 4380, 6052)."""
+    if isinstance(number, IPv4Address):
+        return []
+    found = [number.ipv4_mapped, number.sixtofour, *(number.teredo or ())]
+    if any(number in prefix for prefix in _EMBEDDING):
+        found.append(IPv4Address(int(number) & 0xFFFFFFFF))
+    return [address for address in found if address is not None]
