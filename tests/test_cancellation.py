@@ -16,6 +16,7 @@ from holdfast import (
     A2AError,
     AttemptFailed,
     BudgetPolicy,
+    Credentials,
     Endpoints,
     HttpReply,
     Interceptor,
@@ -82,11 +83,11 @@ class Slow(Interceptor):
         await self.pause()
         return outcome
 
-    async def headers(self, _call):
+    async def credentials(self, _call):
         await self.pause()
-        return {"authorization": "Bearer t0ken"}
+        return Credentials(headers={"authorization": "Bearer t0ken"})
 
-    async def on_unauthorized(self, _error):
+    async def on_unauthorized(self, _call, _error):
         await self.pause()
         return self.dice.random() < 0.5
 

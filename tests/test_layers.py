@@ -21,6 +21,7 @@ from holdfast import (
     AuthenticationError,
     BudgetPolicy,
     CallFinished,
+    Credentials,
     DeadlineExceededError,
     Endpoints,
     Interceptor,
@@ -830,12 +831,12 @@ class Tokens:
         self.calls = []
         self.told = []
 
-    async def headers(self, call):
+    async def credentials(self, call):
         self.calls.append(call.operation.name)
         token = self.tokens.pop(0) if len(self.tokens) > 1 else self.tokens[0]
-        return {"Authorization": f"Bearer {token}"}
+        return Credentials(headers={"Authorization": f"Bearer {token}"})
 
-    async def on_unauthorized(self, error):
+    async def on_unauthorized(self, call, error):
         self.told.append(error)
         return self.again
 
@@ -946,10 +947,10 @@ async def test_a_401_with_an_a2a_body_is_replayed_for_a_read_only(binding, opera
 
 async def test_a_provider_that_hangs_is_ended_by_the_deadline():
     class Hanging(Tokens):
-        async def headers(self, call):
+        async def credentials(self, call):
             if call.operation.name == "SendMessage":
                 await asyncio.sleep(1000)
-            return {}
+            return Credentials()
 
     with pytest.raises(DeadlineExceededError) as caught:
         await connected(FakeAgent(), auth=Hanging("x")).send_message("hello", timeout=5)
@@ -959,7 +960,7 @@ async def test_a_provider_that_hangs_is_ended_by_the_deadline():
 
 async def test_a_provider_that_hangs_after_a_401_is_ended_by_the_deadline():
     class Hanging(Tokens):
-        async def on_unauthorized(self, error):
+        async def on_unauthorized(self, call, error):
             await asyncio.sleep(1000)
             return True
 

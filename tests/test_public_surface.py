@@ -143,7 +143,7 @@ def test_the_package_is_typed():
 
 # "name" is positional, "*name" by keyword only, "name=…" has that default. Whoever changes a line
 # here changes what callers have written.
-PER_CALL = "*timeout=None *headers=None *extensions=()"
+PER_CALL = "*timeout=None *headers=None *extensions=() *context=None"
 SIGNATURES = {
     "ask": "agent message **options",
     "connect": (
@@ -164,7 +164,7 @@ SIGNATURES = {
     "Client.call": f"self operation params {PER_CALL}",
     "Client.cancel_task": (
         "self task_id *confirm=True *metadata=None *timeout=None *poll_interval=2.0 "
-        "*headers=None *extensions=()"
+        "*headers=None *extensions=() *context=None"
     ),
     "Client.close": "self",
     "Client.create_task_push_notification_config": f"self config {PER_CALL}",
@@ -189,14 +189,24 @@ SIGNATURES = {
         f"*history_length=None {PER_CALL}"
     ),
     "Client.wait": (
-        "self task_id *until=None *timeout=None *poll_interval=2.0 *headers=None *extensions=()"
+        "self task_id *until=None *timeout=None *poll_interval=2.0 "
+        "*headers=None *extensions=() *context=None"
     ),
     "Resilience.standard": "",
     "Resilience.off": "",
     "Interceptor.before": "self call",
     "Interceptor.after": "self call outcome",
-    "AuthProvider.headers": "self call /",
-    "AuthProvider.on_unauthorized": "self error /",
+    "AuthProvider.credentials": "self call /",
+    "AuthProvider.on_unauthorized": "self call error /",
+    "AuthInterceptor.credentials": "self call /",
+    "AuthInterceptor.on_unauthorized": "self call _error /",
+    "CredentialService.get_credentials": "self scheme context /",
+    "InMemoryContextCredentialStore.forget_session": "self session_id",
+    "InMemoryContextCredentialStore.get_credentials": "self security_scheme_name context",
+    "InMemoryContextCredentialStore.set_credentials": (
+        "self session_id security_scheme_name credential"
+    ),
+    "SchemeCredentials.get_credentials": "self scheme _context /",
     "HttpEngine.request": "self request",
     "HttpEngine.stream": "self request",
     "HttpEngine.close": "self",
@@ -242,7 +252,19 @@ def test_a_signature_is_as_promised(path):
 
 
 @pytest.mark.parametrize(
-    "owner", ["Client", "Interceptor", "AuthProvider", "HttpEngine", "Transport", "Env"]
+    "owner",
+    [
+        "AuthInterceptor",
+        "AuthProvider",
+        "Client",
+        "CredentialService",
+        "Env",
+        "HttpEngine",
+        "InMemoryContextCredentialStore",
+        "Interceptor",
+        "SchemeCredentials",
+        "Transport",
+    ],
 )
 def test_every_method_is_in_the_table(owner):
     promised = sorted(p.rpartition(".")[2] for p in SIGNATURES if p.startswith(f"{owner}."))

@@ -27,6 +27,7 @@ from holdfast import (
     Resilience,
     RetryPolicy,
     Role,
+    SchemeCredentials,
     TaskCanceledError,
     TaskFailedError,
     TaskNotCancelableError,
@@ -616,6 +617,50 @@ async def test_only_the_right_token_opens(guarded_agent_of, binding):
         assert len(await agent.executions()) == ran
         async with connect(agent.url, bindings=[binding], auth="Bearer secret") as client:
             assert (await client.ask("echo hello", **SOON)).text == "hello"
+
+
+SCHEMES = {
+    "bearer": "bearer-token",
+    "basic": "user:päss:word",
+    "header": "header key",
+    "query": "query&key=+ü",
+    "cookie": "cookie-key",
+    "oauth": "oauth-token",
+    "oidc": "oidc-token",
+}
+"""What the real agent wants, by the names of its card's schemes."""
+
+
+@both_bindings
+@pytest.mark.parametrize(
+    ("needs", "known", "missing"),
+    [
+        *((scheme, [scheme], [scheme]) for scheme in SCHEMES),
+        ("header+query", ["header", "query"], ["query"]),
+        ("basic,cookie", ["basic"], ["basic", "cookie"]),
+        ("basic,cookie", ["cookie"], ["basic", "cookie"]),
+    ],
+)
+async def test_a_real_agent_gets_the_credentials_that_its_card_asks_for(
+    sdk_url, binding, needs, known, missing
+):
+    url = f"{sdk_url}/needs/{needs}"
+    async with asyncio.timeout(LIMIT):
+        service = SchemeCredentials({scheme: SCHEMES[scheme] for scheme in known})
+        async with connect(url, bindings=[binding], auth=service) as client:
+            assert (await client.ask("echo hello", **SOON)).text == "hello"
+            assert (await client.list_tasks(limit=1)).tasks
+        wrong = SchemeCredentials({scheme: f"{SCHEMES[scheme]}x" for scheme in known})
+        async with connect(url, bindings=[binding], auth=wrong) as client:
+            with pytest.raises(AuthenticationError) as caught:
+                await client.ask("echo hello")
+            assert (caught.value.http_status, caught.value.executed) == (401, False)
+        less = SchemeCredentials({s: SCHEMES[s] for s in SCHEMES if s not in missing})
+        async with connect(url, bindings=[binding], auth=less) as client:
+            with pytest.raises(AuthenticationError) as caught:
+                await client.ask("echo hello")
+            assert caught.value.http_status is None
+            assert caught.value.missing == tuple(missing)
 
 
 # ── Push notifications ───────────────────────────────────────────────────────────────────────

@@ -134,10 +134,10 @@ async def test_who_waits_for_the_card_of_another_call_is_not_told_of_that_calls_
 class Failing:
     """An `AuthProvider` whose own call to somebody fails."""
 
-    async def headers(self, _call):
+    async def credentials(self, _call):
         raise A2AConnectionError("the token's server hung up", failure="disconnected")
 
-    async def on_unauthorized(self, _error):
+    async def on_unauthorized(self, _call, _error):
         return False
 
 

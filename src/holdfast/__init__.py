@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from holdfast._version import __version__
     from holdfast.answer import Answer
     from holdfast.assembly import ask, connect
-    from holdfast.auth import AuthProvider, StaticAuth
+    from holdfast.auth import (
+        AuthInterceptor,
+        AuthProvider,
+        Credentials,
+        CredentialService,
+        InMemoryContextCredentialStore,
+        SchemeCredentials,
+        StaticAuth,
+    )
     from holdfast.client import Client
     from holdfast.content import Content, data_part, file_part, text_part, url_part
     from holdfast.errors import (
@@ -114,7 +122,14 @@ if TYPE_CHECKING:
         Observer,
         RetryScheduled,
     )
-    from holdfast.runtime.transport import Call, Layer, PassThrough, Reply, Transport
+    from holdfast.runtime.transport import (
+        Call,
+        ClientCallContext,
+        Layer,
+        PassThrough,
+        Reply,
+        Transport,
+    )
     from holdfast.wire.article import ArticleErrorCode, make_error
     from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, Timeouts
     from holdfast.wire.limits import Limits
@@ -139,6 +154,7 @@ __all__ = [
     "Attempt",
     "AttemptFailed",
     "AttemptStarted",
+    "AuthInterceptor",
     "AuthProvider",
     "AuthenticationError",
     "AuthenticationInfo",
@@ -149,12 +165,15 @@ __all__ = [
     "CardSignatureError",
     "CircuitOpenError",
     "Client",
+    "ClientCallContext",
     "ClientToolsNotSupportedError",
     "ConnectionFailure",
     "Consumer",
     "Content",
     "ContentTypeNotSupportedError",
     "CredentialOriginError",
+    "CredentialService",
+    "Credentials",
     "Deadline",
     "DeadlineExceededError",
     "Endpoint",
@@ -168,6 +187,7 @@ __all__ = [
     "HttpReply",
     "HttpRequest",
     "HttpStream",
+    "InMemoryContextCredentialStore",
     "Interceptor",
     "InternalError",
     "InvalidAgentCardError",
@@ -201,6 +221,7 @@ __all__ = [
     "RetryPolicy",
     "RetryScheduled",
     "Role",
+    "SchemeCredentials",
     "StaticAuth",
     "Task",
     "TaskAuthRequiredError",

@@ -17,13 +17,13 @@ from holdfast.arguments import (
     hooks,
     items,
 )
-from holdfast.auth import AuthProvider, to_provider
+from holdfast.auth import AuthInterceptor, AuthProvider, CredentialService, to_provider
 from holdfast.calls import Calls
 from holdfast.client import Client
 from holdfast.model.card import AgentCard
 from holdfast.policy.resilience import Resilience
 from holdfast.runtime.binding import HttpBinding
-from holdfast.runtime.credentials import CredentialsLayer
+from holdfast.runtime.credentials import AuthSlot, CredentialsLayer
 from holdfast.runtime.discovery import CardTransport
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import Env, SystemEnv
@@ -56,7 +56,7 @@ __all__ = ["ask", "connect"]
 def connect(
     agent: str | Path | AgentCard | Mapping[str, Any],
     *,
-    auth: str | Mapping[str, str] | AuthProvider | None = None,
+    auth: str | Mapping[str, str] | AuthProvider | CredentialService | None = None,
     timeout: float = 900.0,
     card_ttl: float = 300.0,
     resilience: Resilience | None = None,
@@ -81,7 +81,8 @@ def connect(
     Args:
         agent: Where the agent is: its origin or address (the card is looked for below it), the
             card's own URL, a `Path` to the card's file, the card, or its JSON object.
-        auth: A value for ``Authorization``, headers, or an `AuthProvider`.
+        auth: A value for ``Authorization``, headers, an `AuthProvider`, or a `CredentialService`
+            that is asked as the card's security requirements say; see `AuthInterceptor`.
         timeout: Seconds for a whole call, with everything that is tried again.
         card_ttl: Seconds that the card is kept if its server does not say (``Cache-Control``);
             0 keeps none for longer than the calls that wait for it.
@@ -102,7 +103,7 @@ def connect(
             the card or a redirect names on another origin. Without this such an address leads
             no further inside (private, link-local, loopback) than where the agent itself is, and
             never to a cloud's metadata.
-        interceptors: See `Interceptor`.
+        interceptors: See `Interceptor`. An `AuthInterceptor` among them is the same as `auth`.
         consumers: Called with the tasks and messages that sending and waiting give; see
             `Consumer`.
         observers: Called with what happens; see `Observer`.
@@ -121,11 +122,11 @@ def connect(
     check_kind("limits", limits, Limits)
     check_kind("shared", endpoints, Endpoints)
     check_able("env", env, "wall", "random", "new_id")
-    provider = to_provider(auth)
     own_headers = check_headers({} if headers is None else headers)
     check_seconds("timeout", timeout)
     check_age("card_ttl", card_ttl)
     interceptors = hooks("interceptors", interceptors, "before", "after")
+    slot = AuthSlot(_provider(auth, interceptors))
     consumers = hooks("consumers", consumers, "__call__")
     observers = hooks("observers", observers, "__call__")
     call_layers = hooks("call_layers", call_layers, "__call__")
@@ -137,7 +138,6 @@ def connect(
         bindings=bindings,
         credential_origins=credential_origins,
         networks=check_networks("allowed_networks", allowed_networks),
-        has_credentials=provider is not None,
     )
     used, owned = _engine(engine)
     listening = Observers(observers)
@@ -152,18 +152,16 @@ def connect(
         return RetryLayer(inner, resilience.retry, resilience.budget, env, listening)
 
     def routed(inner: Transport) -> Transport:
-        return InterfaceLayer(inner, resolver, route, endpoints)
-
-    def authorized(inner: Transport) -> Transport:
-        return inner if provider is None else CredentialsLayer(inner, provider)
+        return InterfaceLayer(inner, resolver, route, endpoints, slot)
 
     cards = CardTransport(
         used, env, timeouts=resilience.timeouts, limits=limits, networks=route.networks
     )
     resolver = AgentCardResolver(
         agent,
-        compose((retried, authorized), cards),
+        compose((retried, CredentialsLayer), cards),
         endpoints,
+        slot,
         headers=own_headers,
         ttl=card_ttl,
         limits=limits,
@@ -178,7 +176,7 @@ def connect(
             routed,
             retried,
             *attempt_layers,
-            authorized,
+            CredentialsLayer,
         ),
         HttpBinding(used, env, resilience, limits),
     )
@@ -211,6 +209,20 @@ async def ask(
         return await client.ask(message)
 
 
+def _provider(
+    auth: str | Mapping[str, str] | AuthProvider | CredentialService | None,
+    interceptors: Sequence[Interceptor],
+) -> AuthProvider | None:
+    """The one place that credentials come from."""
+    given = to_provider(auth)
+    found = [given] if given is not None else []
+    found += [one for one in interceptors if isinstance(one, AuthInterceptor)]
+    if len(found) > 1:
+        text = "credentials come from one place: pass auth=, or one AuthInterceptor"
+        raise ValueError(text)
+    return found[0] if found else None
+
+
 def _engine(
     engine: HttpEngine | aiohttp.ClientSession | None,
 ) -> tuple[HttpEngine, HttpEngine | None]:
@@ -239,7 +251,6 @@ def _route(
     bindings: Sequence[str],
     credential_origins: Iterable[str],
     networks: tuple[Network, ...],
-    has_credentials: bool,
 ) -> Route:
     bindings = items("bindings", bindings)
     for binding in bindings:
@@ -265,7 +276,6 @@ def _route(
         tenant=tenant,
         trusted=frozenset[str]().union(*(origins(address) for address in named)),
         trust_first=not isinstance(agent, str),
-        has_credentials=has_credentials,
         source=agent if isinstance(agent, str) else None,
         networks=networks,
     )

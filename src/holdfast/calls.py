@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from holdfast.arguments import check_seconds, items, json_object
+from holdfast.arguments import check_kind, check_seconds, items, json_object
 from holdfast.content import Content, to_message
 from holdfast.errors import (
     A2AConnectionError,
@@ -26,7 +26,13 @@ from holdfast.model.types import Message, Task, TaskState
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation
 from holdfast.runtime.polling import poll
-from holdfast.runtime.transport import Call, CallProgress, Reply, Transport
+from holdfast.runtime.transport import (
+    Call,
+    CallProgress,
+    ClientCallContext,
+    Reply,
+    Transport,
+)
 from holdfast.runtime.waiting import until as wait_until
 from holdfast.wire.http import check_headers
 
@@ -46,25 +52,34 @@ R = TypeVar("R")
 
 
 class PerCall(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller adds to the requests of one call.
+    """What a caller adds to the requests of one call, or says about it.
 
     Attributes:
         headers: Checked, names in lower case.
         extensions: URIs for ``A2A-Extensions``.
+        context: For those who look at the call on its way.
     """
 
     headers: dict[str, str] = {}
     extensions: tuple[str, ...] = ()
+    context: ClientCallContext | None = None
 
     @classmethod
-    def of(cls, headers: Mapping[str, str] | None, extensions: Iterable[str]) -> PerCall:
+    def of(
+        cls,
+        headers: Mapping[str, str] | None,
+        extensions: Iterable[str],
+        context: ClientCallContext | None,
+    ) -> PerCall:
         """Checks what a caller passes.
 
         Raises:
             ValueError: A header or URI that would break the request.
             TypeError: An argument of another type.
         """
-        if headers is None and not extensions:
+        if context is not None:
+            check_kind("context", context, ClientCallContext)
+        elif headers is None and not extensions:
             return _NOTHING
         uris = items("extensions", extensions)
         for uri in uris:
@@ -73,7 +88,7 @@ class PerCall(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(text)
         check_headers({"a2a-extensions": ",".join(uris)})
         checked = {} if headers is None else check_headers(headers)
-        return cls(headers=checked, extensions=uris)
+        return cls(headers=checked, extensions=uris, context=context)
 
 
 _NOTHING = PerCall()
@@ -247,6 +262,7 @@ class Calls:
             deadline=deadline,
             headers={**self._headers, **per_call.headers} if per_call.headers else self._headers,
             extensions=per_call.extensions,
+            context=per_call.context,
             progress=CallProgress(began=asyncio.get_running_loop().time()),
         )
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from holdfast.model.operations import Operation
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.engine import HttpEngine
-    from holdfast.runtime.transport import Reply
+    from holdfast.runtime.transport import ClientCallContext, Reply
 
 __all__ = ["Client"]
 
@@ -69,9 +69,10 @@ class Client:
     """Calls one agent. Made by `holdfast.connect`; use it as an async context manager.
 
     Every operation takes ``timeout`` (seconds for the whole call with its retries; the client's
-    own if left out), ``headers`` (sent with this call, to trusted origins only) and
-    ``extensions`` (URIs for ``A2A-Extensions``), and raises an `A2AError`: an error that the
-    protocol names, one of the transport, or `DeadlineExceededError`.
+    own if left out), ``headers`` (sent with this call, to trusted origins only), ``extensions``
+    (URIs for ``A2A-Extensions``) and ``context`` (see `ClientCallContext`), and raises an
+    `A2AError`: an error that the protocol names, one of the transport, or
+    `DeadlineExceededError`.
     """
 
     def __init__(self, calls: Calls, *, owned: HttpEngine | None) -> None:
@@ -116,6 +117,7 @@ class Client:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
         extensions: Iterable[str] = (),
+        context: ClientCallContext | None = None,
     ) -> AgentCard:
         """Fetches the card for authenticated clients (A2A 3.1.11), which replaces the public one.
 
@@ -130,6 +132,7 @@ class Client:
             timeout=timeout,
             headers=headers,
             extensions=extensions,
+            context=context,
         )
         try:
             check_card(reply.value)
@@ -152,6 +155,7 @@ class Client:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
         extensions: Iterable[str] = (),
+        context: ClientCallContext | None = None,
     ) -> Answer:
         """Sends a message and waits for the answer, however long the agent works on it.
 
@@ -167,6 +171,7 @@ class Client:
             timeout: Seconds for all of it.
             headers: Sent with each request, to trusted origins only.
             extensions: URIs for ``A2A-Extensions``.
+            context: For credential services, interceptors and layers.
 
         An exception of a consumer is raised as it is, after the message was sent.
 
@@ -179,7 +184,7 @@ class Client:
         """
         check_seconds("poll_interval", poll_interval)
         deadline = self._calls.deadline("call", timeout)
-        per_call = PerCall.of(headers, extensions)
+        per_call = PerCall.of(headers, extensions, context)
         result = await self._calls.send(
             message,
             task_id=task_id,
@@ -209,6 +214,7 @@ class Client:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
         extensions: Iterable[str] = (),
+        context: ClientCallContext | None = None,
     ) -> Task | Message:
         """Sends a message: the raw operation (A2A 3.1.1), which waits as the agent does.
 
@@ -225,6 +231,7 @@ class Client:
             timeout: Seconds for the whole call.
             headers: Sent with this call, to trusted origins only.
             extensions: URIs for ``A2A-Extensions``.
+            context: For credential services, interceptors and layers.
 
         Returns:
             The task, in whatever state it is, or the agent's message.
@@ -243,7 +250,7 @@ class Client:
                 history_length=not_negative("history_length", history_length),
             ),
             deadline=self._calls.deadline("call", timeout),
-            per_call=PerCall.of(headers, extensions),
+            per_call=PerCall.of(headers, extensions, context),
         )
 
     # ── Tasks ────────────────────────────────────────────────────────────────────────────────
@@ -256,6 +263,7 @@ class Client:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
         extensions: Iterable[str] = (),
+        context: ClientCallContext | None = None,
     ) -> Task:
         """Fetches a task as it stands (A2A 3.1.3).
 
@@ -266,6 +274,7 @@ class Client:
             timeout: Seconds for the whole call.
             headers: Sent with this call, to trusted origins only.
             extensions: URIs for ``A2A-Extensions``.
+            context: For credential services, interceptors and layers.
 
         Raises:
             TaskNotFoundError: The agent does not know it.
@@ -279,6 +288,7 @@ class Client:
             timeout=timeout,
             headers=headers,
             extensions=extensions,
+            context=context,
         )
         return reply.value
 
@@ -295,6 +305,7 @@ class Client:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
         extensions: Iterable[str] = (),
+        context: ClientCallContext | None = None,
     ) -> ListTasksResponse:
         """Lists one page of tasks, the most recently updated first (A2A 3.1.4).
 
@@ -310,6 +321,7 @@ class Client:
             timeout: Seconds for the whole call.
             headers: Sent with this call, to trusted origins only.
             extensions: URIs for ``A2A-Extensions``.
+            context: For credential services, interceptors and layers.
         """
         if status is not None:
             check_kind("status", status, TaskState)
@@ -330,6 +342,7 @@ class Client:
             timeout=timeout,
             headers=headers,
             extensions=extensions,
+            context=context,
         )
         return reply.value
 
@@ -345,6 +358,7 @@ class Client:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
         extensions: Iterable[str] = (),
+        context: ClientCallContext | None = None,
     ) -> AsyncIterator[Task]:
         """Iterates over all tasks, page by page; for the arguments see `list_tasks`.
 
@@ -368,6 +382,7 @@ class Client:
                 timeout=timeout,
                 headers=headers,
                 extensions=extensions,
+                context=context,
             )
             for task in page.tasks:
                 yield task
@@ -390,6 +405,7 @@ class Client:
         poll_interval: float = 2.0,
         headers: Mapping[str, str] | None = None,
         extensions: Iterable[str] = (),
+        context: ClientCallContext | None = None,
     ) -> Task:
         """Waits until a task is over or needs input, and returns it in whatever state that is.
 
@@ -403,6 +419,7 @@ class Client:
             poll_interval: Seconds between two looks; the first looks are quicker.
             headers: Sent with each request, to trusted origins only.
             extensions: URIs for ``A2A-Extensions``.
+            context: For credential services, interceptors and layers.
 
         Raises:
             DeadlineExceededError: The time is over; `task` is the task as last seen.
@@ -415,7 +432,7 @@ class Client:
             None,
             self._calls.deadline("wait", timeout),
             poll_interval,
-            PerCall.of(headers, extensions),
+            PerCall.of(headers, extensions, context),
             until=until or is_settled,
         )
 
@@ -429,6 +446,7 @@ class Client:
         poll_interval: float = 2.0,
         headers: Mapping[str, str] | None = None,
         extensions: Iterable[str] = (),
+        context: ClientCallContext | None = None,
     ) -> Task:
         """Asks the agent to cancel a task (A2A 3.1.5), and waits until the task is over.
 
@@ -443,6 +461,7 @@ class Client:
             poll_interval: Seconds between two looks; the first looks are quicker.
             headers: Sent with each request, to trusted origins only.
             extensions: URIs for ``A2A-Extensions``.
+            context: For credential services, interceptors and layers.
 
         Raises:
             TaskNotCancelableError: The task is over already, or cannot be canceled.
@@ -453,7 +472,7 @@ class Client:
         deadline = self._calls.deadline(
             "cancel", min(_CANCEL_TIMEOUT, self._calls.timeout) if timeout is None else timeout
         )
-        per_call = PerCall.of(headers, extensions)
+        per_call = PerCall.of(headers, extensions, context)
         request = CancelTaskRequest(
             id=not_empty("task_id", task_id), metadata=json_object("metadata", metadata)
         )
@@ -484,6 +503,7 @@ class Client:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
         extensions: Iterable[str] = (),
+        context: ClientCallContext | None = None,
     ) -> TaskPushNotificationConfig:
         """Tells the agent where to send news of ``config.task_id`` (A2A 3.1.7).
 
@@ -495,7 +515,12 @@ class Client:
         not_empty("config.task_id", config.task_id or "")
         not_empty("config.url", config.url)
         reply = await self.call(
-            op.CREATE_PUSH_CONFIG, config, timeout=timeout, headers=headers, extensions=extensions
+            op.CREATE_PUSH_CONFIG,
+            config,
+            timeout=timeout,
+            headers=headers,
+            extensions=extensions,
+            context=context,
         )
         return reply.value
 
@@ -507,13 +532,19 @@ class Client:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
         extensions: Iterable[str] = (),
+        context: ClientCallContext | None = None,
     ) -> TaskPushNotificationConfig:
         """Fetches one configuration of a task (A2A 3.1.8)."""
         request = GetTaskPushNotificationConfigRequest(
             task_id=not_empty("task_id", task_id), id=not_empty("config_id", config_id)
         )
         reply = await self.call(
-            op.GET_PUSH_CONFIG, request, timeout=timeout, headers=headers, extensions=extensions
+            op.GET_PUSH_CONFIG,
+            request,
+            timeout=timeout,
+            headers=headers,
+            extensions=extensions,
+            context=context,
         )
         return reply.value
 
@@ -526,13 +557,19 @@ class Client:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
         extensions: Iterable[str] = (),
+        context: ClientCallContext | None = None,
     ) -> ListTaskPushNotificationConfigsResponse:
         """Lists one page of the configurations of a task (A2A 3.1.9)."""
         request = ListTaskPushNotificationConfigsRequest(
             task_id=not_empty("task_id", task_id), page_size=page_size, page_token=page_token
         )
         reply = await self.call(
-            op.LIST_PUSH_CONFIGS, request, timeout=timeout, headers=headers, extensions=extensions
+            op.LIST_PUSH_CONFIGS,
+            request,
+            timeout=timeout,
+            headers=headers,
+            extensions=extensions,
+            context=context,
         )
         return reply.value
 
@@ -544,6 +581,7 @@ class Client:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
         extensions: Iterable[str] = (),
+        context: ClientCallContext | None = None,
     ) -> None:
         """Deletes one configuration of a task (A2A 3.1.10); deleting it again is no error.
 
@@ -560,6 +598,7 @@ class Client:
                 timeout=timeout,
                 headers=headers,
                 extensions=extensions,
+                context=context,
             )
         except TaskNotFoundError as error:
             if not _ran_before(error):
@@ -575,6 +614,7 @@ class Client:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
         extensions: Iterable[str] = (),
+        context: ClientCallContext | None = None,
     ) -> Reply[R]:
         """Makes a call of any unary operation, and gives the whole reply.
 
@@ -584,6 +624,7 @@ class Client:
             timeout: Seconds for the whole call.
             headers: Sent with this call, to trusted origins only.
             extensions: URIs for ``A2A-Extensions``.
+            context: For credential services, interceptors and layers.
 
         Raises:
             ValueError: The operation is answered by a stream, or the message has no id.
@@ -593,7 +634,7 @@ class Client:
             raise ValueError(text)
         if isinstance(params, SendMessageRequest):
             not_empty("message_id", params.message.message_id)
-        per_call = PerCall.of(headers, extensions)
+        per_call = PerCall.of(headers, extensions, context)
         return await self._calls.run(
             operation, params, self._calls.deadline("call", timeout), per_call
         )

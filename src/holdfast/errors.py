@@ -388,7 +388,26 @@ class A2AHTTPError(A2AError):
 
 
 class AuthenticationError(A2AHTTPError):
-    """The agent wants credentials, or other ones (HTTP 401)."""
+    """The agent wants credentials, or other ones (HTTP 401).
+
+    Where its card already says what this client does not have, nothing was sent.
+
+    Attributes:
+        schemes: Names of the card's security schemes that it is about, where the card decided.
+        missing: Those of them for which there is no credential.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        schemes: Sequence[str] = (),
+        missing: Sequence[str] = (),
+        **facts: Unpack[Facts],
+    ) -> None:
+        super().__init__(message, **facts)
+        self.schemes: tuple[str, ...] = tuple(schemes)
+        self.missing: tuple[str, ...] = tuple(missing)
 
 
 class PermissionDeniedError(A2AHTTPError):

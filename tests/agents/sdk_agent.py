@@ -12,12 +12,15 @@ Rules:
 - The user's text is the script: its first word picks a command, see `COMMANDS`.
 - Every execution is recorded before the command runs, so a crash is counted too.
 - What the SDK answers is left as it is; only the 401 and the two test routes are ours.
+- Below `/needs/<schemes>` is the same agent behind a card that requires these schemes:
+  `a+b` both of them, `a,b` one of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import contextlib
 import json
 import logging
@@ -50,8 +53,11 @@ from a2a.types import (
     AgentCard,
     AgentInterface,
     AgentSkill,
+    APIKeySecurityScheme,
     HTTPAuthSecurityScheme,
     Message,
+    OAuth2SecurityScheme,
+    OpenIdConnectSecurityScheme,
     Part,
     Role,
     SecurityRequirement,
@@ -90,6 +96,72 @@ SHUTDOWN_SECONDS: Final = 1
 FILE_BYTES: Final = bytes(range(256))
 """What `file` sends: every byte value, so its base64 holds both `+` and `/`."""
 FILE_MEDIA_TYPE: Final = "application/octet-stream"
+
+NEEDS_PATH: Final = "/needs/"
+NEEDS: Final = (
+    "bearer",
+    "basic",
+    "header",
+    "query",
+    "cookie",
+    "oauth",
+    "oidc",
+    "header+query",
+    "basic,cookie",
+)
+"""What the cards below `NEEDS_PATH` require."""
+
+
+def _http(scheme: str) -> SecurityScheme:
+    return SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme(scheme=scheme))
+
+
+def _key(location: str, name: str) -> SecurityScheme:
+    return SecurityScheme(
+        api_key_security_scheme=APIKeySecurityScheme(location=location, name=name)
+    )
+
+
+SCHEMES: Final[Mapping[str, SecurityScheme]] = MappingProxyType(
+    {
+        "bearer": _http("Bearer"),
+        "basic": _http("Basic"),
+        "header": _key("header", "X-API-Key"),
+        "query": _key("query", "api key"),
+        "cookie": _key("cookie", "sid"),
+        "oauth": SecurityScheme(oauth2_security_scheme=OAuth2SecurityScheme()),
+        "oidc": SecurityScheme(
+            open_id_connect_security_scheme=OpenIdConnectSecurityScheme(
+                open_id_connect_url="https://id.test/.well-known/openid-configuration"
+            )
+        ),
+    }
+)
+
+Check = Callable[[Request], bool]
+
+
+def _bearer(token: str) -> Check:
+    return lambda request: request.headers.get("authorization") == f"Bearer {token}"
+
+
+def _is_basic(request: Request) -> bool:
+    scheme, _, encoded = request.headers.get("authorization", "").partition(" ")
+    return scheme == "Basic" and base64.b64decode(encoded) == "user:päss:word".encode()
+
+
+CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+    {
+        "bearer": _bearer("bearer-token"),
+        "basic": _is_basic,
+        "header": lambda request: request.headers.get("x-api-key") == "header key",
+        "query": lambda request: request.query_params.getlist("api key") == ["query&key=+ü"],
+        "cookie": lambda request: request.cookies == {"sid": "cookie-key"},
+        "oauth": _bearer("oauth-token"),
+        "oidc": _bearer("oidc-token"),
+    }
+)
+"""Whether a request carries the credential of a scheme."""
 
 Seen = dict[str, str | bool | None]
 
@@ -146,7 +218,7 @@ class FrontDoor:
         if request.url.path not in RECORD_PATHS:
             self._record.note_request(request)
         if self._admits(request):
-            await self._app(scope, receive, send)
+            await self._app(_without_needs(scope), receive, send)
             return
         refusal = JSONResponse(
             {"error": "unauthorized"},
@@ -156,9 +228,30 @@ class FrontDoor:
         await refusal(scope, receive, send)
 
     def _admits(self, request: Request) -> bool:
-        if self._token is None or request.url.path in PUBLIC_PATHS:
+        path = request.url.path
+        if path.startswith(NEEDS_PATH) and not path.endswith(CARD_PATH):
+            needed = path.removeprefix(NEEDS_PATH).partition("/")[0]
+            return any(
+                all(CHECKS[scheme](request) for scheme in together)
+                for together in _alternatives(needed)
+            )
+        if self._token is None or path in PUBLIC_PATHS:
             return True
         return request.headers.get("authorization") == f"Bearer {self._token}"
+
+
+def _alternatives(needed: str) -> list[list[str]]:
+    """Read what a path below `NEEDS_PATH` names."""
+    return [together.split("+") for together in needed.split(",")]
+
+
+def _without_needs(scope: Scope) -> Scope:
+    """Lead a call that was let in to where the agent is."""
+    path: str = scope["path"]
+    if not path.startswith(NEEDS_PATH) or path.endswith(CARD_PATH):
+        return scope
+    plain = "/" + path.removeprefix(NEEDS_PATH).partition("/")[2]
+    return {**scope, "path": plain, "raw_path": plain.encode()}
 
 
 @dataclass(frozen=True)
@@ -401,6 +494,18 @@ def build_card(interfaces: list[AgentInterface], *, secured: bool, extended: boo
     return card
 
 
+def build_needy_card(url: str, needed: str) -> AgentCard:
+    """Return the public card of the agent that requires these schemes."""
+    interfaces = build_interfaces(f"{url}{NEEDS_PATH}{needed}", "jsonrpc")
+    card = build_card(interfaces, secured=False, extended=False)
+    for name, scheme in SCHEMES.items():
+        card.security_schemes[name].CopyFrom(scheme)
+    for together in _alternatives(needed):
+        schemes = {scheme: StringList() for scheme in together}
+        card.security_requirements.append(SecurityRequirement(schemes=schemes))
+    return card
+
+
 def _skill(name: str, description: str) -> AgentSkill:
     return AgentSkill(id=name, name=name, description=description, tags=["test"])
 
@@ -420,8 +525,9 @@ def build_interfaces(url: str, first: str) -> list[AgentInterface]:
     return [rest, jsonrpc] if first == "rest" else [jsonrpc, rest]
 
 
-def build_app(interfaces: list[AgentInterface], token: str | None) -> ASGIApp:
-    """Wire card, executor, stores and both bindings into one ASGI application."""
+def build_app(url: str, first: str, token: str | None) -> ASGIApp:
+    """Wire cards, executor, stores and both bindings into one ASGI application."""
+    interfaces = build_interfaces(url, first)
     secured = token is not None
     record = Record()
     card = build_card(interfaces, secured=secured, extended=False)
@@ -447,6 +553,13 @@ def build_app(interfaces: list[AgentInterface], token: str | None) -> ASGIApp:
         routes=[
             *record.routes(),
             *create_agent_card_routes(card),
+            *(
+                route
+                for needed in NEEDS
+                for route in create_agent_card_routes(
+                    build_needy_card(url, needed), card_url=f"{NEEDS_PATH}{needed}{CARD_PATH}"
+                )
+            ),
             *create_jsonrpc_routes(handler, JSONRPC_PATH),
             Mount(REST_PATH, routes=create_rest_routes(handler)),
         ],
@@ -495,7 +608,7 @@ async def serve(options: argparse.Namespace) -> None:
         listener.listen(128)
         url = f"http://{HOST}:{listener.getsockname()[1]}"
         config = uvicorn.Config(
-            build_app(build_interfaces(url, options.first), options.token),
+            build_app(url, options.first, options.token),
             access_log=False,
             log_config=None,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,

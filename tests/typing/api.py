@@ -32,6 +32,7 @@ from holdfast import (
     AttemptStarted,
     AuthenticationError,
     AuthenticationInfo,
+    AuthInterceptor,
     AuthProvider,
     BudgetPolicy,
     Call,
@@ -40,10 +41,13 @@ from holdfast import (
     CardSignatureError,
     CircuitOpenError,
     Client,
+    ClientCallContext,
     ClientToolsNotSupportedError,
     Content,
     ContentTypeNotSupportedError,
     CredentialOriginError,
+    Credentials,
+    CredentialService,
     DeadlineExceededError,
     Endpoints,
     Env,
@@ -54,6 +58,7 @@ from holdfast import (
     HttpReply,
     HttpRequest,
     HttpStream,
+    InMemoryContextCredentialStore,
     Interceptor,
     InternalError,
     InvalidAgentCardError,
@@ -84,6 +89,7 @@ from holdfast import (
     RetryPolicy,
     RetryScheduled,
     Role,
+    SchemeCredentials,
     StaticAuth,
     Task,
     TaskAuthRequiredError,
@@ -126,14 +132,25 @@ assert_type(holdfast.__version__, str)
 class Tokens:
     """Credentials of the caller's own."""
 
-    async def headers(self, call: Call[Any, Any], /) -> dict[str, str]:
+    async def credentials(self, call: Call[Any, Any], /) -> Credentials:
         assert_type(call.request_id, str)
         assert_type(call.attempt, int)
         assert_type(call.agent, str | None)
-        return {"authorization": "Bearer token"}
+        assert_type(call.card, AgentCard | None)
+        assert_type(call.context, ClientCallContext | None)
+        return Credentials(
+            headers={"authorization": "Bearer token"}, query={"key": "k"}, cookies={"sid": "s"}
+        )
 
-    async def on_unauthorized(self, error: AuthenticationError, /) -> bool:
-        return error.http_status == 401
+    async def on_unauthorized(self, call: Call[Any, Any], error: AuthenticationError, /) -> bool:
+        return error.http_status == 401 and call.attempt == 1
+
+
+class Vault:
+    """Credentials by the names of security schemes, of the caller's own."""
+
+    async def get_credentials(self, scheme: str, context: ClientCallContext | None) -> str | None:
+        return None if context is None else f"{context.state['user']}-{scheme}"
 
 
 class Stream:
@@ -267,6 +284,12 @@ async def told_later(number: int, error: A2AError, wait: float) -> None:
 
 
 PROVIDER: AuthProvider = Tokens()
+SERVICES: list[CredentialService] = [
+    Vault(),
+    SchemeCredentials({"bearerAuth": "token"}),
+    InMemoryContextCredentialStore(),
+]
+INTERCEPTOR: AuthProvider = AuthInterceptor(SERVICES[0])
 STATIC: AuthProvider = StaticAuth({"x-api-key": "key"})
 ENGINE: HttpEngine = Engine()
 OWN_ENGINE: HttpEngine = AiohttpEngine(max_connections=10, max_streams=10, ssl=True, proxies=False)
@@ -330,6 +353,9 @@ assert_type(connect("https://a.test"), Client)
 assert_type(connect(Path("card.json"), auth="Bearer token"), Client)
 assert_type(connect(CARD, auth={"x-api-key": "key"}), Client)
 assert_type(connect({"name": "Mine", "supportedInterfaces": []}, auth=Tokens()), Client)
+assert_type(connect("https://a.test", auth=SERVICES[0]), Client)
+assert_type(connect("https://a.test", auth=Vault()), Client)
+assert_type(connect("https://a.test", interceptors=[AuthInterceptor(Vault())]), Client)
 assert_type(
     connect(
         "https://a.test",
@@ -406,6 +432,7 @@ async def use(client: Client) -> None:
         timeout=5,
         headers={"x": "y"},
         extensions=["urn:x"],
+        context=ClientCallContext(state={"sessionId": "s"}),
     )
     assert_type(answer.text, str)
     assert_type(answer.task, Task | None)
@@ -514,6 +541,14 @@ async def handle(client: Client) -> None:
         assert_type(error.agent, str | None)
         assert_type(error.request_id, str | None)
         assert_type(error.excerpt, str | None)
+
+
+async def handle_credentials(client: Client) -> None:
+    try:
+        await client.ask("hello")
+    except AuthenticationError as error:
+        assert_type(error.schemes, tuple[str, ...])
+        assert_type(error.missing, tuple[str, ...])
 
 
 EVERY_ERROR: tuple[type[A2AError], ...] = (

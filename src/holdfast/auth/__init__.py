@@ -3,45 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from holdfast.auth.schemes import (
+    AuthInterceptor,
+    CredentialService,
+    InMemoryContextCredentialStore,
+    SchemeCredentials,
+)
 from holdfast.runtime.credentials import AuthProvider
+from holdfast.runtime.transport import ClientCallContext
+from holdfast.wire.credentials import Credentials
 from holdfast.wire.http import check_headers
 
 if TYPE_CHECKING:
     from holdfast.errors import AuthenticationError
     from holdfast.runtime.transport import AnyCall
 
-__all__ = ["AuthProvider", "StaticAuth", "to_provider"]
+__all__ = [
+    "AuthInterceptor",
+    "AuthProvider",
+    "ClientCallContext",
+    "CredentialService",
+    "Credentials",
+    "InMemoryContextCredentialStore",
+    "SchemeCredentials",
+    "StaticAuth",
+    "to_provider",
+]
 
 
 class StaticAuth:
-    """Credentials that never change.
+    """Credentials that never change, whatever the card says.
 
     Args:
         headers: The headers that carry them.
     """
 
     def __init__(self, headers: Mapping[str, str]) -> None:
-        self._headers = dict(headers)
+        self._credentials = Credentials(headers=dict(headers))
 
-    async def headers(self, _call: AnyCall, /) -> dict[str, str]:
+    async def credentials(self, _call: AnyCall, /) -> Credentials:
         """The same headers for each attempt."""
-        return self._headers
+        return self._credentials
 
-    async def on_unauthorized(self, _error: AuthenticationError, /) -> bool:
+    async def on_unauthorized(self, _call: AnyCall, _error: AuthenticationError, /) -> bool:
         """There are no others to try."""
         return False
 
     def __repr__(self) -> str:
-        return f"StaticAuth({', '.join(self._headers)})"  # names only: the values are secret
+        names = ", ".join(self._credentials.headers)
+        return f"StaticAuth({names})"  # names only: the values are secret
 
 
-def to_provider(auth: str | Mapping[str, str] | AuthProvider | None) -> AuthProvider | None:
+def to_provider(
+    auth: str | Mapping[str, str] | AuthProvider | CredentialService | None,
+) -> AuthProvider | None:
     """Reads what a caller passes as ``auth=``.
 
     Args:
-        auth: A value for ``Authorization``, such as ``"Bearer …"``; headers; or a provider.
+        auth: A value for ``Authorization``, such as ``"Bearer …"``; headers; a provider; or a
+            credential service, to be asked as the card wants.
 
     Raises:
         ValueError: A header that HTTP does not allow.
@@ -57,8 +79,18 @@ def to_provider(auth: str | Mapping[str, str] | AuthProvider | None) -> AuthProv
             return StaticAuth(check_headers({"authorization": auth}))
         case Mapping():
             return StaticAuth(check_headers(auth))
-        case _ if hasattr(auth, "headers") and hasattr(auth, "on_unauthorized"):
-            return auth
+        case _ if _has(auth, "credentials", "on_unauthorized"):
+            return cast("AuthProvider", auth)
+        case _ if _has(auth, "get_credentials"):
+            return AuthInterceptor(cast("CredentialService", auth))
         case _:
-            text = f"auth is a header value, headers or an AuthProvider, not {type(auth).__name__}"
+            text = (
+                "auth is a header value, headers, an AuthProvider or a CredentialService, not "
+                f"{type(auth).__name__}"
+            )
             raise TypeError(text)
+
+
+def _has(auth: object, *methods: str) -> bool:
+    able = all(callable(getattr(auth, method, None)) for method in methods)
+    return able and not isinstance(auth, type)

@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.errors import InvalidAgentCardError
 from holdfast.runtime.discovery import GET_AGENT_CARD
+from holdfast.wire.credentials import Credentials as Carried
 from holdfast.wire.http import check_headers, origin
 
 if TYPE_CHECKING:
@@ -86,13 +87,15 @@ class Credentials:
         elif self._query is not None:
             self._query.add(origin(address), scheme.name, self._api_key)
 
-    async def headers(self, call: AnyCall, /) -> dict[str, str]:
+    async def credentials(self, call: AnyCall, /) -> Carried:
         """The headers for a call."""
         if call.operation is GET_AGENT_CARD:
-            return dict(self._bearer) if self._card_is_guarded else {}
-        return {**self._bearer, **self._key_headers}
+            headers = self._bearer if self._card_is_guarded else {}
+        else:
+            headers = {**self._bearer, **self._key_headers}
+        return Carried(headers=headers)
 
-    async def on_unauthorized(self, error: AuthenticationError, /) -> bool:
+    async def on_unauthorized(self, _call: AnyCall, error: AuthenticationError, /) -> bool:
         """Shows the token to a card's server that asks for one; nobody else gets a second try."""
         asked = error.headers.get("www-authenticate", "").lower().startswith("bearer")
         self._card_is_guarded = asked and bool(self._bearer) and not self._has_card

@@ -13,6 +13,7 @@ from holdfast.model.operations import GET_EXTENDED_AGENT_CARD
 from holdfast.runtime.engine import HttpEngine, send
 from holdfast.runtime.transport import Call, Reply
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
+from holdfast.wire.credentials import with_query
 from holdfast.wire.http import HttpRequest
 from holdfast.wire.limits import about_card, check_json, check_value, of_cards
 from holdfast.wire.redaction import redact, secrets_in
@@ -73,7 +74,7 @@ class HttpBinding:
         encoded = codec.encode(call.operation, params, interface.url, call.request_id)
         request = HttpRequest(
             method=encoded.method,
-            url=encoded.url,
+            url=with_query(encoded.url, call.query),
             headers={**call.headers, **protocol_headers(call.extensions), **encoded.headers},
             body=encoded.body,
             timeouts=self._resilience.timeouts,
@@ -96,7 +97,7 @@ class HttpBinding:
         except A2AError as error:
             told = about_card(error, self._limits) if is_card else error
             told.agent = endpoint.agent
-            redact(told, secrets_in(call.headers))
+            redact(told, [*secrets_in(call.headers), *call.query.values()])
             if told is error:
                 raise
             raise told from None

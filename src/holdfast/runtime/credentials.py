@@ -1,4 +1,8 @@
-"""The layer that adds credentials to each attempt, and where they come from."""
+"""The layer that adds credentials to each attempt, and where they come from.
+
+Rules: credentials are asked for when the endpoint is chosen and its origin is known to be trusted,
+anew for each attempt; a provider's own failure is no message that was sent.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,13 @@ import msgspec
 
 from holdfast.errors import A2AError, AuthenticationError
 from holdfast.runtime.transport import AnyCall, Call, PassThrough, Reply, Transport
-from holdfast.wire.http import check_headers
+from holdfast.wire.credentials import Credentials, check_credentials, with_cookies
 from holdfast.wire.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-__all__ = ["AuthProvider", "CredentialsLayer"]
+__all__ = ["AuthProvider", "AuthSlot", "CredentialsLayer", "with_credentials"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -22,50 +26,84 @@ T = TypeVar("T")
 
 
 class AuthProvider(Protocol):
-    """Where credentials come from; asked anew for each attempt."""
+    """Where credentials come from; asked anew for each attempt.
 
-    async def headers(self, call: AnyCall, /) -> dict[str, str]:
-        """The headers that carry the credentials."""
+    An `A2AError` that it raises counts as a failure of the attempt, of which nothing was sent;
+    any other exception is raised as it is. What it takes counts against the call's deadline.
+    """
+
+    async def credentials(self, call: AnyCall, /) -> Credentials:
+        """What the call is to carry. Its ``card`` is None where the card itself is fetched."""
         ...
 
-    async def on_unauthorized(self, error: AuthenticationError, /) -> bool:
-        """Told of a 401; True asks to try once more with new credentials."""
+    async def on_unauthorized(self, call: AnyCall, error: AuthenticationError, /) -> bool:
+        """Told of a 401; True asks to try once more with new credentials.
+
+        ``call`` is the call as it was sent, with the credentials that were refused.
+        """
         ...
+
+
+class AuthSlot:
+    """The place of a client's one provider, which may come after the client.
+
+    Attributes:
+        provider: The provider; None while there is none.
+    """
+
+    def __init__(self, provider: AuthProvider | None) -> None:
+        self.provider = provider
 
 
 class CredentialsLayer(PassThrough):
     """Adds the credentials to each attempt, and replays one after a 401 where that is safe."""
 
-    def __init__(self, inner: Transport, provider: AuthProvider) -> None:
+    def __init__(self, inner: Transport) -> None:
         super().__init__(inner)
-        self._provider = provider
-        self._last: tuple[dict[str, str], dict[str, str]] = ({}, {})
+        self._last = (Credentials(), Credentials())
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        provider = call.auth
+        if provider is None:
+            return await self._inner.unary(call)
+        credentials = await self._asked(provider, call)
         try:
-            return await self._attempt(call)
+            return await self._attempt(call, credentials)
         except AuthenticationError as error:
             safe = call.operation.safety != "conditional" or error.executed is False
             call.progress.failed(error)
-            if not safe or not await _before_sending(self._provider.on_unauthorized(error)):
+            sent = with_credentials(call, credentials)
+            if not safe or not await _before_sending(provider.on_unauthorized(sent, error)):
                 raise
         call.progress.sent = False
-        return await self._attempt(call)
+        return await self._attempt(call, await self._asked(provider, call))
 
-    async def _attempt(self, call: Call[P, R]) -> Reply[R]:
-        credentials = self._checked(await _before_sending(self._provider.headers(call)))
-        authorized = msgspec.structs.replace(call, headers={**call.headers, **credentials})
+    async def _asked(self, provider: AuthProvider, call: AnyCall) -> Credentials:
+        given = await _before_sending(provider.credentials(call))
+        last = self._last  # read once: another thread may use this client too
+        if given != last[0]:  # most providers give the same ones for a while
+            checked = check_credentials(given)
+            copied = Credentials(
+                headers=dict(given.headers), query=checked.query, cookies=checked.cookies
+            )
+            last = self._last = (copied, checked)
+        return last[1]
+
+    async def _attempt(self, call: Call[P, R], credentials: Credentials) -> Reply[R]:
         try:
-            return await self._inner.unary(authorized)
+            return await self._inner.unary(with_credentials(call, credentials))
         except A2AError as error:
-            redact(error, credentials.values())
+            redact(error, credentials.values)
             raise
 
-    def _checked(self, headers: dict[str, str]) -> dict[str, str]:
-        last = self._last  # read once: another thread may use this client too
-        if headers != last[0]:  # most providers give the same ones for a while
-            last = self._last = (dict(headers), check_headers(headers))
-        return last[1]
+
+def with_credentials(call: Call[P, R], credentials: Credentials) -> Call[P, R]:
+    """The call that carries them, in place of what it carries under the same names."""
+    headers = {**call.headers, **credentials.headers}
+    if credentials.cookies:
+        headers["cookie"] = with_cookies(headers.get("cookie", ""), credentials.cookies)
+    query = {**call.query, **credentials.query} if credentials.query else call.query
+    return msgspec.structs.replace(call, headers=headers, query=query)
 
 
 async def _before_sending(provider: Awaitable[T]) -> T:

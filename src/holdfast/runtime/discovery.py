@@ -20,6 +20,7 @@ from holdfast.runtime.engine import HttpEngine, fetch
 from holdfast.runtime.transport import AnyCall, Call, Reply
 from holdfast.wire import status
 from holdfast.wire.caching import Caching
+from holdfast.wire.credentials import with_query
 from holdfast.wire.http import (
     HttpReply,
     HttpRequest,
@@ -158,7 +159,7 @@ class CardTransport:
         conditions = {} if known is None else known.caching.conditions()
         request = HttpRequest(
             method="GET",
-            url=url,
+            url=with_query(url, call.query),
             headers={
                 **call.headers,
                 "accept": "application/json",
@@ -170,7 +171,10 @@ class CardTransport:
             progress=call.progress,
         )
         try:
-            reply, moved_to, scope = await fetch(self._engine, request, allowed=self._networks)
+            # A redirect may repeat the query: what is secret in it goes to no other origin.
+            reply, moved_to, scope = await fetch(
+                self._engine, request, to_any_origin=not call.query, allowed=self._networks
+            )
             # An address that is not a well-known one may be the agent's own, which takes no GET.
             if reply.status == 404 or (reply.status == 405 and not _is_well_known(url)):
                 return None
@@ -184,7 +188,7 @@ class CardTransport:
             told = about_card(error, self._limits)
             told.agent = presentable(url)
             told.executed = False
-            redact(told, secrets_in(call.headers))
+            redact(told, [*secrets_in(call.headers), *call.query.values()])
             if told is error:
                 raise
             raise told from None

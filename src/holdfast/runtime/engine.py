@@ -86,13 +86,19 @@ class Fetched(NamedTuple):
 
 
 async def fetch(
-    engine: HttpEngine, request: HttpRequest, *, allowed: tuple[Network, ...] = ()
+    engine: HttpEngine,
+    request: HttpRequest,
+    *,
+    to_any_origin: bool = True,
+    allowed: tuple[Network, ...] = (),
 ) -> Fetched:
     """Gets a public document, wherever it was moved to.
 
     Args:
         engine: What carries the requests.
-        request: A GET without anything secret but in its headers.
+        request: A GET.
+        to_any_origin: Whether it may have been moved to another origin; for what has a secret in
+            its address, it may not.
         allowed: Networks that a redirect to another origin may lead to, besides the outside and
             what lies no further in than the host that was asked.
 
@@ -106,7 +112,7 @@ async def fetch(
         reply = await engine.request(request)
         if asked is None:
             asked = "public" if reply.address is None else scope_of(reply.address)
-        reach = Reach(inward=asked, allowed=allowed)
+        reach = Reach(inward=asked, allowed=allowed) if to_any_origin else None
         onward = follow(request, reply, elsewhere=reach, followed=followed)
         if onward is None:
             return Fetched(reply, request.url, asked)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from holdfast.model.operations import Operation
     from holdfast.policy.deadline import Deadline
+    from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.endpoints import Endpoints
     from holdfast.wire.limits import Limits
     from holdfast.wire.reach import Scope
@@ -67,6 +68,7 @@ class AgentCardResolver:
             JSON object as a dict.
         fetch: Carries `GET_AGENT_CARD`.
         endpoints: Where what is learned about the card's server is kept.
+        auth: Where credentials for the card's server come from.
         headers: Sent along; not those of a call, since many calls share one card.
         ttl: Seconds that a card is kept whose server says nothing of that.
         limits: How large a card in a file may be.
@@ -77,6 +79,7 @@ class AgentCardResolver:
         agent: str | Path | AgentCard | Mapping[str, Any],
         fetch: Transport,
         endpoints: Endpoints,
+        auth: AuthSlot,
         *,
         headers: Mapping[str, str],
         ttl: float,
@@ -85,6 +88,7 @@ class AgentCardResolver:
         self._agent = agent
         self._fetch = fetch
         self._endpoints = endpoints
+        self._auth = auth
         self._headers = headers
         self._ttl = ttl
         self._limits = limits
@@ -221,6 +225,7 @@ class AgentCardResolver:
                 deadline=deadline,
                 headers=self._headers,
                 endpoint=self._endpoints.of(server),
+                auth=self._auth.provider,
                 progress=progress,
             )
         )

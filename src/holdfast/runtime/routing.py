@@ -30,6 +30,7 @@ from holdfast.wire.reach import Network, Reach, furthest_in, scope_of_host
 if TYPE_CHECKING:
     from holdfast.model.card import AgentCard, AgentInterface
     from holdfast.model.operations import Operation
+    from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.endpoints import Endpoint, Endpoints
     from holdfast.runtime.resolver import AgentCardResolver
     from holdfast.runtime.transport import Call, Reply, Transport
@@ -50,7 +51,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         trusted: Origins that may get the caller's headers and credentials.
         trust_first: Whether the origin of the first card's first interface is one of them: for a
             card that the caller brought along.
-        has_credentials: Whether there is anything to protect besides a call's own headers.
         source: Where the card is fetched; None if the caller brought it along.
         networks: Networks that an address may lead to which others named, wherever they lie.
     """
@@ -60,7 +60,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None = None
     trusted: frozenset[str] = frozenset()
     trust_first: bool = False
-    has_credentials: bool = False
     source: str | None = None
     networks: tuple[Network, ...] = ()
 
@@ -69,11 +68,17 @@ class InterfaceLayer(PassThrough):
     """Chooses the interface that a call goes to, fetching the card if need be."""
 
     def __init__(
-        self, inner: Transport, resolver: AgentCardResolver, route: Route, endpoints: Endpoints
+        self,
+        inner: Transport,
+        resolver: AgentCardResolver,
+        route: Route,
+        endpoints: Endpoints,
+        auth: AuthSlot,
     ) -> None:
         super().__init__(inner)
         self._resolver = resolver
         self._route = route
+        self._auth = auth
         self._endpoints = endpoints
         self._trusted = route.trusted
         self._choice: _Choice | None = None
@@ -99,10 +104,14 @@ class InterfaceLayer(PassThrough):
         capability = call.operation.capability
         if capability is not None and not getattr(card.capabilities, capability):
             raise _undeclared(call.operation, card)
-        if choice.refusal is not None and (call.headers or self._route.has_credentials):
+        provider = self._auth.provider
+        if choice.refusal is not None and (call.headers or call.query or provider is not None):
             raise copy.copy(choice.refusal)
-        chosen = msgspec.structs.replace(call, endpoint=choice.endpoint, reach=choice.reach)
-        return await self._inner.unary(chosen)
+        return await self._inner.unary(
+            msgspec.structs.replace(
+                call, endpoint=choice.endpoint, reach=choice.reach, card=card, auth=provider
+            )
+        )
 
     def _choose(self, card: AgentCard) -> _Choice:
         if self._route.trust_first and self._choice is None:

@@ -6,24 +6,29 @@ from a transport to a transport; the whole client is layers over a binding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from functools import reduce
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from holdfast.errors import A2AError, Attempt
+from holdfast.model.card import AgentCard
 from holdfast.model.operations import Operation
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.endpoints import Endpoint
 from holdfast.wire.http import Progress
 from holdfast.wire.reach import Reach
 
+if TYPE_CHECKING:
+    from holdfast.runtime.credentials import AuthProvider  # noqa: TC004  which needs Call itself
+
 __all__ = [
     "AnyCall",
     "AnyReply",
     "Call",
     "CallProgress",
+    "ClientCallContext",
     "Layer",
     "PassThrough",
     "Reply",
@@ -61,6 +66,21 @@ class CallProgress(Progress):
                 error.executed = None
 
 
+class ClientCallContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller tells those who look at one call: credential services, interceptors, layers.
+
+    It goes with the call, and not to the agent.
+
+    Attributes:
+        state: Anything, by name; `InMemoryContextCredentialStore` looks for ``"sessionId"``.
+    """
+
+    state: MutableMapping[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"ClientCallContext({', '.join(self.state)})"  # names only: it may hold secrets
+
+
 class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
     """One call of one operation.
 
@@ -70,9 +90,14 @@ class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
         request_id: Names the call in logs and errors, and is the JSON-RPC id.
         deadline: When the whole call ends.
         headers: The caller's headers and the credentials; they go to trusted origins only.
+        query: Parameters to add to the address, unencoded; they are treated like the headers.
         extensions: URIs for ``A2A-Extensions``.
+        context: What the caller says about it.
         endpoint: Where the call goes; None until it is chosen.
         reach: How far inside that may lie; None where the caller named it himself.
+        card: The card that names the endpoint; None until it is chosen.
+        auth: Where credentials for the endpoint come from; None until it is chosen, and where
+            there are none.
         attempt: Number of the try, from 1.
         progress: How far it has come.
     """
@@ -82,9 +107,13 @@ class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
     request_id: str
     deadline: Deadline
     headers: Mapping[str, str] = {}
+    query: Mapping[str, str] = {}
     extensions: tuple[str, ...] = ()
+    context: ClientCallContext | None = None
     endpoint: Endpoint | None = None
     reach: Reach | None = None
+    card: AgentCard | None = None
+    auth: AuthProvider | None = None
     attempt: int = 1
     progress: CallProgress = msgspec.field(default_factory=CallProgress)
 

@@ -6,9 +6,12 @@ taken for secret whose name says so, and those whose value is long enough to be 
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import re
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,11 +40,13 @@ _MOST = 200_000
 
 def secrets_in(headers: Mapping[str, str]) -> list[str]:
     """The values of headers that are taken for secret; names in lower case."""
-    return [
+    found = [
         value
         for name, value in headers.items()
         if len(value) >= _SHORTEST_KEY or _SECRET_NAME.search(name)
     ]
+    cookies = [pair.partition("=")[2].strip() for pair in headers.get("cookie", "").split(";")]
+    return found + [value for value in cookies if value]
 
 
 def redact(error: A2AError, values: Iterable[str]) -> None:
@@ -70,13 +75,47 @@ class _Left:
 
 
 def _spellings(headers: Iterable[str]) -> set[str]:
-    """Each value whole and without its scheme, plain and as JSON and HTML write it."""
+    """Each value whole and without its scheme, plain, encoded, and as JSON and HTML write it."""
     from html import escape  # slow to import, and needed only for errors
 
     values = {value.strip() for value in headers}
     values |= {value.partition(" ")[2].strip() for value in values}
-    values |= {json.dumps(value)[1:-1] for value in values} | {escape(value) for value in values}
-    return {value for value in values if len(value) >= _SHORTEST_SECRET}
+    values |= {part for value in values for part in _user_and_password(value)}
+    values = {value for value in values if len(value) >= _SHORTEST_SECRET}
+    encoded = {
+        spelling
+        for value in values
+        for spelling in (
+            *_base64(value),
+            quote(value, safe="", errors="replace"),
+            quote(value, errors="replace"),
+            quote_plus(value, errors="replace"),
+            _json(value),
+            _json(_json(value)),
+            escape(value),
+        )
+    }
+    return values | encoded
+
+
+def _user_and_password(value: str) -> tuple[str, ...]:
+    """What the value of a Basic scheme hides (RFC 7617): both together, and the password."""
+    try:
+        plain = base64.b64decode(value, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ()
+    user, colon, password = plain.partition(":")
+    return (plain, password) if colon and user.isprintable() else ()
+
+
+def _json(value: str) -> str:
+    return json.dumps(value)[1:-1]
+
+
+def _base64(value: str) -> tuple[str, ...]:
+    data = value.encode(errors="replace")
+    codes = base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()
+    return tuple(code.rstrip("=") for code in codes)  # what pads them hides nothing
 
 
 def _without(secrets: list[str], value: Any, left: _Left, depth: int = 0) -> Any:

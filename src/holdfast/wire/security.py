@@ -1,0 +1,235 @@
+"""Which credentials a card asks for, and how each is carried (A2A 4.5, 7.3).
+
+A card names its security schemes, and lists requirements: one of them is enough, and it is met by
+all of its schemes together. What follows from that is decided here, without asking anybody.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from holdfast.errors import AuthenticationError
+from holdfast.wire.credentials import Credentials, is_cookie_name, is_cookie_value, is_text
+from holdfast.wire.http import check_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.model.card import AgentCard, APIKeySecurityScheme, SecurityScheme
+
+__all__ = ["Alternative", "alternatives", "unmet"]
+
+T = TypeVar("T")
+
+_BEARER = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+"""RFC 6750, 2.1."""
+
+_BASIC = re.compile(r"[^:\x00-\x1f\x7f]*:[^\x00-\x1f\x7f]*")
+"""A user, a colon, a password, and no control characters (RFC 7617, 2)."""
+
+_OF_THE_PROTOCOL = frozenset(
+    {"accept", "a2a-extensions", "a2a-version", "content-type", "user-agent"}
+)
+"""Headers that every request has already."""
+
+
+class _UnfitError(Exception):
+    """A credential cannot be carried; the text says what it is not, and never what it is."""
+
+
+Carry = Callable[[str], Credentials]
+
+
+def _bearer(credential: str) -> Credentials:
+    if not _BEARER.fullmatch(credential):
+        text = "no bearer token (RFC 6750); pass the token alone"
+        raise _UnfitError(text)
+    return Credentials(headers={"authorization": f"Bearer {credential}"})
+
+
+def _basic(credential: str) -> Credentials:
+    if not _BASIC.fullmatch(credential) or not is_text(credential):
+        text = "no user:password (RFC 7617)"
+        raise _UnfitError(text)
+    encoded = base64.b64encode(credential.encode()).decode()
+    return Credentials(headers={"authorization": f"Basic {encoded}"})
+
+
+def _in_header(name: str) -> Carry | None:
+    if not _is_header(name, "") or name.lower() in _OF_THE_PROTOCOL:
+        return None
+
+    def carry(credential: str) -> Credentials:
+        if not _is_header(name, credential):
+            text = "nothing that a header can hold"
+            raise _UnfitError(text)
+        return Credentials(headers={name.lower(): credential})
+
+    return carry
+
+
+def _in_query(name: str) -> Carry | None:
+    if not name or not is_text(name):
+        return None
+
+    def carry(credential: str) -> Credentials:
+        if not is_text(credential):
+            text = "no text that can be encoded"
+            raise _UnfitError(text)
+        return Credentials(query={name: credential})
+
+    return carry
+
+
+def _in_cookie(name: str) -> Carry | None:
+    if not is_cookie_name(name):
+        return None
+
+    def carry(credential: str) -> Credentials:
+        if not is_cookie_value(credential):
+            text = "nothing that a cookie can hold (RFC 6265)"
+            raise _UnfitError(text)
+        return Credentials(cookies={name: credential})
+
+    return carry
+
+
+def _api_key(scheme: APIKeySecurityScheme) -> Carry | None:
+    place = _PLACES.get(scheme.location.lower())
+    return None if place is None else place(scheme.name)
+
+
+def _is_header(name: str, value: str) -> bool:
+    try:
+        check_headers({name: value})
+    except ValueError:
+        return False
+    return True
+
+
+_PLACES: Mapping[str, Callable[[str], Carry | None]] = {
+    "header": _in_header,
+    "query": _in_query,
+    "cookie": _in_cookie,
+}
+
+_HTTP: Mapping[str, Carry] = {"bearer": _bearer, "basic": _basic}
+
+_KINDS: Mapping[str, Callable[[SecurityScheme], Carry | None]] = {
+    "api_key_security_scheme": lambda s: _if_set(s.api_key_security_scheme, _api_key),
+    "http_auth_security_scheme": lambda s: _if_set(
+        s.http_auth_security_scheme, lambda http: _HTTP.get(http.scheme.lower())
+    ),
+    "oauth2_security_scheme": lambda _: _bearer,
+    "open_id_connect_security_scheme": lambda _: _bearer,
+    "mtls_security_scheme": lambda _: lambda _: Credentials(),  # the connection carries it
+}
+
+
+def _if_set(member: T | None, read: Callable[[T], Carry | None]) -> Carry | None:
+    return None if member is None else read(member)
+
+
+def _carry_of(scheme: SecurityScheme) -> Carry | None:
+    """How a scheme carries a credential; None if this client cannot know."""
+    kinds = [kind for kind in _KINDS if getattr(scheme, kind) is not None]
+    return _KINDS[kinds[0]](scheme) if len(kinds) == 1 else None
+
+
+# ── Choosing among the requirements of a card ────────────────────────────────────────────────
+
+
+class Alternative(msgspec.Struct, frozen=True, kw_only=True):
+    """One of a card's security requirements.
+
+    Attributes:
+        schemes: Names of the schemes that meet it together.
+        carries: For those that take a credential: how it is carried. Empty where it cannot be met.
+        hindrances: What is wrong with those that nobody can satisfy, by name.
+    """
+
+    schemes: tuple[str, ...]
+    carries: Mapping[str, Carry]
+    hindrances: Mapping[str, str]
+
+    def met_by(self, held: Mapping[str, str | None]) -> Credentials | None:
+        """What meets it; None if something is missing, or goes where something else goes.
+
+        Args:
+            held: Credentials by the name of their scheme; None or empty for one that there is
+                not.
+
+        Raises:
+            AuthenticationError: A credential is nothing that its scheme can carry.
+        """
+        if self.hindrances or not all(held.get(name) for name in self.carries):
+            return None
+        together: Credentials | None = Credentials()
+        for name, carry in self.carries.items():
+            try:
+                one = carry(held[name] or "")
+            except _UnfitError as error:
+                raise AuthenticationError(
+                    f"the credential for {name!r} is {error}; nothing was sent",
+                    schemes=(name,),
+                    executed=False,
+                ) from None
+            together = together and together.joined(one)
+        return together
+
+
+def alternatives(card: AgentCard) -> list[Alternative]:
+    """What the card asks for, the best first: its own order, but what needs no credential last.
+
+    Empty if it asks for nothing.
+    """
+    found = [_alternative(tuple(r.schemes), card) for r in card.security_requirements]
+    return sorted(found, key=lambda one: not (one.carries or one.hindrances))
+
+
+def unmet(
+    card: AgentCard, asked: Iterable[Alternative], held: Mapping[str, str | None]
+) -> AuthenticationError:
+    """The error of a call that meets none of the alternatives. No value is shown."""
+    asked = list(asked)
+    schemes = dict.fromkeys(name for one in asked for name in one.schemes)
+    missing = tuple(name for name in schemes if name in held and not held[name])
+    hindrances = {name: why for one in asked for name, why in one.hindrances.items()}
+    reasons = [f"there is no credential for {_listed(missing, 'or')}"] if missing else []
+    reasons += [f"{name!r} {why}" for name, why in hindrances.items()]
+    reasons += [
+        f"the credentials for {_listed(one.carries, 'and')} exclude each other"
+        for one in asked
+        if not one.hindrances and all(held.get(name) for name in one.carries)
+    ]
+    wanted = ", or ".join(_listed(one.schemes, "and") for one in asked)
+    return AuthenticationError(
+        f"agent {card.name!r} asks for {wanted}: {'; '.join(reasons)}; nothing was sent",
+        schemes=tuple(schemes),
+        missing=missing,
+        executed=False,
+    )
+
+
+def _alternative(names: tuple[str, ...], card: AgentCard) -> Alternative:
+    carries: dict[str, Carry] = {}
+    hindrances: dict[str, str] = {}
+    for name in names:
+        scheme = card.security_schemes.get(name)
+        carry = None if scheme is None else _carry_of(scheme)
+        if scheme is None:
+            hindrances[name] = "is not declared among its schemes"
+        elif carry is None:
+            hindrances[name] = "is of a kind that this client does not know"
+        elif scheme.mtls_security_scheme is None:
+            carries[name] = carry
+    return Alternative(schemes=names, carries={} if hindrances else carries, hindrances=hindrances)
+
+
+def _listed(names: Iterable[str], word: str) -> str:
+    return f" {word} ".join(repr(name) for name in names)
