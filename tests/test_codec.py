@@ -342,6 +342,13 @@ def test_what_is_no_part_is_malformed(document):
         (StreamResponse, {"statusUpdate": {"status": "done"}}, "statusUpdate.status"),
         (Task, {"id": "t", "artifacts": {}}, "artifacts"),
         (AgentCard, {"skills": [{"tags": "a"}]}, "skills[0].tags"),
+        (AgentCard, {"skills": [{"tags": "\ud800"}]}, "skills[0].tags"),
+        (AgentCard, {"securitySchemes": {"a": {}, 'b"\n': 7}}, r'securitySchemes["b\"\n"]'),
+        (
+            AgentCard,
+            {"securityRequirements": [{"schemes": {"a": []}}]},
+            'securityRequirements[0].schemes["a"]',
+        ),
     ],
 )
 def test_the_member_that_is_wrong_is_named(kind, members, path):

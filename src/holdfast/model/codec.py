@@ -11,10 +11,11 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from enum import Enum
 from functools import lru_cache
-from typing import Any, TypeGuard, TypeVar, cast
+from types import NoneType, UnionType
+from typing import Any, TypeGuard, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 from msgspec import inspect
@@ -28,7 +29,8 @@ class MalformedError(ValueError):
     """JSON that is not JSON, or not of the shape that was asked for.
 
     Attributes:
-        path: Where, as ``status.state`` or ``parts[0]``; empty for the whole document.
+        path: Where, as ``status.state``, ``parts[0]`` or ``schemes["key"]``; empty for the whole
+            document.
     """
 
     def __init__(self, message: str, path: str = "") -> None:
@@ -61,7 +63,7 @@ def parse(data: bytes) -> Any:
     try:
         return json.loads(data, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
-        raise MalformedError("JSON is nested too deeply") from None
+        raise MalformedError("nested too deeply") from None
     except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, oversized integers
         raise MalformedError(f"not JSON: {error}") from None
 
@@ -74,14 +76,13 @@ def from_builtins(value: Any, kind: type[T]) -> T:
     """
     try:
         repaired = _repair(value, _type_info(cast("Any", kind)))
-        return msgspec.convert(repaired, kind, strict=False)
+        try:
+            return msgspec.convert(repaired, kind, strict=False)
+        except _UNREADABLE as error:
+            message = _why_unreadable(error)
+            raise MalformedError(message, _place(repaired, kind).lstrip(".")) from None
     except RecursionError:
-        raise MalformedError("JSON is nested too deeply") from None
-    except UnicodeEncodeError:  # it tries to read a lone surrogate as something else
-        raise MalformedError("a text stands where something else belongs") from None
-    except msgspec.ValidationError as error:
-        message, _, path = str(error).partition(" - at `")
-        raise MalformedError(message, path.strip("`").removeprefix("$").lstrip(".")) from None
+        raise MalformedError("nested too deeply") from None
 
 
 def encode(value: Any) -> bytes:
@@ -98,7 +99,7 @@ def encode(value: Any) -> bytes:
         except UnicodeEncodeError:
             return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
     except RecursionError:
-        raise MalformedError("JSON is nested too deeply") from None
+        raise MalformedError("nested too deeply") from None
 
 
 def indented(text: bytes, spaces: int) -> bytes:
@@ -180,6 +181,48 @@ def _takes_null(info: inspect.Type) -> bool:
     if isinstance(info, inspect.UnionType):
         return any(_takes_null(member) for member in info.types)
     return isinstance(info, inspect.NoneType | inspect.AnyType)
+
+
+_UNREADABLE = (msgspec.ValidationError, UnicodeEncodeError)
+
+
+def _why_unreadable(error: Exception) -> str:
+    if isinstance(error, UnicodeEncodeError):  # it tries to read a lone surrogate as such
+        return "a text stands where something else belongs"
+    return str(error).partition(" - at `")[0]
+
+
+def _place(value: Any, kind: Any) -> str:
+    """Where the first member is that cannot be read: msgspec names no keys of a dict."""
+    for step, member, its_kind in _members(value, kind):
+        try:
+            msgspec.convert(member, its_kind, strict=False)
+        except _UNREADABLE:
+            return step + _place(member, its_kind)
+    return ""
+
+
+def _members(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:
+    """What a value is made of: the step to it in a path, the member, and what it should be."""
+    outer, inner = get_origin(kind), get_args(kind)
+    if outer is UnionType or outer is Union:
+        yield from _members(value, next(k for k in inner if k not in _NOTHING))
+    elif isinstance(value, dict):
+        members = cast("dict[Any, Any]", value)
+        if outer is dict:
+            for name, member in members.items():
+                yield f"[{json.dumps(str(name)[:_LONGEST_KEY])}]", member, inner[1]
+        elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            for field in msgspec.structs.fields(kind):
+                if field.encode_name in members:
+                    yield f".{field.encode_name}", members[field.encode_name], field.type
+    elif isinstance(value, list) and outer is tuple:
+        for index, item in enumerate(cast("list[Any]", value)):
+            yield f"[{index}]", item, inner[0]
+
+
+_NOTHING = (NoneType, msgspec.UnsetType)
+_LONGEST_KEY = 40
 
 
 def _is_enum_number(value: Any) -> TypeGuard[int | float]:
