@@ -7,6 +7,9 @@ from urllib.parse import urlsplit
 
 __all__ = ["doubt", "is_http_address", "is_loopback"]
 
+_LONGEST = 8000
+"""Characters of an address. More is not taken by common servers (RFC 9110, 4.1)."""
+
 
 def is_http_address(url: str) -> bool:
     """Whether a URL is absolute, HTTP, and means the same to everybody who reads it.
@@ -14,14 +17,18 @@ def is_http_address(url: str) -> bool:
     A user name, a backslash or a character that is not printable is read in different ways by
     different libraries, which is how requests go astray.
     """
+    if len(url) > _LONGEST:
+        return False
     if "\\" in url or not all(c.isprintable() and not c.isspace() for c in url):
         return False
     try:
         parts = urlsplit(url)
-        _ = parts.port
+        port = parts.port
     except ValueError:
         return False
-    return parts.scheme in {"http", "https"} and bool(parts.hostname) and "@" not in parts.netloc
+    if port == 0 or "@" in parts.netloc:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname)
 
 
 def doubt(url: str, source: str | None) -> str | None:
