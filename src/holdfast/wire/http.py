@@ -6,6 +6,7 @@ Header names are in lower case here, and looked up in lower case.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol, cast
 from urllib.parse import urljoin, urlsplit, urlunsplit
@@ -268,9 +269,12 @@ def harmless_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+_USER = re.compile(r"(?<=://)[^\s/?#\"'<>]*@")
+
+
 def excerpt(body: bytes, length: int = 200) -> str:
-    """The beginning of a body as one line of readable text."""
-    text = body[: length * 4].decode("utf-8", "replace")
+    """The beginning of a body as one line of readable text, without users of URLs."""
+    text = _USER.sub("***@", body[: length * 4].decode("utf-8", "replace"))
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:length]
 
 
