@@ -278,7 +278,10 @@ def check_card(card: AgentCard) -> None:
             raise _lacks(f"supportedInterfaces[{index}].url")
         if not _is_address(interface):
             field = f"supportedInterfaces[{index}].url"
-            message = f"the agent card is not valid: {field} is no absolute address"
+            message = (
+                f"the agent card is not valid: {field} is no absolute address, or one that others "
+                "read in another way (a user name, a space, a backslash)"
+            )
             raise InvalidAgentCardError(message, field=field, executed=False)
         if not interface.protocol_binding:
             raise _lacks(f"supportedInterfaces[{index}].protocolBinding")
@@ -286,7 +289,7 @@ def check_card(card: AgentCard) -> None:
 
 def _is_address(interface: AgentInterface) -> bool:
     """Whether it can be called; bindings that are not HTTP have address forms of their own."""
-    if interface.protocol_binding in {"JSONRPC", "HTTP+JSON"}:
+    if interface.protocol_binding.upper() in {"JSONRPC", "HTTP+JSON"}:
         return is_http_address(interface.url)
     try:
         _ = urlsplit(interface.url).port

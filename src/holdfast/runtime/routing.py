@@ -23,7 +23,7 @@ from holdfast.errors import (
 )
 from holdfast.model.addresses import doubt
 from holdfast.runtime.transport import PassThrough
-from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
+from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION, binding_of
 from holdfast.wire.http import origin, origins, presentable
 from holdfast.wire.reach import Network, Reach, furthest_in, scope_of_host
 
@@ -118,7 +118,7 @@ class InterfaceLayer(PassThrough):
             # The caller's own card says whom to trust; one that replaces it later does not.
             self._trusted |= origins(card.supported_interfaces[0].url)
         interface = choose_interface(card, self._route)
-        _check_address(interface, self._route)
+        _check_address(interface, card, self._route)
         refusal = _check_origin(interface, self._trusted)
         reach = None if refusal is None else self._reach()
         return _Choice(card, self._endpoints.of(interface), refusal, reach)
@@ -145,7 +145,11 @@ def choose_interface(card: AgentCard, route: Route) -> AgentInterface:
         VersionNotSupportedError: None speaks the protocol version of this client.
         AgentCardResolutionError: None has a binding that this client speaks.
     """
-    known = [i for i in card.supported_interfaces if i.protocol_binding in BINDINGS]
+    known = [
+        msgspec.structs.replace(interface, protocol_binding=binding)
+        for interface in card.supported_interfaces
+        if (binding := binding_of(interface)) is not None
+    ]
     if not known:
         offered = ", ".join(i.protocol_binding for i in card.supported_interfaces)
         spoken = ", ".join(BINDINGS)
@@ -165,14 +169,15 @@ def choose_interface(card: AgentCard, route: Route) -> AgentInterface:
     by_binding = {i.protocol_binding: i for i in reversed(usable)}
     preferred = next((b for b in route.bindings if b in by_binding), usable[0].protocol_binding)
     interface = by_binding[preferred]
+    url = interface.url if route.url is None else route.url
     return msgspec.structs.replace(
         interface,
-        url=interface.url if route.url is None else route.url,
+        url=url.partition("#")[0],  # a fragment is not sent (RFC 9110, 7.1)
         tenant=(interface.tenant or None) if route.tenant is None else route.tenant,
     )
 
 
-def _check_address(interface: AgentInterface, route: Route) -> None:
+def _check_address(interface: AgentInterface, card: AgentCard, route: Route) -> None:
     """Checks an address that the caller did not name himself."""
     why = None if route.url is not None else doubt(interface.url, route.source)
     if why is None:
@@ -181,10 +186,12 @@ def _check_address(interface: AgentInterface, route: Route) -> None:
     if route.source is not None:
         guess = f"{origin(route.source)}{urlsplit(interface.url).path}"
         hint = f'if the agent is where its card is, pass url="{guess}"'
+    urls = [offered.url.partition("#")[0] for offered in card.supported_interfaces]
+    field = f"supportedInterfaces[{urls.index(interface.url)}].url"
     raise InvalidAgentCardError(
-        f"the card names {presentable(interface.url)} as the agent's address, but {why}; nothing "
-        f"was sent there. {hint[0].upper()}{hint[1:]}",
-        field="supportedInterfaces.url",
+        f"the card names {presentable(interface.url)} as the agent's address ({field}), but "
+        f"{why}; nothing was sent there. {hint[0].upper()}{hint[1:]}",
+        field=field,
         executed=False,
     )
 

@@ -9,10 +9,11 @@ import msgspec
 from holdfast.wire import jsonrpc, rest
 
 if TYPE_CHECKING:
+    from holdfast.model.card import AgentInterface
     from holdfast.model.operations import Operation
     from holdfast.wire.http import Encoded, HttpReply
 
-__all__ = ["BINDINGS", "PROTOCOL_VERSION", "Codec"]
+__all__ = ["BINDINGS", "PROTOCOL_VERSION", "Codec", "binding_of"]
 
 PROTOCOL_VERSION = "1.0"
 
@@ -51,3 +52,9 @@ BINDINGS = {
     "JSONRPC": Codec(jsonrpc.encode, jsonrpc.decode),
     "HTTP+JSON": Codec(rest.encode, rest.decode),
 }
+
+
+def binding_of(interface: AgentInterface) -> str | None:
+    """The binding of an interface, if it is one of these; cards write it in either case."""
+    name = interface.protocol_binding.upper()
+    return name if name in BINDINGS else None
