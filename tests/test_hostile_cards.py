@@ -21,6 +21,8 @@ from holdfast import (
     HttpReply,
     InvalidAgentCardError,
     InvalidAgentResponseError,
+    LimitExceededError,
+    Limits,
     VersionNotSupportedError,
     connect,
 )
@@ -209,6 +211,10 @@ class Network(FakeNetwork):
         return await super().request(request)
 
 
+UNLIMITED = Limits(json_depth=10**7, json_values=10**7)
+"""What is wrong with a card is told by those who read it, however much may come to them."""
+
+
 def on_the_wire(document):
     return document if isinstance(document, bytes) else json.dumps(document).encode()
 
@@ -216,6 +222,7 @@ def on_the_wire(document):
 def used(document, agent="http://agent.test", **options):
     """Asks the agent of a card something: one on the wire, unless another is passed."""
     network = Network(on_the_wire(document) if document is not None else b"")
+    options = {"limits": UNLIMITED} | options
 
     async def ask():
         loop, error, text = asyncio.get_running_loop(), None, None
@@ -937,12 +944,20 @@ def test_a_card_as_deep_as_it_can_be_is_read_or_refused(depth):
     network = Network(with_level("[" * depth + "]" * depth))
 
     async def use():
-        client = connect("http://agent.test", engine=network, card_ttl=0)
+        client = connect("http://agent.test", engine=network, card_ttl=0, limits=UNLIMITED)
         for call in (client.agent_card, client.agent_card, lambda: client.ask("hello")):
             with contextlib.suppress(InvalidAgentCardError):
                 await call()
 
     run(use())
+
+
+@pytest.mark.parametrize("depth", [101, 2000, 100_000])
+def test_a_card_is_no_deeper_than_the_limit(depth):
+    outcome = used(with_level("[" * depth + "]" * depth), limits=Limits())
+
+    assert isinstance(outcome.error, LimitExceededError)
+    assert (outcome.error.which, outcome.error.executed) == ("json_depth", False)
 
 
 def test_a_card_of_a_megabyte_is_read():
@@ -1047,7 +1062,7 @@ async def test_an_extended_card_is_judged_alike_and_a_broken_one_replaces_nothin
 ):
     works, why = verdict(path, VALUES[kind])
     network = Extending(changed(path, VALUES[kind]))
-    client = connect("http://agent.test", engine=network, bindings=[binding])
+    client = connect("http://agent.test", engine=network, bindings=[binding], limits=UNLIMITED)
     public = await client.agent_card()
 
     if works:
