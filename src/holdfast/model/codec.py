@@ -63,9 +63,10 @@ def parse(data: bytes) -> Any:
     try:
         return json.loads(data, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
-        raise MalformedError("nested too deeply") from None
+        why = "nested too deeply"
     except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, oversized integers
-        raise MalformedError(f"not JSON: {error}") from None
+        why = f"not JSON: {error}"
+    raise MalformedError(why)  # from outside: the parser's errors carry the whole text along
 
 
 def from_builtins(value: Any, kind: type[T]) -> T:

@@ -16,7 +16,7 @@ from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 from holdfast.wire.credentials import with_query
 from holdfast.wire.http import HttpRequest
 from holdfast.wire.limits import about_card, check_json, check_value, of_cards
-from holdfast.wire.redaction import redact, secrets_in
+from holdfast.wire.redaction import redact, secrets_sent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -97,7 +97,7 @@ class HttpBinding:
         except A2AError as error:
             told = about_card(error, self._limits) if is_card else error
             told.agent = endpoint.agent
-            redact(told, [*secrets_in(call.headers), *call.query.values()])
+            redact(told, secrets_sent(call.headers, call.query, interface.url))
             if told is error:
                 raise
             raise told from None

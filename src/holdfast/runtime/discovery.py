@@ -31,7 +31,7 @@ from holdfast.wire.http import (
 )
 from holdfast.wire.limits import about_card, check_json, of_cards
 from holdfast.wire.reach import Network, Scope
-from holdfast.wire.redaction import redact, secrets_in
+from holdfast.wire.redaction import redact, secrets_sent
 
 if TYPE_CHECKING:
     from holdfast.runtime.env import Env
@@ -60,6 +60,7 @@ class FoundCard(msgspec.Struct, frozen=True, kw_only=True):
         moved_to: Where it was found in the end.
         scope: Where the host lies that was asked.
         caching: How long it may be kept.
+        secrets: What went along with the request, and may be repeated in the card.
     """
 
     card: AgentCard
@@ -67,6 +68,10 @@ class FoundCard(msgspec.Struct, frozen=True, kw_only=True):
     moved_to: str
     scope: Scope
     caching: Caching
+    secrets: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"FoundCard({self.card.name!r}, {presentable(self.url)})"  # no secrets
 
 
 class CardLocation(msgspec.Struct, frozen=True):
@@ -156,6 +161,7 @@ class CardTransport:
     async def _fetch(
         self, call: AnyCall, url: str, known: FoundCard | None = None
     ) -> Reply[FoundCard] | None:
+        secrets = secrets_sent(call.headers, call.query, url)
         conditions = {} if known is None else known.caching.conditions()
         request = HttpRequest(
             method="GET",
@@ -188,13 +194,20 @@ class CardTransport:
             told = about_card(error, self._limits)
             told.agent = presentable(url)
             told.executed = False
-            redact(told, [*secrets_in(call.headers), *call.query.values()])
+            redact(told, secrets)
             if told is error:
                 raise
             raise told from None
         before = None if same is None else same.caching
         caching = Caching.of(reply.headers, now=self._env.wall(), before=before)
-        found = FoundCard(card=card, url=url, moved_to=moved_to, scope=scope, caching=caching)
+        found = FoundCard(
+            card=card,
+            url=url,
+            moved_to=moved_to,
+            scope=scope,
+            caching=caching,
+            secrets=tuple(secrets),
+        )
         return Reply(value=found, headers=reply.headers, raw=reply.body)
 
     def _card_of(self, reply: HttpReply) -> AgentCard:

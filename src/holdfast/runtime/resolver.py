@@ -153,6 +153,11 @@ class AgentCardResolver:
         """Where the host lies that the card was fetched from; public if it was not."""
         return "public" if self._found is None else self._found.scope
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What the card's server was sent, and may have put into the card."""
+        return () if self._found is None else self._found.secrets
+
     def replace(self, card: AgentCard) -> None:
         """Uses a card in place of the present one, until its source has a new one."""
         self._card = card

@@ -26,6 +26,7 @@ from holdfast.runtime.transport import PassThrough
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION, binding_of
 from holdfast.wire.http import origin, origins, presentable
 from holdfast.wire.reach import Network, Reach, furthest_in, scope_of_host
+from holdfast.wire.redaction import redact
 
 if TYPE_CHECKING:
     from holdfast.model.card import AgentCard, AgentInterface
@@ -98,20 +99,29 @@ class InterfaceLayer(PassThrough):
         except A2AError as error:
             error.executed = False  # of this call, whatever became of the card's
             raise
+        provider = self._auth.provider
+        try:
+            choice = self._checked(call, card, has_credentials=provider is not None)
+        except A2AError as error:
+            redact(error, self._resolver.secrets)  # a card may repeat what its server was sent
+            raise
+        return await self._inner.unary(
+            msgspec.structs.replace(
+                call, endpoint=choice.endpoint, reach=choice.reach, card=card, auth=provider
+            )
+        )
+
+    def _checked(self, call: Call[P, R], card: AgentCard, *, has_credentials: bool) -> _Choice:
+        """What follows from the card, if it allows the call."""
         choice = self._choice
         if choice is None or choice.card is not card:
             choice = self._choice = self._choose(card)
         capability = call.operation.capability
         if capability is not None and not getattr(card.capabilities, capability):
             raise _undeclared(call.operation, card)
-        provider = self._auth.provider
-        if choice.refusal is not None and (call.headers or call.query or provider is not None):
+        if choice.refusal is not None and (call.headers or call.query or has_credentials):
             raise copy.copy(choice.refusal)
-        return await self._inner.unary(
-            msgspec.structs.replace(
-                call, endpoint=choice.endpoint, reach=choice.reach, card=card, auth=provider
-            )
-        )
+        return choice
 
     def _choose(self, card: AgentCard) -> _Choice:
         if self._route.trust_first and self._choice is None:

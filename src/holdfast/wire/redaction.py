@@ -11,14 +11,14 @@ import binascii
 import json
 import re
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote_plus, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from holdfast.errors import A2AError
 
-__all__ = ["redact", "secrets_in"]
+__all__ = ["redact", "secrets_in", "secrets_sent"]
 
 _SHORTEST_SECRET = 4
 """What is shorter is no secret, and would only make holes in the errors."""
@@ -47,6 +47,24 @@ def secrets_in(headers: Mapping[str, str]) -> list[str]:
     ]
     cookies = [pair.partition("=")[2].strip() for pair in headers.get("cookie", "").split(";")]
     return found + [value for value in cookies if value]
+
+
+def secrets_sent(headers: Mapping[str, str], query: Mapping[str, str], url: str) -> list[str]:
+    """What a request holds that is taken for secret.
+
+    Args:
+        headers: Names in lower case.
+        query: Parameters that carry credentials.
+        url: Its address, as it was named; the values in its query count like headers.
+    """
+    try:
+        present = urlsplit(url).query.split("&")
+    except ValueError:
+        present = []
+    named = [pair.partition("=") for pair in present]
+    raw = {name.lower(): value for name, _, value in named}
+    plain = {name.lower(): unquote_plus(value) for name, _, value in named}
+    return [*secrets_in(headers), *query.values(), *secrets_in(raw), *secrets_in(plain)]
 
 
 def redact(error: A2AError, values: Iterable[str]) -> None:
