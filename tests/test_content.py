@@ -12,6 +12,7 @@ from holdfast import (
     Part,
     Role,
     connect,
+    create_text_message_object,
     data_part,
     file_part,
     text_part,
@@ -282,3 +283,22 @@ async def test_metadata_is_a_json_object(metadata, kind):
     with pytest.raises(kind, match="metadata"):
         await client.send_message("hi", metadata=metadata)
     assert agent.calls("SendMessage") == []
+
+
+# ── In the words of the official SDK ─────────────────────────────────────────────────────────
+
+
+def test_a_text_message_has_an_id_of_its_own():
+    one = create_text_message_object(content="hello")
+    other = create_text_message_object(Role.AGENT, "hello")
+
+    assert (one.role, one.text, other.role) == (Role.USER, "hello", Role.AGENT)
+    assert one.message_id
+    assert one.message_id != other.message_id
+    assert create_text_message_object().parts == (Part(text=""),)
+
+
+@pytest.mark.parametrize("arguments", [("user", "hello"), (Role.USER, 7), (Role.USER, None)])
+def test_a_text_message_is_a_role_and_text(arguments):
+    with pytest.raises(TypeError):
+        create_text_message_object(*arguments)

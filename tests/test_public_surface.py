@@ -148,18 +148,28 @@ SIGNATURES = {
     "ask": "agent message **options",
     "connect": (
         "agent *auth=None *timeout=900.0 *card_ttl=300.0 *resilience=None *limits=None "
-        "*engine=None *shared=None *env=None *url=None *tenant=None *bindings=() *headers=None "
+        "*engine=None *shared=None *env=None *url=None *tenant=None *bindings=() "
+        "*supported_protocol_bindings=() *transports=None *configuration=None *headers=None "
         "*credential_origins=() *allowed_networks=() *interceptors=() *consumers=() "
         "*observers=() *call_layers=() *attempt_layers=()"
     ),
     "make_error": "code message data=None",
+    "create_text_message_object": "role=<Role.USER: 'ROLE_USER'> content=''",
+    "minimal_agent_card": "url transports=None",
     "text_part": "text *media_type=None",
     "data_part": "data *media_type=None",
     "file_part": "path *media_type=None *filename=None",
     "url_part": "url *media_type=None *filename=None",
+    "A2ACardResolver.close": "self",
+    "A2ACardResolver.get_agent_card": ("self relative_card_path=None *headers=None *timeout=None"),
+    "ClientFactory.create": "self card consumers=None interceptors=None **options",
+    "ClientFactory.register": "self label producer",
+    "Client.add_event_consumer": "self consumer",
+    "Client.add_request_middleware": "self interceptor",
     "Client.agent_card": "self *timeout=None",
     "Client.ask": (
-        f"self message *task_id=None *context_id=None *metadata=None *poll_interval=2.0 {PER_CALL}"
+        "self message *task_id=None *context_id=None *metadata=None *accepted_output_modes=None "
+        f"*push_notification_config=None *poll_interval=2.0 {PER_CALL}"
     ),
     "Client.call": f"self operation params {PER_CALL}",
     "Client.cancel_task": (
@@ -185,8 +195,9 @@ SIGNATURES = {
         f"*status_timestamp_after=None *include_artifacts=False {PER_CALL}"
     ),
     "Client.send_message": (
-        "self message *task_id=None *context_id=None *metadata=None *return_immediately=False "
-        f"*history_length=None {PER_CALL}"
+        "self message *task_id=None *context_id=None *metadata=None *return_immediately=None "
+        "*history_length=None *accepted_output_modes=None *push_notification_config=None "
+        f"{PER_CALL}"
     ),
     "Client.wait": (
         "self task_id *until=None *timeout=None *poll_interval=2.0 "
@@ -254,9 +265,11 @@ def test_a_signature_is_as_promised(path):
 @pytest.mark.parametrize(
     "owner",
     [
+        "A2ACardResolver",
         "AuthInterceptor",
         "AuthProvider",
         "Client",
+        "ClientFactory",
         "CredentialService",
         "Env",
         "HttpEngine",

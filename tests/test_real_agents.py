@@ -16,11 +16,19 @@ import threading
 import uuid
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from holdfast import (
+    A2ACardResolver,
     A2AHTTPError,
+    AgentCardResolutionError,
+    AgentInterface,
     AuthenticationError,
+    AuthInterceptor,
+    ClientConfig,
+    ClientFactory,
+    Endpoints,
     InternalError,
     OutcomeUnknownError,
     Part,
@@ -38,13 +46,17 @@ from holdfast import (
     UnsupportedOperationError,
     VersionNotSupportedError,
     connect,
+    create_text_message_object,
     data_part,
+    minimal_agent_card,
     text_part,
 )
 from holdfast.content import to_message
 from holdfast.model import operations as op
 from holdfast.model.requests import SendMessageRequest
 from holdfast.net.aiohttp import AiohttpEngine
+from holdfast.runtime.binding import HttpBinding
+from holdfast.runtime.env import SystemEnv
 from holdfast.testing import (
     FakeAgent,
     LoopbackServer,
@@ -661,6 +673,82 @@ async def test_a_real_agent_gets_the_credentials_that_its_card_asks_for(
                 await client.ask("echo hello")
             assert caught.value.http_status is None
             assert caught.value.missing == tuple(missing)
+
+
+# ── In the words of the official SDK ─────────────────────────────────────────────────────────
+
+
+class Wrapped:
+    """A binding of one's own: JSON-RPC at another address than the interface's."""
+
+    def __init__(self, url, engine):
+        interface = AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")
+        self._endpoint = Endpoints().of(interface)
+        self._binding = HttpBinding(engine, SystemEnv(), Resilience.standard())
+
+    async def unary(self, call, /):
+        return await self._binding.unary(msgspec.structs.replace(call, endpoint=self._endpoint))
+
+    async def close(self):
+        await self._binding.close()
+
+
+@everywhere
+async def test_a_factory_makes_clients_by_its_configuration(agent_of, binding):
+    seen, later = [], []
+    async with agent_of() as agent, engine_of() as engine:
+        config = ClientConfig(
+            engine=engine,
+            polling=True,
+            accepted_output_modes=["text/plain"],
+            push_notification_configs=[TaskPushNotificationConfig(url="http://127.0.0.1:9/push")],
+            supported_protocol_bindings=[binding],
+            use_client_preference=True,
+        )
+        factory = ClientFactory(config, [lambda event, *_: seen.append(event.id)])
+        async with A2ACardResolver(agent.url, engine=engine) as resolver:
+            card = await resolver.get_agent_card()
+            assert await resolver.get_agent_card("/.well-known/agent-card.json") == card
+            with pytest.raises(AgentCardResolutionError):
+                await resolver.get_agent_card("/no/card/here")
+        async with factory.create(card) as client:
+            task = await client.send_message(create_text_message_object(content="slow 0.2 hello"))
+            await client.add_event_consumer(lambda event, *_: later.append(event.id))
+            done = await client.wait(task.id, **SOON)
+            configs = await client.list_task_push_notification_configs(task.id)
+        assert (task.state.is_terminal, done.text) == (False, "hello")
+        assert [config.url for config in configs.configs] == ["http://127.0.0.1:9/push"]
+        assert set(seen) == set(later) == {task.id}
+        assert len(seen) == len(later) + 1
+
+
+@both_bindings
+async def test_a_minimal_card_leads_to_the_extended_one(sdk_url, binding):
+    path = {"JSONRPC": "/rpc", "HTTP+JSON": "/rest"}[binding]
+    async with (
+        asyncio.timeout(LIMIT),
+        ClientFactory().create(minimal_agent_card(f"{sdk_url}{path}", [binding])) as client,
+    ):
+        assert (await client.get_extended_agent_card()).name == "SDK agent, extended"
+        assert (await client.ask("echo hello", **SOON)).text == "hello"
+
+
+async def test_a_binding_of_ones_own_reaches_a_real_agent(sdk_url):
+    async with asyncio.timeout(LIMIT), engine_of() as engine:
+        factory = ClientFactory(ClientConfig(engine=engine))
+        factory.register("urn:own", lambda _card, url, _config: Wrapped(f"{url}/rpc", engine))
+        card = minimal_agent_card(sdk_url, ["urn:own"])
+        async with factory.create(card) as client:
+            assert (await client.ask("echo hello", **SOON)).text == "hello"
+
+
+async def test_an_auth_interceptor_that_comes_later_opens_a_real_agent(sdk_url):
+    url = f"{sdk_url}/needs/header+query"
+    async with asyncio.timeout(LIMIT), connect(url) as client:
+        with pytest.raises(AuthenticationError):
+            await client.ask("echo hello")
+        await client.add_request_middleware(AuthInterceptor(SchemeCredentials(SCHEMES)))
+        assert (await client.ask("echo hello", **SOON)).text == "hello"
 
 
 # ── Push notifications ───────────────────────────────────────────────────────────────────────

@@ -27,8 +27,17 @@ if TYPE_CHECKING:
         SchemeCredentials,
         StaticAuth,
     )
+    from holdfast.card_resolver import A2ACardResolver
     from holdfast.client import Client
-    from holdfast.content import Content, data_part, file_part, text_part, url_part
+    from holdfast.config import ClientConfig
+    from holdfast.content import (
+        Content,
+        create_text_message_object,
+        data_part,
+        file_part,
+        text_part,
+        url_part,
+    )
     from holdfast.errors import (
         A2AConnectionError,
         A2AError,
@@ -79,6 +88,7 @@ if TYPE_CHECKING:
         UnsupportedOperationError,
         VersionNotSupportedError,
     )
+    from holdfast.factory import ClientFactory, minimal_agent_card
     from holdfast.model.card import (
         AgentCapabilities,
         AgentCard,
@@ -92,6 +102,7 @@ if TYPE_CHECKING:
         AuthenticationInfo,
         ListTaskPushNotificationConfigsResponse,
         ListTasksResponse,
+        SendMessageConfiguration,
         TaskPushNotificationConfig,
     )
     from holdfast.model.types import (
@@ -122,6 +133,7 @@ if TYPE_CHECKING:
         Observer,
         RetryScheduled,
     )
+    from holdfast.runtime.produced import TransportProducer
     from holdfast.runtime.transport import (
         Call,
         ClientCallContext,
@@ -135,6 +147,7 @@ if TYPE_CHECKING:
     from holdfast.wire.limits import Limits
 
 __all__ = [
+    "A2ACardResolver",
     "A2AConnectionError",
     "A2AError",
     "A2AHTTPError",
@@ -166,6 +179,8 @@ __all__ = [
     "CircuitOpenError",
     "Client",
     "ClientCallContext",
+    "ClientConfig",
+    "ClientFactory",
     "ClientToolsNotSupportedError",
     "ConnectionFailure",
     "Consumer",
@@ -222,6 +237,7 @@ __all__ = [
     "RetryScheduled",
     "Role",
     "SchemeCredentials",
+    "SendMessageConfiguration",
     "StaticAuth",
     "Task",
     "TaskAuthRequiredError",
@@ -239,14 +255,17 @@ __all__ = [
     "TimeoutPhase",
     "Timeouts",
     "Transport",
+    "TransportProducer",
     "UnsupportedOperationError",
     "VersionNotSupportedError",
     "__version__",
     "ask",
     "connect",
+    "create_text_message_object",
     "data_part",
     "file_part",
     "make_error",
+    "minimal_agent_card",
     "text_part",
     "url_part",
 ]
@@ -270,11 +289,15 @@ _MODULES = (
     "runtime.engine",
     "runtime.transport",
     "runtime.listeners",
+    "runtime.produced",
     "auth",
     "answer",
+    "config",
     "content",
     "client",
     "assembly",
+    "card_resolver",
+    "factory",
     "net.aiohttp",
 )
 """Where the public names live: from what is cheap to import to what is not."""

@@ -27,6 +27,7 @@ __all__ = [
     "hooks",
     "items",
     "json_object",
+    "media_types",
     "not_empty",
     "not_negative",
     "timestamp",
@@ -59,7 +60,7 @@ def _check_number(name: str, seconds: object) -> None:
         raise TypeError(text)
 
 
-def check_url(url: object, what: str) -> str:
+def check_url(url: object, what: str, *, any_scheme: bool = False) -> str:
     """Checks an address; what may be secret in it, such as the query, is not shown."""
     if not isinstance(url, str):
         text = f"the {what} is a string, not {type(url).__name__}"
@@ -77,7 +78,8 @@ def check_url(url: object, what: str) -> str:
     except ValueError as error:
         text = f"the {what} {shown!r} is no URL: {error}"
         raise ValueError(text) from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    known = any_scheme and bool(parts.scheme)
+    if not (known or parts.scheme in {"http", "https"}) or not parts.hostname:
         hint = f"; did you mean http://{shown}?" if "://" not in url else ""
         text = f"the {what} {shown!r} must begin with http:// or https:// and name a host{hint}"
         raise ValueError(text)
@@ -160,6 +162,11 @@ def not_empty(name: str, value: str) -> str:
         text = f"{name} must not be empty"
         raise ValueError(text)
     return value
+
+
+def media_types(name: str, given: Iterable[str]) -> tuple[str, ...]:
+    """Checks names of media types, as far as a client can: they are text, and not empty."""
+    return tuple(not_empty(f"one of {name}", one) for one in items(name, given))
 
 
 def not_negative(name: str, value: int | None) -> int | None:

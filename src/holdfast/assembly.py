@@ -16,11 +16,13 @@ from holdfast.arguments import (
     check_url,
     hooks,
     items,
+    not_empty,
 )
-from holdfast.auth import AuthInterceptor, AuthProvider, CredentialService, to_provider
+from holdfast.auth import AuthProvider, CredentialService, one_provider, to_provider
 from holdfast.calls import Calls
 from holdfast.client import Client
 from holdfast.model.card import AgentCard
+from holdfast.model.requests import SendMessageConfiguration
 from holdfast.policy.resilience import Resilience
 from holdfast.runtime.binding import HttpBinding
 from holdfast.runtime.credentials import AuthSlot, CredentialsLayer
@@ -33,7 +35,8 @@ from holdfast.runtime.layers import (
     ObservedLayer,
     OutcomeLayer,
 )
-from holdfast.runtime.listeners import Consumer, Interceptor, Observer, Observers
+from holdfast.runtime.listeners import Consumer, Hooks, Interceptor, Observer, Observers
+from holdfast.runtime.produced import ProducedTransports, TransportProducer
 from holdfast.runtime.resolver import AgentCardResolver
 from holdfast.runtime.retrying import RetryLayer
 from holdfast.runtime.routing import InterfaceLayer, Route
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.engine import HttpEngine
     from holdfast.wire.reach import Network
 
-__all__ = ["ask", "connect"]
+__all__ = ["ask", "card_source", "connect", "engine_of"]
 
 
 def connect(
@@ -67,6 +70,9 @@ def connect(
     url: str | None = None,
     tenant: str | None = None,
     bindings: Sequence[str] = (),
+    supported_protocol_bindings: Sequence[str] = (),
+    transports: Mapping[str, TransportProducer] | None = None,
+    configuration: SendMessageConfiguration | None = None,
     headers: Mapping[str, str] | None = None,
     credential_origins: Iterable[str] = (),
     allowed_networks: Iterable[str] = (),
@@ -96,6 +102,10 @@ def connect(
         tenant: Tenant, in place of the one that the card names.
         bindings: Preferred bindings, best first: ``"JSONRPC"``, ``"HTTP+JSON"``. Where the card
             has none of them, its own order counts.
+        supported_protocol_bindings: The only bindings that may be used; all of them if left out.
+        transports: Bindings of your own, and what makes a transport for each; see
+            `TransportProducer`.
+        configuration: How messages are to be treated where a call does not say (A2A 3.2.2).
         headers: Sent with every request. Like `auth`, they go to the origin of `agent` and `url`
             (of the card's first interface, where the card was passed) and nowhere else.
         credential_origins: More origins that may get `auth` and `headers`.
@@ -118,16 +128,20 @@ def connect(
     limits = Limits() if limits is None else limits
     env = SystemEnv() if env is None else env
     endpoints = Endpoints() if shared is None else shared  # an empty registry is false
+    configuration = SendMessageConfiguration() if configuration is None else configuration
+    producers = _producers(transports)
     check_kind("resilience", resilience, Resilience)
     check_kind("limits", limits, Limits)
     check_kind("shared", endpoints, Endpoints)
+    check_kind("configuration", configuration, SendMessageConfiguration)
     check_able("env", env, "wall", "random", "new_id")
     own_headers = check_headers({} if headers is None else headers)
     check_seconds("timeout", timeout)
     check_age("card_ttl", card_ttl)
     interceptors = hooks("interceptors", interceptors, "before", "after")
-    slot = AuthSlot(_provider(auth, interceptors))
+    slot = AuthSlot(one_provider(to_provider(auth), interceptors))
     consumers = hooks("consumers", consumers, "__call__")
+    hung = Hooks(interceptors, consumers)
     observers = hooks("observers", observers, "__call__")
     call_layers = hooks("call_layers", call_layers, "__call__")
     attempt_layers = hooks("attempt_layers", attempt_layers, "__call__")
@@ -136,17 +150,19 @@ def connect(
         url=url,
         tenant=tenant,
         bindings=bindings,
+        supported=supported_protocol_bindings,
+        produced=producers,
         credential_origins=credential_origins,
         networks=check_networks("allowed_networks", allowed_networks),
     )
-    used, owned = _engine(engine)
+    used, owned = engine_of(engine)
     listening = Observers(observers)
 
     def observed(inner: Transport) -> Transport:
         return ObservedLayer(inner, listening)
 
     def intercepted(inner: Transport) -> Transport:
-        return InterceptorLayer(inner, interceptors) if interceptors else inner
+        return InterceptorLayer(inner, hung)
 
     def retried(inner: Transport) -> Transport:
         return RetryLayer(inner, resilience.retry, resilience.budget, env, listening)
@@ -154,18 +170,16 @@ def connect(
     def routed(inner: Transport) -> Transport:
         return InterfaceLayer(inner, resolver, route, endpoints, slot)
 
-    cards = CardTransport(
-        used, env, timeouts=resilience.timeouts, limits=limits, networks=route.networks
-    )
     resolver = AgentCardResolver(
         agent,
-        compose((retried, CredentialsLayer), cards),
+        card_source(used, resilience, env, listening, limits=limits, networks=route.networks),
         endpoints,
         slot,
         headers=own_headers,
         ttl=card_ttl,
         limits=limits,
     )
+    binding = HttpBinding(used, env, resilience, limits)
     transport = compose(
         (
             observed,
@@ -178,7 +192,7 @@ def connect(
             *attempt_layers,
             CredentialsLayer,
         ),
-        HttpBinding(used, env, resilience, limits),
+        ProducedTransports(binding, producers) if producers else binding,
     )
     calls = Calls(
         transport,
@@ -187,9 +201,40 @@ def connect(
         env,
         timeout=timeout,
         headers=own_headers,
-        consumers=consumers,
+        configuration=configuration,
+        hooks=hung,
+        auth=slot,
     )
     return Client(calls, owned=owned)
+
+
+def card_source(
+    engine: HttpEngine,
+    resilience: Resilience,
+    env: Env,
+    observers: Observers,
+    *,
+    limits: Limits,
+    networks: tuple[Network, ...],
+) -> Transport:
+    """What fetches cards: the layers around each fetch, in their order.
+
+    Args:
+        engine: What carries requests.
+        resilience: What to do when things go wrong.
+        env: Wall time and randomness.
+        observers: Who is told of attempts.
+        limits: How large a card may be.
+        networks: Where a redirect may lead besides the outside.
+    """
+
+    def retried(inner: Transport) -> Transport:
+        return RetryLayer(inner, resilience.retry, resilience.budget, env, observers)
+
+    cards = CardTransport(
+        engine, env, timeouts=resilience.timeouts, limits=limits, networks=networks
+    )
+    return compose((retried, CredentialsLayer), cards)
 
 
 async def ask(
@@ -209,24 +254,14 @@ async def ask(
         return await client.ask(message)
 
 
-def _provider(
-    auth: str | Mapping[str, str] | AuthProvider | CredentialService | None,
-    interceptors: Sequence[Interceptor],
-) -> AuthProvider | None:
-    """The one place that credentials come from."""
-    given = to_provider(auth)
-    found = [given] if given is not None else []
-    found += [one for one in interceptors if isinstance(one, AuthInterceptor)]
-    if len(found) > 1:
-        text = "credentials come from one place: pass auth=, or one AuthInterceptor"
-        raise ValueError(text)
-    return found[0] if found else None
-
-
-def _engine(
+def engine_of(
     engine: HttpEngine | aiohttp.ClientSession | None,
 ) -> tuple[HttpEngine, HttpEngine | None]:
-    """The engine to use, and the one to close."""
+    """The engine to use, and the one to close.
+
+    Raises:
+        TypeError: It is no engine.
+    """
     if engine is None:
         from holdfast.net.aiohttp import AiohttpEngine  # heavy; importing holdfast is not
 
@@ -249,22 +284,22 @@ def _route(
     url: str | None,
     tenant: str | None,
     bindings: Sequence[str],
+    supported: Sequence[str],
+    produced: Mapping[str, TransportProducer],
     credential_origins: Iterable[str],
     networks: tuple[Network, ...],
 ) -> Route:
-    bindings = items("bindings", bindings)
-    for binding in bindings:
-        if binding not in tuple(BINDINGS):
-            text = f"{binding!r} is no binding; bindings is a sequence of {', '.join(BINDINGS)}"
-            raise ValueError(text)
+    known = (*BINDINGS, *(label for label in produced if label not in BINDINGS))
+    spoken = _known_bindings("supported_protocol_bindings", supported, known)
+    bindings = _known_bindings("bindings", bindings, spoken or known)
     if tenant is not None:
         check_kind("tenant", tenant, str)
     named = [
-        check_url(address, "credential origin")
+        check_url(address, "credential origin", any_scheme=bool(produced))
         for address in items("credential_origins", credential_origins)
     ]
     if url is not None:
-        named.append(check_url(url, "url"))
+        named.append(check_url(url, "url", any_scheme=bool(produced)))
     if isinstance(agent, str):
         named.append(check_url(agent, "agent URL"))
     elif not isinstance(cast("object", agent), Path | AgentCard | Mapping):
@@ -272,6 +307,8 @@ def _route(
         raise TypeError(text)
     return Route(
         bindings=bindings,
+        spoken=spoken or known,
+        produced=frozenset(produced),
         url=url,
         tenant=tenant,
         trusted=frozenset[str]().union(*(origins(address) for address in named)),
@@ -279,3 +316,22 @@ def _route(
         source=agent if isinstance(agent, str) else None,
         networks=networks,
     )
+
+
+def _known_bindings(name: str, given: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
+    bindings = items(name, given)
+    for binding in bindings:
+        if binding not in known:
+            text = f"{binding!r} is no binding; {name} is a sequence of {', '.join(known)}"
+            raise ValueError(text)
+    return bindings
+
+
+def _producers(transports: Mapping[str, TransportProducer] | None) -> dict[str, TransportProducer]:
+    if transports is None:
+        return {}
+    check_kind("transports", transports, Mapping)
+    for label, producer in transports.items():
+        not_empty("the name of a binding", label)
+        hooks("transports", (producer,), "__call__")
+    return dict(transports)

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from holdfast.arguments import check_kind, check_seconds, items, json_object
+from holdfast.arguments import (
+    check_kind,
+    check_seconds,
+    items,
+    json_object,
+    media_types,
+    not_empty,
+    not_negative,
+)
 from holdfast.content import Content, to_message
 from holdfast.errors import (
     A2AConnectionError,
@@ -21,10 +29,16 @@ from holdfast.errors import (
     TaskAuthRequiredError,
 )
 from holdfast.model.operations import GET_TASK, SEND_MESSAGE
-from holdfast.model.requests import GetTaskRequest, SendMessageConfiguration, SendMessageRequest
+from holdfast.model.requests import (
+    GetTaskRequest,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    TaskPushNotificationConfig,
+)
 from holdfast.model.types import Message, Task, TaskState
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation
+from holdfast.runtime.listeners import Consumer, Hooks
 from holdfast.runtime.polling import poll
 from holdfast.runtime.transport import (
     Call,
@@ -37,12 +51,13 @@ from holdfast.runtime.waiting import until as wait_until
 from holdfast.wire.http import check_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Operation
+    from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.env import Env
-    from holdfast.runtime.listeners import Consumer, Event
+    from holdfast.runtime.listeners import Event
     from holdfast.runtime.resolver import AgentCardResolver
 
 __all__ = ["Calls", "PerCall", "is_settled", "is_terminal"]
@@ -58,37 +73,13 @@ class PerCall(msgspec.Struct, frozen=True, kw_only=True):
         headers: Checked, names in lower case.
         extensions: URIs for ``A2A-Extensions``.
         context: For those who look at the call on its way.
+        consumers: Who is told what comes of it.
     """
 
     headers: dict[str, str] = {}
     extensions: tuple[str, ...] = ()
     context: ClientCallContext | None = None
-
-    @classmethod
-    def of(
-        cls,
-        headers: Mapping[str, str] | None,
-        extensions: Iterable[str],
-        context: ClientCallContext | None,
-    ) -> PerCall:
-        """Checks what a caller passes.
-
-        Raises:
-            ValueError: A header or URI that would break the request.
-            TypeError: An argument of another type.
-        """
-        if context is not None:
-            check_kind("context", context, ClientCallContext)
-        elif headers is None and not extensions:
-            return _NOTHING
-        uris = items("extensions", extensions)
-        for uri in uris:
-            if "," in uri:
-                text = f"the extension {uri!r} has a comma; the protocol separates URIs by commas"
-                raise ValueError(text)
-        check_headers({"a2a-extensions": ",".join(uris)})
-        checked = {} if headers is None else check_headers(headers)
-        return cls(headers=checked, extensions=uris, context=context)
+    consumers: tuple[Consumer, ...] = ()
 
 
 _NOTHING = PerCall()
@@ -104,10 +95,14 @@ class Calls:
         env: Where ids come from.
         timeout: Seconds of a call that names no timeout.
         headers: Sent with every call.
-        consumers: Told of every task and message.
+        configuration: Of the messages that are sent, where a call says nothing else.
+        hooks: Who looks at calls, and is told of every task and message.
+        auth: Where credentials come from.
 
     Attributes:
         timeout: As given.
+        hooks: As given.
+        auth: As given.
         agent: The address that answered last, as shown in errors.
     """
 
@@ -120,16 +115,20 @@ class Calls:
         *,
         timeout: float,
         headers: Mapping[str, str],
-        consumers: Sequence[Consumer],
+        configuration: SendMessageConfiguration,
+        hooks: Hooks,
+        auth: AuthSlot,
     ) -> None:
         self.timeout = timeout
+        self.hooks = hooks
+        self.auth = auth
         self.agent: str | None = None
         self._transport = transport
         self._cards = cards
         self._resolver = resolver
         self._env = env
         self._headers = headers
-        self._consumers = tuple(consumers)
+        self._configuration = configuration
         self._closed = False
 
     async def close(self) -> None:
@@ -147,6 +146,64 @@ class Calls:
         seconds = self.timeout if timeout is None else check_seconds("timeout", timeout)
         now = asyncio.get_running_loop().time()
         return Deadline(name=name, timeout=seconds, at=now + seconds)
+
+    def per_call(
+        self,
+        headers: Mapping[str, str] | None,
+        extensions: Iterable[str],
+        context: ClientCallContext | None,
+    ) -> PerCall:
+        """Checks what a caller passes.
+
+        Raises:
+            ValueError: A header or URI that would break the request.
+            TypeError: An argument of another type.
+        """
+        consumers = self.hooks.consumers
+        if context is not None:
+            check_kind("context", context, ClientCallContext)
+        elif headers is None and not extensions:
+            return PerCall(consumers=consumers) if consumers else _NOTHING
+        uris = items("extensions", extensions)
+        for uri in uris:
+            if "," in uri:
+                text = f"the extension {uri!r} has a comma; the protocol separates URIs by commas"
+                raise ValueError(text)
+        check_headers({"a2a-extensions": ",".join(uris)})
+        checked = {} if headers is None else check_headers(headers)
+        return PerCall(headers=checked, extensions=uris, context=context, consumers=consumers)
+
+    def configuration(
+        self,
+        *,
+        return_immediately: bool | None,
+        history_length: int | None = None,
+        accepted_output_modes: Iterable[str] | None,
+        push_notification_config: TaskPushNotificationConfig | None,
+    ) -> SendMessageConfiguration:
+        """The configuration of a message: the client's, with what a call says in its place.
+
+        Raises:
+            ValueError: A value that cannot be right.
+            TypeError: An argument of another type.
+        """
+        own = self._configuration
+        modes, push = own.accepted_output_modes, own.task_push_notification_config
+        if accepted_output_modes is not None:
+            modes = media_types("accepted_output_modes", accepted_output_modes)
+        if push_notification_config is not None:
+            push = push_notification_config
+            check_kind("push_notification_config", push, TaskPushNotificationConfig)
+            not_empty("push_notification_config.url", push.url)
+        length = not_negative("history_length", history_length)
+        return SendMessageConfiguration(
+            accepted_output_modes=modes,
+            task_push_notification_config=push,
+            history_length=own.history_length if length is None else length,
+            return_immediately=(
+                own.return_immediately if return_immediately is None else return_immediately
+            ),
+        )
 
     async def card(self, deadline: Deadline) -> AgentCard:
         """The agent's card."""
@@ -191,8 +248,7 @@ class Calls:
         if result is None:
             text = "the reply holds neither task nor message"  # the codec lets none through
             raise InvalidAgentResponseError(text)
-        if self._consumers:
-            await self._tell(result, response.task, deadline)
+        await self._tell(result, response.task, deadline, per_call)
         return result
 
     async def get_task(self, task_id: str, deadline: Deadline, per_call: PerCall) -> Task:
@@ -228,8 +284,7 @@ class Calls:
 
         async def seen(found: Task) -> None:
             try:
-                if self._consumers:
-                    await self._tell(found, found, deadline)
+                await self._tell(found, found, deadline, per_call)
             except A2AError as error:
                 theirs.append(error)
                 raise
@@ -271,16 +326,20 @@ class Calls:
             text = "the client is closed"
             raise RuntimeError(text)
 
-    async def _tell(self, event: Event, task: Task | None, deadline: Deadline) -> None:
+    async def _tell(
+        self, event: Event, task: Task | None, deadline: Deadline, per_call: PerCall
+    ) -> None:
         """Gives an event to the consumers, in order, with the card as last seen.
 
         A card that is too old by now is not fetched anew: what has arrived must not get lost
         because the card cannot be had.
         """
+        if not per_call.consumers:
+            return
 
         async def tell() -> None:
             card = self._resolver.last or await self.card(deadline)
-            for consumer in self._consumers:
+            for consumer in per_call.consumers:
                 told = consumer(event, task, card)
                 if inspect.isawaitable(told):
                     await told

@@ -11,11 +11,13 @@ from holdfast.answer import Answer, raise_for_outcome
 from holdfast.arguments import (
     check_kind,
     check_seconds,
+    hooks,
     json_object,
     not_empty,
     not_negative,
     timestamp,
 )
+from holdfast.auth import one_provider
 from holdfast.calls import Calls, PerCall, is_settled, is_terminal
 from holdfast.errors import (
     A2AError,
@@ -39,7 +41,6 @@ from holdfast.model.requests import (
     ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
-    SendMessageConfiguration,
     SendMessageRequest,
     TaskPushNotificationConfig,
 )
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from holdfast.model.operations import Operation
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.engine import HttpEngine
+    from holdfast.runtime.listeners import Consumer, Interceptor
     from holdfast.runtime.transport import ClientCallContext, Reply
 
 __all__ = ["Client"]
@@ -95,6 +97,31 @@ class Client:
         await self._calls.close()
         if self._owned is not None:
             await self._owned.close()
+
+    # ── Who listens ──────────────────────────────────────────────────────────────────────────
+
+    async def add_event_consumer(self, consumer: Consumer) -> None:
+        """Adds a consumer, behind those that there are; calls under way do without it.
+
+        Raises:
+            TypeError: It cannot be called.
+        """
+        added = hooks("consumers", (consumer,), "__call__")
+        self._calls.hooks.consumers += added
+
+    async def add_request_middleware(self, interceptor: Interceptor) -> None:
+        """Adds an interceptor, behind those that there are; calls under way do without it.
+
+        An `AuthInterceptor` becomes the place that credentials come from; they go where `connect`
+        would let them go, and nowhere else.
+
+        Raises:
+            ValueError: Credentials come from somewhere else already.
+            TypeError: It is no interceptor.
+        """
+        added = hooks("interceptors", (interceptor,), "before", "after")
+        self._calls.auth.provider = one_provider(self._calls.auth.provider, added)
+        self._calls.hooks.interceptors += added
 
     # ── The card ─────────────────────────────────────────────────────────────────────────────
 
@@ -151,6 +178,8 @@ class Client:
         task_id: str | None = None,
         context_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        accepted_output_modes: Iterable[str] | None = None,
+        push_notification_config: TaskPushNotificationConfig | None = None,
         poll_interval: float = 2.0,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -167,6 +196,10 @@ class Client:
             task_id: The task to continue.
             context_id: The conversation to go on with.
             metadata: A JSON object to send along.
+            accepted_output_modes: Media types that the caller can use; the client's own if left
+                out.
+            push_notification_config: Where the agent sends news of the task; the client's own if
+                left out.
             poll_interval: Seconds between two looks at the task; the first looks are quicker.
             timeout: Seconds for all of it.
             headers: Sent with each request, to trusted origins only.
@@ -184,13 +217,18 @@ class Client:
         """
         check_seconds("poll_interval", poll_interval)
         deadline = self._calls.deadline("call", timeout)
-        per_call = PerCall.of(headers, extensions, context)
+        per_call = self._calls.per_call(headers, extensions, context)
+        configuration = self._calls.configuration(
+            return_immediately=True,
+            accepted_output_modes=accepted_output_modes,
+            push_notification_config=push_notification_config,
+        )
         result = await self._calls.send(
             message,
             task_id=task_id,
             context_id=context_id,
             metadata=metadata,
-            configuration=SendMessageConfiguration(return_immediately=True),
+            configuration=configuration,
             deadline=deadline,
             per_call=per_call,
         )
@@ -209,8 +247,10 @@ class Client:
         task_id: str | None = None,
         context_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
-        return_immediately: bool = False,
+        return_immediately: bool | None = None,
         history_length: int | None = None,
+        accepted_output_modes: Iterable[str] | None = None,
+        push_notification_config: TaskPushNotificationConfig | None = None,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
         extensions: Iterable[str] = (),
@@ -226,8 +266,13 @@ class Client:
             task_id: The task to continue.
             context_id: The conversation to go on with.
             metadata: A JSON object to send along.
-            return_immediately: Whether to answer as soon as the task exists.
+            return_immediately: Whether to answer as soon as the task exists; if left out, no,
+                unless the client is configured so.
             history_length: How many messages of the task's history to return at most.
+            accepted_output_modes: Media types that the caller can use; the client's own if left
+                out.
+            push_notification_config: Where the agent sends news of the task; the client's own if
+                left out.
             timeout: Seconds for the whole call.
             headers: Sent with this call, to trusted origins only.
             extensions: URIs for ``A2A-Extensions``.
@@ -245,12 +290,14 @@ class Client:
             task_id=task_id,
             context_id=context_id,
             metadata=metadata,
-            configuration=SendMessageConfiguration(
+            configuration=self._calls.configuration(
                 return_immediately=return_immediately,
-                history_length=not_negative("history_length", history_length),
+                history_length=history_length,
+                accepted_output_modes=accepted_output_modes,
+                push_notification_config=push_notification_config,
             ),
             deadline=self._calls.deadline("call", timeout),
-            per_call=PerCall.of(headers, extensions, context),
+            per_call=self._calls.per_call(headers, extensions, context),
         )
 
     # ── Tasks ────────────────────────────────────────────────────────────────────────────────
@@ -432,7 +479,7 @@ class Client:
             None,
             self._calls.deadline("wait", timeout),
             poll_interval,
-            PerCall.of(headers, extensions, context),
+            self._calls.per_call(headers, extensions, context),
             until=until or is_settled,
         )
 
@@ -472,7 +519,7 @@ class Client:
         deadline = self._calls.deadline(
             "cancel", min(_CANCEL_TIMEOUT, self._calls.timeout) if timeout is None else timeout
         )
-        per_call = PerCall.of(headers, extensions, context)
+        per_call = self._calls.per_call(headers, extensions, context)
         request = CancelTaskRequest(
             id=not_empty("task_id", task_id), metadata=json_object("metadata", metadata)
         )
@@ -634,7 +681,7 @@ class Client:
             raise ValueError(text)
         if isinstance(params, SendMessageRequest):
             not_empty("message_id", params.message.message_id)
-        per_call = PerCall.of(headers, extensions, context)
+        per_call = self._calls.per_call(headers, extensions, context)
         return await self._calls.run(
             operation, params, self._calls.deadline("call", timeout), per_call
         )

@@ -10,12 +10,14 @@ import msgspec
 
 from holdfast.arguments import check_json, check_kind, not_empty
 from holdfast.model.types import Message, Part, Role
+from holdfast.runtime.env import SystemEnv
 
 if TYPE_CHECKING:
     from os import PathLike
 
 __all__ = [
     "Content",
+    "create_text_message_object",
     "data_part",
     "file_part",
     "text_part",
@@ -67,6 +69,21 @@ def file_part(
 def url_part(url: str, *, media_type: str | None = None, filename: str | None = None) -> Part:
     """A part with the address of a file, which the agent fetches itself."""
     return Part(url=url, filename=filename, media_type=media_type)
+
+
+def create_text_message_object(role: Role = Role.USER, content: str = "") -> Message:
+    """A message with one part of text and an id of its own.
+
+    Args:
+        role: Who says it.
+        content: What.
+
+    Raises:
+        TypeError: An argument of another type.
+    """
+    check_kind("role", role, Role)
+    check_kind("content", content, str)
+    return Message(message_id=SystemEnv().new_id(), role=role, parts=(Part(text=content),))
 
 
 def to_message(

@@ -11,6 +11,7 @@ import aiohttp
 
 import holdfast
 from holdfast import (
+    A2ACardResolver,
     A2AConnectionError,
     A2AError,
     A2AHTTPError,
@@ -42,6 +43,8 @@ from holdfast import (
     CircuitOpenError,
     Client,
     ClientCallContext,
+    ClientConfig,
+    ClientFactory,
     ClientToolsNotSupportedError,
     Content,
     ContentTypeNotSupportedError,
@@ -90,6 +93,7 @@ from holdfast import (
     RetryScheduled,
     Role,
     SchemeCredentials,
+    SendMessageConfiguration,
     StaticAuth,
     Task,
     TaskAuthRequiredError,
@@ -106,13 +110,16 @@ from holdfast import (
     TaskTerminalError,
     Timeouts,
     Transport,
+    TransportProducer,
     UnsupportedOperationError,
     VersionNotSupportedError,
     ask,
     connect,
+    create_text_message_object,
     data_part,
     file_part,
     make_error,
+    minimal_agent_card,
     text_part,
     url_part,
 )
@@ -227,6 +234,20 @@ class Counting:
         await self._inner.close()
 
 
+class OwnBinding:
+    """A binding of the caller's own."""
+
+    def __init__(self, card: AgentCard, url: str, config: ClientConfig) -> None:
+        self.about = (card.name, url, config.polling)
+
+    async def unary(self, call: Call[P, R]) -> Reply[R]:
+        assert_type(call.query, Mapping[str, str])
+        raise A2AConnectionError("nobody there", failure="refused", executed=False)
+
+    async def close(self) -> None:
+        return None
+
+
 class Tracing(Interceptor):
     """An interceptor that does both."""
 
@@ -283,7 +304,15 @@ async def told_later(number: int, error: A2AError, wait: float) -> None:
     await consume_nothing(number, error, wait)
 
 
+def produce(card: AgentCard, interface: AgentInterface) -> Transport:
+    return OwnBinding(card, interface.url, ClientConfig())
+
+
 PROVIDER: AuthProvider = Tokens()
+PRODUCER: TransportProducer = produce
+CONFIGURATION = SendMessageConfiguration(
+    accepted_output_modes=("text/plain",), history_length=1, return_immediately=True
+)
 SERVICES: list[CredentialService] = [
     Vault(),
     SchemeCredentials({"bearerAuth": "token"}),
@@ -370,6 +399,9 @@ assert_type(
         url="https://b.test",
         tenant="mine",
         bindings=["JSONRPC", "HTTP+JSON"],
+        supported_protocol_bindings=("JSONRPC",),
+        transports={"OWN": PRODUCER},
+        configuration=CONFIGURATION,
         headers={"x-trace": "1"},
         credential_origins={"https://b.test"},
         interceptors=[Tracing(), Interceptor()],
@@ -380,6 +412,38 @@ assert_type(
     ),
     Client,
 )
+
+
+CONFIG = ClientConfig(
+    polling=True,
+    engine=ENGINE,
+    supported_protocol_bindings=["JSONRPC", "OWN"],
+    use_client_preference=True,
+    accepted_output_modes=["text/plain"],
+    push_notification_configs=[TaskPushNotificationConfig(url="https://me.test")],
+)
+FACTORY = ClientFactory(CONFIG, [consume])
+FACTORY.register("OWN", OwnBinding)
+assert_type(FACTORY.create(CARD, [consume_later], [Tracing()]), Client)
+assert_type(ClientFactory().create("https://a.test", timeout=60), Client)
+assert_type(ClientFactory().create({"name": "Mine", "supportedInterfaces": []}), Client)
+assert_type(minimal_agent_card("https://a.test", ["JSONRPC"]), AgentCard)
+assert_type(create_text_message_object(Role.USER, "hello"), Message)
+
+
+async def hang_in(client: Client) -> None:
+    await client.add_event_consumer(consume)
+    await client.add_request_middleware(AuthInterceptor(Vault()))
+
+
+async def resolve() -> None:
+    async with A2ACardResolver(
+        "https://a.test", "/card.json", auth="Bearer token", engine=ENGINE
+    ) as resolver:
+        assert_type(await resolver.get_agent_card(), AgentCard)
+        assert_type(
+            await resolver.get_agent_card("/other.json", headers={"x": "y"}, timeout=1), AgentCard
+        )
 
 
 async def lend(session: aiohttp.ClientSession) -> None:
@@ -428,6 +492,8 @@ async def use(client: Client) -> None:
         task_id="t",
         context_id="c",
         metadata={"a": 1},
+        accepted_output_modes=["text/plain"],
+        push_notification_config=TaskPushNotificationConfig(url="https://me.test"),
         poll_interval=1,
         timeout=5,
         headers={"x": "y"},

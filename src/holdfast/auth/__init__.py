@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from holdfast.auth.schemes import (
@@ -18,6 +18,7 @@ from holdfast.wire.http import check_headers
 
 if TYPE_CHECKING:
     from holdfast.errors import AuthenticationError
+    from holdfast.runtime.listeners import Interceptor
     from holdfast.runtime.transport import AnyCall
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "InMemoryContextCredentialStore",
     "SchemeCredentials",
     "StaticAuth",
+    "one_provider",
     "to_provider",
 ]
 
@@ -89,6 +91,23 @@ def to_provider(
                 f"{type(auth).__name__}"
             )
             raise TypeError(text)
+
+
+def one_provider(
+    provider: AuthProvider | None, interceptors: Iterable[Interceptor]
+) -> AuthProvider | None:
+    """The one place that credentials come from: a provider, or an `AuthInterceptor`.
+
+    Raises:
+        ValueError: There is more than one.
+    """
+    found: list[AuthProvider] = [one for one in interceptors if isinstance(one, AuthInterceptor)]
+    if provider is not None:
+        found.append(provider)
+    if len(found) > 1:
+        text = "credentials come from one place: auth=, or one AuthInterceptor"
+        raise ValueError(text)
+    return found[0] if found else None
 
 
 def _has(auth: object, *methods: str) -> bool:

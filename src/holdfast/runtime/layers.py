@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from holdfast.model.requests import SendMessageRequest
-    from holdfast.runtime.listeners import Interceptor, Observers
+    from holdfast.runtime.listeners import Hooks, Interceptor, Observers
 
 __all__ = [
     "DeadlineLayer",
@@ -75,15 +75,18 @@ class ObservedLayer(PassThrough):
 class InterceptorLayer(PassThrough):
     """Runs the caller's interceptors around a call."""
 
-    def __init__(self, inner: Transport, interceptors: Sequence[Interceptor]) -> None:
+    def __init__(self, inner: Transport, hooks: Hooks) -> None:
         super().__init__(inner)
-        self._interceptors = tuple(interceptors)
+        self._hooks = hooks
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        interceptors = self._hooks.interceptors
+        if not interceptors:
+            return await self._inner.unary(call)
         asked: list[Interceptor] = []
         outcome: Reply[R] | A2AError
         try:
-            outcome = await self._ask_and_call(call, asked)
+            outcome = await self._ask_and_call(call, interceptors, asked)
         except A2AError as error:
             outcome = error
         for interceptor in reversed(asked):
@@ -97,8 +100,10 @@ class InterceptorLayer(PassThrough):
             raise outcome
         return outcome
 
-    async def _ask_and_call(self, call: Call[P, R], asked: list[Interceptor]) -> Reply[R]:
-        for interceptor in self._interceptors:
+    async def _ask_and_call(
+        self, call: Call[P, R], interceptors: Sequence[Interceptor], asked: list[Interceptor]
+    ) -> Reply[R]:
+        for interceptor in interceptors:
             asked.append(interceptor)
             answer = await _by_deadline(call, interceptor.before(call))
             if isinstance(answer, Reply):

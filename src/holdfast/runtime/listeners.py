@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 import msgspec
@@ -33,6 +33,7 @@ __all__ = [
     "CallFinished",
     "Consumer",
     "Event",
+    "Hooks",
     "Interceptor",
     "Observation",
     "Observer",
@@ -68,6 +69,23 @@ class Interceptor:
     ) -> AnyReply | A2AError:
         """Returns the outcome, changed or not; an error that is returned is raised."""
         return outcome
+
+
+class Hooks:
+    """A client's interceptors and consumers; others may come later.
+
+    A call goes by those that there are when it begins.
+
+    Attributes:
+        interceptors: In order.
+        consumers: In order.
+    """
+
+    def __init__(
+        self, interceptors: Sequence[Interceptor] = (), consumers: Sequence[Consumer] = ()
+    ) -> None:
+        self.interceptors = tuple(interceptors)
+        self.consumers = tuple(consumers)
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from holdfast.wire.limits import Limits
     from holdfast.wire.reach import Scope
 
-__all__ = ["AgentCardResolver"]
+__all__ = ["FETCH_CARD", "AgentCardResolver"]
 
 _LEAST_AGE, _MOST_AGE = 5.0, 86_400.0
 """Seconds. A card is used for a moment even if its server wants no cache, since it would have to
@@ -56,7 +56,7 @@ _STANDING_IN = 3600.0
 _PAUSE = 30.0
 """Seconds until the next try to get a newer one than that."""
 
-_FETCH = cast("Operation[CardLocation, FoundCard]", GET_AGENT_CARD)
+FETCH_CARD = cast("Operation[CardLocation, FoundCard]", GET_AGENT_CARD)
 """The same operation as it is answered below the one who keeps the card."""
 
 
@@ -224,7 +224,7 @@ class AgentCardResolver:
         call.progress.card = progress
         reply = await self._fetch.unary(
             Call(
-                operation=_FETCH,
+                operation=FETCH_CARD,
                 params=CardLocation.of(agent, self._found),
                 request_id=call.request_id,
                 deadline=deadline,

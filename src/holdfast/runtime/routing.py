@@ -47,6 +47,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         bindings: The bindings that the caller prefers, best first.
+        spoken: The bindings that may be used at all.
+        produced: Those whose transports the caller brings; they judge the version themselves.
         url: Address to use instead of the interface's own.
         tenant: Tenant to use instead of the interface's own.
         trusted: Origins that may get the caller's headers and credentials.
@@ -57,6 +59,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     bindings: tuple[str, ...] = ()
+    spoken: tuple[str, ...] = tuple(BINDINGS)
+    produced: frozenset[str] = frozenset()
     url: str | None = None
     tenant: str | None = None
     trusted: frozenset[str] = frozenset()
@@ -158,17 +162,22 @@ def choose_interface(card: AgentCard, route: Route) -> AgentInterface:
     known = [
         msgspec.structs.replace(interface, protocol_binding=binding)
         for interface in card.supported_interfaces
-        if (binding := binding_of(interface)) is not None
+        if (binding := binding_of(interface) or interface.protocol_binding) in route.spoken
     ]
     if not known:
         offered = ", ".join(i.protocol_binding for i in card.supported_interfaces)
-        spoken = ", ".join(BINDINGS)
+        spoken = ", ".join(route.spoken)
         raise AgentCardResolutionError(
             f"agent {card.name!r} offers only {offered}; this client speaks {spoken}",
             executed=False,
         )
     # Real cards leave the version out; a server that speaks another one will say so.
-    usable = [i for i in known if _major(i.protocol_version or PROTOCOL_VERSION) == "1"]
+    usable = [
+        i
+        for i in known
+        if i.protocol_binding in route.produced
+        or _major(i.protocol_version or PROTOCOL_VERSION) == "1"
+    ]
     if not usable:
         offered = ", ".join(str(i.protocol_version) for i in known)
         raise VersionNotSupportedError(

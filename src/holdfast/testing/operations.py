@@ -115,6 +115,9 @@ class Operations:
         made.append(life.task_id)
         plan = completes(outcome) if isinstance(outcome, str) else outcome
         life.begin(plan, message if self._records_messages else None, now)
+        push = None if configuration is None else configuration.task_push_notification_config
+        if push is not None:
+            self._create_config(msgspec.structs.replace(push, task_id=life.task_id), now)
         immediately = configuration is not None and configuration.return_immediately
         length = None if configuration is None else configuration.history_length
         answered = life

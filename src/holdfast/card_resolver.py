@@ -1,0 +1,168 @@
+"""Fetching cards from one place, each time anew; what `connect` does for its own agent."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Self
+
+from holdfast.arguments import (
+    check_able,
+    check_kind,
+    check_networks,
+    check_seconds,
+    check_url,
+    not_empty,
+)
+from holdfast.assembly import card_source, engine_of
+from holdfast.auth import AuthProvider, to_provider
+from holdfast.errors import A2AError
+from holdfast.model.card import AgentInterface
+from holdfast.policy.deadline import Deadline
+from holdfast.policy.resilience import Resilience
+from holdfast.runtime.discovery import CardLocation
+from holdfast.runtime.endpoints import Endpoints
+from holdfast.runtime.env import Env, SystemEnv
+from holdfast.runtime.layers import DeadlineLayer, ObservedLayer
+from holdfast.runtime.listeners import Observers
+from holdfast.runtime.resolver import FETCH_CARD
+from holdfast.runtime.transport import Call, CallProgress
+from holdfast.wire.http import check_headers, origin
+from holdfast.wire.limits import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+
+    import aiohttp
+
+    from holdfast.model.card import AgentCard
+    from holdfast.runtime.engine import HttpEngine
+
+__all__ = ["A2ACardResolver"]
+
+
+class A2ACardResolver:
+    """Fetches agent cards below one address; use it as an async context manager.
+
+    Nothing is kept: each call is a fetch, with the retries and limits of `connect`.
+
+    Args:
+        base_url: Where the agents are.
+        agent_card_path: Path of the card below that; if left out, the card is looked for as
+            `connect` does it.
+        auth: Credentials for the server of the cards: a value for ``Authorization``, headers, or
+            an `AuthProvider`.
+        headers: Sent with every request.
+        timeout: Seconds for a fetch, with everything that is tried again.
+        resilience: What to do when things go wrong; `Resilience.standard()` if left out.
+        limits: How large a card may be.
+        allowed_networks: Networks that a redirect may lead to, as for `connect`.
+        engine: What carries requests, as for `connect`.
+        env: Wall time, randomness and ids; for tests.
+
+    Raises:
+        ValueError: An address, a header or a number that cannot be right.
+        TypeError: An argument of another type.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        agent_card_path: str | None = None,
+        *,
+        auth: str | Mapping[str, str] | AuthProvider | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 900.0,
+        resilience: Resilience | None = None,
+        limits: Limits | None = None,
+        allowed_networks: Iterable[str] = (),
+        engine: HttpEngine | aiohttp.ClientSession | None = None,
+        env: Env | None = None,
+    ) -> None:
+        resilience = Resilience.standard() if resilience is None else resilience
+        env = SystemEnv() if env is None else env
+        limits = Limits() if limits is None else limits
+        check_kind("limits", limits, Limits)
+        check_kind("resilience", resilience, Resilience)
+        check_able("env", env, "wall", "random", "new_id")
+        self._base = check_url(base_url, "base_url").partition("#")[0].partition("?")[0]
+        self._location = CardLocation.of(base_url)
+        if agent_card_path is not None:
+            self._location = self._below("agent_card_path", agent_card_path)
+        self._auth = to_provider(auth)
+        self._headers = check_headers({} if headers is None else headers)
+        self._timeout = check_seconds("timeout", timeout)
+        self._env = env
+        self._server = Endpoints().of(
+            AgentInterface(url=origin(base_url), protocol_binding="card")
+        )
+        used, self._owned = engine_of(engine)
+        observers = Observers(())
+        networks = check_networks("allowed_networks", allowed_networks)
+        cards = card_source(used, resilience, env, observers, limits=limits, networks=networks)
+        self._cards = ObservedLayer(DeadlineLayer(cards), observers)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connections, unless the engine was lent. Can be called twice."""
+        await self._cards.close()
+        if self._owned is not None:
+            await self._owned.close()
+
+    async def get_agent_card(
+        self,
+        relative_card_path: str | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> AgentCard:
+        """Fetches a card.
+
+        Args:
+            relative_card_path: Its path below the base address, ``"/"`` for that address itself;
+                that of the resolver if left out.
+            headers: Sent with this fetch, in place of the resolver's by the same names.
+            timeout: Seconds for the whole fetch; the resolver's if left out.
+
+        Raises:
+            AgentCardResolutionError: There is no card.
+            InvalidAgentCardError: It is not usable.
+            DeadlineExceededError: The time is over.
+            A2AError: It could not be fetched.
+            ValueError: A path, a header or a number that cannot be right.
+        """
+        location = self._location
+        if relative_card_path is not None:
+            location = self._below("relative_card_path", relative_card_path)
+        seconds = self._timeout if timeout is None else check_seconds("timeout", timeout)
+        now = asyncio.get_running_loop().time()
+        call = Call(
+            operation=FETCH_CARD,
+            params=location,
+            request_id=self._env.new_id(),
+            deadline=Deadline(name="call", timeout=seconds, at=now + seconds),
+            headers={**self._headers, **check_headers({} if headers is None else headers)},
+            endpoint=self._server,
+            auth=self._auth,
+            progress=CallProgress(began=now),
+        )
+        try:
+            return (await self._cards.unary(call)).value.card
+        except A2AError as error:
+            error.executed = False  # there is nothing to execute
+            raise
+
+    def _below(self, name: str, path: str) -> CardLocation:
+        segments = not_empty(name, path).lstrip("/")
+        url = f"{self._base.rstrip('/')}/{segments}" if segments else self._base
+        return CardLocation((check_url(url, name),))

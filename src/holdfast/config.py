@@ -1,0 +1,84 @@
+"""How the clients of a factory are to be, in the words of the official SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.arguments import check_kind, items, media_types, not_empty
+from holdfast.model.requests import SendMessageConfiguration, TaskPushNotificationConfig
+
+if TYPE_CHECKING:
+    import aiohttp  # noqa: TC004  slow to import, and nobody reads it off the class
+
+    from holdfast.runtime.engine import HttpEngine  # noqa: TC004
+
+__all__ = ["ClientConfig"]
+
+
+class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a `ClientFactory` gives to each client that it makes.
+
+    Attributes:
+        polling: Whether `Client.send_message` asks the agent to answer at once, so that the
+            caller looks after the task himself.
+        engine: What carries requests: an `HttpEngine` or an `aiohttp.ClientSession`, which are
+            used and not closed; None lets each client have its own.
+        supported_protocol_bindings: The only bindings that may be used, best first; empty for
+            all that the clients speak.
+        use_client_preference: Whether the order of these counts; else the card's does.
+        accepted_output_modes: Media types that the caller can use; sent with each message.
+        push_notification_configs: Where agents send news of the tasks that messages begin; the
+            protocol takes one at most.
+
+    Raises:
+        ValueError: A value that cannot be right.
+        TypeError: A value of another type.
+    """
+
+    polling: bool = False
+    engine: HttpEngine | aiohttp.ClientSession | None = None
+    supported_protocol_bindings: Sequence[str] = ()
+    use_client_preference: bool = False
+    accepted_output_modes: Sequence[str] = ()
+    push_notification_configs: Sequence[TaskPushNotificationConfig] = ()
+
+    def __post_init__(self) -> None:
+        check_kind("polling", self.polling, bool)
+        check_kind("use_client_preference", self.use_client_preference, bool)
+        name = "supported_protocol_bindings"
+        bindings = items(name, self.supported_protocol_bindings)
+        for binding in bindings:
+            not_empty(f"one of {name}", binding)
+        modes = media_types("accepted_output_modes", self.accepted_output_modes)
+        configs = items("push_notification_configs", self.push_notification_configs)
+        for config in configs:
+            check_kind("one of push_notification_configs", config, TaskPushNotificationConfig)
+            not_empty("the url of one of push_notification_configs", config.url)
+        if len(configs) > 1:
+            text = "push_notification_configs has more than the one that the protocol takes"
+            raise ValueError(text)
+        # What the caller goes on to change must not change this.
+        msgspec.structs.force_setattr(self, name, bindings)
+        msgspec.structs.force_setattr(self, "accepted_output_modes", modes)
+        msgspec.structs.force_setattr(self, "push_notification_configs", configs)
+
+    def __repr__(self) -> str:
+        # Not all: a push notification's token is secret, and an engine says nothing.
+        return (
+            f"ClientConfig(polling={self.polling}, "
+            f"supported_protocol_bindings={self.supported_protocol_bindings}, "
+            f"use_client_preference={self.use_client_preference}, "
+            f"accepted_output_modes={self.accepted_output_modes})"
+        )
+
+    @property
+    def configuration(self) -> SendMessageConfiguration:
+        """The configuration of each message."""
+        return SendMessageConfiguration(
+            accepted_output_modes=tuple(self.accepted_output_modes),
+            task_push_notification_config=next(iter(self.push_notification_configs), None),
+            return_immediately=self.polling,
+        )

@@ -1,0 +1,149 @@
+"""Making clients for many agents alike, in the words of the official SDK; see `connect`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from holdfast.arguments import check_kind, check_url, hooks, items, not_empty
+from holdfast.assembly import connect
+from holdfast.config import ClientConfig
+from holdfast.errors import A2AError
+from holdfast.model.card import AgentCapabilities, AgentCard, AgentInterface, read_card
+from holdfast.runtime.routing import Route, choose_interface
+from holdfast.runtime.transport import Transport
+from holdfast.wire.bindings import BINDINGS
+from holdfast.wire.http import presentable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from holdfast.client import Client
+    from holdfast.runtime.listeners import Consumer, Interceptor
+    from holdfast.runtime.produced import TransportProducer
+
+__all__ = ["ClientFactory", "minimal_agent_card"]
+
+Producer = Callable[[AgentCard, str, ClientConfig], Transport]
+"""Makes the transport for a card's interface at an address; see `TransportProducer`."""
+
+
+class ClientFactory:
+    """Makes clients that are configured alike.
+
+    Args:
+        config: How they are to be; `ClientConfig()` if left out.
+        consumers: Told of what comes, before those of each client.
+
+    Raises:
+        TypeError: An argument of another type.
+    """
+
+    def __init__(
+        self, config: ClientConfig | None = None, consumers: Iterable[Consumer] | None = None
+    ) -> None:
+        self._config = ClientConfig() if config is None else config
+        check_kind("config", self._config, ClientConfig)
+        self._consumers = hooks("consumers", consumers or (), "__call__")
+        self._producers: dict[str, Producer] = {}
+
+    def register(self, label: str, producer: Producer) -> None:
+        """Adds a binding of your own, for clients that are made after this.
+
+        Args:
+            label: Its name in cards; one that Holdfast speaks is taken over.
+            producer: Called with the card, the address of its interface and the factory's
+                configuration, when the interface is first called; it makes a `Transport`, which
+                carries calls under all of the client's layers.
+
+        Raises:
+            ValueError: The name is empty.
+            TypeError: An argument of another type.
+        """
+        not_empty("label", label)
+        hooks("producers", (producer,), "__call__")
+        self._producers[label] = producer
+
+    def create(
+        self,
+        card: str | Path | AgentCard | Mapping[str, Any],
+        consumers: Iterable[Consumer] | None = None,
+        interceptors: Iterable[Interceptor] | None = None,
+        **options: Any,
+    ) -> Client:
+        """Makes a client for one agent. Nothing is fetched before its first call.
+
+        Args:
+            card: The agent's card, or what else `connect` takes.
+            consumers: Told of what comes, behind those of the factory.
+            interceptors: See `Interceptor`.
+            options: Options of `connect`; they count before the configuration.
+
+        Raises:
+            ValueError: The card has no interface that a client so configured could call (where
+                the card has to be fetched, the first call raises an `AgentCardResolutionError`);
+                or an argument cannot be right.
+            InvalidAgentCardError: The card's JSON object is no card.
+            TypeError: An argument of another type.
+        """
+        config = self._config
+        supported = config.supported_protocol_bindings
+        settings: dict[str, Any] = {
+            "engine": config.engine,
+            "supported_protocol_bindings": supported,
+            "bindings": supported if config.use_client_preference else (),
+            "transports": {label: self._with_config(p) for label, p in self._producers.items()},
+            "configuration": config.configuration,
+            **options,
+        }
+        client = connect(
+            card,
+            consumers=(*self._consumers, *items("consumers", consumers or ())),
+            interceptors=items("interceptors", interceptors or ()),
+            **settings,
+        )
+        if isinstance(card, Mapping):
+            card = read_card(dict(card))
+        if isinstance(card, AgentCard):
+            _check(card, settings["supported_protocol_bindings"], settings["transports"] or {})
+        return client
+
+    def _with_config(self, producer: Producer) -> TransportProducer:
+        return lambda card, interface: producer(card, interface.url, self._config)
+
+
+def minimal_agent_card(url: str, transports: Sequence[str] | None = None) -> AgentCard:
+    """A card that says no more than where an agent is, to ask it for its extended card.
+
+    Args:
+        url: Address of its interface, the same for each binding.
+        transports: The bindings that it speaks, best first; ``JSONRPC`` if left out.
+
+    Raises:
+        ValueError: The address cannot be right, or there is no binding.
+        TypeError: An argument of another type.
+    """
+    bindings = ("JSONRPC",) if transports is None else items("transports", transports)
+    check_url(url, "url", any_scheme=not set(BINDINGS) >= set(bindings))
+    if not bindings:
+        text = "transports is empty; leave it out for JSONRPC"
+        raise ValueError(text)
+    return AgentCard(
+        name=presentable(url),
+        supported_interfaces=tuple(
+            AgentInterface(url=url, protocol_binding=not_empty("one of transports", binding))
+            for binding in bindings
+        ),
+        capabilities=AgentCapabilities(extended_agent_card=True),
+    )
+
+
+def _check(card: AgentCard, supported: Iterable[str], produced: Iterable[str]) -> None:
+    """Checks that there is an interface to call."""
+    own = frozenset(produced)
+    spoken = tuple(supported) or (*BINDINGS, *sorted(own - BINDINGS.keys()))
+    try:
+        choose_interface(card, Route(spoken=spoken, produced=own))
+    except A2AError as error:
+        raise ValueError(str(error)) from None
