@@ -417,6 +417,13 @@ async def test_the_context_goes_with_every_operation():
     assert {asked is context for _, asked in service.asked} == {True}
 
 
+def test_contexts_share_no_state():
+    one, other = ClientCallContext(), ClientCallContext()
+    one.state["sessionId"] = "s"
+
+    assert other.state == {}
+
+
 @pytest.mark.parametrize("context", [7, "s", {"sessionId": "s"}])
 async def test_a_context_is_a_context(context):
     with pytest.raises(TypeError, match="context is a ClientCallContext"):

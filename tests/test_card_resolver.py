@@ -1,15 +1,16 @@
 """Fetching cards from one place: each time anew, on the path that every fetch of a card takes."""
 
 import asyncio
+import json
 
 import pytest
-from tests.test_discovery import MISSING, OLDER, WELL_KNOWN, Pages, card, page, redirect
 
 from holdfast import (
     A2ACardResolver,
     AgentCardResolutionError,
     AuthenticationError,
     DeadlineExceededError,
+    HttpReply,
     InvalidAgentCardError,
     Resilience,
     StaticAuth,
@@ -25,6 +26,39 @@ from holdfast.testing import (
 
 BASE = "http://agent.test"
 SECRET = "s3cret-value"
+WELL_KNOWN = "/.well-known/agent-card.json"
+OLDER = "/.well-known/agent.json"
+MISSING = HttpReply(status=404, body=b"not here")
+
+
+class Pages(FakeNetwork):
+    """A network of pages, and of nothing else."""
+
+    def __init__(self, pages=None):
+        super().__init__()
+        self.pages = pages or {}
+        self.requests = []
+
+    async def request(self, request):
+        self.requests.append(request)
+        return self.pages[request.url]
+
+    def urls(self):
+        return [request.url for request in self.requests]
+
+
+def page(document, status=200):
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+    return HttpReply(status=status, body=body)
+
+
+def card():
+    interface = {"url": f"{BASE}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    return {"name": "Found", "supportedInterfaces": [interface]}
+
+
+def redirect(location):
+    return HttpReply(status=302, headers={"location": location})
 
 
 def now():

@@ -91,8 +91,9 @@ class AiohttpEngine:
             ``NO_PROXY`` …), read when the engine is made.
         session: A session of your own, used as it is and never closed. Its pool is its own, so
             pool waits count as connecting, ``max_idle`` is not kept, its middlewares may send a
-            request twice, a GET carries ``Content-Length: 0``, and where a request must not
-            reach, nothing is sent, but a connection may be made.
+            request twice, what its cookie jar keeps goes with the calls of all who share it, a
+            GET carries ``Content-Length: 0``, and where a request must not reach, nothing is
+            sent, but a connection may be made.
 
     Raises:
         ValueError: A number is not positive, or the file is no certificate.
