@@ -13,6 +13,7 @@ from holdfast import (
     HttpReply,
     InvalidAgentCardError,
     Resilience,
+    SchemeCredentials,
     StaticAuth,
 )
 from holdfast.testing import (
@@ -209,6 +210,7 @@ async def test_a_401_is_replayed_if_the_provider_asks_for_it():
         ([BASE], {"headers": {"a": f"{SECRET}\n"}}, ValueError),
         ([BASE], {"auth": ""}, ValueError),
         ([BASE], {"auth": 7}, TypeError),
+        ([BASE], {"auth": SchemeCredentials({"a": SECRET})}, TypeError),
         ([BASE], {"resilience": 7}, TypeError),
         ([BASE], {"engine": 7}, TypeError),
         ([BASE], {"env": 7}, TypeError),

@@ -164,9 +164,6 @@ def connect(
     def intercepted(inner: Transport) -> Transport:
         return InterceptorLayer(inner, hung)
 
-    def retried(inner: Transport) -> Transport:
-        return RetryLayer(inner, resilience.retry, resilience.budget, env, listening)
-
     def routed(inner: Transport) -> Transport:
         return InterfaceLayer(inner, resolver, route, endpoints, slot)
 
@@ -188,7 +185,7 @@ def connect(
             DeadlineLayer,
             *call_layers,
             routed,
-            retried,
+            _retried(resilience, env, listening),
             *attempt_layers,
             CredentialsLayer,
         ),
@@ -227,14 +224,17 @@ def card_source(
         limits: How large a card may be.
         networks: Where a redirect may lead besides the outside.
     """
-
-    def retried(inner: Transport) -> Transport:
-        return RetryLayer(inner, resilience.retry, resilience.budget, env, observers)
-
     cards = CardTransport(
         engine, env, timeouts=resilience.timeouts, limits=limits, networks=networks
     )
-    return compose((retried, CredentialsLayer), cards)
+    return compose((_retried(resilience, env, observers), CredentialsLayer), cards)
+
+
+def _retried(resilience: Resilience, env: Env, observers: Observers) -> Layer:
+    def retried(inner: Transport) -> Transport:
+        return RetryLayer(inner, resilience.retry, resilience.budget, env, observers)
+
+    return retried
 
 
 async def ask(

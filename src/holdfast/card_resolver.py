@@ -14,7 +14,7 @@ from holdfast.arguments import (
     not_empty,
 )
 from holdfast.assembly import card_source, engine_of
-from holdfast.auth import AuthProvider, to_provider
+from holdfast.auth import AuthInterceptor, AuthProvider, to_provider
 from holdfast.errors import A2AError
 from holdfast.model.card import AgentInterface
 from holdfast.policy.deadline import Deadline
@@ -51,7 +51,7 @@ class A2ACardResolver:
         agent_card_path: Path of the card below that; if left out, the card is looked for as
             `connect` does it.
         auth: Credentials for the server of the cards: a value for ``Authorization``, headers, or
-            an `AuthProvider`.
+            an `AuthProvider` that does not need a card to choose by.
         headers: Sent with every request.
         timeout: Seconds for a fetch, with everything that is tried again.
         resilience: What to do when things go wrong; `Resilience.standard()` if left out.
@@ -90,6 +90,9 @@ class A2ACardResolver:
         if agent_card_path is not None:
             self._location = self._below("agent_card_path", agent_card_path)
         self._auth = to_provider(auth)
+        if isinstance(self._auth, AuthInterceptor):
+            text = "auth is chosen by a card, and there is none before it is fetched"
+            raise TypeError(text)
         self._headers = check_headers({} if headers is None else headers)
         self._timeout = check_seconds("timeout", timeout)
         self._env = env

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -71,8 +72,7 @@ class ProducedTransports(PassThrough):
     async def close(self) -> None:
         """Closes every transport that was made."""
         made, self._made = self._made, {}
-        for transport in made.values():
-            await transport.close()
+        await asyncio.gather(*(transport.close() for transport in made.values()))
         await self._inner.close()
 
 
