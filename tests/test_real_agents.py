@@ -69,6 +69,7 @@ from holdfast.testing import (
     works_forever,
 )
 from holdfast.wire.http import HttpRequest
+from holdfast.wire.limits import Limits
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
 
@@ -684,7 +685,7 @@ class Wrapped:
     def __init__(self, url, engine):
         interface = AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")
         self._endpoint = Endpoints().of(interface)
-        self._binding = HttpBinding(engine, SystemEnv(), Resilience.standard())
+        self._binding = HttpBinding(engine, SystemEnv(), Resilience.standard(), Limits())
 
     async def unary(self, call, /):
         return await self._binding.unary(msgspec.structs.replace(call, endpoint=self._endpoint))
