@@ -100,13 +100,59 @@ async def test_failures_tell_what_happened(behaviour, fault, printed):
     assert printed in lines[0].lower()
 
 
-async def test_credentials_have_three_forms():
+async def test_credentials_have_many_forms():
     provider = holdfast.StaticAuth({"authorization": "Bearer x"})
     fragment = the_one_with("an AuthProvider, asked per attempt")
     await execute(fragment, token="t", key="k", provider=provider)
 
 
+KEPT = {
+    "name": "Kept",
+    "supportedInterfaces": [
+        {"url": "https://agent.example.com/rpc", "protocolBinding": "JSONRPC"}
+    ],
+    "securitySchemes": {"bearerAuth": {"httpAuthSecurityScheme": {"scheme": "bearer"}}},
+    "securityRequirements": [{"schemes": {"bearerAuth": {"list": []}}}],
+}
+
+
+async def test_each_session_has_credentials_of_its_own(monkeypatch):
+    agent = FakeAgent(url="https://agent.example.com", card=KEPT, token="t")
+    connect = holdfast.connect
+    monkeypatch.setattr(
+        holdfast, "connect", lambda url, **o: connect(url, engine=FakeNetwork(agent), **o)
+    )
+
+    names = await execute(the_one_with("sessionId"), token="t")
+
+    assert names["answer"].text == "How far is the moon?"
+
+
+async def test_the_words_of_the_official_sdk_work_too(monkeypatch):
+    agent = FakeAgent(url="https://agent.example.com")
+    told = []
+    create = holdfast.ClientFactory.create
+    monkeypatch.setattr(
+        holdfast.ClientFactory,
+        "create",
+        lambda self, url: create(self, url, engine=FakeNetwork(agent)),
+    )
+
+    names = await execute(the_one_with("ClientFactory"), print=told.append)
+
+    assert told == [names["task"]]
+    assert names["task"].status.state.is_terminal
+    assert agent.received[-1].url.startswith("https://agent.example.com/rest")
+
+
 def test_every_block_is_run():
-    tried = ("needs_input", "file_part", "except holdfast", "AuthProvider")
+    tried = (
+        "needs_input",
+        "file_part",
+        "except holdfast",
+        "AuthProvider",
+        "sessionId",
+        "ClientFactory",
+    )
     assert len(PROGRAMS) == 2
     assert all(any(text in fragment for text in tried) for fragment in FRAGMENTS)
