@@ -248,7 +248,8 @@ class Calls:
         if result is None:
             text = "the reply holds neither task nor message"  # the codec lets none through
             raise InvalidAgentResponseError(text)
-        await self._tell(result, response.task, deadline, per_call)
+        if per_call.consumers:
+            await self._tell(result, response.task, deadline, per_call)
         return result
 
     async def get_task(self, task_id: str, deadline: Deadline, per_call: PerCall) -> Task:
@@ -284,7 +285,8 @@ class Calls:
 
         async def seen(found: Task) -> None:
             try:
-                await self._tell(found, found, deadline, per_call)
+                if per_call.consumers:
+                    await self._tell(found, found, deadline, per_call)
             except A2AError as error:
                 theirs.append(error)
                 raise
@@ -334,8 +336,6 @@ class Calls:
         A card that is too old by now is not fetched anew: what has arrived must not get lost
         because the card cannot be had.
         """
-        if not per_call.consumers:
-            return
 
         async def tell() -> None:
             card = self._resolver.last or await self.card(deadline)

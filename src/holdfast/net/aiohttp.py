@@ -53,11 +53,11 @@ from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.watchdog import Watchdog
 from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, presentable
 from holdfast.wire.inflating import Inflater
-from holdfast.wire.limits import exceeded
+from holdfast.wire.limits import are_small, exceeded, largest_header
 from holdfast.wire.reach import Reach
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
@@ -69,10 +69,6 @@ __all__ = ["AiohttpEngine"]
 
 _PIECE = 32 * 1024
 """Bytes written at once: below what makes aiohttp wait for the socket within one write."""
-
-_FIELD = 8190
-"""Bytes of one header that are always accepted; with the most that aiohttp takes of them, 128,
-they may add up to more than the limit before they are counted."""
 
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 
@@ -154,8 +150,9 @@ class AiohttpEngine:
             await pools.close()
 
 
-_Purpose = tuple[float, bool, Reach | None]
-"""`HttpRequest.max_idle`, whether it is for streams, and how far it may reach."""
+_Purpose = tuple[float, bool, Reach | None, int]
+"""`HttpRequest.max_idle`, whether it is for streams, how far it may reach, and the bytes that
+one header may have."""
 
 _Sessions = dict[_Purpose, aiohttp.ClientSession]
 
@@ -198,13 +195,14 @@ class _Pools:
             "timeout": _NO_TIMEOUT,
             "allow_redirects": False,
             "raise_for_status": False,
-            "auto_decompress": False,
-            "max_field_size": max(_FIELD, request.limits.headers // 4),
             "data": body,
         }
+        largest = largest_header(request.limits)
         session = self._settings.lent
         if session is not None:  # it has its own ideas about TLS and proxies
             options["skip_auto_headers"] = ("content-type",)
+            options["auto_decompress"] = False
+            options["max_field_size"] = largest
         else:
             options["ssl"] = self._settings.ssl
             options["proxy"] = proxy = self._settings.proxies.of(request.url)
@@ -214,7 +212,7 @@ class _Pools:
                 reach = None
             if request.method == "POST":
                 options["middlewares"] = ()  # which aiohttp does not resend
-            session = self._session((request.max_idle, streaming, reach))
+            session = self._session((request.max_idle, streaming, reach, largest))
         return await session.request(request.method, URL(request.url, encoded=True), **options)
 
     def is_proxied(self, url: str) -> bool:
@@ -224,7 +222,7 @@ class _Pools:
     def _session(self, purpose: _Purpose) -> aiohttp.ClientSession:
         session = self._made.get(purpose)
         if session is None:
-            max_idle, _, reach = purpose
+            max_idle, _, reach, largest = purpose
             session = self._made[purpose] = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
                     limit=0,
@@ -232,6 +230,8 @@ class _Pools:
                     socket_factory=None if reach is None else sockets_within(reach),
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                max_field_size=largest,
                 middlewares=(_send_once,),
             )
         return session
@@ -346,14 +346,16 @@ class _Exchange:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> bytes:
-        if self._inflater is None:
-            return await self._piece()
+    def __anext__(self) -> Coroutine[Any, Any, bytes]:
+        return self._piece() if self._inflater is None else self._inflated(self._inflater)
+
+    async def _inflated(self, inflater: Inflater) -> bytes:
+        """The next piece, unpacked."""
         try:
-            while not (piece := self._inflater.feed(await self._piece())):
+            while not (piece := inflater.feed(await self._piece())):
                 pass
         except StopAsyncIteration:
-            if self._inflater.is_cut:
+            if inflater.is_cut:
                 raise self._connection_error("truncated") from None
             raise
         except (InvalidAgentResponseError, LimitExceededError) as error:
@@ -401,10 +403,11 @@ class _Exchange:
             ForbiddenAddressError: A lent session has connected to where it must not lead.
         """
         self._transport = transport
-        reach, address = self._request.reach, self.address
-        if reach is not None and self._pools.lent and address is not None:
-            self._forbidden = address if reach.refuses(address) else None
-            if self._forbidden is not None:
+        reach = self._request.reach
+        if reach is not None and self._pools.lent:
+            address = self.address
+            if address is not None and reach.refuses(address):
+                self._forbidden = address
                 raise ForbiddenAddressError(address)
         self.enter(phase)
         self._sent = self._request.progress.sent = True
@@ -448,10 +451,11 @@ class _Exchange:
         if not self._sent:
             raise self._connection_error("disconnected", _UNASKED)
         limits = self._request.limits
-        if sum(len(name) + len(value) for name, value in response.raw_headers) > limits.headers:
+        if not are_small(response.raw_headers, limits):
             raise self._headers_too_large()
+        coding = response.headers.get("content-encoding")
         try:
-            return Inflater.of(response.headers.get("content-encoding"), limits)
+            return None if coding is None else Inflater.of(coding, limits)
         except InvalidAgentResponseError as error:
             raise self._stated(error) from None
 

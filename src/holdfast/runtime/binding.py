@@ -93,7 +93,7 @@ class HttpBinding:
                 now=self._env.wall(),
                 refusals=self._resilience.refusals,
             )
-            check_value(value, self._limits)
+            check_value(value, reply.body, self._limits)
         except A2AError as error:
             told = about_card(error, self._limits) if is_card else error
             told.agent = endpoint.agent

@@ -46,9 +46,9 @@ class Inflater:
         self._taken = self._made = 0
 
     @classmethod
-    def of(cls, coding: str | None, limits: Limits) -> Inflater | None:
+    def of(cls, coding: str, limits: Limits) -> Inflater | None:
         """The one that a body needs, None for a body that is not compressed."""
-        if coding is None or coding.strip().lower() in {"", "identity"}:
+        if coding.strip().lower() in {"", "identity"}:
             return None
         return cls(coding, limits)
 

@@ -7,7 +7,7 @@ far from its limits: it is counted in C, and looked at closely only where the co
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import msgspec
@@ -17,9 +17,18 @@ from holdfast.model.requests import ListTasksResponse, SendMessageResponse
 from holdfast.model.types import Artifact, Message, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["Limits", "about_card", "check_json", "check_value", "exceeded", "of_cards"]
+__all__ = [
+    "Limits",
+    "about_card",
+    "are_small",
+    "check_json",
+    "check_value",
+    "exceeded",
+    "largest_header",
+    "of_cards",
+]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +39,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         body: Bytes of a reply, after decompression.
-        headers: Bytes of the headers of a reply, names and values. Of one header a quarter is
+        headers: Bytes of the headers of a reply, names and values. Of one header an eighth is
             accepted, or 8190 bytes; of their number 128.
         card: Bytes of an agent's card, after decompression.
         json_depth: How deeply objects and lists may be nested.
@@ -93,6 +102,18 @@ def about_card(error: A2AError, limits: Limits) -> A2AError:
     return exceeded("card", limits, what, **error.facts())
 
 
+def largest_header(limits: Limits) -> int:
+    """How many bytes one header may have."""
+    return max(8190, limits.headers // 8)
+
+
+def are_small(headers: Sequence[tuple[bytes, bytes]], limits: Limits) -> bool:
+    """Whether headers are within their limit, none of which is larger than `largest_header`."""
+    if len(headers) * largest_header(limits) <= limits.headers:
+        return True
+    return sum(map(len, chain.from_iterable(headers))) <= limits.headers
+
+
 # ── Before decoding ──────────────────────────────────────────────────────────────────────────
 
 
@@ -103,6 +124,8 @@ def check_json(body: bytes, limits: Limits) -> None:
         LimitExceededError: It is nested too deeply, or holds too many values.
     """
     opened = body.count(b"{") + body.count(b"[")
+    if opened <= limits.json_depth and len(body) <= limits.json_values:
+        return  # no value is shorter than a byte
     if opened <= limits.json_depth and opened + body.count(b",") < limits.json_values:
         return
     if not body.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
@@ -141,12 +164,19 @@ def _outside_strings(body: bytes) -> Iterator[bytes]:
 # ── After decoding ───────────────────────────────────────────────────────────────────────────
 
 
-def check_value(value: object, limits: Limits) -> None:
+def check_value(value: object, body: bytes, limits: Limits) -> None:
     """Checks what a reply was decoded to.
+
+    Args:
+        value: What it was decoded to.
+        body: What it was decoded from; a short one cannot hold too much of anything.
+        limits: The bounds.
 
     Raises:
         LimitExceededError: It has too many parts, artifacts or messages.
     """
+    if len(body) <= min(limits.parts, limits.artifacts, limits.history):
+        return  # each of them takes a byte at least
     check = _CHECKS.get(type(value))
     if check is not None:
         check(value, limits)
@@ -162,9 +192,11 @@ def _check_task(task: Task, limits: Limits) -> None:
     if task.status.message is not None:
         _check_parts(task.status.message, limits)
     for message in task.history:
-        _check_parts(message, limits)
+        if len(message.parts) > limits.parts:
+            _check_parts(message, limits)
     for artifact in task.artifacts:
-        _check_parts(artifact, limits)
+        if len(artifact.parts) > limits.parts:
+            _check_parts(artifact, limits)
 
 
 def _check_parts(whole: Message | Artifact, limits: Limits) -> None:
