@@ -279,12 +279,30 @@ def test_a_message_lost_to_the_timeout_is_a_timeout_that_names_it():
     )
 
 
-def test_a_message_that_certainly_did_not_run_may_be_given_more_time():
+def test_a_read_that_was_not_answered_may_be_given_more_time():
     agent = FakeAgent()
-    agent.inject(Stall(), on="GetAgentCard")
-    done = holdfast("send", "hello", "--timeout", "20s", "-o", "json", agent=agent)
-    assert done.error["code"] == "A2ACLI_ERR_TIMEOUT"
+    agent.inject(Stall(), on="GetTask")
+    done = holdfast("task", "get", "t", "--timeout", "20s", "-o", "json", agent=agent)
+    assert (done.exit, done.error["code"]) == (5, "A2ACLI_ERR_TIMEOUT")
     assert done.error["hint"] == "allow more time with --timeout"
+
+
+@pytest.mark.parametrize(
+    ("card", "hint"),
+    [
+        (AGENT, "check the address, or allow more time with --timeout"),
+        (
+            AGENT.replace("http:", "https:"),
+            "check the address (does it speak http://?), or allow more time with --timeout",
+        ),
+    ],
+)
+def test_an_address_where_nobody_answers_in_time_is_doubted(card, hint):
+    agent = FakeAgent(url=card)
+    agent.inject(Stall(), on="GetAgentCard")
+    done = holdfast("send", "hello", "--timeout", "3s", "-o", "json", agent=agent, card=card)
+    assert done.error["code"] == "A2ACLI_ERR_TIMEOUT"
+    assert done.error["hint"] == hint
 
 
 @pytest.mark.parametrize("words", [["send", "hi"], ["task", "get", "--wait", "task-1"]])

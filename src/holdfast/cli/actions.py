@@ -39,6 +39,7 @@ async def send(
         task_id=task_id,
         context_id=context_id,
     )
+    output.sending(message)
     answer = await session.client.send_message(
         message,
         metadata=metadata,
@@ -109,7 +110,7 @@ async def cancel_task(
 async def get_card(session: Session, output: Output) -> None:
     """Shows the card, even one whose interfaces are of no use."""
     card = await session.get_card()
-    output.card(card, session.chosen())
+    output.card(card, session.chosen(card))
 
 
 async def _wait(session: Session, task_id: str) -> Task:
