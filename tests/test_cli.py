@@ -597,6 +597,26 @@ def test_a_card_with_a_binding_that_nobody_speaks_is_shown_and_not_used():
     assert agent.calls("SendMessage") == []
 
 
+def test_a_card_with_an_address_that_cannot_be_meant_is_shown_and_doubted():
+    interface = AgentInterface(
+        url="http://0.0.0.0:9999/rpc", protocol_binding="JSONRPC", protocol_version="1.0"
+    )
+    agent = FakeAgent(card=AgentCard(name="Lost", supported_interfaces=(interface,)))
+    shown = holdfast("card", "get", agent=agent)
+    assert (shown.exit, shown.field("Transport")) == (0, "(none)")
+    assert shown.err == (
+        "Warning: the card names http://0.0.0.0:9999/rpc as the agent's address, but 0.0.0.0 is "
+        "where a server listens, and no address to call; nothing was sent there\n"
+    )
+    done = holdfast("send", "hello", "-o", "json", agent=agent)
+    assert (done.exit, done.error["code"]) == (1, "A2ACLI_ERR_CARD_INVALID")
+    assert shown.err == f"Warning: {done.error['message']}\n"
+    assert done.error["hint"] == (
+        f"correct the address: holdfast card get -o json --agent-card {AGENT} > card.json, edit "
+        "it, then --agent-card card.json"
+    )
+
+
 def test_an_agent_of_an_older_protocol_is_named_as_such():
     interface = AgentInterface(
         url=f"{AGENT}/rpc", protocol_binding="JSONRPC", protocol_version="0.3"

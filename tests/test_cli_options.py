@@ -8,7 +8,7 @@ from tests.cli_harness import AGENT, holdfast
 
 from holdfast.cli.credentials import Credentials
 from holdfast.cli.reference import read_reference
-from holdfast.cli.values import read_duration, shown_duration
+from holdfast.cli.values import masked_reference, read_duration, shown_duration
 from holdfast.errors import A2AConnectionError
 from holdfast.model.card import (
     AgentCard,
@@ -118,7 +118,8 @@ def test_a_format_that_there_is_not():
 @pytest.mark.parametrize(
     "reference",
     ["ftp://e.test", "file://elsewhere/card.json", "two words", "http://", "http://e.test:port",
-     "http://user:pw@e.test", "http://e.test/\x07", "e.test:port", "?"],
+     "http://user:pw@e.test", "user:pw@e.test", "http://user:p/w@e.test", "http://e.test/\x07",
+     "e.test:port", "?"],
 )  # fmt: skip
 def test_a_reference_that_cannot_be_one(reference):
     assert "--agent-card" in refused("card", "get", "-a", reference, card=None)
@@ -243,6 +244,25 @@ def test_a_file_url_is_a_file_of_this_machine(tmp_path):
     agent = FakeAgent()
     holdfast("send", "--file", path.as_uri(), agent=agent)
     assert parts(agent)[0]["filename"] == "a b.txt"
+
+
+def test_verbose_shows_what_is_sent_before_what_comes_back(tmp_path):
+    path = tmp_path / "a.pdf"
+    path.write_bytes(b"%PDF")
+    data = tmp_path / "d.json"
+    data.write_text('{"n": 1}')
+    words = ["send", "look", "--file", str(path), "--data", str(data), "--async", "--verbose"]
+    done = holdfast(*words)
+    sent, _, received = done.out.partition("Task ID: ")
+    assert re.fullmatch(
+        r"Sent message: [0-9a-f-]{36}\nText:\nlook\n\n"
+        r"File: a\.pdf\nMedia type: application/pdf\nSize: 4 bytes\n"
+        r'Data:\n\{\n  "n": 1\n\}\n\n',
+        sent,
+    )
+    assert received.startswith("task-1\n")
+    assert "Sent message" not in holdfast("send", "look").out
+    assert list(holdfast("send", "look", "--verbose", "-o", "json").json) == ["task"]
 
 
 def test_text_may_begin_with_a_dash():
@@ -489,6 +509,23 @@ def test_the_hint_names_the_credential_that_the_card_declares():
 
 
 @pytest.mark.parametrize(
+    ("flags", "code"),
+    [
+        (["--bearer", SECRET], "A2ACLI_ERR_CREDENTIALS_MISSING"),
+        (["--api-key", SECRET], "A2ACLI_ERR_AUTH_FAILED"),
+        (["--svc-param", f"authorization:{SECRET}"], "A2ACLI_ERR_AUTH_FAILED"),
+    ],
+)
+def test_a_credential_that_the_card_does_not_declare_leaves_the_declared_one_missing(flags, code):
+    agent = guarded("header", "X-Key")
+    agent.inject(Respond(status=401), on="SendMessage", times=9)
+    done = holdfast("send", "hello", "-o", "json", *flags, agent=agent)
+    assert (done.exit, done.error["code"]) == (4, code)
+    missing = code == "A2ACLI_ERR_CREDENTIALS_MISSING"
+    assert ("set A2ACLI_API_KEY" in done.error["hint"]) is missing
+
+
+@pytest.mark.parametrize(
     ("location", "name", "where"),
     [
         ("header", "X-Agent-Key", lambda call: call.headers["x-agent-key"]),
@@ -633,6 +670,24 @@ def test_debug_tells_on_stderr_how_it_goes_and_leaves_the_document_alone():
     assert re.search(r"Debug: GetTask .* attempt 1 failed .* 503", done.err)
     assert re.search(r"Debug: GetTask .* attempt 2 follows in", done.err)
     assert re.search(r"Debug: .* finished after 2 attempts and \d", done.err)
+
+
+def test_debug_tells_what_goes_over_the_wire():
+    agent = FakeAgent()
+    done = holdfast("task", "get", "nope", "--debug", agent=agent)
+    sent, received = agent.received[-1].body.decode(), '"code":-32001'
+    assert f"Debug: > GET {AGENT}/.well-known/agent-card.json accept: application/json" in done.err
+    (asked,) = (line for line in done.err.splitlines() if line.startswith("Debug: > POST"))
+    assert asked.startswith(f"Debug: > POST {AGENT}/rpc ")
+    assert asked.endswith(f"; {sent}")
+    (answered,) = (line for line in done.err.splitlines() if received in line)
+    assert answered.startswith("Debug: < 200 content-type: application/json")
+
+
+def test_debug_tells_the_beginning_of_what_is_very_long():
+    done = holdfast("send", "x" * 200_000, "--debug", "--async")
+    (asked,) = (line for line in done.err.splitlines() if line.startswith("Debug: > POST"))
+    assert re.search(r"; the first 50000 of 2\d+ characters: \{.*xxx$", asked)
 
 
 def test_without_debug_nothing_is_told():
@@ -789,6 +844,25 @@ def test_references_to_hosts(reference, meaning):
 )
 def test_references_to_files(reference, path):
     assert str(read_reference(reference)) == path
+
+
+@pytest.mark.parametrize(
+    ("reference", "shown"),
+    [
+        ("https://e.test/agents/@me", "https://e.test/agents/@me"),
+        ("https://e.test:8443/agents/@me", "https://e.test:8443/agents/@me"),
+        ("https://me:pw@e.test/x", "https://***@e.test/x"),
+        ("https://me:p/w@e.test/x", "https://***@e.test/x"),
+        ("me:pw@e.test", "***@e.test"),
+        ("https://e.test/c.json?key=a&b=c", "https://e.test/c.json?key=***&b=***"),
+        ("https://e.test/c.json?secret", "https://e.test/c.json?***"),
+        ("https://e.test/c.json?c2VjcmV0==", "https://e.test/c.json?***"),
+        ("/home/@me/card.json", "/home/@me/card.json"),
+        ("e.test", "e.test"),
+    ],
+)
+def test_references_are_shown_without_what_may_be_secret(reference, shown):
+    assert masked_reference(reference) == shown
 
 
 def test_a_file_that_is_there_is_taken_for_a_file(tmp_path, monkeypatch):

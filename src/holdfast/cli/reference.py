@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from holdfast.cli.values import masked_reference
+from holdfast.cli.values import masked_reference, names_user
 
 __all__ = ["read_reference"]
 
@@ -47,7 +47,7 @@ def read_reference(text: str) -> str | Path:
 
 def _of_scheme(scheme: str, reference: str) -> str | Path:
     if scheme in {"http", "https"}:
-        if "@" in re.split(r"[/?#]", reference.partition("://")[2], maxsplit=1)[0]:
+        if names_user(reference):
             message = "a user name or password is no part of an address; see --bearer, --api-key"
             raise ValueError(message)
         return reference

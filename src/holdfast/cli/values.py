@@ -16,7 +16,7 @@ from holdfast.wire.http import check_headers
 from holdfast.wire.redaction import secrets_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = [
     "Reads",
@@ -24,6 +24,7 @@ __all__ = [
     "hidden",
     "hidden_params",
     "masked_reference",
+    "names_user",
     "read_duration",
     "read_id",
     "read_metadata",
@@ -164,8 +165,13 @@ _AFTER_NAME = re.compile(r":.*")
 def masked_reference(text: str) -> str:
     """A reference to an agent without what may be secret in it: user, password, query."""
     address, mark, query = text.partition("?")
-    address = _USER.sub("***@", address)
-    return f"{address}{mark}{_QUERY_VALUE.sub('***', query)}"
+    pairs = (f"{name}***" for name, _ in _pairs(query))
+    return f"{_USER.sub('***@', address)}{mark}{'&'.join(pairs)}"
+
+
+def names_user(text: str) -> bool:
+    """Whether an address holds a user's name, perhaps with a password."""
+    return _USER.search(text.partition("?")[0]) is not None
 
 
 def secrets_in_reference(text: str) -> list[str]:
@@ -173,14 +179,20 @@ def secrets_in_reference(text: str) -> list[str]:
     address, _, query = text.partition("?")
     users = [user.removesuffix("@") for user in _USER.findall(address)]
     found = [*users, *(user.partition(":")[2] for user in users)]
-    for pair in query.split("&"):
-        name, equals, value = pair.partition("=")
-        found += secrets_in({name.lower(): value} if equals else {"token": name})
+    for name, value in _pairs(query):
+        found += secrets_in({name.removesuffix("=").lower() or "token": value})
     return [*found, *(unquote(value) for value in found)]
 
 
-_USER = re.compile(r"(?:(?<=://)|^)[^/]*@")
-_QUERY_VALUE = re.compile(r"(?<==)[^&]+|(?:(?<=&)|^)[^&=]+(?=&|$)")
+_USER = re.compile(r"(?:(?<=://)|^)(?:[^/]*|[^/]*:[^/]*[^0-9/][^/]*/.*)@")
+"""Also with a slash in the password, which makes the address wrong, not the password public."""
+
+
+def _pairs(query: str) -> Iterator[tuple[str, str]]:
+    """The names in a query with their equals signs, and the values; a value may stand alone."""
+    for pair in query.split("&") if query else ():
+        name, equals, value = pair.partition("=")
+        yield (f"{name}=", value) if equals and value.strip("=") else ("", pair)
 
 
 def complete_path(
