@@ -50,19 +50,20 @@ def holdfast(
     encoding: str = "utf-8",
     home: Path = NOWHERE,
     directory: Path = NOWHERE,
+    on_sockets: bool = False,
 ) -> Outcome:
     """Runs ``holdfast``, with ``--agent-card`` where `card` is not None.
 
     What it wrote is read as UTF-8, whatever its streams are said to take. Configuration files are
-    looked for below `home` and in `directory` only.
+    looked for below `home` and in `directory` only. With `on_sockets`, time and network are the
+    real ones.
     """
-    network = FakeNetwork(FakeAgent() if agent is None else agent)
-    world = World(
-        run=run,
-        engine=engine or (lambda *, verify: network),
-        home=lambda: home,
-        directory=lambda: directory,
-    )
+    files = {"home": lambda: home, "directory": lambda: directory}
+    if on_sockets:
+        world = World(**files)
+    else:
+        network = FakeNetwork(FakeAgent() if agent is None else agent)
+        world = World(run=run, engine=engine or (lambda *, verify: network), **files)
     words = [*arguments, "--agent-card", card] if card is not None else list(arguments)
     with _settings(env or {}), _streams(stdin, encoding) as (out, err):
         code = main(words, world=world)
