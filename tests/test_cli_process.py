@@ -207,6 +207,13 @@ def test_help_and_usage_errors_load_no_network_library():
     assert out.startswith("Usage: holdfast")
 
 
+def test_completing_is_no_failure():
+    asked = {"COMP_WORDS": "holdfast ta", "COMP_CWORD": "1"}
+    with start(_HOLDFAST_COMPLETE="bash_complete", **asked) as process:
+        out, err = process.communicate(timeout=BOUND)
+    assert (process.returncode, out.strip(), err) == (0, "plain,task", "")
+
+
 @pytest.fixture
 def called(monkeypatch, capfd, tmp_path):
     """Runs the command in this process, on real sockets."""

@@ -172,6 +172,17 @@ def test_on_the_wire_as_it_is_logged(run, location, form):
     assert shown[location] in done.err
 
 
+def test_a_query_too_short_to_be_a_key_is_not_shown_either():
+    card = f"{AGENT}/card.json?v=7"
+    agent = FakeAgent()
+    done = holdfast("send", "hello", "--async", "--debug", agent=agent, card=card)
+    assert agent.received[0].url == card
+    assert f"Debug: > GET {AGENT}/card.json?v=*** " in done.err
+    agent.inject(Respond(status=404), on="GetAgentCard", times=9)
+    done = holdfast("task", "get", "t", agent=agent, card=card)
+    assert f"Hint: check --agent-card {AGENT}/card.json?v=***: " in done.err
+
+
 @FORMS
 def test_in_the_address_of_a_file_that_is_sent(run, form):
     agent = FakeAgent()
