@@ -750,6 +750,27 @@ def test_cancel_of_a_task_that_is_over():
     assert (done.error["code"], done.error["a2aCode"]) == ("TaskNotCancelableError", -32002)
 
 
+def test_cancel_of_a_task_that_is_over_reports_how_it_ended():
+    _, engine = begun(lambda _: completes("done"))
+    done = holdfast("task", "cancel", "task-1", engine=engine)
+    assert done.out == "Task ID: task-1\nContext ID: context-2\nState: TASK_STATE_COMPLETED\n"
+    assert "; the task is TASK_STATE_COMPLETED\nCode: TaskNotCancelableError\n" in done.err
+
+
+def test_cancel_of_a_canceled_task_is_done():
+    agent, engine = begun(lambda _: works_forever())
+    first, again = (holdfast("task", "cancel", "task-1", engine=engine) for _ in range(2))
+    assert len(agent.calls("CancelTask")) == 2
+    assert (again.exit, again.out, again.err) == (0, first.out, "")
+
+
+def test_a_refused_cancel_is_told_even_if_the_task_cannot_be_looked_at():
+    agent, engine = begun(lambda _: completes("done"))
+    agent.inject(Respond(status=404), on="GetTask")
+    done = holdfast("task", "cancel", "task-1", "-o", "json", engine=engine)
+    assert (done.exit, done.error["code"]) == (1, "TaskNotCancelableError")
+
+
 def test_metadata_goes_along_with_a_cancel():
     agent, engine = begun(lambda _: works_forever())
     holdfast("task", "cancel", "task-1", "--metadata", '{"why": "late"}', engine=engine)

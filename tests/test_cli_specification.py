@@ -371,9 +371,17 @@ def test_task_cancel_001_reports_the_resulting_state(agent):
 def test_task_cancel_001_again_changes_nothing(agent):
     task_id = begun(agent, "slow 20 done", "--async")
     agent.run("task", "cancel", task_id, *SOON)
-    again = agent.run("task", "cancel", task_id, *SOON, "-o", "json")
-    assert again.exit == 0 or again.error["code"] == "TaskNotCancelableError"
-    assert agent.run("task", "get", task_id).field("State") == "TASK_STATE_CANCELED"
+    again = agent.run("task", "cancel", task_id, *SOON)
+    assert (again.exit, again.field("State")) == (0, "TASK_STATE_CANCELED")
+
+
+def test_task_cancel_001_a_refusal_reports_the_state_too(agent):
+    task_id = begun(agent, "echo over")
+    done = agent.run("task", "cancel", task_id, *SOON)
+    assert (done.exit, done.field("State")) == (1, "TASK_STATE_COMPLETED")
+    told = agent.run("task", "cancel", task_id, *SOON, "-o", "json").error
+    assert told["code"] == "TaskNotCancelableError"
+    assert "TASK_STATE_COMPLETED" in told["message"]
 
 
 # ── INTERACT ─────────────────────────────────────────────────────────────────────────────────

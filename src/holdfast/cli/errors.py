@@ -175,6 +175,11 @@ def _not_canceled(error: A2AError, _situation: Situation) -> str:
     return f"{error.message}{_since_then(error)}"
 
 
+def _with_state(error: A2AError, situation: Situation) -> str:
+    state = "" if situation.task is None else f"; the task is {situation.task.state}"
+    return f"{_as_told(error, situation)}{state}"
+
+
 def _since_then(error: A2AError) -> str:
     """The failure that went on until the time was over, if one did."""
     failure = error.__cause__
@@ -368,6 +373,7 @@ _ROWS = (
     _Row(errors.AgentError, "HOLDFAST_ERR_AGENT"),
     _Row(errors.LimitExceededError, "HOLDFAST_ERR_LIMIT"),
     _Row(errors.TaskNotFoundError, hint=_find_task),
+    _Row(errors.TaskNotCancelableError, message=_with_state),
     _Row(errors.A2AError),
 )
 
