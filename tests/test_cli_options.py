@@ -733,6 +733,13 @@ def test_insecure_with_a_credential_warns_of_that(flags):
     assert "Warning: SECURITY: a credential" in done.err
 
 
+def test_insecure_with_a_key_in_the_cards_address_warns_of_that():
+    done = holdfast("card", "get", "--insecure", card=f"{AGENT}/card.json?key={SECRET}")
+    assert "Warning: SECURITY: a credential" in done.err
+    harmless = holdfast("card", "get", "--insecure", card=f"{AGENT}/card.json?v=1")
+    assert "SECURITY" not in harmless.err
+
+
 def test_a_failure_inside_shows_no_service_parameter():
     class Broken(Echoing):
         async def request(self, request):

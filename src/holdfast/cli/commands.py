@@ -24,13 +24,13 @@ from holdfast.cli.options import (
     OUTPUT_FORMATS,
     REPLY,
     WAITING,
-    configuration_of,
     with_options,
 )
 from holdfast.cli.output import Diagnostics, output_for
 from holdfast.cli.parts import PARTS, PartsCommand, read_parts
 from holdfast.cli.reference import read_reference
 from holdfast.cli.settings import effective, read_settings
+from holdfast.cli.sources import configuration_of
 from holdfast.cli.values import Reads, read_id
 from holdfast.errors import A2AError
 

@@ -22,7 +22,7 @@ from holdfast.cli.configuration import read_configuration
 from holdfast.cli.credentials import Credentials
 from holdfast.cli.errors import describe
 from holdfast.cli.output import command_line
-from holdfast.cli.values import masked_reference
+from holdfast.cli.values import masked_reference, secrets_in_reference
 from holdfast.cli.wire_log import LoggedEngine
 from holdfast.errors import A2AError, VersionNotSupportedError
 from holdfast.runtime.routing import Route, check_address, choose_interface
@@ -241,7 +241,8 @@ class Session:
         self._output.warn(
             "--insecure: TLS certificates are not verified; use this for development only"
         )
-        if settings.credentials or secrets_in(settings.svc_params):
+        given = secrets_in(settings.svc_params) + secrets_in_reference(settings.agent_card)
+        if settings.credentials or given:
             self._output.warn(
                 "SECURITY: a credential, or what may be one, is sent over a connection whose "
                 "other end is not verified (--insecure); whoever sits between can read and use it"

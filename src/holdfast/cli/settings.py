@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from holdfast.cli.configuration import DEFAULT, FLAG, Source
-from holdfast.cli.options import (
-    DEFAULT_POLL_INTERVAL,
-    DEFAULT_TIMEOUT,
-    SettingOption,
-)
+from holdfast.cli.options import DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT
+from holdfast.cli.sources import SettingOption
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 
 if TYPE_CHECKING:
