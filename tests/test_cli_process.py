@@ -18,7 +18,7 @@ import trustme
 from tests.raw_server import reply, serve_in_thread
 
 from holdfast.cli import main
-from holdfast.testing import FakeAgent, LoopbackServer, works_forever
+from holdfast.testing import FakeAgent, LoopbackServer, completes, works_forever
 
 BOUND = 60  # seconds that a command may take before the test fails
 
@@ -109,6 +109,32 @@ def test_a_reader_that_left_is_no_drama(words):
         os.close(writer)
     assert done.stderr == ""
     assert done.returncode == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device is always full here")
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["send", "hello"], "task get task-1 "),
+        (["card", "get"], ""),
+        (["config", "show"], ""),
+        (["send", "--help"], ""),
+        (["send", "--version"], ""),
+    ],
+)
+def test_an_output_that_takes_nothing_more_is_told(words, hint, form):
+    with served(FakeAgent(completes("x", after=0.1))) as url, Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "holdfast", *words, "-o", form],
+            stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
+            text=True, env=environment(A2ACLI_AGENT_CARD=url), check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert "Error: the output cannot be written: No space left on device\n" in done.stderr
+    assert "Code: A2ACLI_ERR_INTERNAL\n" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not hint or f"Hint: holdfast {hint}" in done.stderr
 
 
 WITHOUT_LIBRARY = textwrap.dedent("""

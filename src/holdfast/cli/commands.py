@@ -16,7 +16,7 @@ from click.shell_completion import get_completion_class
 
 from holdfast.cli import actions
 from holdfast.cli.configuration import PREFIX
-from holdfast.cli.errors import Failure, describe, internal, usage
+from holdfast.cli.errors import Failure, describe, internal, unwritable, usage
 from holdfast.cli.options import (
     EVERYWHERE,
     HISTORY,
@@ -26,7 +26,7 @@ from holdfast.cli.options import (
     WAITING,
     with_options,
 )
-from holdfast.cli.output import Diagnostics, output_for
+from holdfast.cli.output import Diagnostics, OutputError, output_for
 from holdfast.cli.parts import PARTS, PartsCommand, read_parts
 from holdfast.cli.reference import read_reference
 from holdfast.cli.settings import effective, read_settings
@@ -74,6 +74,8 @@ def run(arguments: Sequence[str], world: World) -> int:
         return _INTERRUPTED
     except BrokenPipeError:
         return _nobody_reads()
+    except OSError as error:  # everything else that may fail so is told by now
+        return _cannot_write(error)
     except SystemExit as end:  # how click ends when nobody reads its help, and when it completes
         return _nobody_reads() if end.code else 0
     return code if isinstance(code, int) else 0
@@ -85,6 +87,8 @@ def _fail(arguments: Sequence[str], world: World, failure: Failure) -> int:
         output_for(_form(arguments, world)).failure(failure)
     except BrokenPipeError:
         return _nobody_reads()
+    except OSError as error:
+        return _cannot_write(error)
     return failure.exit
 
 
@@ -106,12 +110,19 @@ def _asked(arguments: Sequence[str], flags: str) -> str | None:
     return found[-1] if found else None
 
 
+def _cannot_write(error: OSError) -> int:
+    """Says so where that can still be said."""
+    with contextlib.suppress(OSError):
+        output_for("text").failure(unwritable(error))
+    return _nobody_reads()
+
+
 def _nobody_reads() -> int:
     """Leaves quietly when an output is closed at its other end, as by ``| head``."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:
             # What is still buffered would be written, and fail, once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return 1
@@ -135,30 +146,38 @@ def _execute(ctx: click.Context, action: Action) -> int:
     except ValueError as error:
         raise click.UsageError(f"--agent-card: {error}", ctx) from None
     with Diagnostics(output, enabled=settings.debug):
-        session = Session(world, settings, reference, output)
+        return _perform(world, Session(world, settings, reference, output), output, action)
 
-        async def act() -> None:
-            async with session:
-                await action(session, output)
 
-        try:
-            world.run(act())
-        except KeyboardInterrupt:
-            _interrupted(session, output)
-            return _INTERRUPTED
-        except A2AError as error:
-            failure = describe(error, session)
-        except (click.UsageError, BrokenPipeError):
-            raise
-        except Exception as error:  # noqa: BLE001  whatever it is, one form of error tells it
-            logger.debug("%s", traceback.format_exc())
-            failure = internal(error)
-        else:
-            return 0
+def _perform(world: World, session: Session, output: Output, action: Action) -> int:
+    """Runs an action, and gives the exit code."""
+
+    async def act() -> None:
+        async with session:
+            await action(session, output)
+
+    try:
+        world.run(act())
+    except KeyboardInterrupt:
+        _interrupted(session, output)
+        return _INTERRUPTED
+    except OutputError:
         if session.task is not None:
-            output.gave_up(session.task)
-        output.failure(failure)
-        return failure.exit
+            output.hint(session.command("task", "get", session.task.id))
+        raise
+    except (click.UsageError, BrokenPipeError):
+        raise
+    except A2AError as error:
+        failure = describe(error, session)
+    except Exception as error:  # noqa: BLE001  whatever it is, one form of error tells it
+        logger.debug("%s", traceback.format_exc())
+        failure = internal(error)
+    else:
+        return 0
+    if session.task is not None:
+        output.gave_up(session.task)
+    output.failure(failure)
+    return failure.exit
 
 
 def _interrupted(session: Session, output: Output) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast.model.card import AgentCard
     from holdfast.model.types import Task
 
-__all__ = ["Failure", "Situation", "describe", "internal", "usage"]
+__all__ = ["Failure", "Situation", "describe", "internal", "unwritable", "usage"]
 
 _FAILURE, _USAGE, _UNREACHABLE, _AUTH, _TIMEOUT = 1, 2, 3, 4, 5
 
@@ -90,6 +90,14 @@ def internal(error: BaseException) -> Failure:
         code="A2ACLI_ERR_INTERNAL",
         message=f"{type(error).__name__}: {error}",
         hint="run the same command with --debug to see more",
+    )
+
+
+def unwritable(error: OSError) -> Failure:
+    """A result that cannot be shown."""
+    return Failure(
+        code="A2ACLI_ERR_INTERNAL",
+        message=f"the output cannot be written: {error.strerror or error}",
     )
 
 

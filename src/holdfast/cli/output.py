@@ -33,7 +33,15 @@ if TYPE_CHECKING:
     from holdfast.model.card import AgentCard, AgentInterface
     from holdfast.model.types import Message, Task, WireValue
 
-__all__ = ["Diagnostics", "JsonOutput", "Output", "TextOutput", "command_line", "output_for"]
+__all__ = [
+    "Diagnostics",
+    "JsonOutput",
+    "Output",
+    "OutputError",
+    "TextOutput",
+    "command_line",
+    "output_for",
+]
 
 
 class Output(Protocol):
@@ -270,9 +278,18 @@ def _path(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
+class OutputError(OSError):
+    """An output cannot be written; that says nothing about the agent."""
+
+
 def _write(content: str, *, err: bool = False) -> None:
     encoding = _encoding(sys.stderr if err else sys.stdout)
-    click.echo(content.encode(encoding, "backslashreplace"), nl=False, err=err)
+    try:
+        click.echo(content.encode(encoding, "backslashreplace"), nl=False, err=err)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(*error.args) from None
 
 
 def _encoding(stream: TextIO | None) -> str:
