@@ -9,6 +9,7 @@ from tests.cli_harness import AGENT, holdfast
 from holdfast.cli.credentials import Credentials
 from holdfast.cli.reference import read_reference
 from holdfast.cli.values import masked_reference, read_duration, shown_duration
+from holdfast.cli.wire_log import LoggedEngine
 from holdfast.errors import A2AConnectionError
 from holdfast.model.card import (
     AgentCard,
@@ -688,6 +689,47 @@ def test_debug_tells_the_beginning_of_what_is_very_long():
     done = holdfast("send", "x" * 200_000, "--debug", "--async")
     (asked,) = (line for line in done.err.splitlines() if line.startswith("Debug: > POST"))
     assert re.search(r"; the first 50000 of 2\d+ characters: \{.*xxx$", asked)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_a_reply_that_comes_in_pieces_is_logged_as_it_comes(caplog, whole):
+    caplog.set_level("DEBUG", "holdfast.cli.wire")
+    agent = FakeAgent()
+    request = HttpRequest(method="GET", url=f"{AGENT}/.well-known/agent-card.json")
+    async with LoggedEngine(FakeNetwork(agent)).stream(request) as stream:
+        if whole:
+            body = await stream.read()
+        else:
+            body = b"".join([chunk async for chunk in stream.chunks()])
+    asked, answered, *pieces = [record.getMessage() for record in caplog.records]
+    assert asked.startswith(f"> GET {AGENT}/.well-known/agent-card.json")
+    assert answered.startswith("< 200 content-type: application/json")
+    assert "".join(piece.removeprefix("< ") for piece in pieces) == body.decode()
+
+
+async def test_a_reply_that_comes_in_pieces_is_logged_in_whole_lines(caplog):
+    class Pieces:
+        status, headers = 200, {}
+
+        async def __aenter__(self):
+            return self
+
+        async def __aexit__(self, *_):
+            pass
+
+        async def chunks(self):
+            for piece in (b"data: sec", b"ret\n\ndata", b": x\r\n", b"end"):
+                yield piece
+
+        def stream(self, _request):
+            return self
+
+    caplog.set_level("DEBUG", "holdfast.cli.wire")
+    engine = LoggedEngine(Pieces())
+    async with engine.stream(HttpRequest(method="GET", url=AGENT)) as stream:
+        assert len([chunk async for chunk in stream.chunks()]) == 4
+    _, _, *lines = [record.getMessage().rstrip() for record in caplog.records]
+    assert lines == ["< data: secret", "< data: x", "< end"]
 
 
 def test_without_debug_nothing_is_told():

@@ -14,8 +14,9 @@ from holdfast.cli.values import hidden, masked_reference
 from holdfast.wire.redaction import secrets_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
     from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
 
     from holdfast.runtime.engine import HttpEngine
     from holdfast.wire.http import HttpReply, HttpRequest, HttpStream
@@ -52,22 +53,76 @@ class LoggedEngine:
         """Sends a request and reads its reply."""
         _log_request(request)
         reply = await self._inner.request(request)
-        logger.debug("< %d %s%s", reply.status, _headers(reply.headers), _body(reply.body))
+        _log_reply(reply, reply.body)
         return reply
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
-        """Sends a request whose reply is read later, by somebody who logs it."""
+        """Sends a request whose reply is read later, piece by piece."""
         _log_request(request)
-        return self._inner.stream(request)
+        return _LoggedContext(self._inner.stream(request))
 
     async def close(self) -> None:
         """Closes the engine below."""
         await self._inner.close()
 
 
+class _LoggedContext:
+    """The context of a reply that is still coming."""
+
+    def __init__(self, inner: AbstractAsyncContextManager[HttpStream]) -> None:
+        self._inner = inner
+
+    async def __aenter__(self) -> HttpStream:
+        stream = await self._inner.__aenter__()
+        _log_reply(stream)
+        return _LoggedStream(stream)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return await self._inner.__aexit__(kind, error, trace)
+
+
+class _LoggedStream:
+    """A reply that is still coming, and is logged as it comes."""
+
+    def __init__(self, inner: HttpStream) -> None:
+        self._inner = inner
+        self.status = inner.status
+        self.headers = inner.headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives; logged line by line, for a piece may end within a secret."""
+        rest = b""
+        async for chunk in self._inner.chunks():
+            *lines, rest = (rest + chunk).split(b"\n")
+            _log_lines(lines)
+            yield chunk
+        _log_lines([rest])
+
+    async def read(self) -> bytes:
+        """The whole body."""
+        body = await self._inner.read()
+        logger.debug("< %s", _text(body))
+        return body
+
+
+def _log_reply(reply: HttpReply | HttpStream, body: bytes = b"") -> None:
+    logger.debug("< %d %s%s", reply.status, _headers(reply.headers), _body(body))
+
+
+def _log_lines(lines: list[bytes]) -> None:
+    for line in lines:
+        if line.strip():
+            logger.debug("< %s", _text(line))
+
+
 def _log_request(request: HttpRequest) -> None:
     url = masked_reference(request.url)
-    headers, body = _headers(request.headers), _body(request.body or b"")
+    headers, body = _headers(request.headers), _body(request.body)
     logger.debug("> %s %s %s%s", request.method, url, headers, body)
 
 
@@ -83,7 +138,11 @@ def _value(name: str, value: str) -> str:
 
 
 def _body(body: bytes) -> str:
+    return f"; {_text(body)}" if body else ""
+
+
+def _text(body: bytes) -> str:
     text = body.decode("utf-8", "replace")
     if len(text) > _MOST:
-        return f"; the first {_MOST} of {len(text)} characters: {text[:_MOST]}"
-    return f"; {text}" if text else ""
+        return f"the first {_MOST} of {len(text)} characters: {text[:_MOST]}"
+    return text
