@@ -604,17 +604,30 @@ def test_a_card_with_an_address_that_cannot_be_meant_is_shown_and_doubted():
     agent = FakeAgent(card=AgentCard(name="Lost", supported_interfaces=(interface,)))
     shown = holdfast("card", "get", agent=agent)
     assert (shown.exit, shown.field("Transport")) == (0, "(none)")
-    assert shown.err == (
-        "Warning: the card names http://0.0.0.0:9999/rpc as the agent's address, but 0.0.0.0 is "
-        "where a server listens, and no address to call; nothing was sent there\n"
-    )
+    assert "0.0.0.0 is where a server listens" in shown.err
+    assert "url=" not in shown.err
     done = holdfast("send", "hello", "-o", "json", agent=agent)
     assert (done.exit, done.error["code"]) == (1, "A2ACLI_ERR_CARD_INVALID")
-    assert shown.err == f"Warning: {done.error['message']}\n"
+    assert shown.err == f"Warning: {done.error['message']}\nHint: {done.error['hint']}\n"
+    assert {call.operation for call in agent.received} == {"GetAgentCard"}
     assert done.error["hint"] == (
         f"correct the address: holdfast card get -o json --agent-card {AGENT} > card.json, edit "
         "it, then --agent-card card.json"
     )
+
+
+@pytest.mark.parametrize(
+    ("flags", "warned"), [([], False), (["--bearer", "s3cret"], True), (["--api-key", "k"], True),
+                          (["--svc-param", "x-a:1"], True)],
+)  # fmt: skip
+def test_card_get_says_where_credentials_would_not_go(flags, warned):
+    interface = AgentInterface(url="http://elsewhere.test/rpc", protocol_binding="JSONRPC")
+    agent = FakeAgent(card=AgentCard(name="Moved", supported_interfaces=(interface,)))
+    done = holdfast("card", "get", *flags, agent=agent)
+    assert done.exit == 0
+    assert ("Warning: the agent's interface is at http://elsewhere.test" in done.err) is warned
+    assert (done.field("Transport") == "(none)") is warned
+    assert {call.operation for call in agent.received} == {"GetAgentCard"}
 
 
 def test_an_agent_of_an_older_protocol_is_named_as_such():

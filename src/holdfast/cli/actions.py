@@ -131,7 +131,7 @@ async def _canceled_before(
 async def get_card(session: Session, output: Output) -> None:
     """Shows the card, even one whose interfaces are of no use."""
     card = await session.get_card()
-    output.card(card, session.chosen(card))
+    output.card(card, await session.chosen())
 
 
 async def _wait(session: Session, task_id: str) -> Task:

@@ -280,7 +280,7 @@ def _trust_it(_error: A2AError, situation: Situation) -> str | None:
 
 
 def _correct_card(error: A2AError, situation: Situation) -> str | None:
-    if getattr(error, "field", None) != _ADDRESS:
+    if not _is_about_address(error, situation):
         return _name_card(error, situation)
     save = situation.command("card", "get", "-o", "json")
     return f"correct the address: {save} > card.json, edit it, then --agent-card card.json"
@@ -289,7 +289,12 @@ def _correct_card(error: A2AError, situation: Situation) -> str | None:
 def _without_advice(error: A2AError, situation: Situation) -> str:
     """A card's fault without what a program would do about it."""
     told = _as_told(error, situation)
-    return told.partition(". ")[0] if getattr(error, "field", None) == _ADDRESS else told
+    return told.partition(". ")[0] if _is_about_address(error, situation) else told
+
+
+def _is_about_address(error: A2AError, situation: Situation) -> bool:
+    """Whether a card that can be read names an address that cannot be meant."""
+    return situation.card is not None and (getattr(error, "field", None) or "").endswith(".url")
 
 
 def _speak_ours(_error: A2AError, situation: Situation) -> str | None:
@@ -302,7 +307,6 @@ def _find_task(_error: A2AError, _situation: Situation) -> str | None:
     return "check the task's id, and that it is this agent's"
 
 
-_ADDRESS = "supportedInterfaces.url"
 _VARIABLES = {"--api-key": "A2ACLI_API_KEY", "--bearer": "A2ACLI_BEARER"}
 _BY_FAILURE: Mapping[str, str] = {
     "dns": "check the host's name in --agent-card and in the agent's card",

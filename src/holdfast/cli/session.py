@@ -22,10 +22,10 @@ from holdfast.cli.configuration import read_configuration
 from holdfast.cli.credentials import Credentials
 from holdfast.cli.errors import describe
 from holdfast.cli.output import command_line
+from holdfast.cli.rehearsal import Rehearsed, rehearse
 from holdfast.cli.values import masked_reference, secrets_in_reference
 from holdfast.cli.wire_log import LoggedEngine
 from holdfast.errors import A2AError, VersionNotSupportedError
-from holdfast.runtime.routing import Route, check_address, choose_interface
 from holdfast.wire.bindings import PROTOCOL_VERSION
 from holdfast.wire.redaction import secrets_in
 
@@ -125,10 +125,6 @@ class Session:
         if settings.debug:
             engine = LoggedEngine(engine)
         self._engine = engine if self._credentials is None else self._credentials.over(engine)
-        self._route = Route(
-            bindings=settings.spoken_transports,
-            source=reference if isinstance(reference, str) else None,
-        )
         try:
             self.client: Client = connect(
                 reference,
@@ -138,6 +134,7 @@ class Session:
                 engine=self._engine,
                 bindings=settings.spoken_transports,
                 consumers=(self._saw,),
+                attempt_layers=(Rehearsed,),
             )
         except ValueError as error:
             raise click.UsageError(f"--agent-card: {error}") from None
@@ -181,10 +178,10 @@ class Session:
         """Fetches the card and makes ready for calls.
 
         Raises:
-            A2AError: There is no card, or no interface for us on it.
+            A2AError: There is no card, or no interface on it that calls may go to.
         """
         card = await self.get_card()
-        interface = choose_interface(card, self._route)
+        interface = await self._interface()
         logger.debug(
             "card of %s: calls go to %s by %s, protocol %s",
             card.name,
@@ -198,16 +195,19 @@ class Session:
             except ValueError as error:
                 raise click.UsageError(f"--api-key: {error}") from None
 
-    def chosen(self, card: AgentCard) -> AgentInterface | None:
+    async def chosen(self) -> AgentInterface | None:
         """The interface that calls would use; None, and a warning, if they would use none."""
         try:
-            interface = choose_interface(card, self._route)
-            check_address(interface, self._route)
+            return await self._interface()
         except A2AError as error:
             failure = describe(error, self)
             self._output.warn(failure.message)
+            if failure.hint:
+                self._output.hint(failure.hint)
             return None
-        return interface
+
+    async def _interface(self) -> AgentInterface:
+        return await rehearse(self.client, timeout=self.left(), headers=self.svc_params)
 
     def command(self, *words: str) -> str:
         """A command to go on with, with what this one was told about the agent."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.resolver import AgentCardResolver
     from holdfast.runtime.transport import Call, Reply, Transport
 
-__all__ = ["InterfaceLayer", "Route", "check_address", "choose_interface"]
+__all__ = ["InterfaceLayer", "Route", "choose_interface"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -105,7 +105,7 @@ class InterfaceLayer(PassThrough):
             # The caller's own card says whom to trust; one that replaces it later does not.
             self._trusted |= origins(card.supported_interfaces[0].url)
         interface = choose_interface(card, self._route)
-        check_address(interface, self._route)
+        _check_address(interface, self._route)
         endpoint = self._endpoints.of(interface)
         return _Choice(card, endpoint, _check_origin(interface, self._trusted))
 
@@ -152,12 +152,8 @@ def choose_interface(card: AgentCard, route: Route) -> AgentInterface:
     )
 
 
-def check_address(interface: AgentInterface, route: Route) -> None:
-    """Checks an address that the caller did not name himself.
-
-    Raises:
-        InvalidAgentCardError: It cannot be meant.
-    """
+def _check_address(interface: AgentInterface, route: Route) -> None:
+    """Checks an address that the caller did not name himself."""
     why = None if route.url is not None else doubt(interface.url, route.source)
     if why is None:
         return
