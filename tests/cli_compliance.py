@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import __version__
-from holdfast.cli.values import BINDINGS, PROTOCOL_VERSION
+from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests" / "test_cli_specification.py"

@@ -178,6 +178,17 @@ def test_a_file_in_the_working_directory_and_one_in_the_home_state_settings(tmp_
     assert json.loads(out)["task"]["artifacts"][0]["parts"] == [{"text": "hello"}]
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_settings_may_come_from_a_pipe_which_is_read_once(tmp_path):
+    pipe = tmp_path / "settings"
+    os.mkfifo(pipe)
+    with start("send", "hello", "--config", str(pipe)) as process:
+        pipe.write_text("A2ACLI_OUTPUT=json\nA2ACLI_TIMEOUT=soon\n")
+        out, err = process.communicate(timeout=BOUND)
+    assert (process.returncode, err) == (2, "")
+    assert f"A2ACLI_TIMEOUT in {pipe}: 'soon'" in json.loads(out)["error"]["message"]
+
+
 COMPLETING = textwrap.dedent("""
     eval "$(holdfast completion bash)"
     COMP_WORDS=("$@")

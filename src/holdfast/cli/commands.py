@@ -30,7 +30,7 @@ from holdfast.cli.output import Diagnostics, OutputError, output_for
 from holdfast.cli.parts import PARTS, PartsCommand, read_parts
 from holdfast.cli.reference import read_reference
 from holdfast.cli.settings import effective, read_settings
-from holdfast.cli.sources import configuration_of
+from holdfast.cli.sources import configuration_of, loaded_configuration
 from holdfast.cli.values import Reads, read_id
 from holdfast.errors import A2AError
 
@@ -66,10 +66,11 @@ def run(arguments: Sequence[str], world: World) -> int:
         )
     except click.exceptions.NoArgsIsHelpError as error:
         told = usage("Missing command.", error.ctx.command_path, instead=error.message)
-        return _fail(arguments, world, told)
+        return _fail(_form(arguments, world, error.ctx), told)
     except click.UsageError as error:
         command = "holdfast" if error.ctx is None else error.ctx.command_path
-        return _fail(arguments, world, usage(error.format_message(), command))
+        told = usage(error.format_message(), command)
+        return _fail(_form(arguments, world, error.ctx), told)
     except (click.Abort, KeyboardInterrupt):
         return _INTERRUPTED
     except BrokenPipeError:
@@ -81,10 +82,10 @@ def run(arguments: Sequence[str], world: World) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _fail(arguments: Sequence[str], world: World, failure: Failure) -> int:
+def _fail(form: str, failure: Failure) -> int:
     """Reports what went wrong before the options were understood."""
     try:
-        output_for(_form(arguments, world)).failure(failure)
+        output_for(form).failure(failure)
     except BrokenPipeError:
         return _nobody_reads()
     except OSError as error:
@@ -92,13 +93,14 @@ def _fail(arguments: Sequence[str], world: World, failure: Failure) -> int:
     return failure.exit
 
 
-def _form(arguments: Sequence[str], world: World) -> str:
+def _form(arguments: Sequence[str], world: World, ctx: click.Context | None) -> str:
     """The output format that is asked for, whatever else is wrong with the arguments."""
     asked = _asked(arguments, r"-o[\0=]?|--output[\0=]") or os.environ.get("A2ACLI_OUTPUT")
     if asked is None:
         named = _asked(arguments, r"--config[\0=]") or os.environ.get("A2ACLI_CONFIG") or None
         with contextlib.suppress(OSError, ValueError):
-            stated = world.read_configuration(named).stated.get("A2ACLI_OUTPUT")
+            configuration = loaded_configuration(ctx) or world.read_configuration(named)
+            stated = configuration.stated.get("A2ACLI_OUTPUT")
             asked = None if stated is None else stated.value
     form = (asked or "").lower()
     return form if form in OUTPUT_FORMATS else OUTPUT_FORMATS[0]
@@ -195,8 +197,9 @@ def _interrupted(session: Session, output: Output) -> None:
 @click.group(
     context_settings=_CONTEXT,
     epilog="Each option of a command can also be set by the environment variable that its help "
-    "names. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 agent not reachable, 4 not "
-    "authenticated, 5 timeout. How a task ended is told by its state, not by the exit code.",
+    "names, or in a .env file under that name: see holdfast config show --help. Exit codes: 0 "
+    "done, 1 failed, 2 wrong usage, 3 agent not reachable, 4 not authenticated, 5 timeout, 130 "
+    "interrupted. How a task ended is told by its state, not by the exit code.",
 )
 @with_options(EVERYWHERE)
 def app(**_options: object) -> None:

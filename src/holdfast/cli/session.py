@@ -235,7 +235,7 @@ class Session:
         settings = self.settings
         for name in settings.transports:
             if name not in settings.spoken_transports:
-                self._output.warn(f"--transport {name} is skipped: holdfast does not speak it yet")
+                self._output.warn(f"--transport {name} is skipped: holdfast does not speak it")
         if not settings.insecure:
             return
         self._output.warn(

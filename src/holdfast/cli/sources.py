@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.cli.configuration import Configuration, Source, Stated
     from holdfast.cli.session import World
 
-__all__ = ["SettingOption", "configuration_of"]
+__all__ = ["SettingOption", "configuration_of", "loaded_configuration"]
 
 _CONFIGURATION = "holdfast.cli.sources.configuration"
 
@@ -118,6 +118,12 @@ def configuration_of(ctx: click.Context) -> Configuration:
     if known is None or known[0] != named:
         known = ctx.meta[_CONFIGURATION] = named, _read_files(ctx, named)
     return known[1]
+
+
+def loaded_configuration(ctx: click.Context | None) -> Configuration | None:
+    """What the files say, if they were read; a pipe, for one, can be read only once."""
+    known = None if ctx is None else ctx.meta.get(_CONFIGURATION)
+    return None if known is None else known[1]
 
 
 def _named_file(ctx: click.Context) -> str | None:
