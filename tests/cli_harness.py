@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from holdfast.cli import main
 from holdfast.cli.session import World
 from holdfast.testing import FakeAgent, FakeNetwork, run
 
 AGENT = "http://agent.test"
+NOWHERE = Path("/no/such/directory")
 
 
 @dataclass(frozen=True)
@@ -46,13 +48,22 @@ def holdfast(
     card: str | None = AGENT,
     env: dict[str, str] | None = None,
     encoding: str = "utf-8",
+    home: Path = NOWHERE,
+    directory: Path = NOWHERE,
+    on_sockets: bool = False,
 ) -> Outcome:
     """Runs ``holdfast``, with ``--agent-card`` where `card` is not None.
 
-    What it wrote is read as UTF-8, whatever its streams are said to take.
+    What it wrote is read as UTF-8, whatever its streams are said to take. Configuration files are
+    looked for below `home` and in `directory` only. With `on_sockets`, time and network are the
+    real ones.
     """
-    network = FakeNetwork(FakeAgent() if agent is None else agent)
-    world = World(run=run, engine=engine or (lambda *, verify: network))
+    files = {"home": lambda: home, "directory": lambda: directory}
+    if on_sockets:
+        world = World(**files)
+    else:
+        network = FakeNetwork(FakeAgent() if agent is None else agent)
+        world = World(run=run, engine=engine or (lambda *, verify: network), **files)
     words = [*arguments, "--agent-card", card] if card is not None else list(arguments)
     with _settings(env or {}), _streams(stdin, encoding) as (out, err):
         code = main(words, world=world)

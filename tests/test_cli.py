@@ -279,12 +279,30 @@ def test_a_message_lost_to_the_timeout_is_a_timeout_that_names_it():
     )
 
 
-def test_a_message_that_certainly_did_not_run_may_be_given_more_time():
+def test_a_read_that_was_not_answered_may_be_given_more_time():
     agent = FakeAgent()
-    agent.inject(Stall(), on="GetAgentCard")
-    done = holdfast("send", "hello", "--timeout", "20s", "-o", "json", agent=agent)
-    assert done.error["code"] == "A2ACLI_ERR_TIMEOUT"
+    agent.inject(Stall(), on="GetTask")
+    done = holdfast("task", "get", "t", "--timeout", "20s", "-o", "json", agent=agent)
+    assert (done.exit, done.error["code"]) == (5, "A2ACLI_ERR_TIMEOUT")
     assert done.error["hint"] == "allow more time with --timeout"
+
+
+@pytest.mark.parametrize(
+    ("card", "hint"),
+    [
+        (AGENT, "check the address, or allow more time with --timeout"),
+        (
+            AGENT.replace("http:", "https:"),
+            "check the address (does it speak http://?), or allow more time with --timeout",
+        ),
+    ],
+)
+def test_an_address_where_nobody_answers_in_time_is_doubted(card, hint):
+    agent = FakeAgent(url=card)
+    agent.inject(Stall(), on="GetAgentCard")
+    done = holdfast("send", "hello", "--timeout", "3s", "-o", "json", agent=agent, card=card)
+    assert done.error["code"] == "A2ACLI_ERR_TIMEOUT"
+    assert done.error["hint"] == hint
 
 
 @pytest.mark.parametrize("words", [["send", "hi"], ["task", "get", "--wait", "task-1"]])
@@ -579,6 +597,39 @@ def test_a_card_with_a_binding_that_nobody_speaks_is_shown_and_not_used():
     assert agent.calls("SendMessage") == []
 
 
+def test_a_card_with_an_address_that_cannot_be_meant_is_shown_and_doubted():
+    interface = AgentInterface(
+        url="http://0.0.0.0:9999/rpc", protocol_binding="JSONRPC", protocol_version="1.0"
+    )
+    agent = FakeAgent(card=AgentCard(name="Lost", supported_interfaces=(interface,)))
+    shown = holdfast("card", "get", agent=agent)
+    assert (shown.exit, shown.field("Transport")) == (0, "(none)")
+    assert "0.0.0.0 is where a server listens" in shown.err
+    assert "url=" not in shown.err
+    done = holdfast("send", "hello", "-o", "json", agent=agent)
+    assert (done.exit, done.error["code"]) == (1, "A2ACLI_ERR_CARD_INVALID")
+    assert shown.err == f"Warning: {done.error['message']}\nHint: {done.error['hint']}\n"
+    assert {call.operation for call in agent.received} == {"GetAgentCard"}
+    assert done.error["hint"] == (
+        f"correct the address: holdfast card get -o json --agent-card {AGENT} > card.json, edit "
+        "it, then --agent-card card.json"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "warned"), [([], False), (["--bearer", "s3cret"], True), (["--api-key", "k"], True),
+                          (["--svc-param", "x-a:1"], True)],
+)  # fmt: skip
+def test_card_get_says_where_credentials_would_not_go(flags, warned):
+    interface = AgentInterface(url="http://elsewhere.test/rpc", protocol_binding="JSONRPC")
+    agent = FakeAgent(card=AgentCard(name="Moved", supported_interfaces=(interface,)))
+    done = holdfast("card", "get", *flags, agent=agent)
+    assert done.exit == 0
+    assert ("Warning: the agent's interface is at http://elsewhere.test" in done.err) is warned
+    assert (done.field("Transport") == "(none)") is warned
+    assert {call.operation for call in agent.received} == {"GetAgentCard"}
+
+
 def test_an_agent_of_an_older_protocol_is_named_as_such():
     interface = AgentInterface(
         url=f"{AGENT}/rpc", protocol_binding="JSONRPC", protocol_version="0.3"
@@ -710,6 +761,27 @@ def test_cancel_of_a_task_that_is_over():
     done = holdfast("task", "cancel", "task-1", "-o", "json", engine=engine)
     assert done.exit == 1
     assert (done.error["code"], done.error["a2aCode"]) == ("TaskNotCancelableError", -32002)
+
+
+def test_cancel_of_a_task_that_is_over_reports_how_it_ended():
+    _, engine = begun(lambda _: completes("done"))
+    done = holdfast("task", "cancel", "task-1", engine=engine)
+    assert done.out == "Task ID: task-1\nContext ID: context-2\nState: TASK_STATE_COMPLETED\n"
+    assert "; the task is TASK_STATE_COMPLETED\nCode: TaskNotCancelableError\n" in done.err
+
+
+def test_cancel_of_a_canceled_task_is_done():
+    agent, engine = begun(lambda _: works_forever())
+    first, again = (holdfast("task", "cancel", "task-1", engine=engine) for _ in range(2))
+    assert len(agent.calls("CancelTask")) == 2
+    assert (again.exit, again.out, again.err) == (0, first.out, "")
+
+
+def test_a_refused_cancel_is_told_even_if_the_task_cannot_be_looked_at():
+    agent, engine = begun(lambda _: completes("done"))
+    agent.inject(Respond(status=404), on="GetTask")
+    done = holdfast("task", "cancel", "task-1", "-o", "json", engine=engine)
+    assert (done.exit, done.error["code"]) == (1, "TaskNotCancelableError")
 
 
 def test_metadata_goes_along_with_a_cancel():

@@ -8,7 +8,8 @@ from tests.cli_harness import AGENT, holdfast
 
 from holdfast.cli.credentials import Credentials
 from holdfast.cli.reference import read_reference
-from holdfast.cli.values import read_duration, shown_duration
+from holdfast.cli.values import masked_reference, read_duration, shown_duration
+from holdfast.cli.wire_log import LoggedEngine
 from holdfast.errors import A2AConnectionError
 from holdfast.model.card import (
     AgentCard,
@@ -88,8 +89,8 @@ def refused(*words, agent=None, **more):
         (["send", "hello", "--timeout", "soon"], "no duration"),
         (["send", "hello", "--timeout", "9" * 400], "less than for ever"),
         (["send", "hello", "--poll-interval", "-1s"], "no duration"),
-        (["send", "hello", "--a2a-version", "0.3"], "it speaks 1.0"),
-        (["send", "hello", "--a2a-version", "2.0"], "it speaks 1.0"),
+        (["send", "hello", "--a2a-version", "new"], "no protocol version"),
+        (["send", "hello", "--a2a-version", "1.0.1"], "no protocol version"),
         (["send", "hello", "--bearer", ""], "empty"),
         (["send", "hello", "--bearer", "a\nb"], "line break"),
         (["send", "hello", "--task-id", ""], "empty"),
@@ -118,7 +119,8 @@ def test_a_format_that_there_is_not():
 @pytest.mark.parametrize(
     "reference",
     ["ftp://e.test", "file://elsewhere/card.json", "two words", "http://", "http://e.test:port",
-     "http://user:pw@e.test", "http://e.test/\x07", "e.test:port", "?"],
+     "http://user:pw@e.test", "user:pw@e.test", "http://user:p/w@e.test", "http://e.test/\x07",
+     "e.test:port", "?"],
 )  # fmt: skip
 def test_a_reference_that_cannot_be_one(reference):
     assert "--agent-card" in refused("card", "get", "-a", reference, card=None)
@@ -243,6 +245,25 @@ def test_a_file_url_is_a_file_of_this_machine(tmp_path):
     agent = FakeAgent()
     holdfast("send", "--file", path.as_uri(), agent=agent)
     assert parts(agent)[0]["filename"] == "a b.txt"
+
+
+def test_verbose_shows_what_is_sent_before_what_comes_back(tmp_path):
+    path = tmp_path / "a.pdf"
+    path.write_bytes(b"%PDF")
+    data = tmp_path / "d.json"
+    data.write_text('{"n": 1}')
+    words = ["send", "look", "--file", str(path), "--data", str(data), "--async", "--verbose"]
+    done = holdfast(*words)
+    sent, _, received = done.out.partition("Task ID: ")
+    assert re.fullmatch(
+        r"Sent message: [0-9a-f-]{36}\nText:\nlook\n\n"
+        r"File: a\.pdf\nMedia type: application/pdf\nSize: 4 bytes\n"
+        r'Data:\n\{\n  "n": 1\n\}\n\n',
+        sent,
+    )
+    assert received.startswith("task-1\n")
+    assert "Sent message" not in holdfast("send", "look").out
+    assert list(holdfast("send", "look", "--verbose", "-o", "json").json) == ["task"]
 
 
 def test_text_may_begin_with_a_dash():
@@ -489,6 +510,23 @@ def test_the_hint_names_the_credential_that_the_card_declares():
 
 
 @pytest.mark.parametrize(
+    ("flags", "code"),
+    [
+        (["--bearer", SECRET], "A2ACLI_ERR_CREDENTIALS_MISSING"),
+        (["--api-key", SECRET], "A2ACLI_ERR_AUTH_FAILED"),
+        (["--svc-param", f"authorization:{SECRET}"], "A2ACLI_ERR_AUTH_FAILED"),
+    ],
+)
+def test_a_credential_that_the_card_does_not_declare_leaves_the_declared_one_missing(flags, code):
+    agent = guarded("header", "X-Key")
+    agent.inject(Respond(status=401), on="SendMessage", times=9)
+    done = holdfast("send", "hello", "-o", "json", *flags, agent=agent)
+    assert (done.exit, done.error["code"]) == (4, code)
+    missing = code == "A2ACLI_ERR_CREDENTIALS_MISSING"
+    assert ("set A2ACLI_API_KEY" in done.error["hint"]) is missing
+
+
+@pytest.mark.parametrize(
     ("location", "name", "where"),
     [
         ("header", "X-Agent-Key", lambda call: call.headers["x-agent-key"]),
@@ -635,6 +673,65 @@ def test_debug_tells_on_stderr_how_it_goes_and_leaves_the_document_alone():
     assert re.search(r"Debug: .* finished after 2 attempts and \d", done.err)
 
 
+def test_debug_tells_what_goes_over_the_wire():
+    agent = FakeAgent()
+    done = holdfast("task", "get", "nope", "--debug", agent=agent)
+    sent, received = agent.received[-1].body.decode(), '"code":-32001'
+    assert f"Debug: > GET {AGENT}/.well-known/agent-card.json accept: application/json" in done.err
+    (asked,) = (line for line in done.err.splitlines() if line.startswith("Debug: > POST"))
+    assert asked.startswith(f"Debug: > POST {AGENT}/rpc ")
+    assert asked.endswith(f"; {sent}")
+    (answered,) = (line for line in done.err.splitlines() if received in line)
+    assert answered.startswith("Debug: < 200 content-type: application/json")
+
+
+def test_debug_tells_the_beginning_of_what_is_very_long():
+    done = holdfast("send", "x" * 200_000, "--debug", "--async")
+    (asked,) = (line for line in done.err.splitlines() if line.startswith("Debug: > POST"))
+    assert re.search(r"; the first 50000 of 2\d+ characters: \{.*xxx$", asked)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_a_reply_that_comes_in_pieces_is_logged_as_it_comes(caplog, whole):
+    caplog.set_level("DEBUG", "holdfast.cli.wire")
+    agent = FakeAgent()
+    request = HttpRequest(method="GET", url=f"{AGENT}/.well-known/agent-card.json")
+    async with LoggedEngine(FakeNetwork(agent)).stream(request) as stream:
+        if whole:
+            body = await stream.read()
+        else:
+            body = b"".join([chunk async for chunk in stream.chunks()])
+    asked, answered, *pieces = [record.getMessage() for record in caplog.records]
+    assert asked.startswith(f"> GET {AGENT}/.well-known/agent-card.json")
+    assert answered.startswith("< 200 content-type: application/json")
+    assert "".join(piece.removeprefix("< ") for piece in pieces) == body.decode()
+
+
+async def test_a_reply_that_comes_in_pieces_is_logged_in_whole_lines(caplog):
+    class Pieces:
+        status, headers = 200, {}
+
+        async def __aenter__(self):
+            return self
+
+        async def __aexit__(self, *_):
+            pass
+
+        async def chunks(self):
+            for piece in (b"data: sec", b"ret\n\ndata", b": x\r\n", b"end"):
+                yield piece
+
+        def stream(self, _request):
+            return self
+
+    caplog.set_level("DEBUG", "holdfast.cli.wire")
+    engine = LoggedEngine(Pieces())
+    async with engine.stream(HttpRequest(method="GET", url=AGENT)) as stream:
+        assert len([chunk async for chunk in stream.chunks()]) == 4
+    _, _, *lines = [record.getMessage().rstrip() for record in caplog.records]
+    assert lines == ["< data: secret", "< data: x", "< end"]
+
+
 def test_without_debug_nothing_is_told():
     agent = FakeAgent(lambda _: completes("done", after=3))
     agent.inject(Respond(status=503), on="GetTask")
@@ -676,6 +773,13 @@ def test_insecure_turns_verification_off_and_warns():
 def test_insecure_with_a_credential_warns_of_that(flags):
     done = holdfast("card", "get", *flags, env={"A2ACLI_INSECURE": "1"})
     assert "Warning: SECURITY: a credential" in done.err
+
+
+def test_insecure_with_a_key_in_the_cards_address_warns_of_that():
+    done = holdfast("card", "get", "--insecure", card=f"{AGENT}/card.json?key={SECRET}")
+    assert "Warning: SECURITY: a credential" in done.err
+    harmless = holdfast("card", "get", "--insecure", card=f"{AGENT}/card.json?v=1")
+    assert "SECURITY" not in harmless.err
 
 
 def test_a_failure_inside_shows_no_service_parameter():
@@ -789,6 +893,25 @@ def test_references_to_hosts(reference, meaning):
 )
 def test_references_to_files(reference, path):
     assert str(read_reference(reference)) == path
+
+
+@pytest.mark.parametrize(
+    ("reference", "shown"),
+    [
+        ("https://e.test/agents/@me", "https://e.test/agents/@me"),
+        ("https://e.test:8443/agents/@me", "https://e.test:8443/agents/@me"),
+        ("https://me:pw@e.test/x", "https://***@e.test/x"),
+        ("https://me:p/w@e.test/x", "https://***@e.test/x"),
+        ("me:pw@e.test", "***@e.test"),
+        ("https://e.test/c.json?key=a&b=c", "https://e.test/c.json?key=***&b=***"),
+        ("https://e.test/c.json?secret", "https://e.test/c.json?***"),
+        ("https://e.test/c.json?c2VjcmV0==", "https://e.test/c.json?***"),
+        ("/home/@me/card.json", "/home/@me/card.json"),
+        ("e.test", "e.test"),
+    ],
+)
+def test_references_are_shown_without_what_may_be_secret(reference, shown):
+    assert masked_reference(reference) == shown
 
 
 def test_a_file_that_is_there_is_taken_for_a_file(tmp_path, monkeypatch):

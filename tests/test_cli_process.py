@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import ssl
 import subprocess
@@ -17,7 +18,7 @@ import trustme
 from tests.raw_server import reply, serve_in_thread
 
 from holdfast.cli import main
-from holdfast.testing import FakeAgent, LoopbackServer, works_forever
+from holdfast.testing import FakeAgent, LoopbackServer, completes, works_forever
 
 BOUND = 60  # seconds that a command may take before the test fails
 
@@ -26,7 +27,7 @@ SOURCE = str(Path(__file__).parents[1] / "src")
 
 def environment(**more):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("A2ACLI_")}
-    return {**kept, "PYTHONPATH": SOURCE, **more}
+    return {**kept, "PYTHONPATH": SOURCE, "HOME": "/no/such/home", **more}
 
 
 @contextmanager
@@ -53,12 +54,12 @@ def served(agent):
 
 
 @contextmanager
-def start(*words, python=("-m", "holdfast"), **more):
+def start(*words, python=("-m", "holdfast"), directory="/", **more):
     """The command, running; killed if the test does not wait for its end."""
     process = subprocess.Popen(
         [sys.executable, *python, *words],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, env=environment(**more),
+        text=True, env=environment(**more), cwd=directory,
         # Whoever starts the tests in the background has them ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )  # fmt: skip
@@ -110,20 +111,123 @@ def test_a_reader_that_left_is_no_drama(words):
     assert done.returncode == 1
 
 
-WITHOUT_CLICK = textwrap.dedent("""
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device is always full here")
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["send", "hello"], "task get task-1 "),
+        (["card", "get"], ""),
+        (["config", "show"], ""),
+        (["send", "--help"], ""),
+        (["send", "--version"], ""),
+    ],
+)
+def test_an_output_that_takes_nothing_more_is_told(words, hint, form):
+    with served(FakeAgent(completes("x", after=0.1))) as url, Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "holdfast", *words, "-o", form],
+            stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
+            text=True, env=environment(A2ACLI_AGENT_CARD=url), check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert "Error: the output cannot be written: No space left on device\n" in done.stderr
+    assert "Code: A2ACLI_ERR_INTERNAL\n" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not hint or f"Hint: holdfast {hint}" in done.stderr
+
+
+WITHOUT_LIBRARY = textwrap.dedent("""
     import sys
-    sys.modules["click"] = None
+    sys.modules[sys.argv[1]] = None
     from holdfast.cli import main
     sys.exit(main(["send", "hello"]))
 """)
 
 
-def test_without_its_library_the_command_says_what_to_install():
-    with start(python=("-c", WITHOUT_CLICK)) as process:
+@pytest.mark.parametrize(("module", "library"), [("click", "click"), ("dotenv", "python-dotenv")])
+def test_without_its_libraries_the_command_says_what_to_install(module, library, tmp_path):
+    (tmp_path / ".env").write_text("A2ACLI_TIMEOUT=5s\n")
+    with start(module, python=("-c", WITHOUT_LIBRARY), directory=tmp_path) as process:
         out, err = process.communicate(timeout=BOUND)
     assert process.returncode == 1
     assert out == ""
-    assert err == 'holdfast: the command line needs click: pip install "holdfast[cli]"\n'
+    assert err == f'holdfast: the command line needs {library}: pip install "holdfast[cli]"\n'
+
+
+def test_without_files_nothing_reads_them():
+    code = (
+        "import sys; sys.modules['dotenv'] = None; from holdfast.cli import main; main(['send'])"
+    )
+    with start(python=("-c", code)) as process:
+        _, err = process.communicate(timeout=BOUND)
+    assert "Code: A2ACLI_ERR_USAGE" in err
+
+
+def test_a_file_in_the_working_directory_and_one_in_the_home_state_settings(tmp_path):
+    home, work = tmp_path / "home", tmp_path / "work"
+    shared = home / ".config" / "a2a-cli" / ".env"
+    for path in (shared, work / ".env"):
+        path.parent.mkdir(parents=True)
+    with served(FakeAgent()) as url:
+        shared.write_text(f"A2ACLI_AGENT_CARD={url}\nA2ACLI_OUTPUT=text\n")
+        (work / ".env").write_text("A2ACLI_OUTPUT=json\n")
+        with start("send", "hello", directory=work, HOME=str(home)) as process:
+            out, err = process.communicate(timeout=BOUND)
+    assert (process.returncode, err) == (0, "")
+    assert json.loads(out)["task"]["artifacts"][0]["parts"] == [{"text": "hello"}]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_settings_may_come_from_a_pipe_which_is_read_once(tmp_path):
+    pipe = tmp_path / "settings"
+    os.mkfifo(pipe)
+    with start("send", "hello", "--config", str(pipe)) as process:
+        pipe.write_text("A2ACLI_OUTPUT=json\nA2ACLI_TIMEOUT=soon\n")
+        out, err = process.communicate(timeout=BOUND)
+    assert (process.returncode, err) == (2, "")
+    assert f"A2ACLI_TIMEOUT in {pipe}: 'soon'" in json.loads(out)["error"]["message"]
+
+
+COMPLETING = textwrap.dedent("""
+    eval "$(holdfast completion bash)"
+    COMP_WORDS=("$@")
+    COMP_CWORD=$(($# - 1))
+    compopt() { echo compopt "$@"; }
+    _holdfast_completion holdfast
+    echo "${COMPREPLY[@]}"
+    complete -p holdfast
+""")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (["ta"], "task"),
+        (["task", ""], "cancel get"),
+        (["send", "--tran"], "--transport"),
+        (["send", "--transport", "h"], "HTTP+JSON"),
+        (["send", "-o", ""], "text json"),
+        (["completion", "z"], "zsh"),
+        (["help", "ta"], "task"),
+        (["help", "task", ""], "cancel get"),
+        (["send", "--file", "/tm"], "compopt -o default\n"),
+        (["card", "get", "-a", "./"], "compopt -o default\n"),
+    ],
+)
+def test_bash_completes(words, completed, tmp_path):
+    command = tmp_path / "holdfast"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m holdfast "$@"\n')
+    command.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", COMPLETING, "bash", "holdfast", *words],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd="/",
+        env=environment(PATH=path),
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert done.stdout == f"{completed}\ncomplete -o nosort -F _holdfast_completion holdfast\n"
 
 
 def test_help_and_usage_errors_load_no_network_library():
@@ -140,9 +244,18 @@ def test_help_and_usage_errors_load_no_network_library():
     assert out.startswith("Usage: holdfast")
 
 
+def test_completing_is_no_failure():
+    asked = {"COMP_WORDS": "holdfast ta", "COMP_CWORD": "1"}
+    with start(_HOLDFAST_COMPLETE="bash_complete", **asked) as process:
+        out, err = process.communicate(timeout=BOUND)
+    assert (process.returncode, out.strip(), err) == (0, "plain,task", "")
+
+
 @pytest.fixture
-def called(monkeypatch, capfd):
+def called(monkeypatch, capfd, tmp_path):
     """Runs the command in this process, on real sockets."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     for name in [name for name in os.environ if name.startswith("A2ACLI_")]:
         monkeypatch.delenv(name)
 

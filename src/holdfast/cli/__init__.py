@@ -1,6 +1,7 @@
 """The command ``holdfast``, as the a2a-cli specification has it.
 
-Its library, click, comes with an extra: without it, the command says so in one line.
+Its libraries, click and python-dotenv, come with an extra: without them, the command says so in
+one line.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_NO_CLICK = 'holdfast: the command line needs click: pip install "holdfast[cli]"'
+_LIBRARIES = {"click": "click", "dotenv": "python-dotenv"}
+_MISSING = 'holdfast: the command line needs {}: pip install "holdfast[cli]"\n'
 _INTERRUPTED = 130
 
 
@@ -37,9 +39,10 @@ def main(arguments: Sequence[str] | None = None, *, world: World | None = None) 
             sys.argv[1:] if arguments is None else arguments, World() if world is None else world
         )
     except ModuleNotFoundError as error:
-        if error.name != "click":
+        library = _LIBRARIES.get((error.name or "").partition(".")[0])
+        if library is None:
             raise
-        sys.stderr.write(f"{_NO_CLICK}\n")
+        sys.stderr.write(_MISSING.format(library))
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from holdfast.errors import A2AError, TaskNotCancelableError
 from holdfast.model.requests import SendMessageResponse
 from holdfast.model.types import Message, Role, Task, TaskState
 
@@ -39,6 +40,7 @@ async def send(
         task_id=task_id,
         context_id=context_id,
     )
+    output.sending(message)
     answer = await session.client.send_message(
         message,
         metadata=metadata,
@@ -90,14 +92,17 @@ async def cancel_task(
     await session.prepare()
     settings = session.settings
     left = session.left()
-    task = await session.client.cancel_task(
-        task_id,
-        confirm=settings.waits is not False,
-        metadata=metadata,
-        timeout=left if settings.timeout_given else min(left, _CANCEL_TIMEOUT),
-        poll_interval=settings.poll_interval,
-        headers=session.svc_params,
-    )
+    try:
+        task = await session.client.cancel_task(
+            task_id,
+            confirm=settings.waits is not False,
+            metadata=metadata,
+            timeout=left if settings.timeout_given else min(left, _CANCEL_TIMEOUT),
+            poll_interval=settings.poll_interval,
+            headers=session.svc_params,
+        )
+    except TaskNotCancelableError as error:
+        task = await _canceled_before(session, output, task_id, error)
     output.result(task)
     if not task.state.is_terminal:
         output.warn(f"task {task.id} is still {task.state}")
@@ -106,10 +111,27 @@ async def cancel_task(
         output.warn(f"task {task.id} was over before: {task.state}")
 
 
+async def _canceled_before(
+    session: Session, output: Output, task_id: str, error: TaskNotCancelableError
+) -> Task:
+    """Looks how a task ended that is over: one that was canceled is as it was to be."""
+    try:
+        task = await session.client.get_task(
+            task_id, timeout=session.left(), headers=session.svc_params
+        )
+    except A2AError:
+        raise error from None
+    if task.state is not TaskState.CANCELED:
+        session.task = task
+        output.began(task)
+        raise error
+    return task
+
+
 async def get_card(session: Session, output: Output) -> None:
     """Shows the card, even one whose interfaces are of no use."""
     card = await session.get_card()
-    output.card(card, session.chosen())
+    output.card(card, await session.chosen())
 
 
 async def _wait(session: Session, task_id: str) -> Task:

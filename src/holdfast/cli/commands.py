@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -11,9 +12,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import get_completion_class
 
 from holdfast.cli import actions
-from holdfast.cli.errors import Failure, describe, internal, usage
+from holdfast.cli.configuration import PREFIX
+from holdfast.cli.errors import Failure, describe, internal, unwritable, usage
 from holdfast.cli.options import (
     EVERYWHERE,
     HISTORY,
@@ -21,12 +24,13 @@ from holdfast.cli.options import (
     OUTPUT_FORMATS,
     REPLY,
     WAITING,
-    read_settings,
     with_options,
 )
-from holdfast.cli.output import Diagnostics, output_for
+from holdfast.cli.output import Diagnostics, OutputError, output_for
 from holdfast.cli.parts import PARTS, PartsCommand, read_parts
 from holdfast.cli.reference import read_reference
+from holdfast.cli.settings import effective, read_settings
+from holdfast.cli.sources import configuration_of, loaded_configuration
 from holdfast.cli.values import Reads, read_id
 from holdfast.errors import A2AError
 
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "run"]
 
 _INTERRUPTED = 130
+_COMPLETE = "_HOLDFAST_COMPLETE"
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 logger = logging.getLogger("holdfast.cli")
@@ -53,38 +58,65 @@ def run(arguments: Sequence[str], world: World) -> int:
     """
     try:
         code = app.main(
-            args=list(arguments), prog_name="holdfast", standalone_mode=False, obj=world
+            args=list(arguments),
+            prog_name="holdfast",
+            complete_var=_COMPLETE,
+            standalone_mode=False,
+            obj=world,
         )
     except click.exceptions.NoArgsIsHelpError as error:
         told = usage("Missing command.", error.ctx.command_path, instead=error.message)
-        return _fail(arguments, told)
+        return _fail(_form(arguments, world, error.ctx), told)
     except click.UsageError as error:
         command = "holdfast" if error.ctx is None else error.ctx.command_path
-        return _fail(arguments, usage(error.format_message(), command))
+        told = usage(error.format_message(), command)
+        return _fail(_form(arguments, world, error.ctx), told)
     except (click.Abort, KeyboardInterrupt):
         return _INTERRUPTED
     except BrokenPipeError:
         return _nobody_reads()
-    except SystemExit:  # how click ends when nobody reads its help
-        return _nobody_reads()
+    except OSError as error:  # everything else that may fail so is told by now
+        return _cannot_write(error)
+    except SystemExit as end:  # how click ends when nobody reads its help, and when it completes
+        return _nobody_reads() if end.code else 0
     return code if isinstance(code, int) else 0
 
 
-def _fail(arguments: Sequence[str], failure: Failure) -> int:
+def _fail(form: str, failure: Failure) -> int:
     """Reports what went wrong before the options were understood."""
     try:
-        output_for(_form(arguments)).failure(failure)
+        output_for(form).failure(failure)
     except BrokenPipeError:
         return _nobody_reads()
+    except OSError as error:
+        return _cannot_write(error)
     return failure.exit
 
 
-def _form(arguments: Sequence[str]) -> str:
-    """The output format that the arguments ask for, whatever else is wrong with them."""
-    text = "\0".join(arguments)
-    asked = re.findall(r"(?:^|\0)(?:-o[\0=]?|--output[\0=])([^\0]*)", text)
-    form = (asked[-1] if asked else os.environ.get("A2ACLI_OUTPUT", "")).lower()
+def _form(arguments: Sequence[str], world: World, ctx: click.Context | None) -> str:
+    """The output format that is asked for, whatever else is wrong with the arguments."""
+    asked = _asked(arguments, r"-o[\0=]?|--output[\0=]") or os.environ.get("A2ACLI_OUTPUT")
+    if asked is None:
+        named = _asked(arguments, r"--config[\0=]") or os.environ.get("A2ACLI_CONFIG") or None
+        with contextlib.suppress(OSError, ValueError):
+            configuration = loaded_configuration(ctx) or world.read_configuration(named)
+            stated = configuration.stated.get("A2ACLI_OUTPUT")
+            asked = None if stated is None else stated.value
+    form = (asked or "").lower()
     return form if form in OUTPUT_FORMATS else OUTPUT_FORMATS[0]
+
+
+def _asked(arguments: Sequence[str], flags: str) -> str | None:
+    """The last value that stands behind one of the flags."""
+    found = re.findall(rf"(?:^|\0)(?:{flags})([^\0]*)", "\0".join(arguments))
+    return found[-1] if found else None
+
+
+def _cannot_write(error: OSError) -> int:
+    """Says so where that can still be said."""
+    with contextlib.suppress(OSError):
+        output_for("text").failure(unwritable(error))
+    return _nobody_reads()
 
 
 def _nobody_reads() -> int:
@@ -92,7 +124,7 @@ def _nobody_reads() -> int:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:
             # What is still buffered would be written, and fail, once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return 1
@@ -109,35 +141,45 @@ def _execute(ctx: click.Context, action: Action) -> int:
     world: World = ctx.obj
     settings = read_settings(ctx)
     output = output_for(settings.output, settings)
+    for problem in configuration_of(ctx).problems:
+        output.warn(problem)
     try:
         reference = read_reference(settings.agent_card)
     except ValueError as error:
         raise click.UsageError(f"--agent-card: {error}", ctx) from None
     with Diagnostics(output, enabled=settings.debug):
-        session = Session(world, settings, reference, output)
+        return _perform(world, Session(world, settings, reference, output), output, action)
 
-        async def act() -> None:
-            async with session:
-                await action(session, output)
 
-        try:
-            world.run(act())
-        except KeyboardInterrupt:
-            _interrupted(session, output)
-            return _INTERRUPTED
-        except A2AError as error:
-            failure = describe(error, session)
-        except (click.UsageError, BrokenPipeError):
-            raise
-        except Exception as error:  # noqa: BLE001  whatever it is, one form of error tells it
-            logger.debug("%s", traceback.format_exc())
-            failure = internal(error)
-        else:
-            return 0
+def _perform(world: World, session: Session, output: Output, action: Action) -> int:
+    """Runs an action, and gives the exit code."""
+
+    async def act() -> None:
+        async with session:
+            await action(session, output)
+
+    try:
+        world.run(act())
+    except KeyboardInterrupt:
+        _interrupted(session, output)
+        return _INTERRUPTED
+    except OutputError:
         if session.task is not None:
-            output.gave_up(session.task)
-        output.failure(failure)
-        return failure.exit
+            output.hint(session.command("task", "get", session.task.id))
+        raise
+    except (click.UsageError, BrokenPipeError):
+        raise
+    except A2AError as error:
+        failure = describe(error, session)
+    except Exception as error:  # noqa: BLE001  whatever it is, one form of error tells it
+        logger.debug("%s", traceback.format_exc())
+        failure = internal(error)
+    else:
+        return 0
+    if session.task is not None:
+        output.gave_up(session.task)
+    output.failure(failure)
+    return failure.exit
 
 
 def _interrupted(session: Session, output: Output) -> None:
@@ -155,8 +197,9 @@ def _interrupted(session: Session, output: Output) -> None:
 @click.group(
     context_settings=_CONTEXT,
     epilog="Each option of a command can also be set by the environment variable that its help "
-    "names. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 agent not reachable, 4 not "
-    "authenticated, 5 timeout. How a task ended is told by its state, not by the exit code.",
+    "names, or in a .env file under that name: see holdfast config show --help. Exit codes: 0 "
+    "done, 1 failed, 2 wrong usage, 3 agent not reachable, 4 not authenticated, 5 timeout, 130 "
+    "interrupted. How a task ended is told by its state, not by the exit code.",
 )
 @with_options(EVERYWHERE)
 def app(**_options: object) -> None:
@@ -234,8 +277,59 @@ def task_cancel(ctx: click.Context, /, wanted: str, **options: Any) -> int:
     )
 
 
+@app.group("config", context_settings=_CONTEXT)
+@with_options(EVERYWHERE)
+def config(**_options: object) -> None:
+    """Look at the settings in effect."""
+
+
+@config.command("show", context_settings=_CONTEXT)
+@with_options(EVERYWHERE, REPLY, METADATA, HISTORY, WAITING)
+@click.pass_context
+def config_show(ctx: click.Context, /, **_options: object) -> None:
+    """Show each setting as it is in effect, and where its value comes from.
+
+    A flag beats the environment, which beats the local .env file (of the working directory or
+    above it, or the one that --config names), which beats ~/.config/a2a-cli/.env, which beats the
+    default. Nothing is changed: edit the files.
+    """
+    settings, configuration = list(effective(ctx)), configuration_of(ctx)
+    form = next(setting.value for setting in settings if setting.name == "output")
+    output = output_for(form or OUTPUT_FORMATS[0])
+    output.settings(settings, configuration)
+    for problem in configuration.problems:
+        output.warn(problem)
+    known = {setting.variable for setting in settings}
+    for name in sorted({*configuration.stated, *os.environ} - known):
+        if name.startswith(PREFIX):
+            output.warn(f"{name} is no setting of holdfast")
+
+
+@app.command("completion", context_settings=_CONTEXT)
+@click.argument("shell", type=click.Choice(["bash", "fish", "zsh"]))
+def completion(shell: str) -> None:
+    """Write a script with which SHELL completes commands, options and their values.
+
+    For bash, put this into ~/.bashrc: eval "$(holdfast completion bash)". For zsh, into ~/.zshrc:
+    eval "$(holdfast completion zsh)". For fish: holdfast completion fish >
+    ~/.config/fish/completions/holdfast.fish
+    """
+    kind = get_completion_class(shell)
+    if kind is not None:
+        click.echo(kind(app, {}, "holdfast", _COMPLETE).source())
+
+
+def _complete_command(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The commands below the ones that are written already."""
+    command: click.Command | None = app
+    for word in ctx.params.get("words") or ():
+        command = command.get_command(ctx, word) if isinstance(command, click.Group) else None
+    names = command.list_commands(ctx) if isinstance(command, click.Group) else []
+    return [name for name in names if name.startswith(incomplete)]
+
+
 @app.command("help", context_settings=_CONTEXT)
-@click.argument("words", nargs=-1, metavar="[COMMAND]...")
+@click.argument("words", nargs=-1, metavar="[COMMAND]...", shell_complete=_complete_command)
 @click.pass_context
 def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Show how to use the tool or a command."""

@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from holdfast import errors
 from holdfast.cli.credentials import declared_schemes
-from holdfast.cli.values import shown_duration
+from holdfast.cli.values import masked_reference, shown_duration
+from holdfast.wire.bindings import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
-    from holdfast.cli.options import Settings
+    from holdfast.cli.settings import Settings
     from holdfast.errors import A2AError
     from holdfast.model.card import AgentCard
     from holdfast.model.types import Task
 
-__all__ = ["Failure", "Situation", "describe", "internal", "usage"]
+__all__ = ["Failure", "Situation", "describe", "internal", "unwritable", "usage"]
 
 _FAILURE, _USAGE, _UNREACHABLE, _AUTH, _TIMEOUT = 1, 2, 3, 4, 5
 
@@ -55,6 +57,9 @@ class Situation(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+
+    @property
+    def reference(self) -> str | Path: ...
 
     @property
     def card(self) -> AgentCard | None: ...
@@ -88,6 +93,14 @@ def internal(error: BaseException) -> Failure:
     )
 
 
+def unwritable(error: OSError) -> Failure:
+    """A result that cannot be shown."""
+    return Failure(
+        code="A2ACLI_ERR_INTERNAL",
+        message=f"the output cannot be written: {error.strerror or error}",
+    )
+
+
 def describe(error: A2AError, situation: Situation) -> Failure:
     """Finds the code, the hint and the exit code of an error."""
     kind, before_card = _kind(error), situation.card is None
@@ -113,9 +126,21 @@ def _code(row: _Row, error: A2AError, situation: Situation) -> str:
     """A row's own code, or the protocol's name of the error."""
     if row.code is None:
         return _NAMES.get(type(error), type(error).__name__)
-    if row.exit == _AUTH and not situation.settings.has_credentials:
+    if row.exit == _AUTH and not _gave_what_is_declared(situation):
         return "A2ACLI_ERR_CREDENTIALS_MISSING"
     return row.code
+
+
+def _gave_what_is_declared(situation: Situation) -> bool:
+    """Whether one of the credentials that the card declares was given, if it declares any."""
+    settings, declared = situation.settings, _declared(situation)
+    if "authorization" in settings.svc_params:
+        return True
+    return bool(settings.credentials & declared if declared else settings.credentials)
+
+
+def _declared(situation: Situation) -> set[str]:
+    return set() if situation.card is None else declared_schemes(situation.card)
 
 
 # ── Messages and hints ───────────────────────────────────────────────────────────────────────
@@ -158,6 +183,11 @@ def _not_canceled(error: A2AError, _situation: Situation) -> str:
     return f"{error.message}{_since_then(error)}"
 
 
+def _with_state(error: A2AError, situation: Situation) -> str:
+    state = "" if situation.task is None else f"; the task is {situation.task.state}"
+    return f"{_as_told(error, situation)}{state}"
+
+
 def _since_then(error: A2AError) -> str:
     """The failure that went on until the time was over, if one did."""
     failure = error.__cause__
@@ -195,7 +225,8 @@ def _wait_for_task(error: A2AError, situation: Situation) -> str | None:
         return _look_for_message(error, situation)
     task: Task | None = situation.task or getattr(error, "task", None)
     if task is None:
-        return "allow more time with --timeout"
+        first = "" if situation.card is not None else f"{_check_address(error, situation)}, or "
+        return f"{first}allow more time with --timeout"
     return situation.command("task", "get", "--wait", task.id)
 
 
@@ -208,22 +239,33 @@ def _look_for_message(error: A2AError, _situation: Situation) -> str | None:
 
 
 def _name_card(_error: A2AError, situation: Situation) -> str | None:
-    return (
-        f"check --agent-card {situation.settings.agent_card}: a host, a card's URL, or a card's "
-        "file"
-    )
+    reference = masked_reference(situation.settings.agent_card)
+    return f"check --agent-card {reference}: a host, a card's URL, or a card's file"
 
 
 def _give_credentials(_error: A2AError, situation: Situation) -> str | None:
-    if situation.settings.has_credentials:
+    if _gave_what_is_declared(situation):
         return "check the credentials: the agent does not take them"
-    flags = {"--bearer"} if situation.card is None else declared_schemes(situation.card)
+    flags = {"--bearer"} if situation.card is None else _declared(situation)
     variables = [f"{_VARIABLES[flag]} (or {flag})" for flag in sorted(flags or _VARIABLES)]
     return f"set {' or '.join(variables)}"
 
 
 def _be_reachable(error: A2AError, _situation: Situation) -> str | None:
     return _BY_FAILURE.get(getattr(error, "failure", ""))
+
+
+def _check_address(error: A2AError, situation: Situation) -> str:
+    """A client with TLS and a server without it wait for each other until one gives up."""
+    secure = (error.agent or str(situation.reference)).startswith("https://")
+    return f"check the address{' (does it speak http://?)' if secure else ''}"
+
+
+def _answer(error: A2AError, situation: Situation) -> str | None:
+    """What to look at when somebody listens there, or seems to, and says nothing."""
+    if getattr(error, "phase", "") == "connect":
+        return f"{_check_address(error, situation)} and the network"
+    return "check that it is the agent that listens at this address"
 
 
 def _come_back(error: A2AError, _situation: Situation) -> str | None:
@@ -235,6 +277,30 @@ def _come_back(error: A2AError, _situation: Situation) -> str | None:
 def _trust_it(_error: A2AError, situation: Situation) -> str | None:
     save = situation.command("card", "get", "-o", "json")
     return f"if you trust it: {save} > card.json, then --agent-card card.json"
+
+
+def _correct_card(error: A2AError, situation: Situation) -> str | None:
+    if not _is_about_address(error, situation):
+        return _name_card(error, situation)
+    save = situation.command("card", "get", "-o", "json")
+    return f"correct the address: {save} > card.json, edit it, then --agent-card card.json"
+
+
+def _without_advice(error: A2AError, situation: Situation) -> str:
+    """A card's fault without what a program would do about it."""
+    told = _as_told(error, situation)
+    return told.partition(". ")[0] if _is_about_address(error, situation) else told
+
+
+def _is_about_address(error: A2AError, situation: Situation) -> bool:
+    """Whether a card that can be read names an address that cannot be meant."""
+    return situation.card is not None and (getattr(error, "field", None) or "").endswith(".url")
+
+
+def _speak_ours(_error: A2AError, situation: Situation) -> str | None:
+    if situation.settings.version == PROTOCOL_VERSION:
+        return None
+    return f"leave out --a2a-version, or set it to {PROTOCOL_VERSION}"
 
 
 def _find_task(_error: A2AError, _situation: Situation) -> str | None:
@@ -289,11 +355,17 @@ _ROWS = (
         hint=_look_for_message,
         message=_reply_lost,
     ),
-    _Row(errors.InvalidAgentCardError, "A2ACLI_ERR_CARD_INVALID", hint=_name_card),
+    _Row(errors.VersionNotSupportedError, hint=_speak_ours),
+    _Row(
+        errors.InvalidAgentCardError,
+        "A2ACLI_ERR_CARD_INVALID",
+        hint=_correct_card,
+        message=_without_advice,
+    ),
     _Row(errors.AuthenticationError, "A2ACLI_ERR_AUTH_FAILED", _AUTH, hint=_give_credentials),
     _Row(errors.PermissionDeniedError, "A2ACLI_ERR_AUTH_FAILED", _AUTH, hint=_give_credentials),
     _Row(errors.A2AConnectionError, "A2ACLI_ERR_UNREACHABLE", _UNREACHABLE, hint=_be_reachable),
-    _Row(errors.A2ATimeoutError, "A2ACLI_ERR_UNREACHABLE", _UNREACHABLE),
+    _Row(errors.A2ATimeoutError, "A2ACLI_ERR_UNREACHABLE", _UNREACHABLE, hint=_answer),
     _Row(errors.RateLimitedError, "HOLDFAST_ERR_RATE_LIMITED", hint=_come_back),
     _Row(
         errors.A2AError,
@@ -313,6 +385,7 @@ _ROWS = (
     _Row(errors.AgentError, "HOLDFAST_ERR_AGENT"),
     _Row(errors.LimitExceededError, "HOLDFAST_ERR_LIMIT"),
     _Row(errors.TaskNotFoundError, hint=_find_task),
+    _Row(errors.TaskNotCancelableError, message=_with_state),
     _Row(errors.A2AError),
 )
 

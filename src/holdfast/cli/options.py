@@ -1,23 +1,27 @@
 """The options that commands share: what each is called, how it is read, what it means.
 
-Rules: a flag beats its environment variable, which beats the default (a2a-cli 6.5); the variable
-is named after the flag; a value that cannot be right is a usage error, found before anything is
-sent; no help text shows a secret.
+Rules: a flag beats its environment variable, which beats a configuration file, which beats the
+default (a2a-cli 6.5); the variable is named after the flag; a value that cannot be right is a
+usage error, found before anything is sent; no help text shows a secret.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from holdfast._version import __version__
+from holdfast.cli.configuration import PREFIX
+from holdfast.cli.sources import SettingOption
 from holdfast.cli.values import (
     Reads,
+    complete_path,
+    hidden,
+    hidden_params,
+    masked_reference,
     read_duration,
     read_id,
     read_metadata,
@@ -29,18 +33,15 @@ from holdfast.cli.values import (
 )
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 
-if TYPE_CHECKING:
-    from click.types import OptionHelpExtra
-
 __all__ = [
+    "DEFAULT_POLL_INTERVAL",
+    "DEFAULT_TIMEOUT",
     "EVERYWHERE",
     "HISTORY",
     "METADATA",
     "OUTPUT_FORMATS",
     "REPLY",
     "WAITING",
-    "Settings",
-    "read_settings",
     "with_options",
 ]
 
@@ -51,68 +52,20 @@ DEFAULT_TIMEOUT = 900.0
 DEFAULT_POLL_INTERVAL = 2.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What every command is told.
-
-    Attributes:
-        agent_card: The reference, as written.
-        bearer: A bearer token.
-        api_key: An API key.
-        svc_params: Service parameters (A2A 3.2.6), names in lower case.
-        transports: Preferred bindings, best first.
-        insecure: Whether certificates are left unverified.
-        timeout: Seconds for the whole command.
-        timeout_given: Whether the caller chose them.
-        output: ``text`` or ``json``.
-        verbose: Whether to show everything.
-        debug: Whether to tell on stderr how it goes.
-        waits: Whether to wait for the task; None leaves it to the command.
-        poll_interval: Seconds between two looks.
-    """
-
-    agent_card: str
-    bearer: str | None = field(default=None, repr=False)
-    api_key: str | None = field(default=None, repr=False)
-    svc_params: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    transports: tuple[str, ...] = ()
-    insecure: bool = False
-    timeout: float = DEFAULT_TIMEOUT
-    timeout_given: bool = False
-    output: Literal["text", "json"] = "text"
-    verbose: bool = False
-    debug: bool = False
-    waits: bool | None = None
-    poll_interval: float = DEFAULT_POLL_INTERVAL
-
-    @property
-    def has_credentials(self) -> bool:
-        """Whether a credential flag or its variable is set."""
-        return self.bearer is not None or self.api_key is not None
+def _option(*names: str, **attributes: Any) -> Callable[[F], F]:
+    variable = f"{PREFIX}{names[0].lstrip('-').replace('-', '_').upper()}"
+    shared = {"variable": variable, "show_envvar": True, "show_default": True}
+    return click.option(*names, cls=SettingOption, **{**shared, **attributes})
 
 
-# ── Options ──────────────────────────────────────────────────────────────────────────────────
+def _complete_transport(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[str]:
+    return [name for name in BINDINGS if name.startswith(incomplete.upper())]
 
 
-class _Option(click.Option):
-    """An option that shows in its help what is in effect: the variable's value, if it is set."""
-
-    def __init__(self, *args: Any, secret: bool = False, **attributes: Any) -> None:
-        self._secret = secret
-        super().__init__(*args, **attributes)
-
-    def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
-        extra = super().get_help_extra(ctx)
-        for variable in extra.get("envvars", ()):
-            if value := os.environ.get(variable):
-                extra["default"] = f"{'(secret)' if self._secret else value}, from {variable}"
-        return extra
-
-
-def _option(*names: str, secret: bool = False, **attributes: Any) -> Callable[[F], F]:
-    variable = f"A2ACLI_{names[0].lstrip('-').replace('-', '_').upper()}"
-    attributes = {"envvar": variable, "show_envvar": True, "show_default": True, **attributes}
-    return click.option(*names, cls=_Option, secret=secret, **attributes)
+def _as_flag(value: object) -> str:
+    return str(value).lower()
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, value: object) -> None:
@@ -127,6 +80,8 @@ EVERYWHERE = (
         "-a",
         metavar="REF",
         type=Reads("ref", read_id),
+        mask=masked_reference,
+        shell_complete=complete_path,
         help="The agent, by its card: a host or origin (the well-known path is appended; a bare "
         "host is called over https, localhost over http), a card's URL, a file:// URL or a path.",
     ),
@@ -143,20 +98,22 @@ EVERYWHERE = (
         metavar="BINDING",
         type=Reads("binding", read_transport, r"[,\s]+"),
         show_default="the order of the card",
-        help=f"Preferred binding ({', '.join(BINDINGS)}); can be repeated, best first.",
+        shell_complete=_complete_transport,
+        help=f"Preferred binding ({', '.join(BINDINGS)}); can be repeated, best first. One that "
+        "the card does not offer is skipped.",
     ),
     _option(
         "--a2a-version",
         metavar="VERSION",
         type=Reads("version", read_version),
         default=PROTOCOL_VERSION,
-        help="Protocol version to speak.",
+        help=f"Protocol version to speak; holdfast {__version__} speaks {PROTOCOL_VERSION} only.",
     ),
     _option(
         "--bearer",
         metavar="TOKEN",
         type=Reads("token", read_secret),
-        secret=True,
+        mask=hidden,
         help="Bearer token. A flag shows in the process table and the shell's history; the "
         "environment variable does not.",
     ),
@@ -164,7 +121,7 @@ EVERYWHERE = (
         "--api-key",
         metavar="KEY",
         type=Reads("key", read_secret),
-        secret=True,
+        mask=hidden,
         help="API key, sent the way the card declares, or as the header X-API-Key. A flag shows "
         "in the process table and the shell's history; the environment variable does not.",
     ),
@@ -173,26 +130,46 @@ EVERYWHERE = (
         multiple=True,
         metavar="NAME:VALUE",
         type=Reads("name:value", read_svc_param),
-        secret=True,
+        shown=":".join,
+        mask=hidden_params,
         help="A2A service parameter to send with each request; can be repeated.",
     ),
     _option(
         "--insecure",
         is_flag=True,
-        help="Do not verify TLS certificates. For development only.",
+        shown=_as_flag,
+        help="Do not verify TLS certificates, as is done otherwise. For development only.",
     ),
     _option(
         "--timeout",
         metavar="DURATION",
         type=Reads("duration", read_duration),
         default=shown_duration(DEFAULT_TIMEOUT),
+        shown=shown_duration,
         help="How long to wait before giving up, as 30s or 1m30s.",
     ),
-    _option("--verbose", is_flag=True, help="Show everything that the agent said."),
+    _option(
+        "--config",
+        metavar="PATH",
+        type=Reads("path", read_id),
+        is_eager=True,
+        in_files=False,
+        shell_complete=complete_path,
+        help="Read settings from this .env file in place of the one in the working directory or "
+        "above it.",
+    ),
+    _option(
+        "--verbose",
+        is_flag=True,
+        shown=_as_flag,
+        help="Show everything that was sent and received, not only the outcome.",
+    ),
     _option(
         "--debug",
         is_flag=True,
-        help="Tell on stderr how it goes: requests, their times, retries. Never credentials.",
+        shown=_as_flag,
+        help="Tell on stderr how it goes: what is sent and received, its times, retries. Never "
+        "credentials.",
     ),
     click.option(
         "--version",
@@ -213,12 +190,14 @@ WAITING = (
         "--return-immediately",
         "asynchronous",
         is_flag=True,
+        shown=_as_flag,
         help="Do not wait; return the identifiers at once.",
     ),
     _option(
         "--wait",
         "--watch",
         is_flag=True,
+        shown=_as_flag,
         help="Wait until the task is over or needs somebody to act. Default of send and cancel.",
     ),
     _option(
@@ -226,6 +205,7 @@ WAITING = (
         metavar="DURATION",
         type=Reads("duration", read_duration),
         default=shown_duration(DEFAULT_POLL_INTERVAL),
+        shown=shown_duration,
         help="How often to look while waiting; the first looks are quicker.",
     ),
 )
@@ -248,6 +228,7 @@ METADATA = (
         "--metadata",
         metavar="JSON",
         type=Reads("json", read_metadata),
+        shown=json.dumps,
         help="""JSON object to send along in the request, as '{"key": "value"}'.""",
     ),
 )
@@ -270,73 +251,3 @@ def with_options(*groups: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:
         return function
 
     return add
-
-
-# ── Reading them together ────────────────────────────────────────────────────────────────────
-
-
-def read_settings(ctx: click.Context) -> Settings:
-    """Puts together what was written before and after the command's name.
-
-    Raises:
-        click.UsageError: Options contradict each other, or one is missing.
-    """
-    values, sources = _merged(ctx)
-    if values.get("agent_card") is None:
-        message = "Missing option '--agent-card' / '-a': name the agent."
-        raise click.UsageError(message, ctx)
-    return Settings(
-        agent_card=values["agent_card"],
-        bearer=values["bearer"],
-        api_key=values["api_key"],
-        svc_params=_no_repeats(ctx, values["svc_param"]),
-        transports=tuple(dict.fromkeys(values["transport"])),
-        insecure=values["insecure"],
-        timeout=values["timeout"],
-        timeout_given=sources["timeout"] is not ParameterSource.DEFAULT,
-        output=values["output"],
-        verbose=values["verbose"],
-        debug=values["debug"],
-        waits=_waits(ctx, values, sources),
-        poll_interval=values.get("poll_interval", DEFAULT_POLL_INTERVAL),
-    )
-
-
-def _merged(ctx: click.Context) -> tuple[dict[str, Any], dict[str, ParameterSource | None]]:
-    values: dict[str, Any] = dict(ctx.params)
-    sources = {name: ctx.get_parameter_source(name) for name in values}
-    above = ctx.parent
-    while above is not None:
-        for name, value in above.params.items():
-            if above.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
-                continue
-            if sources.get(name) is not ParameterSource.COMMANDLINE:
-                values[name], sources[name] = value, ParameterSource.COMMANDLINE
-            elif isinstance(value, tuple):
-                values[name] = (*value, *values[name])
-        above = above.parent
-    return values, sources
-
-
-def _waits(
-    ctx: click.Context, values: Mapping[str, Any], sources: Mapping[str, ParameterSource | None]
-) -> bool | None:
-    """What ``--wait`` and ``--async`` say: a flag of one beats the variable of the other."""
-    said = {
-        True: sources.get("wait") if values.get("wait") else None,
-        False: sources.get("asynchronous") if values.get("asynchronous") else None,
-    }
-    given = [waits for waits, source in said.items() if source is ParameterSource.COMMANDLINE]
-    given = given or [waits for waits, source in said.items() if source is not None]
-    if len(given) > 1:
-        message = "--wait and --async contradict each other."
-        raise click.UsageError(message, ctx)
-    return given[0] if given else None
-
-
-def _no_repeats(ctx: click.Context, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    params = dict(pairs)
-    if len(params) < len(pairs):
-        message = "A service parameter is given twice with --svc-param."
-        raise click.UsageError(message, ctx)
-    return params

@@ -18,23 +18,38 @@ import click
 
 from holdfast.cli import text
 from holdfast.cli.document import document, write_json
+from holdfast.cli.values import secrets_in_reference
 from holdfast.errors import A2AError
 from holdfast.wire.redaction import redact, secrets_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
     from types import TracebackType
 
+    from holdfast.cli.configuration import Configuration
     from holdfast.cli.errors import Failure
-    from holdfast.cli.options import Settings
+    from holdfast.cli.settings import Effective, Settings
     from holdfast.model.card import AgentCard, AgentInterface
-    from holdfast.model.types import Task, WireValue
+    from holdfast.model.types import Message, Task, WireValue
 
-__all__ = ["Diagnostics", "JsonOutput", "Output", "TextOutput", "command_line", "output_for"]
+__all__ = [
+    "Diagnostics",
+    "JsonOutput",
+    "Output",
+    "OutputError",
+    "TextOutput",
+    "command_line",
+    "output_for",
+]
 
 
 class Output(Protocol):
     """Where a command says what it has to say."""
+
+    def sending(self, message: Message) -> None:
+        """A message is about to be sent."""
+        ...
 
     def began(self, task: Task) -> None:
         """A task is known, and will be waited for."""
@@ -50,6 +65,10 @@ class Output(Protocol):
 
     def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:
         """A card, and the interface that calls would use."""
+        ...
+
+    def settings(self, settings: Iterable[Effective], configuration: Configuration) -> None:
+        """The settings in effect, and the files that were read for them."""
         ...
 
     def failure(self, failure: Failure) -> None:
@@ -80,6 +99,11 @@ class _Speaks:
     def debug(self, message: str) -> None:
         self._say("Debug", message)
 
+    def _keep(self, message: Message) -> None:
+        """Notes what is secret in the addresses that are sent."""
+        for part in message.parts:
+            self._secrets += secrets_in_reference(part.url or "")
+
     def _say(self, label: str, message: str) -> None:
         _write(f"{label}: {text.one_line(self._hidden(message))}\n", err=True)
 
@@ -96,6 +120,11 @@ class TextOutput(_Speaks):
         super().__init__(settings)
         self._verbose = settings is not None and settings.verbose
         self._told: list[str] = []
+
+    def sending(self, message: Message) -> None:
+        self._keep(message)
+        if self._verbose:
+            self._lines(text.render_sent(message))
 
     def began(self, task: Task) -> None:
         """Names the task at once, so that an interruption does not lose it."""
@@ -114,6 +143,9 @@ class TextOutput(_Speaks):
     def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:
         self._lines(text.render_card(card, chosen, text.View(verbose=self._verbose)))
 
+    def settings(self, settings: Iterable[Effective], configuration: Configuration) -> None:
+        self._lines(text.render_settings(settings, configuration))
+
     def failure(self, failure: Failure) -> None:
         if failure.instead is not None:
             _write(f"{text.clean(failure.instead)}\n", err=True)
@@ -130,6 +162,10 @@ class TextOutput(_Speaks):
 class JsonOutput(_Speaks):
     """``-o json``: one document of the protocol's own types, or the error envelope."""
 
+    def sending(self, message: Message) -> None:
+        """The document is what comes back."""
+        self._keep(message)
+
     def began(self, task: Task) -> None:
         """Names the task where it is no part of the document."""
         self._say("Task ID", task.id)
@@ -142,6 +178,20 @@ class JsonOutput(_Speaks):
 
     def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:  # noqa: ARG002  same
         self._document(document(card))
+
+    def settings(self, settings: Iterable[Effective], configuration: Configuration) -> None:
+        stated = [
+            {
+                "name": one.name,
+                "variable": one.variable,
+                "value": one.value,
+                "source": one.source.name,
+                "file": _path(one.source.path),
+            }
+            for one in settings
+        ]
+        files = {"local": _path(configuration.local), "global": _path(configuration.shared)}
+        self._document({"settings": stated, "files": files})
 
     def failure(self, failure: Failure) -> None:
         error = {
@@ -220,12 +270,26 @@ def _secrets(settings: Settings) -> list[str]:
     """What no diagnostic shows, also as a query spells it."""
     given = [secret for secret in (settings.bearer, settings.api_key) if secret is not None]
     given += secrets_in(settings.svc_params)
+    given += secrets_in_reference(settings.agent_card)
     return [*given, *(quote(secret, safe="") for secret in given)]
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+class OutputError(OSError):
+    """An output cannot be written; that says nothing about the agent."""
 
 
 def _write(content: str, *, err: bool = False) -> None:
     encoding = _encoding(sys.stderr if err else sys.stdout)
-    click.echo(content.encode(encoding, "backslashreplace"), nl=False, err=err)
+    try:
+        click.echo(content.encode(encoding, "backslashreplace"), nl=False, err=err)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(*error.args) from None
 
 
 def _encoding(stream: TextIO | None) -> str:

@@ -13,6 +13,7 @@ from urllib.request import url2pathname
 
 import click
 
+from holdfast.cli.values import complete_path
 from holdfast.content import data_part, file_part, text_part, url_part
 from holdfast.model import codec
 
@@ -32,6 +33,7 @@ PARTS = (
         "file",
         multiple=True,
         metavar="PATH|URL",
+        shell_complete=complete_path,
         help="A part with the bytes of a file, or with a URL that the agent fetches; can be "
         "repeated.",
     ),
@@ -40,6 +42,7 @@ PARTS = (
         "data",
         multiple=True,
         metavar="PATH|-",
+        shell_complete=complete_path,
         help="A part with the JSON of a file, or of standard input; can be repeated.",
     ),
     click.option(

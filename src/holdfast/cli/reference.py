@@ -8,6 +8,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from holdfast.cli.values import masked_reference, names_user
+
 __all__ = ["read_reference"]
 
 _HOST = re.compile(
@@ -36,7 +38,8 @@ def read_reference(text: str) -> str | Path:
     match = _HOST.fullmatch(reference)
     if match is None:
         message = (
-            f"{reference!r} is neither a host, nor an http:// or https:// URL, nor a card's file"
+            f"{masked_reference(reference)!r} is neither a host, nor an http:// or https:// URL, "
+            "nor a card's file"
         )
         raise ValueError(message)
     return f"{'http' if _is_this_machine(match['host']) else 'https'}://{reference}"
@@ -44,13 +47,17 @@ def read_reference(text: str) -> str | Path:
 
 def _of_scheme(scheme: str, reference: str) -> str | Path:
     if scheme in {"http", "https"}:
+        if names_user(reference):
+            message = "a user name or password is no part of an address; see --bearer, --api-key"
+            raise ValueError(message)
         return reference
     if scheme != "file":
         message = f"{scheme}:// is no way to reach an agent; use https://, http:// or file://"
         raise ValueError(message)
     parts = urlsplit(reference)
     if parts.netloc not in {"", "localhost"}:
-        message = f"{reference!r} names a file on another machine; write file:///path"
+        shown = masked_reference(reference)
+        message = f"{shown!r} names a file on another machine; write file:///path"
         raise ValueError(message)
     return Path(url2pathname(parts.path))
 

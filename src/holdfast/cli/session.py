@@ -11,25 +11,31 @@ import logging
 import math
 import uuid
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import click
 
+from holdfast._version import __version__
 from holdfast.assembly import connect
+from holdfast.cli.configuration import read_configuration
 from holdfast.cli.credentials import Credentials
+from holdfast.cli.errors import describe
 from holdfast.cli.output import command_line
-from holdfast.errors import A2AError
-from holdfast.runtime.routing import Route, choose_interface
+from holdfast.cli.rehearsal import Rehearsed, rehearse
+from holdfast.cli.values import masked_reference, secrets_in_reference
+from holdfast.cli.wire_log import LoggedEngine
+from holdfast.errors import A2AError, VersionNotSupportedError
 from holdfast.wire.bindings import PROTOCOL_VERSION
 from holdfast.wire.redaction import secrets_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from pathlib import Path
     from types import TracebackType
 
-    from holdfast.cli.options import Settings
+    from holdfast.cli.configuration import Configuration
     from holdfast.cli.output import Output
+    from holdfast.cli.settings import Settings
     from holdfast.client import Client
     from holdfast.model.card import AgentCard, AgentInterface
     from holdfast.model.types import Task
@@ -57,10 +63,27 @@ class World:
     Attributes:
         run: Runs a coroutine to its end.
         engine: Makes what carries requests; `verify` says whether certificates are verified.
+        home: Gives the home directory.
+        directory: Gives the working directory.
     """
 
     run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
     engine: Callable[..., HttpEngine] = _aiohttp_engine
+    home: Callable[[], Path] = Path.home
+    directory: Callable[[], Path] = Path.cwd
+
+    def read_configuration(self, named: str | None) -> Configuration:
+        """Reads the configuration files.
+
+        Args:
+            named: The file to read in place of the local one, as the caller wrote it.
+
+        Raises:
+            OSError: That file cannot be read.
+            ValueError: It is not UTF-8.
+        """
+        path = None if named is None else Path(named).expanduser()
+        return read_configuration(path, home=self.home, directory=self.directory)
 
 
 class Session:
@@ -74,6 +97,7 @@ class Session:
 
     Attributes:
         settings: What the command was told.
+        reference: Where the card is.
         card: The agent's card, once it is known.
         task: The task as last seen, once there is one.
         message_id: Id of the message that is being sent, if one is.
@@ -92,12 +116,14 @@ class Session:
         self.message_id: str | None = None
         self.continues = False
         self._output = output
-        self._reference = reference
+        self.reference = reference
         self._ends = math.inf
         self._credentials = (
-            Credentials(settings.bearer, settings.api_key) if settings.has_credentials else None
+            Credentials(settings.bearer, settings.api_key) if settings.credentials else None
         )
         engine = world.engine(verify=not settings.insecure)
+        if settings.debug:
+            engine = LoggedEngine(engine)
         self._engine = engine if self._credentials is None else self._credentials.over(engine)
         try:
             self.client: Client = connect(
@@ -106,8 +132,9 @@ class Session:
                 timeout=settings.timeout,
                 card_ttl=math.inf,
                 engine=self._engine,
-                bindings=settings.transports,
+                bindings=settings.spoken_transports,
                 consumers=(self._saw,),
+                attempt_layers=(Rehearsed,),
             )
         except ValueError as error:
             raise click.UsageError(f"--agent-card: {error}") from None
@@ -138,10 +165,11 @@ class Session:
         """Fetches the card.
 
         Raises:
+            VersionNotSupportedError: The caller asks for a version that we do not speak.
             A2AError: There is none, or it is not usable.
         """
-        if self.settings.insecure:
-            self._warn_of_insecure()
+        _check_version(self.settings.version)
+        self._warn()
         card = await self.client.agent_card(timeout=self.left())
         self.card = card
         return card
@@ -150,14 +178,14 @@ class Session:
         """Fetches the card and makes ready for calls.
 
         Raises:
-            A2AError: There is no card, or no interface for us on it.
+            A2AError: There is no card, or no interface on it that calls may go to.
         """
         card = await self.get_card()
-        interface = choose_interface(card, self._route())
+        interface = await self._interface()
         logger.debug(
             "card of %s: calls go to %s by %s, protocol %s",
             card.name,
-            interface.url.partition("?")[0],
+            masked_reference(interface.url),
             interface.protocol_binding,
             PROTOCOL_VERSION,
         )
@@ -167,30 +195,33 @@ class Session:
             except ValueError as error:
                 raise click.UsageError(f"--api-key: {error}") from None
 
-    def chosen(self) -> AgentInterface | None:
-        """The interface that calls would use."""
-        if self.card is None:
-            return None
+    async def chosen(self) -> AgentInterface | None:
+        """The interface that calls would use; None, and a warning, if they would use none."""
         try:
-            return choose_interface(self.card, self._route())
+            return await self._interface()
         except A2AError as error:
-            self._output.warn(str(error))
+            failure = describe(error, self)
+            self._output.warn(failure.message)
+            if failure.hint:
+                self._output.hint(failure.hint)
             return None
+
+    async def _interface(self) -> AgentInterface:
+        return await rehearse(self.client, timeout=self.left(), headers=self.svc_params)
 
     def command(self, *words: str) -> str:
         """A command to go on with, with what this one was told about the agent."""
-        transports = [word for name in self.settings.transports for word in ("--transport", name)]
-        insecure = ["--insecure"] if self.settings.insecure else []
-        card = ["--agent-card", self.settings.agent_card]
-        return command_line([*words, *card, *transports, *insecure])
+        settings = self.settings
+        transports = [word for name in settings.transports for word in ("--transport", name)]
+        insecure = ["--insecure"] if settings.insecure else []
+        config = [] if settings.config is None else ["--config", settings.config]
+        card = ["--agent-card", masked_reference(settings.agent_card)]
+        return command_line([*words, *card, *config, *transports, *insecure])
 
     def new_message_id(self) -> str:
         """Names the message that is about to be sent."""
         self.message_id = str(uuid.uuid4())
         return self.message_id
-
-    def _route(self) -> Route:
-        return Route(bindings=self.settings.transports)
 
     def _saw(self, _event: Event, task: Task | None, _card: AgentCard) -> None:
         if task is None:
@@ -199,12 +230,29 @@ class Session:
             logger.debug("task %s is %s", task.id, task.state)
         self.task = task
 
-    def _warn_of_insecure(self) -> None:
+    def _warn(self) -> None:
+        """Names what is in effect, and what may be a surprise."""
+        settings = self.settings
+        for name in settings.transports:
+            if name not in settings.spoken_transports:
+                self._output.warn(f"--transport {name} is skipped: holdfast does not speak it")
+        if not settings.insecure:
+            return
         self._output.warn(
             "--insecure: TLS certificates are not verified; use this for development only"
         )
-        if self.settings.has_credentials or secrets_in(self.settings.svc_params):
+        given = secrets_in(settings.svc_params) + secrets_in_reference(settings.agent_card)
+        if settings.credentials or given:
             self._output.warn(
                 "SECURITY: a credential, or what may be one, is sent over a connection whose "
                 "other end is not verified (--insecure); whoever sits between can read and use it"
             )
+
+
+def _check_version(version: str) -> None:
+    """Checks what was asked for: a lower version is never used in its place (a2a-cli 13.2)."""
+    if version != PROTOCOL_VERSION:
+        raise VersionNotSupportedError(
+            f"holdfast {__version__} does not speak protocol version {version}; nothing was sent",
+            executed=False,
+        )

@@ -13,15 +13,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from holdfast.cli.values import masked_reference
 from holdfast.model.requests import SendMessageResponse
 from holdfast.model.types import Artifact, Message, Part, Task, WireValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
+    from holdfast.cli.configuration import Configuration
+    from holdfast.cli.settings import Effective
     from holdfast.model.card import AgentCard, AgentInterface, SecurityScheme
 
-__all__ = ["View", "clean", "identifiers", "one_line", "render", "render_card", "state"]
+__all__ = [
+    "View",
+    "clean",
+    "identifiers",
+    "one_line",
+    "render",
+    "render_card",
+    "render_sent",
+    "render_settings",
+    "state",
+]
 
 _SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
@@ -86,6 +100,27 @@ def render(value: WireValue, view: View, *, told: Iterable[str] = ()) -> Iterato
         case _:
             text = f"there is no text form of {type(value).__name__}"
             raise TypeError(text)
+
+
+def render_sent(message: Message) -> Iterator[str]:
+    """The lines for a message that is about to be sent."""
+    yield _field("Sent message", message.message_id)
+    for part in message.parts:
+        url = None if part.url is None else masked_reference(part.url)
+        yield from _contents((msgspec.structs.replace(part, url=url),), View(verbose=True))
+
+
+def render_settings(settings: Iterable[Effective], configuration: Configuration) -> Iterator[str]:
+    """The lines for the settings in effect: the flag, its value, and where that comes from."""
+    for one in settings:
+        where = one.source.name if one.source.path is None else str(one.source.path)
+        yield _field(one.name, f"{one.value or '(none)'} [{where}]")
+    yield _field("Local file", _path(configuration.local))
+    yield _field("Global file", _path(configuration.shared))
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 # ── Fields and blocks ────────────────────────────────────────────────────────────────────────

@@ -5,19 +5,26 @@ from __future__ import annotations
 import math
 import re
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
 
 import click
+from click.shell_completion import CompletionItem
 
-from holdfast._version import __version__
 from holdfast.model import codec
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 from holdfast.wire.http import check_headers
+from holdfast.wire.redaction import secrets_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = [
     "Reads",
+    "complete_path",
+    "hidden",
+    "hidden_params",
+    "masked_reference",
+    "names_user",
     "read_duration",
     "read_id",
     "read_metadata",
@@ -25,6 +32,7 @@ __all__ = [
     "read_svc_param",
     "read_transport",
     "read_version",
+    "secrets_in_reference",
     "shown_duration",
 ]
 
@@ -65,25 +73,27 @@ def shown_duration(seconds: float) -> str:
 
 
 def read_version(text: str) -> str:
-    """Reads a protocol version that we speak."""
-    if text.strip() != PROTOCOL_VERSION:
-        message = (
-            f"{text!r} is no protocol version that holdfast {__version__} speaks; "
-            f"it speaks {PROTOCOL_VERSION}"
-        )
+    """Reads a protocol version, whether we speak it or not (A2A 3.6)."""
+    version = text.strip()
+    if not _VERSION.fullmatch(version):
+        message = f"{text!r} is no protocol version; write it as {PROTOCOL_VERSION}"
         raise ValueError(message)
-    return PROTOCOL_VERSION
+    return version
+
+
+_VERSION = re.compile(r"[0-9]{1,5}\.[0-9]{1,5}")
 
 
 def read_transport(text: str) -> str:
-    """Reads the name of a binding, in capitals or not."""
-    binding = text.strip().upper()
-    if binding not in BINDINGS:
-        message = f"{text!r} is no transport that holdfast speaks; it speaks {_BINDINGS}"
+    """Reads the name of a binding of the protocol, spoken here or not, in capitals or not."""
+    binding = text.strip().upper().replace("-", "")
+    if binding not in _KNOWN_BINDINGS:
+        message = f"{text!r} is no transport of A2A; holdfast speaks {_BINDINGS}"
         raise ValueError(message)
     return binding
 
 
+_KNOWN_BINDINGS = (*BINDINGS, "GRPC")  # A2A 5
 _BINDINGS = ", ".join(BINDINGS)
 _OWN_PARAMETERS = {"a2a-version": "--a2a-version", "host": "--agent-card"}
 
@@ -137,6 +147,59 @@ def read_secret(text: str) -> str:
         raise ValueError(message)
     check_headers({"credential": secret})  # names the header, never the value
     return secret
+
+
+def hidden(_text: str) -> str:
+    """A secret, for people to see that there is one."""
+    return "***"
+
+
+def hidden_params(text: str) -> str:
+    """Service parameters with their names only."""
+    return _AFTER_NAME.sub(":***", text)
+
+
+_AFTER_NAME = re.compile(r":.*")
+
+
+def masked_reference(text: str) -> str:
+    """A reference to an agent without what may be secret in it: user, password, query."""
+    address, mark, query = text.partition("?")
+    pairs = (f"{name}***" for name, _ in _pairs(query))
+    return f"{_USER.sub('***@', address)}{mark}{'&'.join(pairs)}"
+
+
+def names_user(text: str) -> bool:
+    """Whether an address holds a user's name, perhaps with a password."""
+    return _USER.search(text.partition("?")[0]) is not None
+
+
+def secrets_in_reference(text: str) -> list[str]:
+    """What is secret in an address: user and password, and what may be a key in its query."""
+    address, _, query = text.partition("?")
+    users = [user.removesuffix("@") for user in _USER.findall(address)]
+    found = [*users, *(user.partition(":")[2] for user in users)]
+    for name, value in _pairs(query):
+        found += secrets_in({name.removesuffix("=").lower() or "token": value})
+    return [*found, *(unquote(value) for value in found)]
+
+
+_USER = re.compile(r"(?:(?<=://)|^)(?:[^/]*|[^/]*:[^/]*[^0-9/][^/]*/.*)@")
+"""Also with a slash in the password, which makes the address wrong, not the password public."""
+
+
+def _pairs(query: str) -> Iterator[tuple[str, str]]:
+    """The names in a query with their equals signs, and the values; a value may stand alone."""
+    for pair in query.split("&") if query else ():
+        name, equals, value = pair.partition("=")
+        yield (f"{name}=", value) if equals and value.strip("=") else ("", pair)
+
+
+def complete_path(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Leaves it to the shell to complete a path."""
+    return [CompletionItem(incomplete, type="file")]
 
 
 if TYPE_CHECKING:

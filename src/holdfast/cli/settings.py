@@ -1,0 +1,180 @@
+"""What a command was told, put together from its options and from where those may come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import click
+
+from holdfast.cli.configuration import DEFAULT, FLAG, Source
+from holdfast.cli.options import DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT
+from holdfast.cli.sources import SettingOption
+from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["Effective", "Settings", "effective", "read_settings"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What every command is told.
+
+    Attributes:
+        agent_card: The reference, as written.
+        config: The configuration file that the caller named by a flag, as written.
+        bearer: A bearer token.
+        api_key: An API key.
+        svc_params: Service parameters (A2A 3.2.6), names in lower case.
+        transports: Preferred bindings, best first.
+        version: The protocol version to signal.
+        insecure: Whether certificates are left unverified.
+        timeout: Seconds for the whole command.
+        timeout_given: Whether the caller chose them.
+        output: ``text`` or ``json``.
+        verbose: Whether to show everything.
+        debug: Whether to tell on stderr how it goes.
+        waits: Whether to wait for the task; None leaves it to the command.
+        poll_interval: Seconds between two looks.
+    """
+
+    agent_card: str
+    config: str | None = None
+    bearer: str | None = field(default=None, repr=False)
+    api_key: str | None = field(default=None, repr=False)
+    svc_params: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    transports: tuple[str, ...] = ()
+    version: str = PROTOCOL_VERSION
+    insecure: bool = False
+    timeout: float = DEFAULT_TIMEOUT
+    timeout_given: bool = False
+    output: Literal["text", "json"] = "text"
+    verbose: bool = False
+    debug: bool = False
+    waits: bool | None = None
+    poll_interval: float = DEFAULT_POLL_INTERVAL
+
+    @property
+    def credentials(self) -> set[str]:
+        """The flags whose credentials are given, wherever they come from."""
+        given = {"--bearer": self.bearer, "--api-key": self.api_key}
+        return {flag for flag, secret in given.items() if secret is not None}
+
+    @property
+    def spoken_transports(self) -> tuple[str, ...]:
+        """The preferred bindings that we speak."""
+        return tuple(name for name in self.transports if name in BINDINGS)
+
+
+class Effective(NamedTuple):
+    """The value of a setting, and where it comes from.
+
+    Attributes:
+        name: The flag without its dashes.
+        variable: The environment variable.
+        value: As a file would have it, without secrets; None if it is not set.
+        source: Where it comes from.
+    """
+
+    name: str
+    variable: str
+    value: str | None
+    source: Source
+
+
+def read_settings(ctx: click.Context) -> Settings:
+    """Puts together what was written before and after the command's name.
+
+    Raises:
+        click.UsageError: Options contradict each other, or one is missing.
+    """
+    values, sources = _merged(ctx)
+    if values.get("agent_card") is None:
+        message = "Missing option '--agent-card' / '-a': name the agent."
+        raise click.UsageError(message, ctx)
+    waits, _ = _waits(ctx, values, sources)
+    return Settings(
+        agent_card=values["agent_card"],
+        config=values["config"] if sources["config"] is FLAG else None,
+        bearer=values["bearer"],
+        api_key=values["api_key"],
+        svc_params=_no_repeats(ctx, values["svc_param"]),
+        transports=tuple(dict.fromkeys(values["transport"])),
+        version=values["a2a_version"],
+        insecure=values["insecure"],
+        timeout=values["timeout"],
+        timeout_given=sources["timeout"] is not DEFAULT,
+        output=values["output"],
+        verbose=values["verbose"],
+        debug=values["debug"],
+        waits=waits,
+        poll_interval=values.get("poll_interval", DEFAULT_POLL_INTERVAL),
+    )
+
+
+def effective(ctx: click.Context) -> Iterator[Effective]:
+    """Gives each setting as it is in effect.
+
+    Raises:
+        click.UsageError: Options contradict each other.
+    """
+    values, sources = _merged(ctx)
+    waits, source = _waits(ctx, values, sources)
+    if waits is not None:
+        values |= {"wait": waits, "asynchronous": not waits}
+        sources |= {"wait": source, "asynchronous": source}
+    for param in ctx.command.params:
+        if isinstance(param, SettingOption):
+            shown, source = param.show(values[param.name]), sources[param.name]
+            yield Effective(param.opts[0].lstrip("-"), param.variable, shown, source)
+
+
+def _merged(ctx: click.Context) -> tuple[dict[str, Any], dict[str, Source]]:
+    values: dict[str, Any] = dict(ctx.params)
+    params = {param.name: param for param in ctx.command.params}
+    sources = {name: _source(params.get(name), ctx) for name in values}
+    above = ctx.parent
+    while above is not None:
+        for param in above.command.params:
+            name = param.name
+            if _source(param, above) is not FLAG:
+                continue
+            value = above.params.get(name)
+            if sources.get(name) is not FLAG:
+                values[name], sources[name] = value, FLAG
+            elif isinstance(value, tuple):
+                values[name] = (*value, *values[name])
+        above = above.parent
+    return values, sources
+
+
+def _source(param: click.Parameter | None, ctx: click.Context) -> Source:
+    return param.source(ctx) if isinstance(param, SettingOption) else DEFAULT
+
+
+def _waits(
+    ctx: click.Context, values: Mapping[str, Any], sources: Mapping[str, Source]
+) -> tuple[bool | None, Source]:
+    """What ``--wait`` and ``--async`` say: that from the better source counts."""
+    said = [
+        (sources[name], waits)
+        for name, waits in (("wait", True), ("asynchronous", False))
+        if values.get(name)
+    ]
+    if not said:
+        return None, DEFAULT
+    source, waits = min(said)
+    if len({place.rank for place, _ in said}) < len(said):
+        message = "--wait and --async contradict each other."
+        raise click.UsageError(message, ctx)
+    return waits, source
+
+
+def _no_repeats(ctx: click.Context, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    params = dict(pairs)
+    if len(params) < len(pairs):
+        message = "A service parameter is given twice with --svc-param."
+        raise click.UsageError(message, ctx)
+    return params

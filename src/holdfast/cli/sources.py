@@ -1,0 +1,146 @@
+"""An option whose value may come from a flag, the environment or a configuration file."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+from click.core import ParameterSource
+
+from holdfast.cli.configuration import DEFAULT, ENVIRONMENT, FLAG, PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from click.types import OptionHelpExtra
+
+    from holdfast.cli.configuration import Configuration, Source, Stated
+    from holdfast.cli.session import World
+
+__all__ = ["SettingOption", "configuration_of", "loaded_configuration"]
+
+_CONFIGURATION = "holdfast.cli.sources.configuration"
+
+
+class SettingOption(click.Option):
+    """An option whose value may also come from the environment or a configuration file.
+
+    Args:
+        args: As of `click.Option`.
+        variable: The environment variable.
+        in_files: Whether files may state it.
+        shown: Writes a value as the environment would have it.
+        mask: Takes what is secret out of what was written.
+        attributes: As of `click.Option`.
+
+    Attributes:
+        variable: As given.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        variable: str,
+        in_files: bool = True,
+        shown: Callable[[Any], str] = str,
+        mask: Callable[[str], str] = str,
+        **attributes: Any,
+    ) -> None:
+        self.variable = variable
+        self._in_files = in_files
+        self._shown = shown
+        self._mask = mask
+        super().__init__(*args, envvar=variable, **attributes)
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """What the environment says, else a file; before a command's name only flags count."""
+        value = super().resolve_envvar_value(ctx)
+        if value is not None or ctx.resilient_parsing or isinstance(ctx.command, click.Group):
+            return value
+        stated = self._stated(ctx)
+        return None if stated is None else stated.value
+
+    def source(self, ctx: click.Context) -> Source:
+        """Where the value comes from."""
+        match ctx.get_parameter_source(self.name or ""):
+            case ParameterSource.COMMANDLINE:
+                return FLAG
+            case ParameterSource.ENVIRONMENT:
+                stated = self._stated(ctx)
+                return ENVIRONMENT if stated is None else stated.source
+            case _:
+                return DEFAULT
+
+    def show(self, value: Any) -> str | None:
+        """A value for people to see; None if it is not set."""
+        if value is None or value == ():
+            return None
+        values = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
+        return ", ".join(self._mask(self._shown(one)) for one in values)
+
+    def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
+        """Shows as the default what is in effect."""
+        extra = super().get_help_extra(ctx)
+        value, where = os.environ.get(self.variable), self.variable
+        if not value:
+            try:
+                stated = self._stated(ctx)
+            except click.UsageError:  # help is shown, whatever is wrong with a file
+                stated = None
+            if stated is not None:
+                value, where = stated.value, str(stated.source.path)
+        if value:
+            extra["default"] = f"{self._mask(value)}, from {where}"
+        return extra
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """Names what a wrong value is written as, and where."""
+        path = None if ctx is None else self.source(ctx).path
+        return super().get_error_hint(ctx) if path is None else f"{self.variable} in {path}"
+
+    def _stated(self, ctx: click.Context) -> Stated | None:
+        """What a file says, where the environment says nothing; an empty variable is a say."""
+        if not self._in_files or self.variable in os.environ:
+            return None
+        stated = configuration_of(ctx).stated.get(self.variable)
+        return stated if stated is not None and stated.value else None
+
+
+def configuration_of(ctx: click.Context) -> Configuration:
+    """What the configuration files say; read once, when the first option asks.
+
+    Raises:
+        click.UsageError: The file that the caller named cannot be read.
+    """
+    named = _named_file(ctx)
+    known: tuple[str | None, Configuration] | None = ctx.meta.get(_CONFIGURATION)
+    if known is None or known[0] != named:
+        known = ctx.meta[_CONFIGURATION] = named, _read_files(ctx, named)
+    return known[1]
+
+
+def loaded_configuration(ctx: click.Context | None) -> Configuration | None:
+    """What the files say, if they were read; a pipe, for one, can be read only once."""
+    known = None if ctx is None else ctx.meta.get(_CONFIGURATION)
+    return None if known is None else known[1]
+
+
+def _named_file(ctx: click.Context) -> str | None:
+    """What ``--config`` says; it is read before all other options."""
+    above: click.Context | None = ctx
+    while above is not None:
+        if above.get_parameter_source("config") is ParameterSource.COMMANDLINE:
+            named: str = above.params["config"]
+            return named
+        above = above.parent
+    return os.environ.get(f"{PREFIX}CONFIG") or None
+
+
+def _read_files(ctx: click.Context, named: str | None) -> Configuration:
+    world: World = ctx.obj
+    try:
+        return world.read_configuration(named)
+    except (OSError, ValueError) as error:
+        message = f"--config {named} cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise click.UsageError(message, ctx) from None

@@ -1,0 +1,148 @@
+"""What goes over the wire, for ``--debug``: each request and reply as it is, but for secrets.
+
+Rules: a header whose name or length says that it may be a credential shows its name only, the
+query of an address its names; the credentials of the caller are taken out of all that is left
+when it is written (`holdfast.cli.output`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from holdfast.cli.values import hidden, masked_reference
+from holdfast.wire.redaction import secrets_in
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
+
+    from holdfast.runtime.engine import HttpEngine
+    from holdfast.wire.http import HttpReply, HttpRequest, HttpStream
+
+__all__ = ["LoggedEngine"]
+
+logger = logging.getLogger("holdfast.cli.wire")
+
+_MOST = 50_000
+"""Characters of a body that are shown."""
+
+_PUBLIC = frozenset(
+    {
+        "a2a-extensions",
+        "a2a-version",
+        "accept",
+        "content-type",
+        "date",
+        "retry-after",
+        "server",
+        "user-agent",
+        "www-authenticate",
+    }
+)
+
+
+class LoggedEngine:
+    """An engine that logs what another one carries."""
+
+    def __init__(self, inner: HttpEngine) -> None:
+        self._inner = inner
+
+    async def request(self, request: HttpRequest) -> HttpReply:
+        """Sends a request and reads its reply."""
+        _log_request(request)
+        reply = await self._inner.request(request)
+        _log_reply(reply, reply.body)
+        return reply
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
+        """Sends a request whose reply is read later, piece by piece."""
+        _log_request(request)
+        return _LoggedContext(self._inner.stream(request))
+
+    async def close(self) -> None:
+        """Closes the engine below."""
+        await self._inner.close()
+
+
+class _LoggedContext:
+    """The context of a reply that is still coming."""
+
+    def __init__(self, inner: AbstractAsyncContextManager[HttpStream]) -> None:
+        self._inner = inner
+
+    async def __aenter__(self) -> HttpStream:
+        stream = await self._inner.__aenter__()
+        _log_reply(stream)
+        return _LoggedStream(stream)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return await self._inner.__aexit__(kind, error, trace)
+
+
+class _LoggedStream:
+    """A reply that is still coming, and is logged as it comes."""
+
+    def __init__(self, inner: HttpStream) -> None:
+        self._inner = inner
+        self.status = inner.status
+        self.headers = inner.headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives; logged line by line, for a piece may end within a secret."""
+        rest = b""
+        async for chunk in self._inner.chunks():
+            *lines, rest = (rest + chunk).split(b"\n")
+            _log_lines(lines)
+            yield chunk
+        _log_lines([rest])
+
+    async def read(self) -> bytes:
+        """The whole body."""
+        body = await self._inner.read()
+        logger.debug("< %s", _text(body))
+        return body
+
+
+def _log_reply(reply: HttpReply | HttpStream, body: bytes = b"") -> None:
+    logger.debug("< %d %s%s", reply.status, _headers(reply.headers), _body(body))
+
+
+def _log_lines(lines: list[bytes]) -> None:
+    for line in lines:
+        if line.strip():
+            logger.debug("< %s", _text(line))
+
+
+def _log_request(request: HttpRequest) -> None:
+    url = masked_reference(request.url)
+    headers, body = _headers(request.headers), _body(request.body)
+    logger.debug("> %s %s %s%s", request.method, url, headers, body)
+
+
+def _headers(headers: Mapping[str, str]) -> str:
+    shown = ((name.lower(), value) for name, value in headers.items())
+    return ", ".join(f"{name}: {_value(name, value)}" for name, value in shown)
+
+
+def _value(name: str, value: str) -> str:
+    if name == "location":
+        return masked_reference(value)
+    return hidden(value) if name not in _PUBLIC and secrets_in({name: value}) else value
+
+
+def _body(body: bytes) -> str:
+    return f"; {_text(body)}" if body else ""
+
+
+def _text(body: bytes) -> str:
+    text = body.decode("utf-8", "replace")
+    if len(text) > _MOST:
+        return f"the first {_MOST} of {len(text)} characters: {text[:_MOST]}"
+    return text

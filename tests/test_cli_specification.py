@@ -1,0 +1,1283 @@
+"""The a2a-cli specification, requirement by requirement.
+
+A test carries the requirement's identifier in its name: ``test_send_001_…`` is about
+``A2ACLI_SEND_001``. `tests.cli_compliance` makes the compliance report of them. Where it can, a
+test runs twice: against the fake agent in virtual time, and against an agent on the official SDK
+over sockets.
+"""
+
+import json
+import os
+import re
+import shlex
+import urllib.request
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from tests import cli_compliance
+from tests.cli_harness import AGENT, Outcome, holdfast
+from tests.test_real_agents import sdk_process
+
+from holdfast import __version__
+from holdfast.model.card import (
+    AgentCard,
+    AgentInterface,
+    APIKeySecurityScheme,
+    HTTPAuthSecurityScheme,
+    SecurityScheme,
+)
+from holdfast.model.types import Artifact, Part, TaskState
+from holdfast.testing import (
+    FakeAgent,
+    FakeNetwork,
+    Plan,
+    Refuse,
+    Respond,
+    Step,
+    asks,
+    completes,
+    fails,
+    needs_auth,
+    rejects,
+    replies,
+    works_forever,
+)
+
+ROOT = Path(__file__).parents[1]
+SECRET = "s3cret-value-of-mine"
+SOON = ("--poll-interval", "50ms")
+
+# ── The agents ───────────────────────────────────────────────────────────────────────────────
+
+
+def file_named(name):
+    return Part(raw=bytes(range(256)), filename=name, media_type="application/octet-stream")
+
+
+def slow(argument):
+    seconds, _, text = argument.partition(" ")
+    return completes(text, after=float(seconds), works=0.0)
+
+
+COMMANDS = {
+    "echo": completes,
+    "message": replies,
+    "fail": fails,
+    "reject": rejects,
+    "ask": asks,
+    "auth": needs_auth,
+    "slow": slow,
+    "data": lambda argument: completes(Part(data=json.loads(argument))),
+    "file": lambda argument: completes(file_named(argument)),
+}
+
+
+def scripted(turn):
+    """Does what the agent on the SDK does."""
+    word, _, argument = turn.message.text.partition(" ")
+    if turn.task is not None or word not in COMMANDS:
+        return completes(turn.message.text)
+    return COMMANDS[word](argument)
+
+
+@dataclass
+class Fake:
+    """The fake agent, in process and in virtual time."""
+
+    agent: FakeAgent = field(default_factory=lambda: FakeAgent(scripted))
+    url: str = AGENT
+
+    def __post_init__(self):
+        self._network = FakeNetwork(self.agent)
+
+    def run(self, *words, **more) -> Outcome:
+        return holdfast(*words, engine=lambda **_: self._network, **{"card": self.url, **more})
+
+    def executions(self):
+        return sum(len(made) for made in self.agent.executions.values())
+
+    def paths(self):
+        return [call.url.removeprefix(self.url) for call in self.agent.received]
+
+    def versions(self):
+        return {call.headers.get("a2a-version") for call in self.agent.received}
+
+
+@dataclass
+class Sdk:
+    """The agent on the official SDK, in a process of its own, over sockets."""
+
+    url: str
+
+    def __post_init__(self):
+        self._before = {name: len(self._get(name)) for name in ("requests", "executions")}
+
+    def run(self, *words, **more) -> Outcome:
+        return holdfast(*words, on_sockets=True, **{"card": self.url, **more})
+
+    def executions(self):
+        return len(self._get("executions")) - self._before["executions"]
+
+    def paths(self):
+        return [seen["path"] for seen in self._seen()]
+
+    def versions(self):
+        return {seen["a2a-version"] for seen in self._seen()}
+
+    def _seen(self):
+        return self._get("requests")[self._before["requests"] :]
+
+    def _get(self, name):
+        with urllib.request.urlopen(f"{self.url}/{name}", timeout=20) as reply:
+            return json.load(reply)
+
+
+@pytest.fixture(scope="module")
+def sdk_url(tmp_path_factory):
+    with sdk_process(tmp_path_factory.mktemp("sdk") / "stderr") as url:
+        yield url
+
+
+@pytest.fixture(params=["fake", pytest.param("sdk", marks=pytest.mark.sdk)])
+def agent(request):
+    return Fake() if request.param == "fake" else Sdk(request.getfixturevalue("sdk_url"))
+
+
+@pytest.fixture
+def fake():
+    return Fake()
+
+
+def body(call):
+    content = json.loads(call.body)
+    return content["params"] if "jsonrpc" in content else content
+
+
+def sent_message(fake, number=0):
+    return body(fake.agent.calls("SendMessage")[number])["message"]
+
+
+def resume_command(done):
+    """The command to go on that was printed, without the program's name."""
+    (hint,) = re.findall(r"^Hint: holdfast (.*)$", done.err, re.MULTILINE)
+    return shlex.split(hint)
+
+
+def card_with(*interfaces, **schemes):
+    return AgentCard(
+        name="Made to measure",
+        supported_interfaces=interfaces or (interface(),),
+        security_schemes=schemes,
+    )
+
+
+def interface(binding="JSONRPC", version="1.0", tenant=None):
+    path = {"JSONRPC": "rpc", "HTTP+JSON": "rest"}.get(binding, "other")
+    return AgentInterface(
+        url=f"{AGENT}/{path}", protocol_binding=binding, protocol_version=version, tenant=tenant
+    )
+
+
+def key_in(location):
+    return SecurityScheme(
+        api_key_security_scheme=APIKeySecurityScheme(location=location, name="the-key")
+    )
+
+
+BEARER = SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme(scheme="Bearer"))
+
+# ── CARD_GET ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_card_get_001_from_a_host_an_address_and_a_file(agent, tmp_path):
+    origin = agent.run("card", "get", "-o", "json")
+    path = tmp_path / "card.json"
+    path.write_text(origin.out)
+    host = agent.url.removeprefix("http://")
+    references = [f"{agent.url}/.well-known/agent-card.json", path.as_uri(), str(path)]
+    if host.startswith("127."):
+        references.append(host)
+    for reference in references:
+        done = agent.run("card", "get", "-o", "json", card=reference)
+        assert (done.exit, done.out) == (0, origin.out)
+
+
+def test_card_get_001_shows_what_the_agent_is_and_can(agent):
+    done = agent.run("card", "get")
+    assert done.exit == 0
+    for label in ("Name", "Version", "Streaming", "Push notifications", "Extended card"):
+        assert done.field(label)
+    assert done.out.count("Interface: ") == 2
+    assert done.field("Transport") in re.findall(r"Interface: (.*)", done.out)
+    assert "Skill: " in done.out
+
+
+def test_card_get_001_shows_security_schemes():
+    fake = Fake(FakeAgent(card=card_with(key=key_in("header"), token=BEARER)))
+    done = fake.run("card", "get")
+    assert "Security scheme: key: API key in header the-key\n" in done.out
+    assert "Security scheme: token: HTTP Bearer\n" in done.out
+
+
+def test_card_get_001_a_card_on_file_leads_to_its_transport(agent, tmp_path):
+    path = tmp_path / "card.json"
+    path.write_text(agent.run("card", "get", "-o", "json").out)
+    assert agent.run("send", "echo hello", *SOON, card=str(path)).exit == 0
+
+
+# ── SEND ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_send_001_starts_an_interaction(agent):
+    done = agent.run("send", "echo hello", *SOON)
+    assert done.exit == 0
+    assert done.field("State") == "TASK_STATE_COMPLETED"
+    assert "Text:\nhello\n\n" in done.out
+    assert agent.executions() == 1
+
+
+def test_send_002_waits_unless_told_otherwise(agent):
+    done = agent.run("send", "slow 0.4 done", *SOON)
+    assert done.field("State") == "TASK_STATE_COMPLETED"
+
+
+@pytest.mark.parametrize("flag", ["--async", "--return-immediately", "--no-wait"])
+def test_send_002_async_returns_the_identifiers_at_once(agent, flag):
+    done = agent.run("send", "slow 20 done", flag)
+    assert done.exit == 0
+    assert done.field("State") in {"TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"}
+    assert done.field("Task ID")
+    assert done.field("Context ID")
+
+
+def test_send_003_a_message_without_a_task_is_a_clean_end(agent):
+    done = agent.run("send", "message hi there")
+    assert (done.exit, done.err) == (0, "")
+    assert "Text:\nhi there\n\n" in done.out
+    answer = agent.run("send", "message hi there", "-o", "json")
+    assert answer.json["message"]["parts"] == [{"text": "hi there"}]
+
+
+def test_send_003_stream_is_refused_clearly_and_nothing_is_sent(agent):
+    done = agent.run("send", "echo hello", "--stream", "-o", "json")
+    assert (done.exit, done.error["code"]) == (2, "A2ACLI_ERR_USAGE")
+    assert agent.executions() == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("echo two\nlines", "Text:\ntwo\nlines\n\n"),
+        ('data {"n": [true]}', 'Data:\n{\n  "n": [\n    true\n  ]\n}\n\n'),
+        (
+            "file x.bin",
+            "File: x.bin\nMedia type: application/octet-stream\nSize: 256 bytes\n",
+        ),
+    ],
+)
+def test_send_004_renders_artifacts_of_every_kind(agent, text, shown):
+    done = agent.run("send", text, *SOON)
+    assert done.field("Artifact")
+    assert shown in done.out
+    (artifact,) = agent.run("send", text, *SOON, "-o", "json").json["task"]["artifacts"]
+    assert len(artifact["parts"]) == 1
+
+
+def test_send_004_discards_no_part():
+    parts = (Part(text="a"), Part(url="https://e.test/x"), Part(), Part(data=None), Part(text="b"))
+    fake = Fake(FakeAgent(completes(Artifact(artifact_id="a1", parts=parts))))
+    done = fake.run("send", "hello")
+    assert "Text:\na\n\n" in done.out
+    assert "URL: https://e.test/x\n" in done.out
+    assert "Part: of a kind that is not known\n" in done.out
+    assert "Data:\nnull\n\n" in done.out
+    assert "Text:\nb\n\n" in done.out
+    shown = fake.run("send", "hello", "-o", "json").json["task"]["artifacts"][0]["parts"]
+    assert len(shown) == len(parts)
+
+
+def test_send_005_a_media_type_belongs_to_the_part_before_it(fake, tmp_path):
+    report = tmp_path / "report.bin"
+    report.write_bytes(b"%PDF")
+    page = tmp_path / "page.html"
+    page.write_bytes(b"<p>")
+    fake.run(
+        "send", "--file", str(report), "--media-type", "application/pdf", "--file", str(page),
+        "--text", "x", "--media-type", "text/markdown", "--file", str(report),
+    )  # fmt: skip
+    types = [part.get("mediaType") for part in sent_message(fake)["parts"]]
+    assert types[:3] == ["application/pdf", "text/html", "text/markdown"]
+    assert types[3] != "application/pdf"
+
+
+def test_send_005_a_media_type_without_a_part_is_a_usage_error(fake):
+    assert fake.run("send", "--media-type", "text/plain", "--text", "x").exit == 2
+
+
+def test_send_006_parts_keep_their_order_and_may_be_repeated(fake, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("file")
+    fake.run(
+        "send", "--data", "-", "--text", "one", "--file", str(path), "--text", "two",
+        "--file", "https://e.test/b.txt", stdin=b'{"n": 1}',
+    )  # fmt: skip
+    assert sent_message(fake)["parts"] == [
+        {"data": {"n": 1}},
+        {"text": "one"},
+        {"raw": "ZmlsZQ==", "filename": "a.txt", "mediaType": "text/plain"},
+        {"text": "two"},
+        {"url": "https://e.test/b.txt", "filename": "b.txt", "mediaType": "text/plain"},
+    ]
+
+
+# ── TASK_GET, TASK_CANCEL ────────────────────────────────────────────────────────────────────
+
+
+def begun(agent, text, *flags):
+    """The id of a task that this text began."""
+    return agent.run("send", text, *SOON, *flags).field("Task ID")
+
+
+def test_task_get_001_state_artifacts_and_history(agent):
+    task_id = begun(agent, "echo hello")
+    done = agent.run("task", "get", task_id, "--history", "5")
+    assert done.exit == 0
+    assert done.field("Task ID") == task_id
+    assert done.field("Context ID")
+    assert done.field("State") == "TASK_STATE_COMPLETED"
+    assert "Text:\nhello\n\n" in done.out
+    assert "History message: " in done.out
+    assert "Role: ROLE_USER\n" in done.out
+
+
+def test_task_get_001_the_document_is_the_whole_task(agent):
+    task_id = begun(agent, "file x.bin")
+    task = agent.run("task", "get", task_id, "-o", "json").json
+    assert task["id"] == task_id
+    assert task["artifacts"][0]["parts"][0]["filename"] == "x.bin"
+    assert task["artifacts"][0]["parts"][0]["raw"].startswith("AAEC")
+
+
+def test_task_cancel_001_reports_the_resulting_state(agent):
+    task_id = begun(agent, "slow 20 done", "--async")
+    done = agent.run("task", "cancel", task_id, *SOON)
+    assert done.exit == 0
+    assert done.field("Task ID") == task_id
+    assert done.field("State") == "TASK_STATE_CANCELED"
+
+
+def test_task_cancel_001_again_changes_nothing(agent):
+    task_id = begun(agent, "slow 20 done", "--async")
+    agent.run("task", "cancel", task_id, *SOON)
+    again = agent.run("task", "cancel", task_id, *SOON)
+    assert (again.exit, again.field("State")) == (0, "TASK_STATE_CANCELED")
+
+
+def test_task_cancel_001_a_refusal_reports_the_state_too(agent):
+    task_id = begun(agent, "echo over")
+    done = agent.run("task", "cancel", task_id, *SOON)
+    assert (done.exit, done.field("State")) == (1, "TASK_STATE_COMPLETED")
+    told = agent.run("task", "cancel", task_id, *SOON, "-o", "json").error
+    assert told["code"] == "TaskNotCancelableError"
+    assert "TASK_STATE_COMPLETED" in told["message"]
+
+
+# ── INTERACT ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_interact_001_a_context_is_continued_with_a_new_task(agent):
+    first = agent.run("send", "echo one", *SOON)
+    second = agent.run("send", "echo two", *SOON, "--context-id", first.field("Context ID"))
+    assert second.field("Context ID") == first.field("Context ID")
+    assert second.field("Task ID") != first.field("Task ID")
+
+
+@pytest.mark.parametrize("with_context", [True, False])
+def test_interact_002_a_task_is_continued_with_or_without_its_context(agent, with_context):
+    first = agent.run("send", "ask Which city?", *SOON)
+    context = ["--context-id", first.field("Context ID")] if with_context else []
+    second = agent.run("send", "Paris", *SOON, "--task-id", first.field("Task ID"), *context)
+    assert second.exit == 0
+    assert second.field("Task ID") == first.field("Task ID")
+    assert second.field("Context ID") == first.field("Context ID")
+    assert second.field("State") == "TASK_STATE_COMPLETED"
+
+
+def rejected(agent, *flags):
+    """Sends to a task that does not take it; no other one may come of that."""
+    before = agent.executions()
+    done = agent.run("send", "hello", *SOON, "-o", "json", *flags)
+    assert done.exit == 1
+    assert not done.error["code"].startswith("A2ACLI_ERR_")
+    assert "no new task was made" in done.error["hint"]
+    assert "--debug" in done.error["hint"]
+    assert agent.executions() == before
+    return done.error["code"]
+
+
+def test_interact_002_an_unknown_task_is_an_error_and_not_a_new_task(agent):
+    assert rejected(agent, "--task-id", "no-such-task") == "TaskNotFoundError"
+
+
+def test_interact_002_a_task_that_is_over_takes_no_message(agent):
+    rejected(agent, "--task-id", begun(agent, "echo over"))
+
+
+def test_interact_002_a_context_that_is_not_the_tasks_is_an_error(agent):
+    task_id = begun(agent, "ask Which city?")
+    other = agent.run("send", "echo other", *SOON).field("Context ID")
+    rejected(agent, "--task-id", task_id, "--context-id", other)
+
+
+def test_interact_002_debug_shows_the_protocols_own_error(agent):
+    done = agent.run("send", "hello", "--task-id", "no-such-task", "--debug")
+    assert re.search(r"^Debug: < .*-32001", done.err, re.MULTILINE)
+
+
+def test_interact_003_no_identifier_of_the_server_is_invented(fake):
+    fake.run("send", "echo hello")
+    assert sent_message(fake).keys() == {"messageId", "role", "parts"}
+
+
+def test_interact_003_each_message_has_an_id_of_its_own(fake):
+    fake.run("send", "echo hello")
+    fake.run("send", "echo hello")
+    assert sent_message(fake, 0)["messageId"] != sent_message(fake, 1)["messageId"]
+
+
+def test_interact_003_a_context_is_no_chat_session():
+    told = holdfast("send", "--help", card=None).out + holdfast("help", card=None).out
+    assert not re.search(r"session|chat|conversation", told, re.IGNORECASE)
+
+
+@pytest.mark.parametrize("text", ["echo hello", "fail no luck", "ask Which?", "auth log in"])
+def test_interact_004_identifiers_and_state_can_be_copied(agent, text):
+    done = agent.run("send", text, *SOON)
+    document = agent.run("task", "get", done.field("Task ID"), "-o", "json").json
+    assert done.field("Task ID") == document["id"]
+    assert done.field("Context ID") == document["contextId"]
+    assert done.field("State") == document["status"]["state"]
+
+
+def test_interact_004_the_command_that_answers_can_be_run_as_it_is_printed(agent):
+    asked = agent.run("send", "ask Which city?", *SOON)
+    words = [word.replace("<reply>", "Paris") for word in resume_command(asked)]
+    done = agent.run(*words, *SOON, card=None)
+    assert done.field("Task ID") == asked.field("Task ID")
+    assert done.field("State") == "TASK_STATE_COMPLETED"
+
+
+def test_interact_004_the_command_that_waits_can_be_run_as_it_is_printed(agent):
+    left = agent.run("send", "slow 0.3 done", "--async")
+    done = agent.run(*resume_command(left), *SOON, card=None)
+    assert done.field("Task ID") == left.field("Task ID")
+    assert done.field("State") == "TASK_STATE_COMPLETED"
+
+
+def test_interact_005_nothing_is_remembered(fake, tmp_path):
+    places = {"home": tmp_path, "directory": tmp_path}
+    first = fake.run("send", "ask Which city?", **places)
+    assert list(tmp_path.iterdir()) == []
+    second = fake.run("send", "hello", **places)
+    assert second.field("Task ID") != first.field("Task ID")
+    assert second.field("Context ID") != first.field("Context ID")
+
+
+@pytest.mark.parametrize("flag", ["--continue", "--resume", "--last"])
+def test_interact_005_nothing_can_be_continued_without_its_name(fake, flag):
+    assert fake.run("send", "hello", flag).exit == 2
+
+
+# ── TASK_POLL ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_task_poll_001_one_look_or_a_wait(agent):
+    task_id = begun(agent, "slow 0.4 done", "--async")
+    assert agent.run("task", "get", task_id).field("State") != "TASK_STATE_COMPLETED"
+    done = agent.run("task", "get", task_id, "--wait", *SOON)
+    assert done.field("State") == "TASK_STATE_COMPLETED"
+
+
+def test_task_poll_002_the_interval_bounds_a_backoff(fake):
+    fake.run("send", "slow 100 done", "--poll-interval", "8s")
+    looks = [call.at for call in fake.agent.calls("GetTask")]
+    gaps = [after - before for before, after in pairwise(looks)]
+    assert gaps == sorted(gaps)
+    assert min(gaps) > 0
+    assert max(gaps) == 8
+
+
+def test_task_poll_002_the_timeout_ends_the_wait(agent):
+    done = agent.run("send", "slow 20 done", *SOON, "--timeout", "300ms", "-o", "json")
+    assert done.exit == 5
+    assert done.error["code"] == "A2ACLI_ERR_TIMEOUT"
+    assert re.search(r"^Task ID: \S+$", done.err, re.MULTILINE)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_task_poll_002_an_interruption_does_not_lose_the_task(fake, form):
+    class Interrupted:
+        """An engine in the middle of whose wait somebody presses Ctrl-C."""
+
+        def __init__(self, inner):
+            self._inner = inner
+
+        async def request(self, request):
+            if b"GetTask" in request.body:
+                raise KeyboardInterrupt
+            return await self._inner.request(request)
+
+        def stream(self, request):
+            return self._inner.stream(request)
+
+        async def close(self):
+            await self._inner.close()
+
+    network = Interrupted(FakeNetwork(fake.agent))
+    done = holdfast("send", "slow 100 x", "-o", form, engine=lambda **_: network)
+    assert done.exit == 130
+    assert "Task ID: task-1\n" in (done.out if form == "text" else done.err)
+    assert resume_command(done)[:4] == ["task", "get", "--wait", "task-1"]
+    assert fake.agent.calls("CancelTask") == []
+
+
+@pytest.mark.parametrize(("word", "state"), [("ask", "INPUT"), ("auth", "AUTH")])
+def test_task_poll_003_a_wait_stops_where_somebody_must_act(agent, word, state):
+    sent = agent.run("send", f"{word} please", *SOON)
+    waited = agent.run("task", "get", "--wait", sent.field("Task ID"), *SOON)
+    for done in (sent, waited):
+        assert (done.exit, done.field("State")) == (0, f"TASK_STATE_{state}_REQUIRED")
+
+
+def test_task_poll_003_unspecified_is_neither_an_end_nor_an_interruption():
+    unspecified = Step(state=TaskState.UNSPECIFIED, after=1)
+    goes_on = Plan((unspecified, Step(state=TaskState.COMPLETED, after=60)))
+    assert Fake(FakeAgent(goes_on)).run("send", "x").field("State") == "TASK_STATE_COMPLETED"
+    stays = Fake(FakeAgent(Plan((unspecified,)))).run("send", "x", "--timeout", "90s")
+    assert (stays.exit, stays.field("State")) == (5, "TASK_STATE_UNSPECIFIED")
+
+
+def test_task_poll_004_a_wait_is_driven_to_its_end_through_failures(fake):
+    fake.agent.inject(Refuse(), on="GetTask", times=12)
+    assert fake.run("send", "slow 60 done").field("State") == "TASK_STATE_COMPLETED"
+
+
+# ── OUT ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def each_command_about_a_task(agent, form):
+    """What each of them says, in this form."""
+    task_id = begun(agent, "slow 20 x", "--async")
+    yield agent.run("send", "echo hello", *SOON, "-o", form)
+    yield agent.run("send", "slow 20 x", "--async", "-o", form)
+    yield agent.run("task", "get", task_id, "-o", form)
+    yield agent.run("task", "cancel", task_id, *SOON, "-o", form)
+
+
+def test_out_001_every_answer_names_context_task_and_state(agent):
+    for done in each_command_about_a_task(agent, "text"):
+        for label in ("Task ID", "Context ID", "State"):
+            assert done.field(label)
+    for done in each_command_about_a_task(agent, "json"):
+        task = done.json.get("task", done.json)
+        assert task["id"]
+        assert task["contextId"]
+        assert task["status"]["state"]
+
+
+def test_out_001_an_unfinished_wait_names_them_too(fake):
+    done = fake.run("send", "slow 900 x", "--timeout", "30s")
+    for label in ("Task ID", "Context ID", "State"):
+        assert done.field(label)
+
+
+def test_out_001_diagnostics_go_to_stderr(agent):
+    quiet = agent.run("task", "get", begun(agent, "fail no luck"), "-o", "json")
+    assert "Warning: " in quiet.err
+    noisy = agent.run("send", "ask Which?", *SOON, "--debug", "--insecure", "-o", "json")
+    assert noisy.json["task"]["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    labels = {line.partition(": ")[0] for line in noisy.err.splitlines()}
+    assert {"Warning", "Debug", "Hint"} <= labels <= {"Warning", "Debug", "Hint", "Task ID"}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [("slow 0.3 done", "task"), ("message hi", "message"), ("fail x", "task")]
+)
+def test_out_002_one_document_that_is_the_outcome(agent, text, kind):
+    done = agent.run("send", text, *SOON, "-o", "json", env={"A2ACLI_STREAM": "1"})
+    document, end = json.JSONDecoder().raw_decode(done.out)
+    assert done.out[end:] == "\n"
+    assert list(document) == [kind]
+    assert kind == "message" or done.json["task"]["status"]["state"] in {
+        "TASK_STATE_COMPLETED", "TASK_STATE_FAILED",
+    }  # fmt: skip
+
+
+def test_out_002_task_commands_give_a_bare_task_and_card_get_a_bare_card(agent):
+    task_id = begun(agent, "slow 20 x", "--async")
+    assert agent.run("task", "get", task_id, "-o", "json").json["id"] == task_id
+    assert agent.run("task", "cancel", task_id, *SOON, "-o", "json").json["id"] == task_id
+    assert "supportedInterfaces" in agent.run("card", "get", "-o", "json").json
+
+
+class Broken:
+    """An engine with a fault of its own."""
+
+    def __init__(self, inner):
+        self._inner = inner
+
+    async def request(self, request):
+        if request.method == "POST":
+            raise ZeroDivisionError
+        return await self._inner.request(request)
+
+    def stream(self, request):
+        raise NotImplementedError
+
+    async def close(self):
+        pass
+
+
+def with_fault(fault, operation):
+    agent = FakeAgent(works_forever())
+    agent.inject(fault, on=operation, times=99)
+    return {"agent": agent}
+
+
+FAILURES = {
+    "A2ACLI_ERR_USAGE": (2, ["--nope"], dict),
+    "A2ACLI_ERR_CARD_NOT_FOUND": (3, [], lambda: with_fault(Respond(status=404), "GetAgentCard")),
+    "A2ACLI_ERR_CARD_INVALID": (1, [], lambda: {"agent": FakeAgent(card=[])}),
+    "A2ACLI_ERR_UNREACHABLE": (3, [], lambda: with_fault(Refuse(), "GetAgentCard")),
+    "A2ACLI_ERR_CREDENTIALS_MISSING": (
+        4, [], lambda: with_fault(Respond(status=401), "SendMessage"),
+    ),
+    "A2ACLI_ERR_AUTH_FAILED": (
+        4, ["--bearer", SECRET], lambda: with_fault(Respond(status=401), "SendMessage"),
+    ),
+    "A2ACLI_ERR_TIMEOUT": (
+        5, ["--timeout", "5s"], lambda: {"agent": FakeAgent(works_forever())},
+    ),
+    "A2ACLI_ERR_INTERNAL": (
+        1, [], lambda: {"engine": lambda **_: Broken(FakeNetwork(FakeAgent()))},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", FAILURES)
+def test_out_004_a_failure_of_the_tools_own_is_an_envelope_with_its_code(code):
+    _, flags, world = FAILURES[code]
+    done = holdfast("send", "hello", "-o", "json", *flags, **world())
+    assert list(done.json) == ["error"]
+    assert done.error.keys() == {"code", "message", "hint", "a2aCode"}
+    assert done.error["code"] == code
+    assert done.error["message"]
+    assert done.error["hint"]
+
+
+def test_out_004_the_namespace_of_the_specification_holds_its_codes_only():
+    sources = (ROOT / "src" / "holdfast" / "cli").glob("*.py")
+    named = re.findall(r"A2ACLI_ERR_[A-Z_]+", "".join(path.read_text() for path in sources))
+    assert set(named) - {"A2ACLI_ERR_"} == set(cli_compliance.ERROR_CODES) == set(FAILURES)
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "number"),
+    [
+        (["task", "get", "nope"], "TaskNotFoundError", -32001),
+        (["task", "cancel", "nope"], "TaskNotFoundError", -32001),
+        (["send", "hello", "--task-id", "nope"], "TaskNotFoundError", -32001),
+    ],
+)
+def test_out_004_an_error_of_the_protocol_keeps_its_name_on_every_transport(
+    agent, words, name, number
+):
+    errors = [
+        agent.run(*words, "-o", "json", "--transport", binding).error
+        for binding in ("JSONRPC", "HTTP+JSON")
+    ]
+    assert [error["code"] for error in errors] == [name, name]
+    assert [error["a2aCode"] for error in errors] == [number, number]
+    assert errors[0]["hint"] == errors[1]["hint"]
+
+
+def test_out_004_one_error_is_the_same_on_every_transport(agent):
+    task_id = begun(agent, "echo over")
+    errors = [
+        agent.run("task", "cancel", task_id, "-o", "json", "--transport", binding).error
+        for binding in ("JSONRPC", "HTTP+JSON")
+    ]
+    assert {error["code"] for error in errors} == {"TaskNotCancelableError"}
+
+
+# The labels that text output may use, wherever they appear.
+LABELS = {
+    "Artifact", "Artifact ID", "Context ID", "Description", "Documentation", "Extended card",
+    "File", "History message", "Input modes", "Interface", "Media type", "Message ID", "Name",
+    "Output modes", "Provider", "Push notifications", "Role", "Security requirement",
+    "Security scheme", "Sent message", "Size", "Skill", "Skill description", "Skill example",
+    "Skill tags", "State", "Status message", "Streaming", "Task ID", "Transport", "URL",
+    "Updated", "Version",
+}  # fmt: skip
+BLOCKS = {"Text", "Data", "Description", "Status message", "Skill description"}
+
+
+def read_text_output(out):
+    """Reads text as the specification has it: fields, and blocks that an empty line ends."""
+    lines, found = iter(out.splitlines()), []
+    for line in lines:
+        label, colon, value = line.partition(":")
+        assert colon, line
+        if value:
+            assert label in LABELS, line
+            assert value.startswith(" "), line
+            found.append((label, value[1:]))
+        else:
+            assert label in BLOCKS, line
+            content = []
+            for inside in lines:
+                if not inside:
+                    break
+                content.append(inside)
+            else:
+                pytest.fail(f"the block {label} has no end")
+            found.append((label, "\n".join(content)))
+    return found
+
+
+@pytest.mark.parametrize("verbose", [True, False])
+def test_out_005_text_is_fields_and_blocks(agent, verbose):
+    flags = ["--verbose"] if verbose else []
+    for text in ("echo a: b\n\nTask ID: x", 'data {"n": 1}', "file x", "message hi", "fail no"):
+        done = agent.run("send", text, *SOON, *flags)
+        found = dict(read_text_output(done.out))
+        if text != "message hi":
+            task = agent.run("task", "get", found["Task ID"], "--history", "9", *flags)
+            assert dict(read_text_output(task.out))["Task ID"] == found["Task ID"]
+    assert dict(read_text_output(agent.run("card", "get", *flags).out))["Name"]
+
+
+def test_out_005_an_empty_line_ends_a_block_and_nothing_else_does():
+    fake = Fake(FakeAgent(completes("one\n\n\ntwo", Part(data={"n": 1}))))
+    found = read_text_output(fake.run("send", "hello").out)
+    assert [label for label, _ in found][3:] == ["Artifact", "Text", "Artifact", "Data"]
+    assert dict(found)["Text"].split("\n")[0::3] == ["one", "two"]
+
+
+def test_out_005_nothing_steers_a_terminal():
+    evil = "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x9b2J \r\x08 end"
+    for form in ("text", "json"):
+        done = Fake(FakeAgent(completes(evil))).run("send", "hello", "--verbose", "-o", form)
+        assert not set(done.out + done.err) & set("\x1b\x9b\x07\x08\r")
+        assert "red" in done.out
+
+
+def test_out_005_nobody_is_asked_anything(fake):
+    for words in (["send"], ["send", "ask Which?"], ["task", "get"], ["card"], []):
+        fake.run(*words, stdin=b"")  # whoever read from it would find its end, or wait for ever
+    assert fake.run("send", "ask Which?").field("State") == "TASK_STATE_INPUT_REQUIRED"
+
+
+@pytest.mark.parametrize("flag", ["--async", "--no-wait"])
+def test_out_006_without_waiting_there_is_a_result_with_its_identifiers(agent, flag):
+    task = agent.run("send", "slow 20 x", flag, "-o", "json").json["task"]
+    assert task["id"]
+    assert task["contextId"]
+    assert agent.run("task", "get", task["id"]).field("Context ID") == task["contextId"]
+
+
+# ── EXIT ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("code", FAILURES)
+def test_exit_001_the_status_agrees_with_the_error(code, form):
+    status, flags, world = FAILURES[code]
+    done = holdfast("send", "hello", "-o", form, *flags, **world())
+    assert done.exit == status
+    assert code in (done.out if form == "json" else done.err)
+
+
+def test_exit_001_zero_when_it_is_done_and_one_when_the_agent_says_no(agent):
+    assert agent.run("send", "echo hello", *SOON).exit == 0
+    assert agent.run("task", "get", "nope").exit == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("fail no luck", "FAILED"),
+        ("reject not mine", "REJECTED"),
+        ("ask Which?", "INPUT_REQUIRED"),
+        ("auth log in", "AUTH_REQUIRED"),
+    ],
+)
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_exit_002_what_the_agent_decides_is_no_failure_of_the_tool(agent, text, state, form):
+    done = agent.run("send", text, *SOON, "-o", form)
+    assert done.exit == 0
+    assert f"TASK_STATE_{state}" in done.out
+    assert re.search(rf"^Warning: task \S+ .*\(TASK_STATE_{state}\)$", done.err, re.MULTILINE)
+
+
+# ── AUTH ─────────────────────────────────────────────────────────────────────────────────────
+
+
+GIVEN = {
+    "flag": lambda name: {"words": (f"--{name}", SECRET)},
+    "environment": lambda name: {"env": {f"A2ACLI_{name.replace('-', '_').upper()}": SECRET}},
+}
+given = pytest.mark.parametrize("by", GIVEN)
+
+
+@given
+@pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
+def test_auth_001_a_bearer_token_goes_with_each_request(by, transport):
+    how = GIVEN[by]("bearer")
+    fake = Fake(FakeAgent(scripted, token=SECRET))
+    done = fake.run(
+        "send", "slow 9 x", "--transport", transport, *how.get("words", ()), env=how.get("env")
+    )
+    assert done.exit == 0
+    calls = [call for call in fake.agent.received if call.operation != "GetAgentCard"]
+    assert {call.headers.get("authorization") for call in calls} == {f"Bearer {SECRET}"}
+
+
+@given
+@pytest.mark.parametrize(
+    ("location", "where"),
+    [
+        ("header", lambda call: call.headers.get("the-key")),
+        ("query", lambda call: call.url.partition("?the-key=")[2]),
+        ("cookie", lambda call: call.headers.get("cookie", "").removeprefix("the-key=")),
+    ],
+)
+def test_auth_001_an_api_key_goes_where_the_card_declares(by, location, where):
+    how = GIVEN[by]("api-key")
+    fake = Fake(FakeAgent(scripted, card=card_with(key=key_in(location))))
+    done = fake.run("send", "slow 9 x", *how.get("words", ()), env=how.get("env"))
+    assert done.exit == 0
+    calls = [call for call in fake.agent.received if call.operation != "GetAgentCard"]
+    assert {where(call) for call in calls} == {SECRET}
+
+
+@pytest.mark.sdk
+@given
+def test_auth_001_an_agent_that_asks_for_a_token(tmp_path, by):
+    how = GIVEN[by]("bearer")
+    with sdk_process(tmp_path / "stderr", "--token", SECRET) as url:
+        agent = Sdk(url)
+        assert agent.run("send", "echo hello", *SOON, "-o", "json").error["code"] == (
+            "A2ACLI_ERR_CREDENTIALS_MISSING"
+        )
+        wrong = agent.run("send", "echo hello", *SOON, "--bearer", "another", "-o", "json")
+        assert wrong.error["code"] == "A2ACLI_ERR_AUTH_FAILED"
+        done = agent.run("send", "echo hello", *SOON, *how.get("words", ()), env=how.get("env"))
+        assert done.field("State") == "TASK_STATE_COMPLETED"
+
+
+def test_auth_001_a_service_parameter_is_something_else(fake):
+    done = fake.run("send", "slow 9 x", "--svc-param", "X-Trace-Id:abc", "--svc-param", "b:c")
+    assert done.exit == 0
+    calls = [call for call in fake.agent.received if call.operation != "GetAgentCard"]
+    assert {(call.headers["x-trace-id"], call.headers["b"]) for call in calls} == {("abc", "c")}
+    told = holdfast("send", "--help", card=None).out
+    about = " ".join(told.partition("--svc-param")[2].partition("--insecure")[0].split()).lower()
+    assert not re.search(r"auth|credential|token|secret|log ?in", about)
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "value"),
+    [("bearer", "authorization", "Bearer {}"), ("api-key", "x-api-key", "{}")],
+)
+def test_auth_002_a_flag_beats_the_environment(fake, name, header, value):
+    variable = f"A2ACLI_{name.replace('-', '_').upper()}"
+    fake.run("send", "hello", env={variable: "of-the-environment"})
+    assert fake.agent.received[-1].headers[header] == value.format("of-the-environment")
+    fake.run("send", "hello", f"--{name}", SECRET, env={variable: "of-the-environment"})
+    assert fake.agent.received[-1].headers[header] == value.format(SECRET)
+
+
+@pytest.mark.parametrize("flag", ["--bearer", "--api-key"])
+def test_auth_002_help_says_that_a_flag_is_exposed(flag):
+    told = " ".join(holdfast("send", "--help", card=None).out.split())
+    about = told.partition(f" {flag} ")[2].partition("[env var: ")[0]
+    assert "process table" in about
+    assert "history" in about
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [["--bearer", SECRET], ["--api-key", SECRET], ["--svc-param", f"x-auth:{SECRET}"]],
+)
+def test_auth_003_a_credential_without_verification_is_warned_of(flags):
+    asked = []
+    network = FakeNetwork(FakeAgent())
+
+    def engine(*, verify):
+        asked.append(verify)
+        return network
+
+    done = holdfast("send", "hello", "--insecure", *flags, engine=engine)
+    assert "Warning: SECURITY: a credential" in done.err
+    quiet = holdfast("send", "hello", *flags, engine=engine)
+    assert quiet.err == ""
+    assert asked == [False, True]
+
+
+def test_auth_003_verification_is_never_left_out_silently(fake):
+    for more in ({"env": {"A2ACLI_INSECURE": "1"}}, {}):
+        words = [] if more else ["--insecure"]
+        assert "Warning: --insecure: TLS" in fake.run("card", "get", *words, **more).err
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [["--bearer", SECRET], ["--api-key", SECRET], ["--svc-param", f"x-my-own:{SECRET}"]],
+)
+@pytest.mark.parametrize("louder", [[], ["--debug"], ["--debug", "--verbose"]])
+def test_auth_004_no_diagnostic_shows_a_credential(flags, louder):
+    agent = FakeAgent()
+    body = json.dumps({"error": {"code": 500, "message": f"what is {SECRET}?"}}).encode()
+    agent.inject(Respond(status=500, body=body), on="GetTask", times=9)
+    for form in ("text", "json"):
+        done = holdfast("task", "get", "t", "-o", form, *flags, *louder, agent=agent)
+        assert done.exit == 1
+        assert SECRET not in done.out + done.err
+        assert ("Debug: > " in done.err) is bool(louder)
+
+
+# ── TX, VER ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("offered", "used"),
+    [
+        (("JSONRPC", "HTTP+JSON"), "/rpc"),
+        (("HTTP+JSON", "JSONRPC"), "/rest/message:send"),
+        (("GRPC", "HTTP+JSON", "JSONRPC"), "/rest/message:send"),
+        (("x-pigeon", "JSONRPC"), "/rpc"),
+    ],
+)
+def test_tx_001_the_cards_order_counts(offered, used):
+    card = card_with(*(interface(binding) for binding in offered))
+    fake = Fake(FakeAgent(card=card))
+    assert fake.run("send", "hello").exit == 0
+    assert fake.paths()[1] == used
+
+
+def test_tx_001_a_card_without_a_transport_for_us_is_an_error():
+    fake = Fake(FakeAgent(card=card_with(interface("GRPC"))))
+    done = fake.run("send", "hello", "-o", "json")
+    assert (done.exit, fake.agent.calls("SendMessage")) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("offered", "preferred", "used"),
+    [
+        (("JSONRPC", "HTTP+JSON"), (), "/rpc"),
+        (("JSONRPC", "HTTP+JSON"), ("HTTP+JSON",), "/rest/message:send"),
+        (("JSONRPC", "HTTP+JSON"), ("HTTP+JSON", "JSONRPC"), "/rest/message:send"),
+        (("HTTP+JSON", "JSONRPC"), ("JSONRPC", "HTTP+JSON"), "/rpc"),
+        (("JSONRPC",), ("HTTP+JSON",), "/rpc"),
+        (("JSONRPC",), ("HTTP+JSON", "JSONRPC"), "/rpc"),
+        (("JSONRPC", "HTTP+JSON"), ("GRPC", "HTTP+JSON"), "/rest/message:send"),
+        (("JSONRPC", "HTTP+JSON"), ("GRPC",), "/rpc"),
+    ],
+)
+def test_tx_002_the_callers_order_counts_first(offered, preferred, used):
+    flags = [word for binding in preferred for word in ("--transport", binding)]
+    fake = Fake(FakeAgent(bindings=offered))
+    done = fake.run("send", "hello", *flags)
+    assert done.exit == 0
+    assert fake.paths()[1] == used
+    assert ("--transport GRPC is skipped" in done.err) is ("GRPC" in preferred)
+
+
+@pytest.mark.sdk
+@pytest.mark.parametrize(
+    ("binding", "path"), [("JSONRPC", "/rpc"), ("HTTP+JSON", "/rest/message:send")]
+)
+def test_tx_002_a_real_agent_is_called_as_the_caller_prefers(sdk_url, binding, path):
+    agent = Sdk(sdk_url)
+    assert agent.run("send", "echo hello", *SOON, "--transport", binding).exit == 0
+    assert path in agent.paths()
+
+
+@pytest.mark.parametrize("tenant", ["acme", None])
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+def test_tx_003_the_tenant_of_the_interface_is_in_every_request(binding, tenant):
+    fake = Fake(FakeAgent(scripted, card=card_with(interface(binding, tenant=tenant))))
+    fake.run("send", "slow 9 x")
+    calls = [call for call in fake.agent.received if call.operation != "GetAgentCard"]
+    assert len(calls) > 2
+    for call in calls:
+        in_path = f"/rest/{tenant}/" in call.url
+        in_body = bool(call.body) and body(call).get("tenant") == tenant
+        assert in_path or in_body if tenant else not (in_path or b"tenant" in call.body)
+
+
+@pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
+def test_ver_001_the_version_is_on_every_request(agent, transport):
+    agent.run("send", "slow 0.2 x", *SOON, "--transport", transport)
+    assert agent.versions() == {"1.0"}
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.7"])
+def test_ver_001_negotiates_down_within_1(version):
+    fake = Fake(FakeAgent(card=card_with(interface(version=version))))
+    assert fake.run("send", "hello").exit == 0
+    assert fake.versions() == {"1.0"}
+
+
+@pytest.mark.parametrize("version", ["0.3", "2.0"])
+def test_ver_001_never_negotiates_another_one(version):
+    fake = Fake(FakeAgent(card=card_with(interface(version=version))))
+    done = fake.run("send", "hello", "-o", "json")
+    assert (done.exit, done.error["code"]) == (1, "VersionNotSupportedError")
+    assert fake.agent.calls("SendMessage") == []
+
+
+@pytest.mark.parametrize("words", [["send", "hello"], ["task", "get", "t"], ["card", "get"]])
+@pytest.mark.parametrize("version", ["0.3", "1.1", "2.0"])
+@pytest.mark.parametrize("by", ["flag", "environment"])
+def test_ver_001_a_version_that_is_asked_for_is_not_replaced(fake, words, version, by):
+    flags = ["--a2a-version", version] if by == "flag" else []
+    env = {"A2ACLI_A2A_VERSION": version} if by == "environment" else {}
+    done = fake.run(*words, *flags, "-o", "json", env=env)
+    assert (done.exit, done.error["code"]) == (1, "VersionNotSupportedError")
+    assert "1.0" in done.error["hint"]
+    assert fake.agent.received == []
+
+
+def test_ver_001_what_the_agent_says_of_the_version_is_told(fake):
+    error = {"code": -32009, "message": "not this one"}
+    answer = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+    json_type = {"content-type": "application/json"}
+    fake.agent.inject(Respond(status=200, headers=json_type, body=answer), on="GetTask")
+    done = fake.run("task", "get", "t", "-o", "json")
+    assert (done.exit, done.error["code"]) == (1, "VersionNotSupportedError")
+    assert done.error["a2aCode"] == -32009
+
+
+# ── DEFAULT ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_default_001_transport_server_preference_order():
+    fake = Fake(FakeAgent(bindings=("HTTP+JSON", "JSONRPC")))
+    fake.run("send", "hello")
+    fake.run("send", "hello", "--transport", "JSONRPC")
+    assert [call.url for call in fake.agent.calls("SendMessage")] == [
+        f"{AGENT}/rest/message:send",
+        f"{AGENT}/rpc",
+    ]
+
+
+def test_default_001_task_completion_wait_by_default(fake):
+    assert fake.run("send", "slow 9 x").field("State") == "TASK_STATE_COMPLETED"
+    assert fake.run("send", "slow 9 x", "--async").field("State") != "TASK_STATE_COMPLETED"
+    waiting = fake.run("send", "slow 9 x", "--wait", env={"A2ACLI_ASYNC": "1"})
+    assert waiting.field("State") == "TASK_STATE_COMPLETED"
+
+
+def test_default_001_output_human_readable_text(fake):
+    assert fake.run("send", "hello").out.startswith("Task ID: ")
+    assert fake.run("send", "hello", "-o", "json").json["task"]
+    back = fake.run("send", "hello", "-o", "text", env={"A2ACLI_OUTPUT": "json"})
+    assert back.out.startswith("Task ID: ")
+
+
+def test_default_001_detail_level_concise(fake):
+    concise, verbose = fake.run("send", "hello"), fake.run("send", "hello", "--verbose")
+    for label in ("Sent message: ", "Updated: ", "History message: "):
+        assert label not in concise.out
+        assert label in verbose.out
+
+
+def test_default_001_protocol_version_highest_mutual(fake):
+    assert fake.run("send", "hello").exit == 0
+    assert fake.run("send", "hello", "--a2a-version", "1.0").exit == 0
+    assert fake.versions() == {"1.0"}
+    assert fake.run("send", "hello", "--a2a-version", "1.1").exit == 1
+
+
+def test_default_001_transport_security_tls_on():
+    asked = []
+
+    def engine(*, verify):
+        asked.append(verify)
+        return FakeNetwork(FakeAgent())
+
+    holdfast("card", "get", engine=engine)
+    done = holdfast("card", "get", "--insecure", engine=engine)
+    assert asked == [True, False]
+    assert "Warning: --insecure" in done.err
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "default: (the order of the card)",
+        "Default of send and cancel",
+        "default: text",
+        "default: 1.0",
+        "default: 15m",
+        "default: 2s",
+        "Do not verify TLS certificates, as is done otherwise",
+        "not only the outcome",
+    ],
+)
+def test_default_001_help_shows_the_defaults(shown):
+    assert shown in " ".join(holdfast("send", "--help", card=None).out.split())
+
+
+# ── CONFIG, CLI, SKILL ───────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A home with a configuration, and the path of that."""
+    path = tmp_path / ".config" / "a2a-cli" / ".env"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"A2ACLI_BEARER={SECRET}\nA2ACLI_OUTPUT=json\n")
+    path.chmod(0o600)
+    return path
+
+
+def in_home(home):
+    return {"home": home.parents[2], "directory": home.parents[2]}
+
+
+def test_config_001_settings_are_at_the_conventional_path(fake, home):
+    done = fake.run("send", "hello", **in_home(home))
+    assert done.json["task"]
+    assert fake.agent.received[-1].headers["authorization"] == f"Bearer {SECRET}"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files")
+def test_config_001_a_secret_that_others_can_read_is_warned_of(fake, home):
+    assert fake.run("send", "hello", **in_home(home)).err == ""
+    home.chmod(0o644)
+    assert f"chmod 600 {home}" in fake.run("send", "hello", **in_home(home)).err
+
+
+def test_config_001_config_show_tells_and_changes_nothing(home):
+    before = home.read_text()
+    done = holdfast("config", "show", "-o", "text", "--timeout", "5s", **in_home(home))
+    assert done.field("bearer") == f"*** [{home}]"
+    assert done.field("timeout") == "5s [flag]"
+    assert home.read_text() == before
+    home.unlink()
+    assert holdfast("config", "show", **in_home(home)).field("bearer") == "(none) [default]"
+
+
+def test_config_001_no_interaction_is_ever_recorded(fake, home):
+    root, before = home.parents[2], home.read_text()
+    fake.run("send", "ask Which?", **in_home(home))
+    fake.run("task", "get", "task-1", **in_home(home))
+    assert [path for path in root.rglob("*") if path.is_file()] == [home]
+    assert home.read_text() == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["help"], ["--help"], ["-h"],
+        *(
+            asked
+            for command in (
+                ["send"], ["card"], ["card", "get"], ["task"], ["task", "get"],
+                ["task", "cancel"], ["config"], ["config", "show"], ["completion"], ["help"],
+            )
+            for asked in ([*command, "--help"], [*command, "-h"], ["help", *command])
+        ),
+    ],
+)  # fmt: skip
+def test_cli_001_help_for_everything(words):
+    done = holdfast(*words, card=None)
+    assert (done.exit, done.err) == (0, "")
+    assert done.out.startswith("Usage: holdfast")
+
+
+@pytest.mark.parametrize("words", [["--version"], ["-v"], ["send", "-v"], ["task", "get", "-v"]])
+def test_cli_001_the_version(words):
+    done = holdfast(*words, card=None)
+    assert (done.exit, done.out) == (0, f"holdfast {__version__}\n")
+
+
+def test_cli_001_help_shows_what_is_in_effect():
+    done = holdfast("send", "--help", card=None, env={"A2ACLI_TIMEOUT": "42s"})
+    assert "default: 42s, from A2ACLI_TIMEOUT" in " ".join(done.out.split())
+
+
+def test_skill_001_there_is_none():
+    assert list((ROOT / "src").rglob("SKILL.md")) == []
+
+
+# ── Higher tiers, where something is there ───────────────────────────────────────────────────
+
+
+def test_tx_004_two_transports_do_the_same(agent):
+    for binding in ("JSONRPC", "HTTP+JSON"):
+        done = agent.run("send", "echo hello", *SOON, "--transport", binding)
+        assert (done.exit, done.field("State")) == (0, "TASK_STATE_COMPLETED")
+
+
+def test_config_002_precedence_and_sources(home):
+    local = home.parents[2] / ".env"
+    local.write_text("A2ACLI_TIMEOUT=12s\n")
+    named = home.parents[2] / "agent.env"
+    named.write_text("A2ACLI_TIMEOUT=21s\n")
+    for flags, env, expected in (
+        ([], {}, f"12s [{local}]"),
+        (["--config", str(named)], {}, f"21s [{named}]"),
+        (["--config", str(named)], {"A2ACLI_TIMEOUT": "13s"}, "13s [environment]"),
+        (["--timeout", "14s"], {"A2ACLI_TIMEOUT": "13s"}, "14s [flag]"),
+    ):
+        done = holdfast("config", "show", "-o", "text", *flags, env=env, **in_home(home))
+        assert done.field("timeout") == expected
+        assert done.field("poll-interval") == "2s [default]"
+
+
+def test_out_007_debug_shows_the_messages_of_the_wire(agent):
+    done = agent.run("send", "echo hello", *SOON, "--debug", "-o", "json")
+    assert re.search(r'^Debug: > POST .*"method":"SendMessage"', done.err, re.MULTILINE)
+    assert re.search(r'^Debug: < 200 .*"TASK_STATE_COMPLETED"', done.err, re.MULTILINE)
+    assert done.json["task"]
+
+
+@pytest.mark.parametrize(
+    ("shell", "registers"),
+    [
+        ("bash", "complete -o nosort -F _holdfast_completion holdfast"),
+        ("zsh", "compdef _holdfast_completion holdfast"),
+        ("fish", 'complete --no-files --command holdfast --arguments "(_holdfast_completion)"'),
+    ],
+)
+def test_cli_002_a_completion_script_for_each_shell(shell, registers):
+    done = holdfast("completion", shell, card=None)
+    assert (done.exit, done.err) == (0, "")
+    assert registers in done.out
+
+
+# ── The report ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_report_says_what_the_tests_show():
+    for path, content in cli_compliance.report().items():
+        assert path.read_text() == content, "run: python -m tests.cli_compliance"
+
+
+def test_every_test_is_about_a_requirement_and_every_claim_has_a_test():
+    known = {requirement.identifier for requirement in cli_compliance.REQUIREMENTS}
+    shown = cli_compliance.tests_by_requirement()
+    assert shown.keys() <= known
+    for requirement in cli_compliance.REQUIREMENTS:
+        if requirement.status == "pass":
+            assert shown.get(requirement.identifier), requirement.identifier
+        else:
+            assert requirement.note, requirement.identifier
+    rows = {f"test_default_001_{row}" for row in cli_compliance.DEFAULTS}
+    assert rows <= set(shown["A2ACLI_DEFAULT_001"])
