@@ -6,7 +6,6 @@ import re
 import pytest
 from tests.cli_harness import AGENT, holdfast
 
-from holdfast.cli.credentials import Credentials
 from holdfast.cli.reference import read_reference
 from holdfast.cli.values import masked_reference, read_duration, shown_duration
 from holdfast.cli.wire_log import LoggedEngine
@@ -582,19 +581,6 @@ def test_a_credential_stays_with_the_origin_of_the_card():
         assert "http://elsewhere.test" in done.error["message"]
         assert "card get -o json" in done.error["hint"]
     assert elsewhere.received == []
-
-
-async def test_a_key_in_the_query_goes_to_one_origin_only():
-    here, elsewhere = guarded("query", "key"), FakeAgent(url="http://elsewhere.test")
-    credentials = Credentials(None, SECRET)
-    engine = credentials.over(FakeNetwork(here, elsewhere))
-    credentials.fit(here.card, f"{AGENT}/rpc")
-    for agent in (here, elsewhere):
-        await engine.request(HttpRequest(method="GET", url=f"{agent.url}/x"))
-    assert [agent.received[0].url for agent in (here, elsewhere)] == [
-        f"{AGENT}/x?key={SECRET}",
-        "http://elsewhere.test/x",
-    ]
 
 
 def test_names_of_this_machine_are_one_origin():

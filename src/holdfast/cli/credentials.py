@@ -7,32 +7,23 @@ with each request, in a header, a cookie or the query, and to the agent's own or
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit, urlunsplit
-
-import msgspec
 
 from holdfast.errors import InvalidAgentCardError
 from holdfast.runtime.discovery import GET_AGENT_CARD
 from holdfast.wire.credentials import Credentials as Carried
-from holdfast.wire.http import check_headers, origin
+from holdfast.wire.credentials import is_cookie_name, is_cookie_value
+from holdfast.wire.http import check_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from contextlib import AbstractAsyncContextManager
 
     from holdfast.errors import AuthenticationError
     from holdfast.model.card import AgentCard, APIKeySecurityScheme
-    from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.transport import AnyCall
-    from holdfast.wire.http import HttpReply, HttpRequest, HttpStream
 
 __all__ = ["Credentials", "declared_schemes"]
 
 _DEFAULT_HEADER = "X-API-Key"
-_COOKIE_CHARACTERS = frozenset(
-    "!#$%&'()*+-./0123456789:<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_`abcdefghijklmnopqrstuvwxyz{|}~"
-)
-"""RFC 6265, 4.1.1."""
 
 
 class Credentials:
@@ -46,22 +37,12 @@ class Credentials:
     def __init__(self, bearer: str | None, api_key: str | None) -> None:
         self._bearer = {} if bearer is None else {"authorization": f"Bearer {bearer}"}
         self._api_key = api_key
-        self._key_headers: dict[str, str] = {}
-        self._query: _KeyInQuery | None = None
+        self._key = Carried()
         self._has_card = False
         self._card_is_guarded = False
 
-    def over(self, engine: HttpEngine) -> HttpEngine:
-        """An engine that can put the key into the query."""
-        self._query = _KeyInQuery(engine)
-        return self._query
-
-    def fit(self, card: AgentCard, address: str) -> None:
+    def fit(self, card: AgentCard) -> None:
         """Learns from the card where the key goes.
-
-        Args:
-            card: The card.
-            address: The interface that calls go to.
 
         Raises:
             InvalidAgentCardError: The card declares a place that there is not.
@@ -72,28 +53,27 @@ class Credentials:
             return
         scheme = _key_scheme(card)
         if scheme is None:
-            self._key_headers = {_DEFAULT_HEADER: self._api_key}
+            self._key = Carried(headers={_DEFAULT_HEADER: self._api_key})
             return
-        location = scheme.location.lower()
-        if not scheme.name or location not in {"query", *_HEADERS}:
+        carry = _PLACES.get(scheme.location.lower())
+        if not scheme.name or carry is None:
             raise InvalidAgentCardError(
                 f"the agent card wants its API key in {scheme.location!r} under the name "
                 f"{scheme.name!r}; there are header, query and cookie",
                 field="securitySchemes",
                 executed=False,
             )
-        if location in _HEADERS:
-            self._key_headers = _HEADERS[location](scheme.name, self._api_key)
-        elif self._query is not None:
-            self._query.add(origin(address), scheme.name, self._api_key)
+        self._key = carry(scheme.name, self._api_key)
 
     async def credentials(self, call: AnyCall, /) -> Carried:
-        """The headers for a call."""
+        """What a call carries."""
         if call.operation is GET_AGENT_CARD:
-            headers = self._bearer if self._card_is_guarded else {}
-        else:
-            headers = {**self._bearer, **self._key_headers}
-        return Carried(headers=headers)
+            return Carried(headers=self._bearer if self._card_is_guarded else {})
+        return Carried(
+            headers={**self._bearer, **self._key.headers},
+            query=self._key.query,
+            cookies=self._key.cookies,
+        )
 
     async def on_unauthorized(self, _call: AnyCall, error: AuthenticationError, /) -> bool:
         """Shows the token to a card's server that asks for one; nobody else gets a second try."""
@@ -102,9 +82,9 @@ class Credentials:
         return self._card_is_guarded
 
 
-def _in_header(name: str, key: str) -> dict[str, str]:
+def _in_header(name: str, key: str) -> Carried:
     try:
-        return check_headers({name: key})
+        return Carried(headers=check_headers({name: key}))
     except ValueError as error:
         raise InvalidAgentCardError(
             f"the agent card wants its API key in a header that cannot be: {error}",
@@ -113,51 +93,22 @@ def _in_header(name: str, key: str) -> dict[str, str]:
         ) from None
 
 
-def _in_cookie(name: str, key: str) -> dict[str, str]:
-    if not set(f"{name}{key}") <= _COOKIE_CHARACTERS or "=" in name:
+def _in_query(name: str, key: str) -> Carried:
+    return Carried(query={name: key})
+
+
+def _in_cookie(name: str, key: str) -> Carried:
+    if not (is_cookie_name(name) and is_cookie_value(key)):
         message = "the agent wants its API key in a cookie, which cannot hold this one"
         raise ValueError(message)
-    return {"cookie": f"{name}={key}"}
+    return Carried(cookies={name: key})
 
 
-_HEADERS: Mapping[str, Callable[[str, str], dict[str, str]]] = {
+_PLACES: Mapping[str, Callable[[str, str], Carried]] = {
     "header": _in_header,
+    "query": _in_query,
     "cookie": _in_cookie,
 }
-
-
-class _KeyInQuery:
-    """An engine that adds the key to the query of what goes to one origin."""
-
-    def __init__(self, inner: HttpEngine) -> None:
-        self._inner = inner
-        self._origin = ""
-        self._pair = ""
-
-    def add(self, where: str, name: str, key: str) -> None:
-        """Adds the key from now on."""
-        self._origin = where
-        self._pair = f"{quote(name, safe='')}={quote(key, safe='')}"
-
-    async def request(self, request: HttpRequest) -> HttpReply:
-        """Sends a request."""
-        return await self._inner.request(self._with_key(request))
-
-    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
-        """Sends a request whose reply is read later."""
-        return self._inner.stream(self._with_key(request))
-
-    async def close(self) -> None:
-        """Closes the engine below."""
-        await self._inner.close()
-
-    def _with_key(self, request: HttpRequest) -> HttpRequest:
-        if not self._pair or origin(request.url) != self._origin:
-            return request
-        parts = urlsplit(request.url)
-        query = f"{parts.query}&{self._pair}" if parts.query else self._pair
-        url = urlunsplit((parts.scheme, parts.netloc, parts.path, query, parts.fragment))
-        return msgspec.structs.replace(request, url=url)
 
 
 def declared_schemes(card: AgentCard) -> set[str]:

@@ -124,7 +124,7 @@ class Session:
         engine = world.engine(verify=not settings.insecure)
         if settings.debug:
             engine = LoggedEngine(engine)
-        self._engine = engine if self._credentials is None else self._credentials.over(engine)
+        self._engine = engine
         try:
             self.client: Client = connect(
                 reference,
@@ -191,7 +191,7 @@ class Session:
         )
         if self._credentials is not None:
             try:
-                self._credentials.fit(card, interface.url)
+                self._credentials.fit(card)
             except ValueError as error:
                 raise click.UsageError(f"--api-key: {error}") from None
 
