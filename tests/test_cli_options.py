@@ -583,6 +583,31 @@ def test_a_credential_stays_with_the_origin_of_the_card():
     assert elsewhere.received == []
 
 
+def test_a_card_leads_no_further_inside_the_network():
+    inside = guarded("header", "X-Key", url="http://inside.test/rpc")
+    network = FakeNetwork(
+        inside, FakeAgent(url="http://inside.test"), addresses={"inside.test": "10.0.0.7"}
+    )
+    done = holdfast("send", "hi", "-o", "json", engine=lambda **_: network)
+    assert done.exit == 1
+    assert done.error["code"] == "HOLDFAST_ERR_NETWORK_POLICY"
+    assert "http://inside.test/rpc leads to 10.0.0.7" in done.error["message"]
+    assert "allowed_networks" not in done.error["message"]
+    assert "card get -o json" in done.error["hint"]
+
+
+def test_a_reply_beyond_the_limits_is_told_without_words_for_programs():
+    deep = {"a": "x"}
+    for _ in range(200):
+        deep = {"a": deep}
+    agent = FakeAgent(card={"name": "Deep", "supportedInterfaces": [], "x": deep})
+    done = holdfast("card", "get", "-o", "json", agent=agent)
+    assert done.exit == 1
+    assert done.error["code"] == "HOLDFAST_ERR_LIMIT"
+    assert "nested deeper than 100 levels" in done.error["message"]
+    assert "Limits(" not in done.error["message"]
+
+
 def test_names_of_this_machine_are_one_origin():
     interface = AgentInterface(
         url="http://127.0.0.1:8000/rpc", protocol_binding="JSONRPC", protocol_version="1.0"

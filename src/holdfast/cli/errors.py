@@ -216,6 +216,20 @@ def _withheld(error: A2AError, _situation: Situation) -> str:
     )
 
 
+def _inside(error: A2AError, _situation: Situation) -> str:
+    address = cast("errors.NetworkPolicyError", error).address
+    return (
+        f"{error.agent} leads to {address}, further inside this network than an address may that "
+        "a card or a redirect names; nothing was sent there"
+    )
+
+
+def _over_limit(error: A2AError, _situation: Situation) -> str:
+    told = copy.copy(error)
+    told.message = error.message.partition(";")[0]  # the rest is for programs
+    return str(told)
+
+
 def _no_hint(_error: A2AError, _situation: Situation) -> str | None:
     return None
 
@@ -277,6 +291,12 @@ def _come_back(error: A2AError, _situation: Situation) -> str | None:
 def _trust_it(_error: A2AError, situation: Situation) -> str | None:
     save = situation.command("card", "get", "-o", "json")
     return f"if you trust it: {save} > card.json, then --agent-card card.json"
+
+
+def _name_it(error: A2AError, situation: Situation) -> str | None:
+    if situation.card is not None:
+        return _trust_it(error, situation)
+    return f"if you trust it: --agent-card {error.agent}"
 
 
 def _correct_card(error: A2AError, situation: Situation) -> str | None:
@@ -368,6 +388,13 @@ _ROWS = (
     _Row(errors.A2ATimeoutError, "A2ACLI_ERR_UNREACHABLE", _UNREACHABLE, hint=_answer),
     _Row(errors.RateLimitedError, "HOLDFAST_ERR_RATE_LIMITED", hint=_come_back),
     _Row(
+        errors.NetworkPolicyError,
+        "HOLDFAST_ERR_NETWORK_POLICY",
+        hint=_name_it,
+        message=_inside,
+    ),
+    _Row(errors.LimitExceededError, "HOLDFAST_ERR_LIMIT", message=_over_limit),
+    _Row(
         errors.A2AError,
         "A2ACLI_ERR_CARD_NOT_FOUND",
         _UNREACHABLE,
@@ -383,7 +410,6 @@ _ROWS = (
     ),
     _Row(errors.A2AHTTPError, "HOLDFAST_ERR_HTTP"),
     _Row(errors.AgentError, "HOLDFAST_ERR_AGENT"),
-    _Row(errors.LimitExceededError, "HOLDFAST_ERR_LIMIT"),
     _Row(errors.TaskNotFoundError, hint=_find_task),
     _Row(errors.TaskNotCancelableError, message=_with_state),
     _Row(errors.A2AError),
