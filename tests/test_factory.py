@@ -509,7 +509,9 @@ async def test_transports_that_are_not_used_any_more_are_closed():
     for number in range(103):
         [interface] = offered.supported_interfaces
         moved = msgspec.structs.replace(interface, url=f"own://agent.test/{number}")
-        client._calls.replace_card(msgspec.structs.replace(offered, supported_interfaces=(moved,)))
+        client._calls._resolver.replace(
+            msgspec.structs.replace(offered, supported_interfaces=(moved,)), frozenset()
+        )
         if number == 0:
             await client.agent_card()
         await client.get_task("own")

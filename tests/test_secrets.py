@@ -345,6 +345,99 @@ async def test_a_card_that_repeats_a_credential_shows_it_nowhere(card, caplog):
     assert shown([*seen, caplog.text]) == []
 
 
+TASK = {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_FAILED"}}
+
+
+def says(state, heard):
+    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": heard}]}
+    return {**TASK, "status": {"state": state, "message": message}}
+
+
+def task_that_repeats(state):
+    def answer(request, heard):
+        asked = json.loads(request.body)
+        task = says(state, heard)
+        result = task if asked["method"] == "GetTask" else {"task": task}
+        return HttpReply(
+            status=200, body=json.dumps({"id": asked["id"], "result": result}).encode()
+        )
+
+    return answer
+
+
+@pytest.mark.parametrize("state", ["FAILED", "REJECTED", "CANCELED", "AUTH_REQUIRED"])
+@pytest.mark.parametrize("place", ["authorization", "static", "headers", "headers of a call"])
+async def test_how_a_task_ended_shows_no_credential(state, place, caplog):
+    caplog.set_level(1)
+    options = PLACES[place]()
+    call = {"timeout": 5, **options.pop("call", {})}
+    card = {
+        "name": "Echo",
+        "supportedInterfaces": [{"url": f"{HOST}/rpc", "protocolBinding": "JSONRPC"}],
+    }
+    network = Echo(task_that_repeats(f"TASK_STATE_{state}"), card, from_the_card_on=False)
+    client = connect(HOST, engine=network, **options)
+
+    with pytest.raises(A2AError) as caught:
+        await client.ask("hello", **call)
+
+    error = caught.value
+    assert "***" in str(error)
+    assert CANARY in repr(error.task), "the task stays as the agent sent it"
+    error.task = None
+    if error.__cause__ is not None:
+        error.__cause__.task = None
+    assert shown([*everything_in(error), caplog.text]) == []
+
+
+async def test_an_extended_card_that_repeats_a_credential_shows_it_nowhere(caplog):
+    caplog.set_level(1)
+
+    def answer(request, heard):
+        asked = json.loads(request.body)
+        interfaces = [{"url": f"{HOST}/rpc", "protocolBinding": "JSONRPC"}]
+        card = {"name": f"Echo {CANARY}", "supportedInterfaces": interfaces}
+        document = {"id": asked["id"], "result": card}
+        return HttpReply(status=200, body=json.dumps(document).encode())
+
+    own = {
+        "name": "Echo",
+        "supportedInterfaces": [{"url": f"{HOST}/rpc", "protocolBinding": "JSONRPC"}],
+        "capabilities": {"extendedAgentCard": True},
+    }
+    network = Echo(answer, {}, from_the_card_on=True)
+    client = connect(own, engine=network, auth=f"Bearer {CANARY}")
+    await client.get_extended_agent_card()
+
+    with pytest.raises(A2AError, match="does not declare an extended card") as caught:
+        await client.get_extended_agent_card()
+
+    assert shown([*everything_in(caught.value), caplog.text]) == []
+
+
+async def test_a_card_that_asks_for_more_shows_nothing_of_what_it_was_sent(caplog):
+    caplog.set_level(1)
+
+    def answer(request, heard):
+        card = {
+            "name": heard,
+            "supportedInterfaces": [{"url": f"{HOST}/rpc", "protocolBinding": "JSONRPC"}],
+            "securitySchemes": {heard: {"httpAuthSecurityScheme": {"scheme": "bearer"}}},
+            "securityRequirements": [{"schemes": {heard: {"list": []}}}],
+        }
+        return HttpReply(status=200, body=json.dumps(card).encode())
+
+    network = Echo(answer, {}, from_the_card_on=True)
+    client = connect(
+        HOST, engine=network, headers={"x-own": CANARY}, auth=SchemeCredentials({"it": "x"})
+    )
+
+    seen = await misfortune(client, Listening(), {})
+
+    assert len(seen) > 10
+    assert shown([*seen, caplog.text]) == []
+
+
 # ── On real sockets ──────────────────────────────────────────────────────────────────────────
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,11 +26,14 @@ from holdfast.errors import (
     A2AConnectionError,
     A2AError,
     DeadlineExceededError,
+    InvalidAgentCardError,
     InvalidAgentResponseError,
     TaskAuthRequiredError,
 )
-from holdfast.model.operations import GET_TASK, SEND_MESSAGE
+from holdfast.model.card import check_card
+from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SEND_MESSAGE
 from holdfast.model.requests import (
+    GetExtendedAgentCardRequest,
     GetTaskRequest,
     SendMessageConfiguration,
     SendMessageRequest,
@@ -49,9 +53,10 @@ from holdfast.runtime.transport import (
 )
 from holdfast.runtime.waiting import until as wait_until
 from holdfast.wire.http import check_headers
+from holdfast.wire.redaction import Secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Operation
@@ -74,15 +79,23 @@ class PerCall(msgspec.Struct, frozen=True, kw_only=True):
         extensions: URIs for ``A2A-Extensions``.
         context: For those who look at the call on its way.
         consumers: Who is told what comes of it.
+        secrets: What its requests carry.
     """
 
     headers: dict[str, str] = {}
     extensions: tuple[str, ...] = ()
     context: ClientCallContext | None = None
     consumers: tuple[Consumer, ...] = ()
+    secrets: Secrets = msgspec.field(default_factory=Secrets)
 
-
-_NOTHING = PerCall()
+    @contextlib.contextmanager
+    def hiding_secrets(self) -> Generator[None]:
+        """For errors that are made of an agent's words outside of the stack of layers."""
+        try:
+            yield
+        except A2AError as error:
+            self.secrets.hide_in(error)
+            raise
 
 
 class Calls:
@@ -163,7 +176,7 @@ class Calls:
         if context is not None:
             check_kind("context", context, ClientCallContext)
         elif headers is None and not extensions:
-            return PerCall(consumers=consumers) if consumers else _NOTHING
+            return PerCall(consumers=consumers)
         uris = items("extensions", extensions)
         for uri in uris:
             if "," in uri:
@@ -207,12 +220,21 @@ class Calls:
 
     async def card(self, deadline: Deadline) -> AgentCard:
         """The agent's card."""
-        call = self._call(GET_AGENT_CARD, CardLocation(()), deadline, _NOTHING)
+        call = self._call(GET_AGENT_CARD, CardLocation(()), deadline, PerCall())
         return (await self._cards.unary(call)).value
 
-    def replace_card(self, card: AgentCard) -> None:
-        """Puts another card in the place of the agent's."""
-        self._resolver.replace(card)
+    async def extended_card(self, deadline: Deadline, per_call: PerCall) -> AgentCard:
+        """Fetches the agent's extended card, and puts it in the place of the public one."""
+        request = GetExtendedAgentCardRequest()
+        card = (await self.run(GET_EXTENDED_AGENT_CARD, request, deadline, per_call)).value
+        with per_call.hiding_secrets():
+            try:
+                check_card(card)
+            except InvalidAgentCardError as error:
+                error.agent = self.agent
+                raise
+        self._resolver.replace(card, per_call.secrets.found())
+        return card
 
     async def run(
         self, operation: Operation[P, R], params: P, deadline: Deadline, per_call: PerCall
@@ -301,12 +323,14 @@ class Calls:
             error.agent = error.agent or self.agent
             if error.task is None or error.task.state is not TaskState.AUTH_REQUIRED:
                 raise
-            raise TaskAuthRequiredError(
+            waiting = TaskAuthRequiredError(
                 f"task {task_id} still waits for an authorization at the end of the "
                 f"{deadline.name} timeout of {deadline.timeout:g} s{_said(error.task)}",
                 task=error.task,
                 **error.facts(),
-            ) from error
+            )
+            with per_call.hiding_secrets():
+                raise waiting from error
 
     def _call(
         self, operation: Operation[P, R], params: P, deadline: Deadline, per_call: PerCall
@@ -320,7 +344,9 @@ class Calls:
             headers={**self._headers, **per_call.headers} if per_call.headers else self._headers,
             extensions=per_call.extensions,
             context=per_call.context,
-            progress=CallProgress(began=asyncio.get_running_loop().time()),
+            progress=CallProgress(
+                began=asyncio.get_running_loop().time(), secrets=per_call.secrets
+            ),
         )
 
     def _check_open(self) -> None:

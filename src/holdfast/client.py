@@ -23,18 +23,15 @@ from holdfast.errors import (
     A2AError,
     CancelUnconfirmedError,
     DeadlineExceededError,
-    InvalidAgentCardError,
     InvalidAgentResponseError,
     TaskAuthRequiredError,
     TaskNotCancelableError,
     TaskNotFoundError,
 )
 from holdfast.model import operations as op
-from holdfast.model.card import AgentCard, check_card
 from holdfast.model.requests import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
-    GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
     ListTaskPushNotificationConfigsRequest,
@@ -52,6 +49,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast.content import Content
+    from holdfast.model.card import AgentCard
     from holdfast.model.operations import Operation
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.engine import HttpEngine
@@ -153,21 +151,10 @@ class Client:
             ExtendedAgentCardNotConfiguredError: The agent declares one but has none.
             InvalidAgentCardError: It is not usable.
         """
-        reply = await self.call(
-            op.GET_EXTENDED_AGENT_CARD,
-            GetExtendedAgentCardRequest(),
-            timeout=timeout,
-            headers=headers,
-            extensions=extensions,
-            context=context,
+        return await self._calls.extended_card(
+            self._calls.deadline("call", timeout),
+            self._calls.per_call(headers, extensions, context),
         )
-        try:
-            check_card(reply.value)
-        except InvalidAgentCardError as error:
-            error.agent = self._calls.agent
-            raise
-        self._calls.replace_card(reply.value)
-        return reply.value
 
     # ── Messages ─────────────────────────────────────────────────────────────────────────────
 
@@ -237,7 +224,8 @@ class Client:
         task = await self._calls.watch(
             result.id, result, deadline, poll_interval, per_call, until=is_settled
         )
-        raise_for_outcome(task, agent=self._calls.agent)
+        with per_call.hiding_secrets():
+            raise_for_outcome(task, agent=self._calls.agent)
         return Answer(task=task)
 
     async def send_message(

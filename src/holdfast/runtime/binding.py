@@ -16,7 +16,6 @@ from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 from holdfast.wire.credentials import with_query
 from holdfast.wire.http import HttpRequest
 from holdfast.wire.limits import about_card, check_json, check_value, of_cards
-from holdfast.wire.redaction import redact, secrets_sent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -71,6 +70,7 @@ class HttpBinding:
         if params.tenant != interface.tenant:
             params = msgspec.structs.replace(params, tenant=interface.tenant)
         is_card = call.operation is GET_EXTENDED_AGENT_CARD
+        call.progress.secrets.note(call.headers, call.query, interface.url)
         encoded = codec.encode(call.operation, params, interface.url, call.request_id)
         request = HttpRequest(
             method=encoded.method,
@@ -97,7 +97,6 @@ class HttpBinding:
         except A2AError as error:
             told = about_card(error, self._limits) if is_card else error
             told.agent = endpoint.agent
-            redact(told, secrets_sent(call.headers, call.query, interface.url))
             if told is error:
                 raise
             raise told from None

@@ -13,7 +13,6 @@ import msgspec
 from holdfast.errors import A2AError, AuthenticationError
 from holdfast.runtime.transport import AnyCall, Call, PassThrough, Reply, Transport
 from holdfast.wire.credentials import Credentials, check_credentials, with_cookies
-from holdfast.wire.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -90,11 +89,8 @@ class CredentialsLayer(PassThrough):
         return last[1]
 
     async def _attempt(self, call: Call[P, R], credentials: Credentials) -> Reply[R]:
-        try:
-            return await self._inner.unary(with_credentials(call, credentials))
-        except A2AError as error:
-            redact(error, credentials.values)
-            raise
+        call.progress.secrets.note_values(credentials.values)
+        return await self._inner.unary(with_credentials(call, credentials))
 
 
 def with_credentials(call: Call[P, R], credentials: Credentials) -> Call[P, R]:

@@ -31,7 +31,6 @@ from holdfast.wire.http import (
 )
 from holdfast.wire.limits import about_card, check_json, of_cards
 from holdfast.wire.reach import Network, Scope
-from holdfast.wire.redaction import redact, secrets_sent
 
 if TYPE_CHECKING:
     from holdfast.runtime.env import Env
@@ -68,7 +67,7 @@ class FoundCard(msgspec.Struct, frozen=True, kw_only=True):
     moved_to: str
     scope: Scope
     caching: Caching
-    secrets: tuple[str, ...] = ()
+    secrets: frozenset[str]
 
     def __repr__(self) -> str:
         return f"FoundCard({self.card.name!r}, {presentable(self.url)})"  # no secrets
@@ -161,7 +160,8 @@ class CardTransport:
     async def _fetch(
         self, call: AnyCall, url: str, known: FoundCard | None = None
     ) -> Reply[FoundCard] | None:
-        secrets = secrets_sent(call.headers, call.query, url)
+        secrets = call.progress.secrets
+        secrets.note(call.headers, call.query, url)
         conditions = {} if known is None else known.caching.conditions()
         request = HttpRequest(
             method="GET",
@@ -194,7 +194,6 @@ class CardTransport:
             told = about_card(error, self._limits)
             told.agent = presentable(url)
             told.executed = False
-            redact(told, secrets)
             if told is error:
                 raise
             raise told from None
@@ -206,7 +205,7 @@ class CardTransport:
             moved_to=moved_to,
             scope=scope,
             caching=caching,
-            secrets=tuple(secrets),
+            secrets=secrets.found(),
         )
         return Reply(value=found, headers=reply.headers, raw=reply.body)
 

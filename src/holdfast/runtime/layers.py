@@ -53,7 +53,7 @@ _LAST_WORD = 1.0
 
 
 class ObservedLayer(PassThrough):
-    """Tells observers when a call is over, and names the call in its error."""
+    """Tells observers when a call is over, names the call in its error, and keeps secrets."""
 
     def __init__(self, inner: Transport, observers: Observers) -> None:
         super().__init__(inner)
@@ -66,6 +66,7 @@ class ObservedLayer(PassThrough):
         except BaseException as failure:
             error = failure
             if isinstance(failure, A2AError):
+                call.progress.secrets.hide_in(failure)
                 failure.request_id = call.request_id
             raise
         finally:

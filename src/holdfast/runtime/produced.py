@@ -8,10 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.errors import A2AError
 from holdfast.model.card import AgentCard, AgentInterface
 from holdfast.runtime.transport import Call, PassThrough, Reply, Transport
-from holdfast.wire.redaction import redact, secrets_in
 
 __all__ = ["ProducedTransports", "TransportProducer"]
 
@@ -62,11 +60,8 @@ class ProducedTransports(PassThrough):
             call, params=msgspec.structs.replace(params, tenant=interface.tenant)
         )
         call.progress.sent = True  # for all that can be known of it here
-        try:
-            reply = await transport.unary(addressed)
-        except A2AError as error:
-            redact(error, [*secrets_in(call.headers), *call.query.values()])
-            raise
+        call.progress.secrets.note(call.headers, call.query, interface.url)
+        reply = await transport.unary(addressed)
         return msgspec.structs.replace(reply, endpoint=endpoint)
 
     async def close(self) -> None:

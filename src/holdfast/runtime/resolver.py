@@ -95,6 +95,7 @@ class AgentCardResolver:
         self._card: AgentCard | None = None
         self._source: AgentCard | None = None  # which is another one if `replace` was called
         self._found: FoundCard | None = None
+        self._secrets: frozenset[str] = frozenset()
         self._fresh_until = -math.inf
         self._usable_until = -math.inf
         self._flights = PerLoop(_Flight)
@@ -154,13 +155,18 @@ class AgentCardResolver:
         return "public" if self._found is None else self._found.scope
 
     @property
-    def secrets(self) -> tuple[str, ...]:
+    def secrets(self) -> frozenset[str]:
         """What the card's server was sent, and may have put into the card."""
-        return () if self._found is None else self._found.secrets
+        return self._secrets
 
-    def replace(self, card: AgentCard) -> None:
-        """Uses a card in place of the present one, until its source has a new one."""
-        self._card = card
+    def replace(self, card: AgentCard, secrets: frozenset[str]) -> None:
+        """Uses a card in place of the present one, until its source has a new one.
+
+        Args:
+            card: The card to use.
+            secrets: What was sent to get it.
+        """
+        self._card, self._secrets = card, secrets
 
     async def _load(self, call: AnyCall) -> AgentCard:
         match self._agent:
@@ -201,7 +207,7 @@ class AgentCardResolver:
         self._fresh_until = min(now + seconds, self._usable_until)
 
     def _keep_found(self, found: FoundCard) -> AgentCard:
-        self._found = found
+        self._found, self._secrets = found, found.secrets
         said = found.caching
         lifetime = self._ttl
         if said.lifetime is not None:
@@ -220,7 +226,8 @@ class AgentCardResolver:
 
     async def _fetched(self, agent: str, call: AnyCall, deadline: Deadline) -> FoundCard:
         server = AgentInterface(url=origin(agent), protocol_binding="card")
-        progress = CallProgress(began=asyncio.get_running_loop().time())
+        began = asyncio.get_running_loop().time()
+        progress = CallProgress(began=began, secrets=call.progress.secrets)
         call.progress.card = progress
         reply = await self._fetch.unary(
             Call(

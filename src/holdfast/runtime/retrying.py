@@ -72,6 +72,7 @@ class RetryLayer(PassThrough):
         self, call: AnyCall, error: A2AError, started: float, now: float
     ) -> float:
         """Returns the wait before the next try, or raises the error with its attempts."""
+        call.progress.secrets.hide_in(error)  # before anybody is told of it
         error.request_id = call.request_id
         error.agent = error.agent or call.agent
         call.progress.failed(error)

@@ -26,7 +26,6 @@ from holdfast.runtime.transport import PassThrough
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION, binding_of
 from holdfast.wire.http import origin, origins, presentable
 from holdfast.wire.reach import Network, Reach, furthest_in, scope_of_host
-from holdfast.wire.redaction import redact
 
 if TYPE_CHECKING:
     from holdfast.model.card import AgentCard, AgentInterface
@@ -104,11 +103,8 @@ class InterfaceLayer(PassThrough):
             error.executed = False  # of this call, whatever became of the card's
             raise
         provider = self._auth.provider
-        try:
-            choice = self._checked(call, card, has_credentials=provider is not None)
-        except A2AError as error:
-            redact(error, self._resolver.secrets)  # a card may repeat what its server was sent
-            raise
+        call.progress.secrets.note_values(self._resolver.secrets)  # which the card may repeat
+        choice = self._checked(call, card, has_credentials=provider is not None)
         return await self._inner.unary(
             msgspec.structs.replace(
                 call, endpoint=choice.endpoint, reach=choice.reach, card=card, auth=provider

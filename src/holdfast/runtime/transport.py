@@ -19,6 +19,7 @@ from holdfast.policy.deadline import Deadline
 from holdfast.runtime.endpoints import Endpoint
 from holdfast.wire.http import Progress
 from holdfast.wire.reach import Reach
+from holdfast.wire.redaction import Secrets
 
 if TYPE_CHECKING:
     from holdfast.runtime.credentials import AuthProvider  # noqa: TC004  which needs Call itself
@@ -49,12 +50,14 @@ class CallProgress(Progress):
         maybe_executed: Whether an earlier attempt may have been executed.
         attempts: The attempts that are over, in order.
         card: How far the fetch of the card has come that this call waits for, if it does.
+        secrets: What the requests carry; shared by all calls of one operation of a client.
     """
 
     began: float = 0.0
     maybe_executed: bool = False
     attempts: list[Attempt] = []  # noqa: RUF012  msgspec makes a new one for each
     card: CallProgress | None = None
+    secrets: Secrets = msgspec.field(default_factory=Secrets)
 
     def failed(self, error: A2AError) -> None:
         """Notes a failed attempt, and makes its error tell of all of them."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from holdfast.errors import A2AError
 
-__all__ = ["redact", "secrets_in", "secrets_sent"]
+__all__ = ["Secrets", "redact", "secrets_in"]
 
 _SHORTEST_SECRET = 4
 """What is shorter is no secret, and would only make holes in the errors."""
@@ -49,22 +49,56 @@ def secrets_in(headers: Mapping[str, str]) -> list[str]:
     return found + [value for value in cookies if value]
 
 
-def secrets_sent(headers: Mapping[str, str], query: Mapping[str, str], url: str) -> list[str]:
-    """What a request holds that is taken for secret.
+class Secrets:
+    """What the requests of one operation carry, and no error of it may repeat.
 
-    Args:
-        headers: Names in lower case.
-        query: Parameters that carry credentials.
-        url: Its address, as it was named; the values in its query count like headers.
+    Noting is cheap, since every request is noted; what is secret of it is found out when there is
+    an error.
     """
+
+    __slots__ = ("_requests", "_values")
+
+    def __init__(self) -> None:
+        self._requests: list[tuple[Mapping[str, str], Mapping[str, str], str]] = []
+        self._values: set[str] = set()
+
+    def note(self, headers: Mapping[str, str], query: Mapping[str, str], url: str) -> None:
+        """Notes a request.
+
+        Args:
+            headers: Names in lower case.
+            query: Parameters that carry credentials.
+            url: Its address, as it was named; the values in its query count like headers.
+        """
+        request = (headers, query, url)
+        if not self._requests or self._requests[-1] != request:
+            self._requests.append(request)
+
+    def note_values(self, values: Iterable[str]) -> None:
+        """Notes what is secret whatever it is called."""
+        self._values.update(values)
+
+    def hide_in(self, error: A2AError) -> None:
+        """Puts ``***`` in the place of all of them, wherever they stand in an error."""
+        redact(error, self.found())
+
+    def found(self) -> frozenset[str]:
+        """All of them."""
+        found = set(self._values)
+        for headers, query, url in self._requests:
+            found.update(secrets_in(headers), query.values(), _in_query(url))
+        return frozenset(found)
+
+
+def _in_query(url: str) -> list[str]:
     try:
         present = urlsplit(url).query.split("&")
     except ValueError:
-        present = []
+        return []
     named = [pair.partition("=") for pair in present]
     raw = {name.lower(): value for name, _, value in named}
     plain = {name.lower(): unquote_plus(value) for name, _, value in named}
-    return [*secrets_in(headers), *query.values(), *secrets_in(raw), *secrets_in(plain)]
+    return [*secrets_in(raw), *secrets_in(plain)]
 
 
 def redact(error: A2AError, values: Iterable[str]) -> None:
