@@ -71,6 +71,9 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 
+_NOTHING_SAID = SendMessageConfiguration()
+
+
 class PerCall(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller adds to the requests of one call, or says about it.
 
@@ -201,6 +204,9 @@ class Calls:
             TypeError: An argument of another type.
         """
         own = self._configuration
+        given = (history_length, accepted_output_modes, push_notification_config)
+        if given == (None, None, None) and return_immediately in {None, own.return_immediately}:
+            return own
         modes, push = own.accepted_output_modes, own.task_push_notification_config
         if accepted_output_modes is not None:
             modes = media_types("accepted_output_modes", accepted_output_modes)
@@ -262,7 +268,7 @@ class Calls:
         )
         request = SendMessageRequest(
             message=message,
-            configuration=None if configuration == SendMessageConfiguration() else configuration,
+            configuration=None if configuration == _NOTHING_SAID else configuration,
             metadata=json_object("metadata", metadata),
         )
         response = (await self.run(SEND_MESSAGE, request, deadline, per_call)).value

@@ -74,7 +74,7 @@ class HttpBinding:
         encoded = codec.encode(call.operation, params, interface.url, call.request_id)
         request = HttpRequest(
             method=encoded.method,
-            url=with_query(encoded.url, call.query),
+            url=with_query(encoded.url, call.query) if call.query else encoded.url,
             headers={**call.headers, **protocol_headers(call.extensions), **encoded.headers},
             body=encoded.body,
             timeouts=self._resilience.timeouts,

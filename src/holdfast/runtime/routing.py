@@ -103,7 +103,8 @@ class InterfaceLayer(PassThrough):
             error.executed = False  # of this call, whatever became of the card's
             raise
         provider = self._auth.provider
-        call.progress.secrets.note_values(self._resolver.secrets)  # which the card may repeat
+        if self._resolver.secrets:  # which the card may repeat
+            call.progress.secrets.note_values(self._resolver.secrets)
         choice = self._checked(call, card, has_credentials=provider is not None)
         return await self._inner.unary(
             msgspec.structs.replace(

@@ -102,14 +102,18 @@ def about_card(error: A2AError, limits: Limits) -> A2AError:
     return exceeded("card", limits, what, **error.facts())
 
 
+_LARGEST_HEADER = 8190
+_EIGHT_LARGEST = 8 * _LARGEST_HEADER
+
+
 def largest_header(limits: Limits) -> int:
     """How many bytes one header may have."""
-    return max(8190, limits.headers // 8)
+    return max(_LARGEST_HEADER, limits.headers // 8)
 
 
 def are_small(headers: Sequence[tuple[bytes, bytes]], limits: Limits) -> bool:
     """Whether headers are within their limit, none of which is larger than `largest_header`."""
-    if len(headers) * largest_header(limits) <= limits.headers:
+    if limits.headers >= _EIGHT_LARGEST and len(headers) <= 8:
         return True
     return sum(map(len, chain.from_iterable(headers))) <= limits.headers
 
@@ -123,9 +127,13 @@ def check_json(body: bytes, limits: Limits) -> None:
     Raises:
         LimitExceededError: It is nested too deeply, or holds too many values.
     """
+    if len(body) <= limits.json_values:  # no value is shorter than a byte
+        # An object in an object takes six bytes at least, a list in a list two.
+        if len(body) // 6 + body.count(b"[") <= limits.json_depth:
+            return
+        if body.count(b"{") + body.count(b"[") <= limits.json_depth:
+            return
     opened = body.count(b"{") + body.count(b"[")
-    if opened <= limits.json_depth and len(body) <= limits.json_values:
-        return  # no value is shorter than a byte
     if opened <= limits.json_depth and opened + body.count(b",") < limits.json_values:
         return
     if not body.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):

@@ -70,6 +70,8 @@ class Secrets:
             query: Parameters that carry credentials.
             url: Its address, as it was named; the values in its query count like headers.
         """
+        if not (headers or query or "?" in url):
+            return
         request = (headers, query, url)
         if not self._requests or self._requests[-1] != request:
             self._requests.append(request)
