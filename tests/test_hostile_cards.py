@@ -846,10 +846,6 @@ TELLS_ITS_ENCODING = "not RFC 8259, 8.1; but it says what it is, and Windows too
 
 READABLE = {
     "UTF-8 with a byte-order mark": (b"\xef\xbb\xbf" + TEXT.encode(), TELLS_ITS_ENCODING),
-    "UTF-16": (TEXT.encode("utf-16"), TELLS_ITS_ENCODING),
-    "UTF-16, little end first": (TEXT.encode("utf-16-le"), TELLS_ITS_ENCODING),
-    "UTF-16, big end first": (TEXT.encode("utf-16-be"), TELLS_ITS_ENCODING),
-    "UTF-32": (TEXT.encode("utf-32"), TELLS_ITS_ENCODING),
     "white space around": (f" \r\n\t{TEXT}\n\n".encode(), "RFC 8259, 2"),
     "laid out": (json.dumps(FULL, indent=4).encode(), "RFC 8259, 2"),
     "all escaped": (
@@ -900,6 +896,10 @@ UNREADABLE = {
     "a number with a zero before": with_level("01"),
     "a hexadecimal number": with_level("0x10"),
     "arrays without end": with_level("[" * 100_000),
+    "UTF-16": TEXT.encode("utf-16"),  # RFC 8259, 8.1: UTF-8
+    "UTF-16, little end first": TEXT.encode("utf-16-le"),
+    "UTF-16, big end first": TEXT.encode("utf-16-be"),
+    "UTF-32": TEXT.encode("utf-32"),
     "deep arrays": with_level("[" * 100_000 + "]" * 100_000),
     "deep objects": with_level('{"a":' * 100_000 + "1" + "}" * 100_000),
     "null": b"null",

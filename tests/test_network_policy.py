@@ -18,7 +18,15 @@ from holdfast.wire.reach import Reach, network, scope_of, scope_of_host
 SCOPES = ["public", "private", "link-local", "loopback", "metadata"]
 EXAMPLES = {
     "public": ["8.8.8.8", "2606:4700::1", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::"],
-    "private": ["10.1.2.3", "172.16.0.1", "192.168.1.1", "100.64.0.1", "fd00::1", "224.0.0.1"],
+    "private": [
+        "10.1.2.3",
+        "172.16.0.1",
+        "192.168.1.1",
+        "100.64.0.1",
+        "fd00::1",
+        "fec0::1",
+        "224.0.0.1",
+    ],
     "link-local": ["169.254.1.1", "fe80::1", "fe80::1%eth0", "::ffff:169.254.1.1"],
     "loopback": [
         "127.0.0.1",
@@ -45,6 +53,12 @@ EXAMPLES = {
 PAIRS = [(address, scope) for scope, found in EXAMPLES.items() for address in found]
 
 
+def is_further_in(named, own):
+    if named in {"link-local", "metadata"}:
+        return named == "metadata" or own != "link-local"
+    return SCOPES.index(named) > SCOPES.index(own)
+
+
 @pytest.mark.parametrize(("address", "scope"), PAIRS)
 def test_every_address_lies_somewhere(address, scope):
     assert scope_of(address) == scope
@@ -69,8 +83,7 @@ def test_what_a_host_says_of_itself(url, scope):
 def test_nothing_is_reached_that_lies_further_in(address, inward):
     refused = Reach(inward=inward).refuses(address)
 
-    scope = scope_of(address)
-    assert refused == (scope == "metadata" or SCOPES.index(scope) > SCOPES.index(inward))
+    assert refused == is_further_in(scope_of(address), inward)
     assert not Reach(inward=inward, allowed=(network(address),)).refuses(address)
     elsewhere = network("192.88.99.1")  # which is in no other spelling of an address
     assert Reach(inward=inward, allowed=(elsewhere,)).refuses(address) == refused
@@ -150,7 +163,7 @@ async def test_a_card_leads_no_further_in_than_where_it_came_from(own, named):
     network = Hosts(hosts, {CARD: page(card("http://named.test/rpc"))})
     client = connect("http://agent.test", engine=network, resilience=Resilience.off())
 
-    if named == "metadata" or SCOPES.index(named) > SCOPES.index(own):
+    if is_further_in(named, own):
         error = await refused(client)
         assert (error.executed, error.transient) == (False, False)
         assert (error.address, error.agent) == (hosts["named.test"], "http://named.test/rpc")

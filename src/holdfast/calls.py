@@ -230,7 +230,11 @@ class Calls:
         return (await self._cards.unary(call)).value
 
     async def extended_card(self, deadline: Deadline, per_call: PerCall) -> AgentCard:
-        """Fetches the agent's extended card, and puts it in the place of the public one."""
+        """Fetches the agent's extended card, and puts it in the place of the public one.
+
+        One that was fetched for a context stays with those who asked: other users of the client
+        would be led by it.
+        """
         request = GetExtendedAgentCardRequest()
         card = (await self.run(GET_EXTENDED_AGENT_CARD, request, deadline, per_call)).value
         with per_call.hiding_secrets():
@@ -239,13 +243,17 @@ class Calls:
             except InvalidAgentCardError as error:
                 error.agent = self.agent
                 raise
-        self._resolver.replace(card, per_call.secrets.found())
+        if per_call.context is None:  # else it is that user's, and one of many
+            self._resolver.replace(card, per_call.secrets.found())
         return card
 
     async def run(
         self, operation: Operation[P, R], params: P, deadline: Deadline, per_call: PerCall
     ) -> Reply[R]:
         """Makes one call."""
+        push = _push_config_of(params)
+        if push is not None:
+            per_call.secrets.note_values(push.secrets)
         reply = await self._transport.unary(self._call(operation, params, deadline, per_call))
         if reply.endpoint is not None:
             self.agent = reply.endpoint.agent
@@ -387,6 +395,14 @@ class Calls:
             )
 
         await wait_until(deadline.at, tell(), too_late)
+
+
+def _push_config_of(params: object) -> TaskPushNotificationConfig | None:
+    """What a request says about push notifications, which has secrets of its own."""
+    if isinstance(params, SendMessageRequest):
+        own = params.configuration
+        return None if own is None else own.task_push_notification_config
+    return params if isinstance(params, TaskPushNotificationConfig) else None
 
 
 def is_terminal(task: Task) -> bool:

@@ -61,7 +61,9 @@ def parse(data: bytes) -> Any:
         MalformedError: The text is not JSON, or nested too deeply.
     """
     try:
-        return json.loads(data, parse_constant=_refuse_constant, parse_float=_finite)
+        # As UTF-8 (RFC 8259, 8.1): left to itself, it would take others that nobody has checked.
+        text = data.decode("utf-8-sig", "surrogatepass")
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
         why = "nested too deeply"
     except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, oversized integers
@@ -212,7 +214,7 @@ def _members(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:
         members = cast("dict[Any, Any]", value)
         if outer is dict:
             for name, member in members.items():
-                yield f"[{json.dumps(str(name)[:_LONGEST_KEY])}]", member, inner[1]
+                yield f"[{_key(str(name))}]", member, inner[1]
         elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             for field in msgspec.structs.fields(kind):
                 if field.encode_name in members:
@@ -224,6 +226,12 @@ def _members(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:
 
 _NOTHING = (NoneType, msgspec.UnsetType)
 _LONGEST_KEY = 40
+
+
+def _key(name: str) -> str:
+    """A key for a path; a long one is cut off at an ellipsis."""
+    shown = json.dumps(name[:_LONGEST_KEY])
+    return shown if len(name) <= _LONGEST_KEY else f"{shown[:-1]}…"
 
 
 def _is_enum_number(value: Any) -> TypeGuard[int | float]:

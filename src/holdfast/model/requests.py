@@ -46,6 +46,9 @@ class AuthenticationInfo(WireValue, frozen=True, kw_only=True):
     scheme: str = ""
     credentials: str | None = None
 
+    def __repr__(self) -> str:
+        return f"AuthenticationInfo(scheme={self.scheme!r})"  # the credentials are secret
+
 
 class TaskPushNotificationConfig(Request, frozen=True, kw_only=True):
     """Where the agent sends news of a task (A2A 4.3.1).
@@ -63,6 +66,19 @@ class TaskPushNotificationConfig(Request, frozen=True, kw_only=True):
     url: str = ""
     token: str | None = None
     authentication: AuthenticationInfo | None = None
+
+    def __repr__(self) -> str:
+        # The token is secret, and so may be the query of the address.
+        return (
+            f"TaskPushNotificationConfig(id={self.id!r}, task_id={self.task_id!r}, "
+            f"url={self.url.partition('?')[0]!r}, authentication={self.authentication!r})"
+        )
+
+    @property
+    def secrets(self) -> list[str]:
+        """What is secret of it: the token and the credentials."""
+        own = None if self.authentication is None else self.authentication.credentials
+        return [secret for secret in (self.token, own) if secret]
 
 
 class SendMessageConfiguration(WireValue, frozen=True, kw_only=True):

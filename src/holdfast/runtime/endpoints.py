@@ -62,7 +62,12 @@ class Endpoints:
 
     def of(self, interface: AgentInterface) -> Endpoint:
         """The endpoint of an interface; the same one each time."""
-        key = (interface.url, interface.protocol_binding, interface.tenant)
+        key = (
+            interface.url,
+            interface.protocol_binding,
+            interface.protocol_version,
+            interface.tenant,
+        )
         endpoint = self._endpoints.pop(key, None) or Endpoint(interface)
         self._endpoints[key] = endpoint  # the most recently used one comes last
         if len(self._endpoints) > _MOST:

@@ -26,6 +26,7 @@ from holdfast.runtime.transport import PassThrough
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION, binding_of
 from holdfast.wire.http import origin, origins, presentable
 from holdfast.wire.reach import Network, Reach, furthest_in, scope_of_host
+from holdfast.wire.redaction import hidden_in_path
 
 if TYPE_CHECKING:
     from holdfast.model.card import AgentCard, AgentInterface
@@ -66,6 +67,14 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     trust_first: bool = False
     source: str | None = None
     networks: tuple[Network, ...] = ()
+
+    def allows_host(self, url: str) -> bool:
+        """Whether the host of an address is this machine, and may be reached all the same."""
+        if scope_of_host(url) != "loopback":
+            return False
+        host = urlsplit(url).hostname or ""
+        number = "127.0.0.1" if host.strip(".").endswith("localhost") else host
+        return not Reach(allowed=self.networks).refuses(number.removesuffix("."))
 
 
 class InterfaceLayer(PassThrough):
@@ -129,10 +138,20 @@ class InterfaceLayer(PassThrough):
             # The caller's own card says whom to trust; one that replaces it later does not.
             self._trusted |= origins(card.supported_interfaces[0].url)
         interface = choose_interface(card, self._route)
-        _check_address(interface, card, self._route)
+        _check_address(interface, card, self._route, source=self._source_of(interface))
         refusal = _check_origin(interface, self._trusted)
         reach = None if refusal is None else self._reach()
-        return _Choice(card, self._endpoints.of(interface), refusal, reach)
+        endpoint = self._endpoints.of(interface)
+        if self._resolver.secrets:  # which the card may repeat
+            endpoint.agent = hidden_in_path(endpoint.agent, self._resolver.secrets)
+        return _Choice(card, endpoint, refusal, reach)
+
+    def _source_of(self, interface: AgentInterface) -> str | None:
+        """Where an interface's address is from; None if the caller stands for it in some way."""
+        if origin(interface.url) in self._trusted:
+            return None
+        is_allowed = self._route.networks and self._route.allows_host(interface.url)
+        return None if is_allowed else self._route.source
 
     def _reach(self) -> Reach:
         """How far an address of the card may lead that the caller did not name himself."""
@@ -193,9 +212,11 @@ def choose_interface(card: AgentCard, route: Route) -> AgentInterface:
     )
 
 
-def _check_address(interface: AgentInterface, card: AgentCard, route: Route) -> None:
+def _check_address(
+    interface: AgentInterface, card: AgentCard, route: Route, *, source: str | None
+) -> None:
     """Checks an address that the caller did not name himself."""
-    why = None if route.url is not None else doubt(interface.url, route.source)
+    why = None if route.url is not None else doubt(interface.url, source)
     if why is None:
         return
     hint = "pass the right one as url="

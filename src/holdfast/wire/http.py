@@ -273,9 +273,15 @@ _USER = re.compile(r"(?<=://)[^\s/?#\"'<>]*@")
 
 
 def excerpt(body: bytes, length: int = 200) -> str:
-    """The beginning of a body as one line of readable text, without users of URLs."""
+    """The beginning of a body as one line of readable text, without users of URLs.
+
+    Where it was cut off there is an ellipsis.
+    """
     text = _USER.sub("***@", body[: length * 4].decode("utf-8", "replace"))
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:length]
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    if len(body) <= length * 4 and len(line) <= length:
+        return line
+    return f"{line[: length - 1]}…"
 
 
 def follow(

@@ -23,12 +23,21 @@ from urllib.parse import urlsplit
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 __all__ = ["Network", "Reach", "Scope", "furthest_in", "network", "scope_of", "scope_of_host"]
 
 Scope = Literal["public", "private", "link-local", "loopback", "metadata"]
 """Where an address lies, from the outside in."""
+
+_REACHED: Mapping[Scope, frozenset[Scope]] = {
+    "public": frozenset({"public"}),
+    "private": frozenset({"public", "private"}),
+    "link-local": frozenset({"public", "private", "link-local"}),
+    "loopback": frozenset({"public", "private", "loopback"}),
+    "metadata": frozenset({"public", "private", "loopback"}),
+}
+"""What may be reached from where."""
 
 Network = IPv4Network | IPv6Network
 
@@ -42,9 +51,13 @@ _METADATA = frozenset(
         "169.254.169.254",  # most clouds
         "169.254.170.2",  # AWS, of containers
         "169.254.170.23",
+        "169.254.42.42",  # Scaleway
+        "169.254.0.23",  # Tencent Cloud
         "192.0.0.192",  # Oracle Cloud
         "fd00:ec2::23",  # AWS
         "fd00:ec2::254",
+        "fd00:42::42",  # Scaleway
+        "fe80::a9fe:a9fe",  # OpenStack
         "fd20:ce::254",  # Google Cloud
     )
 )
@@ -101,8 +114,9 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     """Where a request may lead whose address others named.
 
     Attributes:
-        inward: Where the user's own target lies; nothing further in is reached. Metadata is
-            never reached for that.
+        inward: Where the user's own target lies; nothing further in is reached. Link-local
+            addresses are reached from there only, since much of a machine's own equipment has
+            them, and metadata never.
         allowed: Networks that are reached all the same.
     """
 
@@ -111,8 +125,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
 
     def refuses(self, address: str) -> bool:
         """Whether a socket to this number must not be made."""
-        scope = scope_of(address)
-        if scope != "metadata" and _INWARD.index(scope) <= _INWARD.index(self.inward):
+        if scope_of(address) in _REACHED[self.inward]:
             return False
         number = ip_address(address.partition("%")[0])
         meant = (number, *_embedded(number))
@@ -126,7 +139,9 @@ def _scope(number: IPv4Address | IPv6Address) -> Scope:
         return "loopback"
     if number.is_link_local:
         return "link-local"
-    return "public" if number.is_global and not number.is_multicast else "private"
+    site_local = isinstance(number, IPv6Address) and number.is_site_local
+    inside = site_local or number.is_multicast or not number.is_global
+    return "private" if inside else "public"
 
 
 def _embedded(number: IPv4Address | IPv6Address) -> list[IPv4Address]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from holdfast.errors import A2AError
 
-__all__ = ["Secrets", "redact", "secrets_in"]
+__all__ = ["Secrets", "hidden_in_path", "redact", "secrets_in"]
 
 _SHORTEST_SECRET = 4
 """What is shorter is no secret, and would only make holes in the errors."""
@@ -101,6 +101,14 @@ def _in_query(url: str) -> list[str]:
     raw = {name.lower(): value for name, _, value in named}
     plain = {name.lower(): unquote_plus(value) for name, _, value in named}
     return [*secrets_in(raw), *secrets_in(plain)]
+
+
+def hidden_in_path(address: str, secrets: Iterable[str]) -> str:
+    """An address to show, with ``***`` in the place of secrets that its path repeats."""
+    found = sorted(_spellings(secrets), key=len, reverse=True)
+    scheme, separator, rest = address.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host}{slash}{_plain(found, path)}"
 
 
 def redact(error: A2AError, values: Iterable[str]) -> None:
@@ -196,6 +204,8 @@ def _plain(secrets: list[str], text: str) -> str:
     redacted = str(text)
     for secret in secrets:
         redacted = redacted.replace(secret, "***")
+    *cut_off, last = redacted.split("…")  # where a text was cut off, and maybe a secret with it
+    redacted = "…".join([*(_without_end(secrets, piece) for piece in cut_off), last])
     return text if redacted == text else redacted
 
 
