@@ -1,76 +1,53 @@
 """The engine over aiohttp: real sockets, HTTP/1.1.
 
+It owns the exchange: one request and its reply. `holdfast.net.pools` owns the slots and the
+connections, `holdfast.net.failures` says what a failure means.
+
 Rules, each against something that aiohttp does otherwise:
-- A request is sent once. aiohttp resends GET and DELETE after a disconnect; a middleware turns
-  that off.
-- A socket is made only where the request may reach, after its name was resolved.
-- Redirects, cookies and ``.netrc`` are left alone; proxies come from the environment, read once.
 - Every phase has its own limit, and the error names it: slots are counted here, and every
   request, even an empty one, is written by a `_Body`, which tells when the first byte leaves.
-  aiohttp's own clocks are off.
-- `executed` is False only if no byte of the request was handed to a socket.
+- `sent` is noted before the first byte is handed to a socket, and taken back only if that socket
+  was closed already.
 - A reply that was there before the request left is not its reply.
 - What arrived before a cut is delivered before the error.
 - What is given up is aborted: closing would first wait for a peer that does not read.
-- Open streams cannot starve calls: they have slots and connections of their own.
-- Connections belong to an event loop, and end with it; another loop gets others.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import ssl as tls
-from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.request import getproxies
 
 import aiohttp
 from aiohttp import payload
-from yarl import URL
 
-from holdfast.errors import (
-    A2AConnectionError,
-    A2AError,
-    A2ATimeoutError,
-    ConnectionFailure,
-    Facts,
-    InvalidAgentResponseError,
-    LimitExceededError,
-    TimeoutPhase,
-)
-from holdfast.net.failures import (
-    failure_of,
-    forbidden_address,
-    has_large_headers,
-    presentable_cause,
-    unreadable,
-)
+from holdfast.errors import A2AError, InvalidAgentResponseError, LimitExceededError
+from holdfast.net.failures import Failing, presentable_cause
+from holdfast.net.pools import Pools, Settings, ssl_option
 from holdfast.net.proxies import Proxies
-from holdfast.net.sockets import ForbiddenAddressError, check_host, sockets_within
-from holdfast.runtime.engine import connection_error, reach_error, timeout_error
+from holdfast.net.sockets import ForbiddenAddressError
 from holdfast.runtime.perloop import PerLoop
-from holdfast.runtime.watchdog import Watchdog
-from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, presentable
+from holdfast.wire.http import HttpReply, HttpRequest, HttpStream
 from holdfast.wire.inflating import Inflater
-from holdfast.wire.limits import are_small, exceeded, largest_header
-from holdfast.wire.reach import Reach
+from holdfast.wire.limits import are_small
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+    import asyncio
+    import ssl as tls
+    from collections.abc import AsyncIterator, Coroutine, Mapping
     from contextlib import AbstractAsyncContextManager
+    from os import PathLike
     from types import TracebackType
 
     from aiohttp.abc import AbstractStreamWriter
 
+    from holdfast.errors import TimeoutPhase
     from holdfast.runtime.watchdog import TimeLimit
 
 __all__ = ["AiohttpEngine"]
 
 _PIECE = 32 * 1024
 """Bytes written at once: below what makes aiohttp wait for the socket within one write."""
-
-_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 
 _UNASKED = "a reply was there before the request"
 
@@ -108,14 +85,14 @@ class AiohttpEngine:
         if max_connections < 1 or max_streams < 1:
             message = "an engine needs at least one connection and one stream"
             raise ValueError(message)
-        settings = _Settings(
+        settings = Settings(
             max_connections=max_connections,
             max_streams=max_streams,
-            ssl=_ssl_option(ssl),
+            ssl=ssl_option(ssl),
             proxies=Proxies(getproxies() if proxies and session is None else {}),
             lent=session,
         )
-        self._pools = PerLoop(lambda: _Pools(settings))
+        self._pools = PerLoop(lambda: Pools(settings))
 
     async def request(self, request: HttpRequest) -> HttpReply:
         """Sends a request and reads the whole reply.
@@ -150,137 +127,18 @@ class AiohttpEngine:
             await pools.close()
 
 
-_Purpose = tuple[float, bool, Reach | None, int]
-"""`HttpRequest.max_idle`, whether it is for streams, how far it may reach, and the bytes that
-one header may have."""
-
-_Sessions = dict[_Purpose, aiohttp.ClientSession]
-
-
-class _Settings(NamedTuple):
-    """What an engine was made with."""
-
-    max_connections: int
-    max_streams: int
-    ssl: tls.SSLContext | bool
-    proxies: Proxies
-    lent: aiohttp.ClientSession | None
-
-
-class _Pools:
-    """Slots and sessions of one event loop; sessions are made when first used."""
-
-    def __init__(self, settings: _Settings) -> None:
-        self.calls = asyncio.Semaphore(settings.max_connections)
-        self.streams = asyncio.Semaphore(settings.max_streams)
-        self.watchdog = Watchdog()
-        self.lent = settings.lent is not None
-        self._settings = settings
-        self._made: _Sessions = {}
-        self._at_last = _close_at_last(self._made)
-        with contextlib.suppress(StopIteration):
-            self._at_last.__anext__().send(None)  # from its first step on, the loop knows of it
-
-    async def close(self) -> None:
-        await _close(self._made)
-
-    async def send(
-        self, request: HttpRequest, body: _Body, *, streaming: bool
-    ) -> aiohttp.ClientResponse:
-        options: dict[str, Any] = {
-            "headers": {
-                **request.headers,
-                "accept-encoding": "identity" if streaming else "gzip",
-            },
-            "timeout": _NO_TIMEOUT,
-            "allow_redirects": False,
-            "raise_for_status": False,
-            "data": body,
-        }
-        largest = largest_header(request.limits)
-        session = self._settings.lent
-        if session is not None:  # it has its own ideas about TLS and proxies
-            options["skip_auto_headers"] = ("content-type",)
-            options["auto_decompress"] = False
-            options["max_field_size"] = largest
-        else:
-            options["ssl"] = self._settings.ssl
-            options["proxy"] = proxy = self._settings.proxies.of(request.url)
-            reach = request.reach
-            if proxy is not None and reach is not None:
-                check_host(request.url, reach)  # all that can be known; the proxy is the user's
-                reach = None
-            if request.method == "POST":
-                options["middlewares"] = ()  # which aiohttp does not resend
-            session = self._session((request.max_idle, streaming, reach, largest))
-        return await session.request(request.method, URL(request.url, encoded=True), **options)
-
-    def is_proxied(self, url: str) -> bool:
-        """Whether a proxy of this engine is at the other end; of a lent session's, who knows."""
-        return not self.lent and self._settings.proxies.of(url) is not None
-
-    def _session(self, purpose: _Purpose) -> aiohttp.ClientSession:
-        session = self._made.get(purpose)
-        if session is None:
-            max_idle, _, reach, largest = purpose
-            session = self._made[purpose] = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0,
-                    keepalive_timeout=max_idle,
-                    socket_factory=None if reach is None else sockets_within(reach),
-                ),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                max_field_size=largest,
-                middlewares=(_send_once,),
-            )
-        return session
-
-
-async def _close(sessions: _Sessions) -> None:
-    closing = list(sessions.values())
-    sessions.clear()  # whoever sends from now on makes new ones
-    for session in closing:
-        await session.close()
-
-
-async def _close_at_last(sessions: _Sessions) -> AsyncGenerator[None]:
-    """Closes sessions when it is closed, which a loop that ends does to its generators."""
-    try:
-        yield
-    finally:
-        await _close(sessions)
-
-
-class _DisconnectedError(aiohttp.ClientError):
-    """Stands for a disconnect, so that aiohttp does not resend by itself."""
-
-
-async def _send_once(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    if request.method == "GET" and request.headers["content-length"] == "0":
-        del request.headers["content-length"], request.headers["content-type"]
-    try:
-        return await handler(request)
-    except aiohttp.ClientConnectorError:
-        raise
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise _DisconnectedError(str(error)) from error
-
-
 class _Exchange:
-    """One request and its reply: takes a slot, keeps the limits, tells failures as what they are.
+    """One request and its reply: takes a slot, keeps the limits, and notes what leaves.
 
     Entered, it is an `HttpStream`.
     """
 
-    _pools: _Pools
+    _pools: Pools
     _slots: asyncio.Semaphore
     _response: aiohttp.ClientResponse
 
     def __init__(
-        self, all_pools: PerLoop[_Pools], request: HttpRequest, *, streaming: bool
+        self, all_pools: PerLoop[Pools], request: HttpRequest, *, streaming: bool
     ) -> None:
         self._all_pools = all_pools
         self._request = request
@@ -304,7 +162,9 @@ class _Exchange:
         except A2AError:
             raise
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            failure, cause = self._told(error)
+            failure, cause = self._failing.told(error), presentable_cause(error)
+            if failure is None:
+                raise
         finally:
             self._limit = None
         raise failure from cause  # from outside, so that it drags no other context along
@@ -356,10 +216,10 @@ class _Exchange:
                 pass
         except StopAsyncIteration:
             if inflater.is_cut:
-                raise self._connection_error("truncated") from None
+                raise self._failing.connection("truncated") from None
             raise
         except (InvalidAgentResponseError, LimitExceededError) as error:
-            raise self._stated(error) from None
+            raise self._failing.stated(error) from None
         return piece
 
     async def _piece(self) -> bytes:
@@ -375,18 +235,17 @@ class _Exchange:
         except (aiohttp.ClientError, OSError) as error:
             piece = _rest(content)
             if not piece:
-                raise self._error(error) from error
+                raise self._failing.of(error) from error
         if not piece:
             raise StopAsyncIteration
         return piece
 
     async def read(self) -> bytes:
-        body, limits = bytearray(), self._request.limits
+        body, largest = bytearray(), self._request.limits.body
         async for piece in self:
             body += piece
-            if len(body) > limits.body:
-                what = f"the reply is larger than {limits.body} bytes"
-                raise exceeded("body", limits, what, **self._facts())
+            if len(body) > largest:
+                raise self._failing.large_body()
             if self._inflater is None and self._response.content.at_eof():
                 break
         return bytes(body)
@@ -428,6 +287,10 @@ class _Exchange:
         if self._transport is not None:
             self._transport.abort()
 
+    @property
+    def _failing(self) -> Failing:
+        return Failing(self._request, self._phase, self._sent, self._forbidden)
+
     async def _send(self) -> Self:
         response: aiohttp.ClientResponse | None = None
         try:
@@ -449,72 +312,15 @@ class _Exchange:
     def _look_at(self, response: aiohttp.ClientResponse) -> Inflater | None:
         """Checks what there is before the body is read, and says how to unpack that."""
         if not self._sent:
-            raise self._connection_error("disconnected", _UNASKED)
+            raise self._failing.connection("disconnected", _UNASKED)
         limits = self._request.limits
         if not are_small(response.raw_headers, limits):
-            raise self._headers_too_large()
+            raise self._failing.large_headers()
         coding = response.headers.get("content-encoding")
         try:
             return None if coding is None else Inflater.of(coding, limits)
         except InvalidAgentResponseError as error:
-            raise self._stated(error) from None
-
-    def _headers_too_large(self) -> LimitExceededError:
-        limits = self._request.limits
-        what = f"the headers of the reply are larger than {limits.headers} bytes"
-        return exceeded("headers", limits, what, **self._facts())
-
-    def _stated(self, error: A2AError) -> A2AError:
-        """An error with what is known of this exchange."""
-        for name, fact in self._facts().items():
-            setattr(error, name, fact)
-        return error
-
-    def _told(
-        self, error: aiohttp.ClientError | OSError | ValueError
-    ) -> tuple[A2AError, Exception | None]:
-        """What kept the reply from coming, and what to name as its cause."""
-        if isinstance(error, aiohttp.ClientError | OSError):
-            return self._error(error), presentable_cause(error)
-        if isinstance(error, UnicodeError):
-            if getattr(error, "encoding", "idna") != "idna":
-                raise error
-            return self._connection_error("dns", transient=False), error
-        if self._sent:
-            raise error
-        # aiohttp does not take such an address, or such credentials
-        return self._connection_error("unreachable", str(error), transient=False), None
-
-    def _error(self, error: aiohttp.ClientError | OSError) -> A2AError:
-        """What a failure of aiohttp means."""
-        if isinstance(error, TimeoutError):
-            return self._timeout()
-        forbidden = self._forbidden or forbidden_address(error)
-        if forbidden is not None:
-            return reach_error(self._request, forbidden)
-        if has_large_headers(error):
-            return self._headers_too_large()
-        why = unreadable(error)
-        if why is not None:
-            return InvalidAgentResponseError(f"the reply cannot be read: {why}", **self._facts())
-        failure, transient = failure_of(error, secure=self._request.url.startswith("https:"))
-        reason: str | None = getattr(error, "strerror", None)
-        if isinstance(error, aiohttp.ClientHttpProxyError):
-            reason = f"HTTP {error.status}"
-        return self._connection_error(failure, reason, transient=transient)
-
-    def _timeout(self) -> A2ATimeoutError:
-        return timeout_error(self._request, self._phase, sent=self._sent)
-
-    def _connection_error(
-        self, failure: ConnectionFailure, reason: str | None = None, *, transient: bool = True
-    ) -> A2AConnectionError:
-        return connection_error(
-            self._request, failure, reason, sent=self._sent, transient=transient
-        )
-
-    def _facts(self) -> Facts:
-        return Facts(executed=None if self._sent else False, agent=presentable(self._request.url))
+            raise self._failing.stated(error) from None
 
 
 class _Body(payload.Payload):
@@ -577,15 +383,3 @@ def _rest(content: aiohttp.StreamReader) -> bytes:
         return content.read_nowait()
     finally:
         content.set_exception(failure)
-
-
-def _ssl_option(
-    ssl: tls.SSLContext | str | PathLike[str] | bool,  # noqa: FBT001  aiohttp's own spelling
-) -> tls.SSLContext | bool:
-    if not isinstance(ssl, str | PathLike):
-        return ssl
-    try:
-        return tls.create_default_context(cafile=fspath(ssl))
-    except tls.SSLError as error:
-        message = f"{fspath(ssl)} holds no certificate: {error}"
-        raise ValueError(message) from None

@@ -1,25 +1,120 @@
-"""What the failures of aiohttp mean, in the words of `holdfast.errors`."""
+"""What the failures of aiohttp mean, in the words of `holdfast.errors`.
+
+Rules:
+- `executed` is False only if no byte of the request was handed to a socket.
+- A failure is told from what aiohttp raises; a limit from the phase in which it fired.
+- What shows the request's headers, or the password of a proxy, is no error's cause.
+- What is no failure of a request is not told as one.
+"""
 
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 from aiohttp.http_exceptions import LineTooLong
 
+from holdfast.errors import Facts, InvalidAgentResponseError
 from holdfast.net.sockets import ForbiddenAddressError
+from holdfast.runtime.engine import connection_error, reach_error, timeout_error
+from holdfast.wire.http import presentable
+from holdfast.wire.limits import exceeded
 
 if TYPE_CHECKING:
-    from holdfast.errors import ConnectionFailure
+    from holdfast.errors import (
+        A2AConnectionError,
+        A2AError,
+        ConnectionFailure,
+        LimitExceededError,
+        TimeoutPhase,
+    )
+    from holdfast.wire.http import HttpRequest
 
-__all__ = [
-    "failure_of",
-    "forbidden_address",
-    "has_large_headers",
-    "presentable_cause",
-    "unreadable",
-]
+__all__ = ["Failing", "presentable_cause"]
+
+
+class Failing(NamedTuple):
+    """A request at the moment when it fails, and the errors that tell of it.
+
+    Attributes:
+        request: What was to be carried.
+        phase: What was waited for.
+        sent: Whether a byte of it may have left.
+        forbidden: The number that a lent session led to, if the request must not reach it.
+    """
+
+    request: HttpRequest
+    phase: TimeoutPhase
+    sent: bool
+    forbidden: str | None
+
+    def told(self, error: aiohttp.ClientError | OSError | ValueError) -> A2AError | None:
+        """What kept a reply from coming; None if that is no failure of the request."""
+        if isinstance(error, aiohttp.ClientError | OSError):
+            return self.of(error)
+        if isinstance(error, UnicodeError):
+            is_of_name = getattr(error, "encoding", "idna") == "idna"
+            return self.connection("dns", transient=False) if is_of_name else None
+        if self.sent:
+            return None
+        # aiohttp does not take such an address, or such credentials
+        return self.connection("unreachable", str(error), transient=False)
+
+    def of(self, error: aiohttp.ClientError | OSError) -> A2AError:
+        """What an error of aiohttp, or of the system under it, means."""
+        if isinstance(error, TimeoutError):
+            return timeout_error(self.request, self.phase, sent=self.sent)
+        forbidden = self.forbidden or _forbidden_address(error)
+        if forbidden is not None:
+            return reach_error(self.request, forbidden)
+        if _has_large_headers(error):
+            return self.large_headers()
+        why = _unreadable(error)
+        if why is not None:
+            return InvalidAgentResponseError(f"the reply cannot be read: {why}", **self._facts())
+        failure, transient = _failure_of(error, secure=self.request.url.startswith("https:"))
+        reason: str | None = getattr(error, "strerror", None)
+        if isinstance(error, aiohttp.ClientHttpProxyError):
+            reason = f"HTTP {error.status}"
+        return self.connection(failure, reason, transient=transient)
+
+    def connection(
+        self, failure: ConnectionFailure, reason: str | None = None, *, transient: bool = True
+    ) -> A2AConnectionError:
+        """The connection failed; see `connection_error`."""
+        return connection_error(self.request, failure, reason, sent=self.sent, transient=transient)
+
+    def large_headers(self) -> LimitExceededError:
+        """The headers of the reply are larger than allowed."""
+        limits = self.request.limits
+        what = f"the headers of the reply are larger than {limits.headers} bytes"
+        return exceeded("headers", limits, what, **self._facts())
+
+    def large_body(self) -> LimitExceededError:
+        """The body of the reply is larger than allowed."""
+        limits = self.request.limits
+        what = f"the reply is larger than {limits.body} bytes"
+        return exceeded("body", limits, what, **self._facts())
+
+    def stated(self, error: A2AError) -> A2AError:
+        """An error that knows nothing of the request, with what is known of that."""
+        for name, fact in self._facts().items():
+            setattr(error, name, fact)
+        return error
+
+    def _facts(self) -> Facts:
+        return Facts(executed=None if self.sent else False, agent=presentable(self.request.url))
+
+
+def presentable_cause(error: Exception) -> Exception | None:
+    """The error itself, unless it shows the request's headers or the proxy's password."""
+    if isinstance(error, aiohttp.ClientError | OSError):
+        secretive = isinstance(error, aiohttp.ClientResponseError) or _is_about_proxy(error)
+    else:
+        secretive = not isinstance(error, UnicodeError)
+    return None if secretive else error
+
 
 _FAILURES: tuple[tuple[type[Exception], ConnectionFailure, bool], ...] = (
     (aiohttp.ClientProxyConnectionError, "proxy", True),
@@ -31,7 +126,7 @@ _FAILURES: tuple[tuple[type[Exception], ConnectionFailure, bool], ...] = (
 """What an error of aiohttp says, and whether trying again may help."""
 
 
-def failure_of(
+def _failure_of(
     error: aiohttp.ClientError | OSError, *, secure: bool
 ) -> tuple[ConnectionFailure, bool]:
     """How the connection failed, and whether trying again may help."""
@@ -57,28 +152,22 @@ def _is_about_proxy(error: Exception) -> bool:
     return isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError)
 
 
-def unreadable(error: Exception) -> str | None:
+def _unreadable(error: Exception) -> str | None:
     """Why a reply is no HTTP, if that is the failure."""
     if isinstance(error, aiohttp.ClientResponseError) and not _is_about_proxy(error):
         return error.message
     return None
 
 
-def forbidden_address(error: Exception) -> str | None:
+def _forbidden_address(error: Exception) -> str | None:
     """The address that must not be reached, if that is the failure."""
     if isinstance(error, aiohttp.ClientConnectorError):
         error = error.os_error
     return error.address if isinstance(error, ForbiddenAddressError) else None
 
 
-def has_large_headers(error: Exception) -> bool:
+def _has_large_headers(error: Exception) -> bool:
     """Whether the headers of a reply are too long or too many."""
     if isinstance(error.__cause__, LineTooLong):
         return True
     return isinstance(error, aiohttp.ClientResponseError) and "Too many headers" in error.message
-
-
-def presentable_cause(error: Exception) -> Exception | None:
-    """The error itself, unless it shows the request's headers or the proxy's password."""
-    secretive = isinstance(error, aiohttp.ClientResponseError) or _is_about_proxy(error)
-    return None if secretive else error

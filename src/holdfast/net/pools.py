@@ -1,0 +1,199 @@
+"""The slots and the connections of one event loop, in sessions of aiohttp.
+
+Rules, each against something that aiohttp does otherwise:
+- A request is sent once. aiohttp resends GET and DELETE after a disconnect; a middleware turns
+  that off.
+- A socket is made only where the request may reach, after its name was resolved.
+- Redirects, cookies and ``.netrc`` are left alone; proxies come from the environment, read once.
+- No clock of aiohttp's runs: the limits are the exchange's.
+- Open streams cannot starve calls: they have slots and connections of their own.
+- Connections belong to an event loop, and end with it; another loop gets others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl as tls
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import aiohttp
+from yarl import URL
+
+from holdfast.net.sockets import check_host, sockets_within
+from holdfast.runtime.watchdog import Watchdog
+from holdfast.wire.limits import largest_header
+from holdfast.wire.reach import Reach
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from aiohttp import payload
+
+    from holdfast.net.proxies import Proxies
+    from holdfast.wire.http import HttpRequest
+
+__all__ = ["Pools", "Settings", "ssl_option"]
+
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
+
+_Purpose = tuple[float, bool, Reach | None, int]
+"""`HttpRequest.max_idle`, whether it is for streams, how far it may reach, and the bytes that
+one header may have."""
+
+_Sessions = dict[_Purpose, aiohttp.ClientSession]
+
+
+class Settings(NamedTuple):
+    """What an engine was made with.
+
+    Attributes:
+        max_connections: Calls under way at a time.
+        max_streams: Streams open at a time.
+        ssl: What aiohttp verifies certificates with.
+        proxies: Those of the environment.
+        lent: The caller's own session, in place of all others; never closed.
+    """
+
+    max_connections: int
+    max_streams: int
+    ssl: tls.SSLContext | bool
+    proxies: Proxies
+    lent: aiohttp.ClientSession | None
+
+
+class Pools:
+    """Slots and sessions of one event loop; sessions are made when first used.
+
+    Attributes:
+        calls: The slots of calls.
+        streams: The slots of streams.
+        watchdog: What keeps the limits of everything that has a slot.
+        lent: Whether the session is the caller's own.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.calls = asyncio.Semaphore(settings.max_connections)
+        self.streams = asyncio.Semaphore(settings.max_streams)
+        self.watchdog = Watchdog()
+        self.lent = settings.lent is not None
+        self._settings = settings
+        self._made: _Sessions = {}
+        self._at_last = _close_at_last(self._made)
+        with contextlib.suppress(StopIteration):
+            self._at_last.__anext__().send(None)  # from its first step on, the loop knows of it
+
+    async def close(self) -> None:
+        """Closes the sessions; one that was lent stays open."""
+        await _close(self._made)
+
+    async def send(
+        self, request: HttpRequest, body: payload.Payload, *, streaming: bool
+    ) -> aiohttp.ClientResponse:
+        """Sends a request and waits for the headers of the reply.
+
+        Raises:
+            aiohttp.ClientError: What aiohttp says of a failure.
+            OSError: What the system says; a `ForbiddenAddressError` where the request must not
+                reach.
+            ValueError: aiohttp does not take the address, or what it holds.
+        """
+        options: dict[str, Any] = {
+            "headers": {
+                **request.headers,
+                "accept-encoding": "identity" if streaming else "gzip",
+            },
+            "timeout": _NO_TIMEOUT,
+            "allow_redirects": False,
+            "raise_for_status": False,
+            "data": body,
+        }
+        largest = largest_header(request.limits)
+        session = self._settings.lent
+        if session is not None:  # it has its own ideas about TLS and proxies
+            options["skip_auto_headers"] = ("content-type",)
+            options["auto_decompress"] = False
+            options["max_field_size"] = largest
+        else:
+            options["ssl"] = self._settings.ssl
+            options["proxy"] = proxy = self._settings.proxies.of(request.url)
+            reach = request.reach
+            if proxy is not None and reach is not None:
+                check_host(request.url, reach)  # all that can be known; the proxy is the user's
+                reach = None
+            if request.method == "POST":
+                options["middlewares"] = ()  # which aiohttp does not resend
+            session = self._session((request.max_idle, streaming, reach, largest))
+        return await session.request(request.method, URL(request.url, encoded=True), **options)
+
+    def is_proxied(self, url: str) -> bool:
+        """Whether a proxy of this engine is at the other end; of a lent session's, who knows."""
+        return not self.lent and self._settings.proxies.of(url) is not None
+
+    def _session(self, purpose: _Purpose) -> aiohttp.ClientSession:
+        session = self._made.get(purpose)
+        if session is None:
+            max_idle, _, reach, largest = purpose
+            session = self._made[purpose] = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=0,
+                    keepalive_timeout=max_idle,
+                    socket_factory=None if reach is None else sockets_within(reach),
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                max_field_size=largest,
+                middlewares=(_send_once,),
+            )
+        return session
+
+
+async def _close(sessions: _Sessions) -> None:
+    closing = list(sessions.values())
+    sessions.clear()  # whoever sends from now on makes new ones
+    for session in closing:
+        await session.close()
+
+
+async def _close_at_last(sessions: _Sessions) -> AsyncGenerator[None]:
+    """Closes sessions when it is closed, which a loop that ends does to its generators."""
+    try:
+        yield
+    finally:
+        await _close(sessions)
+
+
+class _DisconnectedError(aiohttp.ClientError):
+    """Stands for a disconnect, so that aiohttp does not resend by itself."""
+
+
+async def _send_once(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    if request.method == "GET" and request.headers["content-length"] == "0":
+        del request.headers["content-length"], request.headers["content-type"]
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _DisconnectedError(str(error)) from error
+
+
+def ssl_option(
+    ssl: tls.SSLContext | str | PathLike[str] | bool,  # noqa: FBT001  aiohttp's own spelling
+) -> tls.SSLContext | bool:
+    """What aiohttp takes for what `AiohttpEngine` does.
+
+    Raises:
+        ValueError: The file is no certificate.
+        FileNotFoundError: There is no such file.
+    """
+    if not isinstance(ssl, str | PathLike):
+        return ssl
+    try:
+        return tls.create_default_context(cafile=fspath(ssl))
+    except tls.SSLError as error:
+        message = f"{fspath(ssl)} holds no certificate: {error}"
+        raise ValueError(message) from None
