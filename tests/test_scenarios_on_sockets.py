@@ -25,7 +25,7 @@ from holdfast.testing import (
     rate_limited,
     unavailable,
 )
-from holdfast.wire.http import origin
+from holdfast.wire.origins import origin
 
 pytestmark = pytest.mark.real_time
 

@@ -42,8 +42,9 @@ from holdfast.runtime.retrying import RetryLayer
 from holdfast.runtime.routing import InterfaceLayer, Route
 from holdfast.runtime.transport import Layer, Transport, compose
 from holdfast.wire.bindings import BINDINGS
-from holdfast.wire.http import check_headers, origins
+from holdfast.wire.http import check_headers
 from holdfast.wire.limits import Limits
+from holdfast.wire.origins import origin_and_aliases
 
 if TYPE_CHECKING:
     import aiohttp
@@ -311,7 +312,7 @@ def _route(
         produced=frozenset(produced),
         url=url,
         tenant=tenant,
-        trusted=frozenset[str]().union(*(origins(address) for address in named)),
+        trusted=frozenset[str]().union(*(origin_and_aliases(address) for address in named)),
         trust_first=not isinstance(agent, str),
         source=agent if isinstance(agent, str) else None,
         networks=networks,

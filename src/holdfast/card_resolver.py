@@ -26,8 +26,9 @@ from holdfast.runtime.layers import DeadlineLayer, ObservedLayer
 from holdfast.runtime.listeners import Observers
 from holdfast.runtime.resolver import FETCH_CARD
 from holdfast.runtime.transport import Call, CallProgress
-from holdfast.wire.http import check_headers, origin
+from holdfast.wire.http import check_headers
 from holdfast.wire.limits import Limits
+from holdfast.wire.origins import origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

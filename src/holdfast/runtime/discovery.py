@@ -179,7 +179,7 @@ class CardTransport:
         try:
             # A redirect may repeat the query: what is secret in it goes to no other origin.
             reply, moved_to, scope = await fetch(
-                self._engine, request, to_any_origin=not call.query, allowed=self._networks
+                self._engine, request, elsewhere=not call.query, allowed=self._networks
             )
             # An address that is not a well-known one may be the agent's own, which takes no GET.
             if reply.status == 404 or (reply.status == 405 and not _is_well_known(url)):

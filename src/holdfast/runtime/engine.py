@@ -11,8 +11,9 @@ from holdfast.errors import (
     NetworkPolicyError,
     TimeoutPhase,
 )
-from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, follow, presentable
+from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, presentable
 from holdfast.wire.reach import Network, Reach, Scope, scope_of
+from holdfast.wire.redirects import follow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,15 +61,10 @@ async def send(engine: HttpEngine, request: HttpRequest) -> HttpReply:
         A2AHTTPError: A redirect that must not be followed.
         A2AError: What the engine raises.
     """
-    followed = 0
-    while True:
-        reply = await engine.request(request)
-        if reply.status < 300 or reply.status >= 400:
-            return reply
-        onward = follow(request, reply, elsewhere=None, followed=followed)
-        if onward is None:
-            return reply
-        request, followed = onward, followed + 1
+    reply = await engine.request(request)
+    if 300 <= reply.status < 400:
+        _, reply = await _followed(engine, request, reply, elsewhere=None)
+    return reply
 
 
 class Fetched(NamedTuple):
@@ -89,7 +85,7 @@ async def fetch(
     engine: HttpEngine,
     request: HttpRequest,
     *,
-    to_any_origin: bool = True,
+    elsewhere: bool = True,
     allowed: tuple[Network, ...] = (),
 ) -> Fetched:
     """Gets a public document, wherever it was moved to.
@@ -97,7 +93,7 @@ async def fetch(
     Args:
         engine: What carries the requests.
         request: A GET.
-        to_any_origin: Whether it may have been moved to another origin; for what has a secret in
+        elsewhere: Whether it may have been moved to another origin; for what has a secret in
             its address, it may not.
         allowed: Networks that a redirect to another origin may lead to, besides the outside and
             what lies no further in than the host that was asked.
@@ -107,16 +103,24 @@ async def fetch(
         NetworkPolicyError: A redirect leads further inside than it may.
         A2AError: What the engine raises.
     """
-    followed, asked = 0, None
+    reply = await engine.request(request)
+    asked: Scope = "public" if reply.address is None else scope_of(reply.address)
+    reach = Reach(inward=asked, allowed=allowed) if elsewhere else None
+    request, reply = await _followed(engine, request, reply, elsewhere=reach)
+    return Fetched(reply, request.url, asked)
+
+
+async def _followed(
+    engine: HttpEngine, request: HttpRequest, reply: HttpReply, *, elsewhere: Reach | None
+) -> tuple[HttpRequest, HttpReply]:
+    """What the redirects lead to in the end, from the first reply on."""
+    followed = 0
     while True:
-        reply = await engine.request(request)
-        if asked is None:
-            asked = "public" if reply.address is None else scope_of(reply.address)
-        reach = Reach(inward=asked, allowed=allowed) if to_any_origin else None
-        onward = follow(request, reply, elsewhere=reach, followed=followed)
+        onward = follow(request, reply, elsewhere=elsewhere, followed=followed)
         if onward is None:
-            return Fetched(reply, request.url, asked)
+            return request, reply
         request, followed = onward, followed + 1
+        reply = await engine.request(request)
 
 
 _FAILED: Mapping[ConnectionFailure, str] = {

@@ -27,8 +27,9 @@ from holdfast.policy.retry import TOO_LATE
 from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation, FoundCard
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport
-from holdfast.wire.http import excerpt, origin
+from holdfast.wire.http import excerpt
 from holdfast.wire.limits import check_json, exceeded
+from holdfast.wire.origins import origin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

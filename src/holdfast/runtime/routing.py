@@ -24,7 +24,8 @@ from holdfast.errors import (
 from holdfast.model.addresses import doubt
 from holdfast.runtime.transport import PassThrough
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION, binding_of
-from holdfast.wire.http import origin, origins, presentable
+from holdfast.wire.http import presentable
+from holdfast.wire.origins import origin, origin_and_aliases
 from holdfast.wire.reach import Network, Reach, furthest_in, scope_of_host
 from holdfast.wire.redaction import hidden_in_path
 
@@ -136,7 +137,7 @@ class InterfaceLayer(PassThrough):
     def _choose(self, card: AgentCard) -> _Choice:
         if self._route.trust_first and self._choice is None:
             # The caller's own card says whom to trust; one that replaces it later does not.
-            self._trusted |= origins(card.supported_interfaces[0].url)
+            self._trusted |= origin_and_aliases(card.supported_interfaces[0].url)
         interface = choose_interface(card, self._route)
         _check_address(interface, card, self._route, source=self._source_of(interface))
         refusal = _check_origin(interface, self._trusted)

@@ -21,8 +21,9 @@ from holdfast.errors import (
 from holdfast.model.addresses import is_loopback
 from holdfast.runtime.engine import connection_error, reach_error, timeout_error
 from holdfast.testing.faults import Cut, Fault, Garbage, Refuse, Stall
-from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, excerpt, origin, presentable
+from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, excerpt, presentable
 from holdfast.wire.limits import exceeded
+from holdfast.wire.origins import origin
 from holdfast.wire.reach import scope_of
 
 if TYPE_CHECKING:

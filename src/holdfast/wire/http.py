@@ -1,4 +1,4 @@
-"""HTTP messages as values, and what can be said of them without sending any.
+"""HTTP messages as values, and what may be shown of them.
 
 An engine turns an `HttpRequest` into an `HttpReply`; everything above it reasons with these.
 Header names are in lower case here, and looked up in lower case.
@@ -9,12 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol, cast
-from urllib.parse import urljoin, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from holdfast.errors import A2AHTTPError
-from holdfast.model.addresses import is_http_address
 from holdfast.wire.limits import Limits
 from holdfast.wire.reach import Reach
 
@@ -27,16 +25,10 @@ __all__ = [
     "Timeouts",
     "check_headers",
     "excerpt",
-    "follow",
     "harmless_headers",
-    "origin",
-    "origins",
     "presentable",
 ]
 
-MAX_REDIRECTS = 5
-
-_TO_ANY_ORIGIN = frozenset({"accept", "a2a-version", "a2a-extensions", "user-agent"})
 _HARMLESS = (
     "content-type",
     "date",
@@ -221,37 +213,6 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return checked
 
 
-def origin(url: str) -> str:
-    """The origin of a URL (RFC 6454): scheme, host and port, in one spelling.
-
-    Raises:
-        ValueError: Its host or port cannot be read.
-    """
-    parts = urlsplit(url)
-    scheme = parts.scheme.lower()
-    host = (parts.hostname or "").lower()
-    port = parts.port or {"http": 80, "https": 443}.get(scheme)
-    bracketed = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{bracketed}:{port}" if port else f"{scheme}://{bracketed}"
-
-
-_THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
-
-
-def origins(url: str) -> frozenset[str]:
-    """The origin of a URL; for a loopback address, also those under its other names.
-
-    Raises:
-        ValueError: Its host or port cannot be read.
-    """
-    own = origin(url)
-    for name in _THIS_MACHINE:
-        scheme, found, port = own.partition(f"://{name}:")
-        if found:
-            return frozenset(f"{scheme}://{alias}:{port}" for alias in _THIS_MACHINE)
-    return frozenset({own})
-
-
 def presentable(url: str) -> str:
     """A URL to show in errors and logs: without user, password, query and fragment."""
     try:
@@ -282,70 +243,3 @@ def excerpt(body: bytes, length: int = 200) -> str:
     if len(body) <= length * 4 and len(line) <= length:
         return line
     return f"{line[: length - 1]}…"
-
-
-def follow(
-    request: HttpRequest, reply: HttpReply, *, elsewhere: Reach | None, followed: int
-) -> HttpRequest | None:
-    """Decides what a redirect asks for.
-
-    A call repeats its request only for 307 and 308 to its own origin. A public document (a card)
-    may be fetched from anywhere, but only the protocol's own headers go to another origin, and
-    never from https to http.
-
-    Args:
-        request: What was sent.
-        reply: What came back.
-        elsewhere: How far a redirect to another origin may reach; None if none is followed.
-        followed: How many redirects were followed already.
-
-    Returns:
-        The request to send next, or None if the reply is no redirect.
-
-    Raises:
-        A2AHTTPError: It is a redirect that is not followed; the message names its target.
-    """
-    if reply.status not in {301, 302, 303, 307, 308}:
-        return None
-    target = _target(request.url, reply.headers.get("location", ""))
-    public = elsewhere is not None
-    refusal = _refusal(request, reply, target, public=public, followed=followed)
-    if refusal:
-        raise A2AHTTPError(
-            f"HTTP {reply.status} redirect to {presentable(target)} was not followed: {refusal}",
-            http_status=reply.status,
-            headers=harmless_headers(reply.headers),
-            agent=presentable(request.url),
-        )
-    if origin(target) == origin(request.url):
-        return msgspec.structs.replace(request, url=target)
-    kept = {name: value for name, value in request.headers.items() if name in _TO_ANY_ORIGIN}
-    return msgspec.structs.replace(request, url=target, headers=kept, reach=elsewhere)
-
-
-def _target(here: str, location: str) -> str:
-    try:
-        return urljoin(here, location).partition("#")[0]
-    except ValueError:
-        return location  # and be refused for it
-
-
-def _refusal(
-    request: HttpRequest, reply: HttpReply, target: str, *, public: bool, followed: int
-) -> str | None:
-    if "location" not in reply.headers:
-        return "it names no location"
-    if not is_http_address(target):
-        return "it is no HTTP address"
-    here, there = urlsplit(request.url), urlsplit(target)
-    if followed >= MAX_REDIRECTS:
-        return f"there were {MAX_REDIRECTS} redirects before"
-    if (here.scheme, there.scheme) == ("https", "http"):
-        return "it leads from https to http"
-    if public:
-        return None
-    if reply.status not in {307, 308}:
-        return "it would turn the request into another one; use the final address"
-    if origin(target) != origin(request.url):
-        return "it leads to another origin; if you trust it, use that address"
-    return None
