@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from hypothesis import strategies as st
 
 import holdfast
 from holdfast import (
@@ -17,8 +18,12 @@ from holdfast import (
     TaskFailedError,
     connect,
 )
+from holdfast.arguments import check_url
+from holdfast.model.addresses import is_http_address
 from holdfast.runtime.env import SystemEnv
 from holdfast.testing import FakeAgent, FakeNetwork, fails, run
+
+from .strategies import any_text, given
 
 URL = "http://agent.test"
 SECRET = "s3cret-value"
@@ -71,7 +76,15 @@ BAD_URLS = {
     f"http://user:{SECRET}@agent.test:99999": "pass them as auth=",
     f"http://user:{SECRET} @agent.test": "pass them as auth=",
     f"user:{SECRET}@agent.test": "pass them as auth=",
+    f"//user:{SECRET}@agent.test": "pass them as auth=",
+    f"http:user:{SECRET}@agent.test": "pass them as auth=",
+    f"http:\\\\user:{SECRET}@agent.test": "pass them as auth=",
     f"agent.test?key={SECRET}": "must begin with http",
+    f"http://agent.test:0/?key={SECRET}": "has port 0",
+    "http://agent.test\\rpc": "has a backslash",
+    "http://agent.test/\\..\\rpc": "has a backslash",
+    f"http://agent.test/?{'x' * 9000}": "more than 8000 characters",
+    f"http://agent.test/{'x' * 100_000}": "more than 8000 characters",
     f"http://agent.test:x/?key={SECRET}": "is no URL",
     f"http://agent test/#{SECRET}": "a space or a control character",
 }
@@ -90,6 +103,19 @@ def test_an_address_that_cannot_be_right_is_refused(place, url, says):
     assert {"agent": "agent URL", "url": "url", "credential_origins": "credential origin"}[
         place
     ] in str(error)
+
+
+@given(
+    url=any_text
+    | st.from_regex(r"(HTTPS?|ftp|http)?:?/{0,3}[a-z.:@\\\[\]0-9 ]*/?[\w?#@\\]*", fullmatch=True)
+)
+def test_an_address_is_taken_by_the_rule_for_those_of_cards(url):
+    try:
+        taken = check_url(url, "url") == url
+    except ValueError:
+        taken = False
+
+    assert taken == is_http_address(url)
 
 
 @pytest.mark.parametrize(

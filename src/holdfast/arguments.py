@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
+from holdfast.model.addresses import fault, has_user
 from holdfast.wire.reach import Network, network
 
 __all__ = [
@@ -34,6 +35,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+_SHOWN = 200
+"""Characters of an address that a message shows at most."""
 
 
 def check_seconds(name: str, seconds: float) -> float:
@@ -66,18 +70,16 @@ def check_url(url: object, what: str, *, any_scheme: bool = False) -> str:
         text = f"the {what} is a string, not {type(url).__name__}"
         raise TypeError(text)
     shown = re.split(r"[?#]", url, maxsplit=1)[0]
-    if "@" in re.split(r"[/?#]", url.partition("://")[2] or url, maxsplit=1)[0]:
+    if has_user(url):
         text = f"the {what} holds a user name or password; pass them as auth= instead"
         raise ValueError(text)
-    if any(character.isspace() or not character.isprintable() for character in url):
-        text = f"the {what} {shown!r} has a space or a control character in it"
+    if len(shown) > _SHOWN:
+        shown = f"{shown[:_SHOWN]}…"
+    why = fault(url)
+    if why is not None:
+        text = f"the {what} {shown!r} {why}"
         raise ValueError(text)
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError as error:
-        text = f"the {what} {shown!r} is no URL: {error}"
-        raise ValueError(text) from None
+    parts = urlsplit(url)
     known = any_scheme and bool(parts.scheme)
     if not (known or parts.scheme in {"http", "https"}) or not parts.hostname:
         hint = f"; did you mean http://{shown}?" if "://" not in url else ""

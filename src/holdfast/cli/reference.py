@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from holdfast.cli.values import masked_reference, names_user
+from holdfast.model.hosts import is_loopback
 
 __all__ = ["read_reference"]
 
@@ -42,7 +42,7 @@ def read_reference(text: str) -> str | Path:
             "nor a card's file"
         )
         raise ValueError(message)
-    return f"{'http' if _is_this_machine(match['host']) else 'https'}://{reference}"
+    return f"{'http' if is_loopback(match['host'].strip('[]')) else 'https'}://{reference}"
 
 
 def _of_scheme(scheme: str, reference: str) -> str | Path:
@@ -74,14 +74,4 @@ def _is_file(reference: str) -> bool:
     try:
         return Path(reference).is_file()
     except (OSError, ValueError):
-        return False
-
-
-def _is_this_machine(host: str) -> bool:
-    name = host.strip("[]").rstrip(".").lower()
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(name).is_loopback
-    except ValueError:
         return False

@@ -1,34 +1,57 @@
-"""What is an address that can be called over HTTP, for all who read one from elsewhere."""
+"""What is an address that can be called over HTTP, for all who read one from elsewhere.
+
+It means the same to everybody who reads it. A user name, a backslash or a character that is not
+printable is read in different ways by different libraries, which is how requests go astray.
+"""
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv6Address, ip_address
+import re
 from urllib.parse import urlsplit
 
-__all__ = ["doubt", "is_http_address", "is_loopback"]
+from holdfast.model.hosts import is_loopback, number_of
+
+__all__ = ["doubt", "fault", "has_user", "is_http_address"]
 
 _LONGEST = 8000
 """Characters of an address. More is not taken by common servers (RFC 9110, 4.1)."""
+_AUTHORITY = re.compile(r"(?:[^:/?#@]*:)?/*([^/?#]*)")
 
 
 def is_http_address(url: str) -> bool:
-    """Whether a URL is absolute, HTTP, and means the same to everybody who reads it.
+    """Whether a URL is absolute, HTTP, and without a `fault` or a user name."""
+    if has_user(url) or fault(url) is not None:
+        return False
+    parts = urlsplit(url)
+    return parts.scheme in {"http", "https"} and bool(parts.hostname)
 
-    A user name, a backslash or a character that is not printable is read in different ways by
-    different libraries, which is how requests go astray.
+
+def has_user(url: str) -> bool:
+    """Whether a URL, or what is meant as one, holds a user name; there may be a password."""
+    authority = _AUTHORITY.match(url)
+    return authority is not None and "@" in authority[1]
+
+
+def fault(url: str) -> str | None:
+    """What keeps a URL of any scheme from meaning the same to everybody, in words that follow it.
+
+    Args:
+        url: One without a user name, which the words may show.
+
+    Returns:
+        The words; None if nothing does.
     """
     if len(url) > _LONGEST:
-        return False
-    if "\\" in url or not all(c.isprintable() and not c.isspace() for c in url):
-        return False
+        return f"has more than {_LONGEST} characters"
+    if "\\" in url:
+        return "has a backslash in it"
+    if any(character.isspace() or not character.isprintable() for character in url):
+        return "has a space or a control character in it"
     try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return False
-    if port == 0 or "@" in parts.netloc:
-        return False
-    return parts.scheme in {"http", "https"} and bool(parts.hostname)
+        port = urlsplit(url).port
+    except ValueError as error:
+        return f"is no URL: {error}"
+    return "has port 0, which nobody listens on" if port == 0 else None
 
 
 def doubt(url: str, source: str | None) -> str | None:
@@ -60,24 +83,6 @@ def doubt(url: str, source: str | None) -> str | None:
     return None
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine by its name or number (RFC 6761, 6.3)."""
-    name = host.removesuffix(".")
-    number = _number(host)
-    if number is not None:
-        return number.is_loopback
-    return name == "localhost" or name.endswith(".localhost")
-
-
 def _is_unspecified(host: str) -> bool:
-    number = _number(host)
+    number = number_of(host)
     return number is not None and number.is_unspecified
-
-
-def _number(host: str) -> IPv4Address | IPv6Address | None:
-    try:
-        number = ip_address(host.removesuffix("."))
-    except ValueError:
-        return None
-    mapped = number.ipv4_mapped if isinstance(number, IPv6Address) else None
-    return number if mapped is None else mapped

@@ -7,7 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from holdfast.model.addresses import is_loopback
+from holdfast.model.hosts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,13 +41,14 @@ def check_host(url: str, reach: Reach) -> None:
     Raises:
         ForbiddenAddressError: It must not be reached.
     """
-    host = (urlsplit(url).hostname or "").removesuffix(".")
-    number = "127.0.0.1" if is_loopback(host) else host
-    with contextlib.suppress(OSError):
-        number = socket.inet_ntoa(socket.inet_aton(host))  # other spellings, such as 127.1
-    with contextlib.suppress(ValueError):
-        if reach.refuses(number):
-            raise ForbiddenAddressError(number)
+    host = urlsplit(url).hostname or ""
+    number = number_of(host)
+    address = None if number is None else str(number)
+    if address is None:
+        with contextlib.suppress(OSError):  # what only some read as a number, such as 127.1
+            address = socket.inet_ntoa(socket.inet_aton(host.removesuffix(".")))
+    if address is not None and reach.refuses(address):
+        raise ForbiddenAddressError(address)
 
 
 def sockets_within(reach: Reach) -> Callable[[AddressInfo], socket.socket]:

@@ -7,7 +7,6 @@ known about execution, the largest reply, and that a cancelled request frees its
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
@@ -18,13 +17,12 @@ from holdfast.errors import (
     Facts,
     InvalidAgentResponseError,
 )
-from holdfast.model.addresses import is_loopback
+from holdfast.model.hosts import number_of
 from holdfast.runtime.engine import connection_error, reach_error, timeout_error
 from holdfast.testing.faults import Cut, Fault, Garbage, Refuse, Stall
 from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, excerpt, presentable
 from holdfast.wire.limits import exceeded
 from holdfast.wire.origins import origin
-from holdfast.wire.reach import scope_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -119,12 +117,8 @@ class FakeNetwork:
         named = self._addresses.get(host)
         if named is not None:
             return named
-        if is_loopback(host):
-            return "127.0.0.1"
-        with contextlib.suppress(ValueError):
-            scope_of(host)
-            return host
-        return None
+        number = number_of(host)
+        return None if number is None else str(number)
 
 
 class _Connection:

@@ -1,10 +1,23 @@
-"""Origins (RFC 6454): where credentials stay, and where a redirect may lead."""
+"""Origins (RFC 6454): where credentials stay, and where a redirect may lead.
+
+Rules:
+- An origin is scheme, host and port in one spelling; that of a host is `spelled`'s. A name and the
+  number that it leads to are two origins.
+- ``localhost``, ``127.0.0.1`` and ``[::1]`` are aliases: agents are called by one of them while
+  their cards name another. No other address is one, not even of loopback: behind ``127.0.0.2`` or
+  ``app.localhost`` may be somebody else.
+"""
 
 from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from holdfast.model.hosts import spelled
+
 __all__ = ["origin", "origin_and_aliases"]
+
+_PORTS = {"http": 80, "https": 443}
+_ALIASES = ("localhost", "127.0.0.1", "::1")
 
 
 def origin(url: str) -> str:
@@ -13,26 +26,27 @@ def origin(url: str) -> str:
     Raises:
         ValueError: Its host or port cannot be read.
     """
-    parts = urlsplit(url)
-    scheme = parts.scheme.lower()
-    host = (parts.hostname or "").lower()
-    port = parts.port or {"http": 80, "https": 443}.get(scheme)
-    bracketed = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{bracketed}:{port}" if port else f"{scheme}://{bracketed}"
-
-
-_THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
+    return _written(*_parts(url))
 
 
 def origin_and_aliases(url: str) -> frozenset[str]:
-    """The origin of a URL; for a loopback address, also those under its other names.
+    """The origin of a URL; for this machine's, also those under its other names.
 
     Raises:
         ValueError: Its host or port cannot be read.
     """
-    own = origin(url)
-    for name in _THIS_MACHINE:
-        scheme, found, port = own.partition(f"://{name}:")
-        if found:
-            return frozenset(f"{scheme}://{alias}:{port}" for alias in _THIS_MACHINE)
-    return frozenset({own})
+    scheme, host, port = _parts(url)
+    names = _ALIASES if host in _ALIASES else (host,)
+    return frozenset(_written(scheme, name, port) for name in names)
+
+
+def _parts(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    scheme = parts.scheme.lower()
+    port = _PORTS.get(scheme) if parts.port is None else parts.port
+    return scheme, spelled(parts.hostname or ""), port
+
+
+def _written(scheme: str, host: str, port: int | None) -> str:
+    named = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{named}" if port is None else f"{scheme}://{named}:{port}"

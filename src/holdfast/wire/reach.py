@@ -22,6 +22,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from holdfast.model.hosts import number_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -87,13 +89,8 @@ def scope_of_host(url: str) -> Scope:
 
     A name that only a resolver knows counts as public.
     """
-    host = (urlsplit(url).hostname or "").removesuffix(".")
-    if host == "localhost" or host.endswith(".localhost"):
-        return "loopback"
-    try:
-        return scope_of(host)
-    except ValueError:
-        return "public"
+    number = number_of(urlsplit(url).hostname or "")
+    return "public" if number is None else scope_of(str(number))
 
 
 def furthest_in(scopes: Iterable[Scope]) -> Scope:
