@@ -1224,13 +1224,24 @@ async def test_an_interface_of_another_binding_has_an_address_of_its_own_form():
     assert (await client.ask("hello")).text == "hello"
 
 
-@pytest.mark.parametrize("named", ["localhost", "127.0.0.1", "[::1]"])
+@pytest.mark.parametrize(
+    "named", ["localhost", "localhost.", "127.0.0.1", "[::1]", "[::ffff:127.0.0.1]"]
+)
 async def test_the_names_of_this_machine_are_one_origin(named):
     agent = FakeAgent(url="http://127.0.0.1:9999")
     pages = {f"http://{named}:9999{WELL_KNOWN}": page(card(interface("127.0.0.1:9999")))}
     client = connect(f"http://{named}:9999", auth="Bearer x", engine=Pages(agent, pages=pages))
 
     assert (await client.ask("hello")).text == "hello"
+
+
+@pytest.mark.parametrize("named", ["127.0.0.2", "app.localhost"])
+async def test_another_address_of_loopback_is_another_origin(named):
+    pages = {f"http://{named}:9999{WELL_KNOWN}": page(card(interface("127.0.0.1:9999")))}
+    client = connect(f"http://{named}:9999", auth="Bearer x", engine=Pages(pages=pages))
+
+    with pytest.raises(CredentialOriginError):
+        await client.ask("hello")
 
 
 async def test_another_port_of_this_machine_is_another_origin():
