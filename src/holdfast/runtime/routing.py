@@ -22,6 +22,7 @@ from holdfast.errors import (
     VersionNotSupportedError,
 )
 from holdfast.model.addresses import doubt
+from holdfast.model.hosts import number_of
 from holdfast.runtime.transport import PassThrough
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION, binding_of
 from holdfast.wire.http import presentable
@@ -73,9 +74,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the host of an address is this machine, and may be reached all the same."""
         if scope_of_host(url) != "loopback":
             return False
-        host = urlsplit(url).hostname or ""
-        number = "127.0.0.1" if host.strip(".").endswith("localhost") else host
-        return not Reach(allowed=self.networks).refuses(number.removesuffix("."))
+        number = number_of(urlsplit(url).hostname or "")
+        return not Reach(allowed=self.networks).refuses(str(number))
 
 
 class InterfaceLayer(PassThrough):

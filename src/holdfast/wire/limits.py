@@ -128,8 +128,8 @@ def check_json(body: bytes, limits: Limits) -> None:
         LimitExceededError: It is nested too deeply, or holds too many values.
     """
     if len(body) <= limits.json_values:  # no value is shorter than a byte
-        # An object in an object takes six bytes at least, a list in a list two.
-        if len(body) // 6 + body.count(b"[") <= limits.json_depth:
+        # An object around another takes five bytes at least: {"":}
+        if len(body) // 5 + 1 + body.count(b"[") <= limits.json_depth:
             return
         if body.count(b"{") + body.count(b"[") <= limits.json_depth:
             return
