@@ -81,6 +81,8 @@ def check_url(url: object, what: str, *, any_scheme: bool = False) -> str:
         raise ValueError(text)
     parts = urlsplit(url)
     known = any_scheme and bool(parts.scheme)
+    if known and not parts.hostname:
+        return url  # such as gRPC's dns:///agent.example.com:50051
     if not (known or parts.scheme in {"http", "https"}) or not parts.hostname:
         hint = f"; did you mean http://{shown}?" if "://" not in url else ""
         text = f"the {what} {shown!r} must begin with http:// or https:// and name a host{hint}"

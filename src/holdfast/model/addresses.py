@@ -7,6 +7,7 @@ printable is read in different ways by different libraries, which is how request
 from __future__ import annotations
 
 import re
+from unicodedata import normalize
 from urllib.parse import urlsplit
 
 from holdfast.model.hosts import is_loopback, number_of
@@ -15,6 +16,7 @@ __all__ = ["doubt", "fault", "has_user", "is_http_address"]
 
 _LONGEST = 8000
 """Characters of an address. More is not taken by common servers (RFC 9110, 4.1)."""
+_OTHER_DOTS = frozenset("\u3002\uff0e\uff61")
 _AUTHORITY = re.compile(r"(?:[^:/?#@]*:)?/*([^/?#]*)")
 
 
@@ -48,10 +50,18 @@ def fault(url: str) -> str | None:
     if any(character.isspace() or not character.isprintable() for character in url):
         return "has a space or a control character in it"
     try:
-        port = urlsplit(url).port
+        parts = urlsplit(url)
+        port, host = parts.port, parts.hostname or ""
     except ValueError as error:
         return f"is no URL: {error}"
+    if ("%" in host and ":" not in host) or not _is_plain(host):
+        return "has a host that can be read in two ways"
     return "has port 0, which nobody listens on" if port == 0 else None
+
+
+def _is_plain(host: str) -> bool:
+    """Whether IDNA (UTS 46) leaves the characters of a host as they are, dots included."""
+    return normalize("NFKC", host) == host and not _OTHER_DOTS & set(host)
 
 
 def doubt(url: str, source: str | None) -> str | None:

@@ -101,7 +101,8 @@ class AiohttpEngine:
             A2AConnectionError: No connection, or it broke.
             A2ATimeoutError: A limit of ``request.timeouts`` fired.
             LimitExceededError: The reply is larger than ``request.limits`` allow.
-            InvalidAgentResponseError: The reply cannot be read.
+            InvalidAgentResponseError: The reply cannot be read. The body of one that is no
+                success counts as empty then: its status says enough.
         """
         async with _Exchange(self._pools, request, streaming=False) as reply:
             body = await reply.read()
@@ -150,6 +151,7 @@ class _Exchange:
         self._transport: asyncio.Transport | None = None
         self._inflater: Inflater | None = None
         self._forbidden: str | None = None
+        self._is_useless = False  # the body, which is encoded as nobody asked for
 
     async def __aenter__(self) -> Self:
         """Takes a slot, sends the request and waits for the headers of the reply."""
@@ -241,6 +243,16 @@ class _Exchange:
         return piece
 
     async def read(self) -> bytes:
+        if self._is_useless:
+            return b""
+        try:
+            return await self._read()
+        except (InvalidAgentResponseError, LimitExceededError):
+            if self.status < 300:
+                raise
+            return b""
+
+    async def _read(self) -> bytes:
         body, largest = bytearray(), self._request.limits.body
         async for piece in self:
             body += piece
@@ -320,6 +332,9 @@ class _Exchange:
         try:
             return None if coding is None else Inflater.of(coding, limits)
         except InvalidAgentResponseError as error:
+            self._is_useless = response.status >= 300
+            if self._is_useless:
+                return None
             raise self._failing.stated(error) from None
 
 

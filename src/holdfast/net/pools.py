@@ -115,6 +115,8 @@ class Pools:
             options["skip_auto_headers"] = ("content-type",)
             options["auto_decompress"] = False
             options["max_field_size"] = largest
+            if request.reach is not None:
+                check_host(request.url, request.reach)
         else:
             options["ssl"] = self._settings.ssl
             options["proxy"] = proxy = self._settings.proxies.of(request.url)
@@ -128,8 +130,11 @@ class Pools:
         return await session.request(request.method, URL(request.url, encoded=True), **options)
 
     def is_proxied(self, url: str) -> bool:
-        """Whether a proxy of this engine is at the other end; of a lent session's, who knows."""
-        return not self.lent and self._settings.proxies.of(url) is not None
+        """Whether a proxy is at the other end, or may be."""
+        session = self._settings.lent
+        if session is None:
+            return self._settings.proxies.of(url) is not None
+        return session.trust_env or getattr(session, "_default_proxy", None) is not None
 
     def _session(self, purpose: _Purpose) -> aiohttp.ClientSession:
         session = self._made.get(purpose)
@@ -150,10 +155,15 @@ class Pools:
 
 
 async def _close(sessions: _Sessions) -> None:
-    closing = list(sessions.values())
+    closing = dict(sessions)
     sessions.clear()  # whoever sends from now on makes new ones
-    for session in closing:
-        await session.close()
+    try:
+        for purpose, session in list(closing.items()):
+            await session.close()
+            del closing[purpose]
+    finally:
+        for purpose, session in closing.items():  # of a close that was cancelled
+            sessions.setdefault(purpose, session)
 
 
 async def _close_at_last(sessions: _Sessions) -> AsyncGenerator[None]:

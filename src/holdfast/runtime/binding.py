@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from holdfast._version import __version__
-from holdfast.errors import A2AError
+from holdfast.errors import A2AError, LimitExceededError
 from holdfast.model.operations import GET_EXTENDED_AGENT_CARD
 from holdfast.runtime.engine import HttpEngine, send
 from holdfast.runtime.transport import Call, Reply
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.env import Env
+    from holdfast.wire.http import HttpReply
     from holdfast.wire.limits import Limits
 
 __all__ = ["HttpBinding", "protocol_headers"]
@@ -85,7 +86,7 @@ class HttpBinding:
         )
         try:
             reply = await send(self._engine, request)
-            check_json(reply.body, self._limits)
+            reply = _checked(reply, self._limits)
             value = codec.decode(
                 call.operation,
                 call.request_id,
@@ -104,3 +105,14 @@ class HttpBinding:
 
     async def close(self) -> None:
         """Nothing to free: the engine belongs to the client."""
+
+
+def _checked(reply: HttpReply, limits: Limits) -> HttpReply:
+    """A reply that may be decoded; of one that is no success, the status says enough."""
+    try:
+        check_json(reply.body, limits)
+    except LimitExceededError:
+        if reply.status < 300:
+            raise
+        return msgspec.structs.replace(reply, body=b"")
+    return reply

@@ -166,6 +166,8 @@ class _Connection:
         pieces = [piece async for piece in self.chunks()]
         body, limits = b"".join(pieces), self._request.limits
         if len(body) > limits.body:
+            if self.status >= 300:
+                return b""
             what = f"the reply is larger than {limits.body} bytes"
             raise exceeded("body", limits, what, **_facts(self._request))
         return body

@@ -23,10 +23,14 @@ _ALIASES = ("localhost", "127.0.0.1", "::1")
 def origin(url: str) -> str:
     """The origin of a URL (RFC 6454): scheme, host and port, in one spelling.
 
+    An address without a host, such as gRPC's ``dns:///agent.test:50051``, is an origin of its
+    own.
+
     Raises:
         ValueError: Its host or port cannot be read.
     """
-    return _written(*_parts(url))
+    scheme, host, port = _parts(url)
+    return _written(scheme, host, port) if host else url
 
 
 def origin_and_aliases(url: str) -> frozenset[str]:
@@ -36,6 +40,8 @@ def origin_and_aliases(url: str) -> frozenset[str]:
         ValueError: Its host or port cannot be read.
     """
     scheme, host, port = _parts(url)
+    if not host:
+        return frozenset({url})
     names = _ALIASES if host in _ALIASES else (host,)
     return frozenset(_written(scheme, name, port) for name in names)
 
