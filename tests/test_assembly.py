@@ -20,6 +20,8 @@ from holdfast import (
 )
 from holdfast.arguments import check_url
 from holdfast.model.addresses import is_http_address
+from holdfast.model.operations import GET_TASK
+from holdfast.model.requests import GetTaskRequest
 from holdfast.runtime.env import SystemEnv
 from holdfast.testing import FakeAgent, FakeNetwork, fails, run
 
@@ -178,6 +180,56 @@ async def test_a_timeout_of_a_call_is_checked_before_anything_is_sent(call, time
 
     with pytest.raises(kind, match="timeout is a"):
         await call(connect(URL, engine=Untouched()), timeout)
+
+
+# ── Options of a call ────────────────────────────────────────────────────────────────────────
+
+PUSH = holdfast.TaskPushNotificationConfig(task_id="t", url="http://me.test")
+OPERATIONS = {
+    "get_extended_agent_card": lambda client, **o: client.get_extended_agent_card(**o),
+    "ask": lambda client, **o: client.ask("hello", **o),
+    "send_message": lambda client, **o: client.send_message("hello", **o),
+    "get_task": lambda client, **o: client.get_task("t", **o),
+    "list_tasks": lambda client, **o: client.list_tasks(**o),
+    "iter_tasks": lambda client, **o: anext(client.iter_tasks(**o)),
+    "wait": lambda client, **o: client.wait("t", **o),
+    "cancel_task": lambda client, **o: client.cancel_task("t", **o),
+    "create_task_push_notification_config": (
+        lambda client, **o: client.create_task_push_notification_config(PUSH, **o)
+    ),
+    "get_task_push_notification_config": (
+        lambda client, **o: client.get_task_push_notification_config("t", "c", **o)
+    ),
+    "list_task_push_notification_configs": (
+        lambda client, **o: client.list_task_push_notification_configs("t", **o)
+    ),
+    "delete_task_push_notification_config": (
+        lambda client, **o: client.delete_task_push_notification_config("t", "c", **o)
+    ),
+    "call": lambda client, **o: client.call(GET_TASK, GetTaskRequest(id="t"), **o),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+async def test_an_option_that_is_none_is_named_before_anything_is_sent(operation):
+    client = connect(URL, engine=Untouched())
+
+    with pytest.raises(TypeError, match=r"'tiemout' is no option of a call; there are timeout, "):
+        await OPERATIONS[operation](client, tiemout=5)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize(
+    "options",
+    [{"headers": 7}, {"extensions": 7}, {"context": 7}, {"timeout": -1}],
+    ids=lambda options: next(iter(options)),
+)
+async def test_every_operation_checks_every_option_before_anything_is_sent(operation, options):
+    client = connect(URL, engine=Untouched())
+    (name,) = options
+
+    with pytest.raises((ValueError, TypeError), match=name):
+        await OPERATIONS[operation](client, **options)
 
 
 # ── Headers and credentials ──────────────────────────────────────────────────────────────────
@@ -489,12 +541,15 @@ async def test_a_card_that_cannot_be_used_is_refused_by_the_first_call():
     [
         ({"status": "TASK_STATE_WORKING"}, TypeError, "status is a TaskState"),
         ({"limit": "5"}, TypeError, "limit is a whole number"),
+        ({"limit": 0}, ValueError, "limit must be from 1 to 100"),
         ({"history_length": "2"}, TypeError, "history_length is a whole number"),
     ],
 )
 async def test_what_narrows_a_list_is_checked(options, kind, what):
     with pytest.raises(kind, match=what):
         await connect(URL, engine=Untouched()).list_tasks(**options)
+    with pytest.raises(kind, match=what):
+        await anext(connect(URL, engine=Untouched()).iter_tasks(**options))
 
 
 def test_an_address_without_a_scheme_is_suggested_one():

@@ -436,7 +436,7 @@ async def test_tasks_are_listed_the_newest_first_and_page_by_page(binding):
         await asyncio.sleep(1)
 
     async def listed(**which):
-        return [task.history[0].text async for task in client.iter_tasks(page_size=2, **which)]
+        return [task.history[0].text async for task in client.iter_tasks(limit=2, **which)]
 
     assert await listed() == ["d", "c", "b", "ask", "a"]
     assert await listed(context_id="odd") == ["c", "a"]
@@ -447,6 +447,18 @@ async def test_tasks_are_listed_the_newest_first_and_page_by_page(binding):
     assert {(task.artifacts, task.history) for task in page.tasks} == {((), ())}
     whole = await client.list_tasks(limit=1, include_artifacts=True)
     assert whole.tasks[0].text == "done"
+
+
+async def test_every_page_is_asked_for_with_the_same_options():
+    agent = FakeAgent()
+    client = client_of(agent, "JSONRPC")
+    for _ in range(3):
+        await client.send_message("hello")
+
+    _ = [task async for task in client.iter_tasks(limit=1, extensions=iter(["urn:x"]))]
+
+    pages = agent.calls("ListTasks")
+    assert [page.headers.get("a2a-extensions") for page in pages] == ["urn:x"] * 3
 
 
 @both_bindings

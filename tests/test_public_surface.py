@@ -143,7 +143,6 @@ def test_the_package_is_typed():
 
 # "name" is positional, "*name" by keyword only, "name=…" has that default. Whoever changes a line
 # here changes what callers have written.
-PER_CALL = "*timeout=None *headers=None *extensions=() *context=None"
 SIGNATURES = {
     "ask": "agent message **options",
     "connect": (
@@ -169,40 +168,36 @@ SIGNATURES = {
     "Client.agent_card": "self *timeout=None",
     "Client.ask": (
         "self message *task_id=None *context_id=None *metadata=None *accepted_output_modes=None "
-        f"*push_notification_config=None *poll_interval=2.0 {PER_CALL}"
+        "*push_notification_config=None *poll_interval=2.0 **options"
     ),
-    "Client.call": f"self operation params {PER_CALL}",
+    "Client.call": "self operation params **options",
     "Client.cancel_task": (
-        "self task_id *confirm=True *metadata=None *timeout=None *poll_interval=2.0 "
-        "*headers=None *extensions=() *context=None"
+        "self task_id *confirm=True *metadata=None *poll_interval=2.0 **options"
     ),
     "Client.close": "self",
-    "Client.create_task_push_notification_config": f"self config {PER_CALL}",
-    "Client.delete_task_push_notification_config": f"self task_id config_id {PER_CALL}",
+    "Client.create_task_push_notification_config": "self config **options",
+    "Client.delete_task_push_notification_config": "self task_id config_id **options",
     "Client.discover": "self",
-    "Client.get_extended_agent_card": f"self {PER_CALL}",
-    "Client.get_task": f"self task_id *history_length=None {PER_CALL}",
-    "Client.get_task_push_notification_config": f"self task_id config_id {PER_CALL}",
+    "Client.get_extended_agent_card": "self **options",
+    "Client.get_task": "self task_id *history_length=None **options",
+    "Client.get_task_push_notification_config": "self task_id config_id **options",
     "Client.iter_tasks": (
-        "self context_id=None *status=None *page_size=50 *history_length=None "
-        f"*status_timestamp_after=None *include_artifacts=False {PER_CALL}"
+        "self context_id=None *status=None *limit=50 *history_length=None "
+        "*status_timestamp_after=None *include_artifacts=False **options"
     ),
     "Client.list_task_push_notification_configs": (
-        f"self task_id *page_size=None *page_token=None {PER_CALL}"
+        "self task_id *limit=None *page_token=None **options"
     ),
     "Client.list_tasks": (
         "self context_id=None *status=None *limit=50 *page_token=None *history_length=None "
-        f"*status_timestamp_after=None *include_artifacts=False {PER_CALL}"
+        "*status_timestamp_after=None *include_artifacts=False **options"
     ),
     "Client.send_message": (
         "self message *task_id=None *context_id=None *metadata=None *return_immediately=None "
         "*history_length=None *accepted_output_modes=None *push_notification_config=None "
-        f"{PER_CALL}"
+        "**options"
     ),
-    "Client.wait": (
-        "self task_id *until=None *timeout=None *poll_interval=2.0 "
-        "*headers=None *extensions=() *context=None"
-    ),
+    "Client.wait": ("self task_id *until=None *poll_interval=2.0 **options"),
     "Resilience.standard": "",
     "Resilience.off": "",
     "Interceptor.before": "self call",
@@ -289,6 +284,13 @@ def test_every_public_function_is_in_the_table():
     functions = [name for name in holdfast.__all__ if inspect.isfunction(getattr(holdfast, name))]
 
     assert sorted(functions) == sorted(path for path in SIGNATURES if "." not in path)
+
+
+CALL_OPTIONS = ["timeout", "headers", "extensions", "context"]
+
+
+def test_the_options_of_a_call_are_as_promised():
+    assert list(holdfast.CallOptions.__annotations__) == CALL_OPTIONS
 
 
 # ── Documentation ────────────────────────────────────────────────────────────────────────────

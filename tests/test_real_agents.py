@@ -417,7 +417,7 @@ async def test_tasks_are_listed_by_context_page_by_page(agent_of, binding):
             await client.send_message(text, context_id=context)
 
         page = await client.list_tasks(context, limit=2)
-        tasks = [task async for task in client.iter_tasks(context, page_size=2)]
+        tasks = [task async for task in client.iter_tasks(context, limit=2)]
         waiting = await client.list_tasks(context, status=TaskState.INPUT_REQUIRED)
         whole = await client.list_tasks(context, limit=1, include_artifacts=True)
         short = await client.list_tasks(context, history_length=0)

@@ -115,6 +115,7 @@ if TYPE_CHECKING:
         TaskStatus,
     )
     from holdfast.net.aiohttp import AiohttpEngine
+    from holdfast.options import CallOptions
     from holdfast.policy.budget import BudgetPolicy
     from holdfast.policy.deadline import Deadline
     from holdfast.policy.resilience import Resilience
@@ -174,6 +175,7 @@ __all__ = [
     "BudgetPolicy",
     "Call",
     "CallFinished",
+    "CallOptions",
     "CancelUnconfirmedError",
     "CardSignatureError",
     "CircuitOpenError",
@@ -293,6 +295,7 @@ _MODULES = (
     "auth",
     "answer",
     "config",
+    "options",
     "content",
     "client",
     "assembly",

@@ -40,6 +40,7 @@ from holdfast.model.requests import (
     TaskPushNotificationConfig,
 )
 from holdfast.model.types import Message, Task, TaskState
+from holdfast.options import CallOptions
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation
 from holdfast.runtime.listeners import Consumer, Hooks
@@ -99,6 +100,9 @@ class PerCall(msgspec.Struct, frozen=True, kw_only=True):
         except A2AError as error:
             self.secrets.hide_in(error)
             raise
+
+
+_OPTIONS = tuple(CallOptions.__annotations__)
 
 
 class Calls:
@@ -163,23 +167,28 @@ class Calls:
         now = asyncio.get_running_loop().time()
         return Deadline(name=name, timeout=seconds, at=now + seconds)
 
-    def per_call(
-        self,
-        headers: Mapping[str, str] | None,
-        extensions: Iterable[str],
-        context: ClientCallContext | None,
-    ) -> PerCall:
-        """Checks what a caller passes.
+    def begin(self, name: str, options: CallOptions) -> tuple[Deadline, PerCall]:
+        """Checks the options of a call that begins now.
 
         Raises:
-            ValueError: A header or URI that would break the request.
-            TypeError: An argument of another type.
+            ValueError: A timeout, header or URI that cannot be right.
+            TypeError: An option that is none, or of another type.
         """
         consumers = self.hooks.consumers
+        plain = PerCall(consumers=consumers)
+        if not options:
+            return self.deadline(name, None), plain
+        for option in options:
+            if option not in _OPTIONS:
+                text = f"{option!r} is no option of a call; there are {', '.join(_OPTIONS)}"
+                raise TypeError(text)
+        deadline = self.deadline(name, options.get("timeout"))
+        headers, extensions = options.get("headers"), options.get("extensions", ())
+        context = options.get("context")
         if context is not None:
             check_kind("context", context, ClientCallContext)
         elif headers is None and not extensions:
-            return PerCall(consumers=consumers)
+            return deadline, plain
         uris = items("extensions", extensions)
         for uri in uris:
             if "," in uri:
@@ -187,7 +196,9 @@ class Calls:
                 raise ValueError(text)
         check_headers({"a2a-extensions": ",".join(uris)})
         checked = {} if headers is None else check_headers(headers)
-        return PerCall(headers=checked, extensions=uris, context=context, consumers=consumers)
+        return deadline, PerCall(
+            headers=checked, extensions=uris, context=context, consumers=consumers
+        )
 
     def configuration(
         self,

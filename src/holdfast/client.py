@@ -5,13 +5,14 @@ The path of every call is one list, in `assembly.py`; this file has no second on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from holdfast.answer import Answer, raise_for_outcome
 from holdfast.arguments import (
     check_kind,
     check_seconds,
     hooks,
+    items,
     json_object,
     not_empty,
     not_negative,
@@ -51,10 +52,11 @@ if TYPE_CHECKING:
     from holdfast.content import Content
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Operation
+    from holdfast.options import CallOptions
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.listeners import Consumer, Interceptor
-    from holdfast.runtime.transport import ClientCallContext, Reply
+    from holdfast.runtime.transport import Reply
 
 __all__ = ["Client"]
 
@@ -68,11 +70,8 @@ _MOST_EMPTY_PAGES = 100
 class Client:
     """Calls one agent. Made by `holdfast.connect`; use it as an async context manager.
 
-    Every operation takes ``timeout`` (seconds for the whole call with its retries; the client's
-    own if left out), ``headers`` (sent with this call, to trusted origins only), ``extensions``
-    (URIs for ``A2A-Extensions``) and ``context`` (see `ClientCallContext`), and raises an
-    `A2AError`: an error that the protocol names, one of the transport, or
-    `DeadlineExceededError`.
+    Every operation takes `CallOptions` by keyword, and raises an `A2AError`: an error that the
+    protocol names, one of the transport, or `DeadlineExceededError`.
     """
 
     def __init__(self, calls: Calls, *, owned: HttpEngine | None) -> None:
@@ -136,14 +135,7 @@ class Client:
         """The same as `agent_card`."""
         return await self.agent_card()
 
-    async def get_extended_agent_card(
-        self,
-        *,
-        timeout: float | None = None,
-        headers: Mapping[str, str] | None = None,
-        extensions: Iterable[str] = (),
-        context: ClientCallContext | None = None,
-    ) -> AgentCard:
+    async def get_extended_agent_card(self, **options: Unpack[CallOptions]) -> AgentCard:
         """Fetches the card for authenticated clients (A2A 3.1.11), which replaces the public one.
 
         Raises:
@@ -151,10 +143,8 @@ class Client:
             ExtendedAgentCardNotConfiguredError: The agent declares one but has none.
             InvalidAgentCardError: It is not usable.
         """
-        return await self._calls.extended_card(
-            self._calls.deadline("call", timeout),
-            self._calls.per_call(headers, extensions, context),
-        )
+        deadline, per_call = self._calls.begin("call", options)
+        return await self._calls.extended_card(deadline, per_call)
 
     # ── Messages ─────────────────────────────────────────────────────────────────────────────
 
@@ -168,10 +158,7 @@ class Client:
         accepted_output_modes: Iterable[str] | None = None,
         push_notification_config: TaskPushNotificationConfig | None = None,
         poll_interval: float = 2.0,
-        timeout: float | None = None,
-        headers: Mapping[str, str] | None = None,
-        extensions: Iterable[str] = (),
-        context: ClientCallContext | None = None,
+        **options: Unpack[CallOptions],
     ) -> Answer:
         """Sends a message and waits for the answer, however long the agent works on it.
 
@@ -188,10 +175,6 @@ class Client:
             push_notification_config: Where the agent sends news of the task; the client's own if
                 left out.
             poll_interval: Seconds between two looks at the task; the first looks are quicker.
-            timeout: Seconds for all of it.
-            headers: Sent with each request, to trusted origins only.
-            extensions: URIs for ``A2A-Extensions``.
-            context: For credential services, interceptors and layers.
 
         An exception of a consumer is raised as it is, after the message was sent.
 
@@ -203,8 +186,7 @@ class Client:
             ValueError: The message has no content.
         """
         check_seconds("poll_interval", poll_interval)
-        deadline = self._calls.deadline("call", timeout)
-        per_call = self._calls.per_call(headers, extensions, context)
+        deadline, per_call = self._calls.begin("call", options)
         configuration = self._calls.configuration(
             return_immediately=True,
             accepted_output_modes=accepted_output_modes,
@@ -239,10 +221,7 @@ class Client:
         history_length: int | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         push_notification_config: TaskPushNotificationConfig | None = None,
-        timeout: float | None = None,
-        headers: Mapping[str, str] | None = None,
-        extensions: Iterable[str] = (),
-        context: ClientCallContext | None = None,
+        **options: Unpack[CallOptions],
     ) -> Task | Message:
         """Sends a message: the raw operation (A2A 3.1.1), which waits as the agent does.
 
@@ -261,10 +240,6 @@ class Client:
                 out.
             push_notification_config: Where the agent sends news of the task; the client's own if
                 left out.
-            timeout: Seconds for the whole call.
-            headers: Sent with this call, to trusted origins only.
-            extensions: URIs for ``A2A-Extensions``.
-            context: For credential services, interceptors and layers.
 
         Returns:
             The task, in whatever state it is, or the agent's message.
@@ -273,6 +248,7 @@ class Client:
             OutcomeUnknownError: The message was sent, its reply was lost; it was not sent again.
             ValueError: The message has no content.
         """
+        deadline, per_call = self._calls.begin("call", options)
         return await self._calls.send(
             message,
             task_id=task_id,
@@ -284,8 +260,8 @@ class Client:
                 accepted_output_modes=accepted_output_modes,
                 push_notification_config=push_notification_config,
             ),
-            deadline=self._calls.deadline("call", timeout),
-            per_call=self._calls.per_call(headers, extensions, context),
+            deadline=deadline,
+            per_call=per_call,
         )
 
     # ── Tasks ────────────────────────────────────────────────────────────────────────────────
@@ -295,10 +271,7 @@ class Client:
         task_id: str,
         *,
         history_length: int | None = None,
-        timeout: float | None = None,
-        headers: Mapping[str, str] | None = None,
-        extensions: Iterable[str] = (),
-        context: ClientCallContext | None = None,
+        **options: Unpack[CallOptions],
     ) -> Task:
         """Fetches a task as it stands (A2A 3.1.3).
 
@@ -306,10 +279,6 @@ class Client:
             task_id: The task.
             history_length: How many messages of its history to return at most; None leaves it to
                 the agent. Some agents shorten what they keep to what was asked for.
-            timeout: Seconds for the whole call.
-            headers: Sent with this call, to trusted origins only.
-            extensions: URIs for ``A2A-Extensions``.
-            context: For credential services, interceptors and layers.
 
         Raises:
             TaskNotFoundError: The agent does not know it.
@@ -320,10 +289,7 @@ class Client:
                 id=not_empty("task_id", task_id),
                 history_length=not_negative("history_length", history_length),
             ),
-            timeout=timeout,
-            headers=headers,
-            extensions=extensions,
-            context=context,
+            **options,
         )
         return reply.value
 
@@ -337,10 +303,7 @@ class Client:
         history_length: int | None = None,
         status_timestamp_after: datetime | str | None = None,
         include_artifacts: bool = False,
-        timeout: float | None = None,
-        headers: Mapping[str, str] | None = None,
-        extensions: Iterable[str] = (),
-        context: ClientCallContext | None = None,
+        **options: Unpack[CallOptions],
     ) -> ListTasksResponse:
         """Lists one page of tasks, the most recently updated first (A2A 3.1.4).
 
@@ -353,10 +316,6 @@ class Client:
             status_timestamp_after: Only tasks whose status is not older than this; a time
                 without zone is read as UTC.
             include_artifacts: Whether to return artifacts.
-            timeout: Seconds for the whole call.
-            headers: Sent with this call, to trusted origins only.
-            extensions: URIs for ``A2A-Extensions``.
-            context: For credential services, interceptors and layers.
         """
         if status is not None:
             check_kind("status", status, TaskState)
@@ -374,10 +333,7 @@ class Client:
                 status_timestamp_after=timestamp(status_timestamp_after),
                 include_artifacts=include_artifacts or None,
             ),
-            timeout=timeout,
-            headers=headers,
-            extensions=extensions,
-            context=context,
+            **options,
         )
         return reply.value
 
@@ -386,38 +342,33 @@ class Client:
         context_id: str | None = None,
         *,
         status: TaskState | None = None,
-        page_size: int = 50,
+        limit: int = 50,
         history_length: int | None = None,
         status_timestamp_after: datetime | str | None = None,
         include_artifacts: bool = False,
-        timeout: float | None = None,
-        headers: Mapping[str, str] | None = None,
-        extensions: Iterable[str] = (),
-        context: ClientCallContext | None = None,
+        **options: Unpack[CallOptions],
     ) -> AsyncIterator[Task]:
         """Iterates over all tasks, page by page; for the arguments see `list_tasks`.
 
-        ``page_size`` is its ``limit``, and ``timeout`` is for each page. A task that is updated
-        meanwhile may be skipped.
+        ``limit`` and ``timeout`` are for each page. A task that is updated meanwhile may be
+        skipped.
 
         Raises:
             InvalidAgentResponseError: The agent gives the same page again and again, or empty
                 ones without an end.
         """
+        options["extensions"] = items("extensions", options.get("extensions", ()))
         token, seen, empty = "", set[str](), 0
         while True:
             page = await self.list_tasks(
                 context_id,
                 status=status,
-                limit=page_size,
+                limit=limit,
                 page_token=token,
                 history_length=history_length,
                 status_timestamp_after=status_timestamp_after,
                 include_artifacts=include_artifacts,
-                timeout=timeout,
-                headers=headers,
-                extensions=extensions,
-                context=context,
+                **options,
             )
             for task in page.tasks:
                 yield task
@@ -436,11 +387,8 @@ class Client:
         task_id: str,
         *,
         until: Callable[[Task], bool] | None = None,
-        timeout: float | None = None,
         poll_interval: float = 2.0,
-        headers: Mapping[str, str] | None = None,
-        extensions: Iterable[str] = (),
-        context: ClientCallContext | None = None,
+        **options: Unpack[CallOptions],
     ) -> Task:
         """Waits until a task is over or needs input, and returns it in whatever state that is.
 
@@ -450,11 +398,7 @@ class Client:
         Args:
             task_id: The task.
             until: Says of the task whether the wait is over, in place of the rule above.
-            timeout: Seconds to wait at most; the client's timeout if left out.
             poll_interval: Seconds between two looks; the first looks are quicker.
-            headers: Sent with each request, to trusted origins only.
-            extensions: URIs for ``A2A-Extensions``.
-            context: For credential services, interceptors and layers.
 
         Raises:
             DeadlineExceededError: The time is over; `task` is the task as last seen.
@@ -462,13 +406,10 @@ class Client:
             TaskNotFoundError: The agent does not know it.
         """
         check_seconds("poll_interval", poll_interval)
+        not_empty("task_id", task_id)
+        deadline, per_call = self._calls.begin("wait", options)
         return await self._calls.watch(
-            not_empty("task_id", task_id),
-            None,
-            self._calls.deadline("wait", timeout),
-            poll_interval,
-            self._calls.per_call(headers, extensions, context),
-            until=until or is_settled,
+            task_id, None, deadline, poll_interval, per_call, until=until or is_settled
         )
 
     async def cancel_task(
@@ -477,26 +418,20 @@ class Client:
         *,
         confirm: bool = True,
         metadata: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
         poll_interval: float = 2.0,
-        headers: Mapping[str, str] | None = None,
-        extensions: Iterable[str] = (),
-        context: ClientCallContext | None = None,
+        **options: Unpack[CallOptions],
     ) -> Task:
         """Asks the agent to cancel a task (A2A 3.1.5), and waits until the task is over.
 
         Agents may take the request and work on, or have completed the task meanwhile: look at
-        the state that is returned.
+        the state that is returned. A ``timeout`` that is left out is 60 s, or the client's own
+        if that is less.
 
         Args:
             task_id: The task.
             confirm: Whether to wait until it is over; else the agent's reply is returned as is.
             metadata: A JSON object to send along.
-            timeout: Seconds for all of it; 60 if left out, or the client's own if that is less.
             poll_interval: Seconds between two looks; the first looks are quicker.
-            headers: Sent with each request, to trusted origins only.
-            extensions: URIs for ``A2A-Extensions``.
-            context: For credential services, interceptors and layers.
 
         Raises:
             TaskNotCancelableError: The task is over already, or cannot be canceled.
@@ -504,10 +439,9 @@ class Client:
             CancelUnconfirmedError: The task did not end in time; `task` is how it was last seen.
         """
         check_seconds("poll_interval", poll_interval)
-        deadline = self._calls.deadline(
-            "cancel", min(_CANCEL_TIMEOUT, self._calls.timeout) if timeout is None else timeout
-        )
-        per_call = self._calls.per_call(headers, extensions, context)
+        if options.get("timeout") is None:
+            options["timeout"] = min(_CANCEL_TIMEOUT, self._calls.timeout)
+        deadline, per_call = self._calls.begin("cancel", options)
         request = CancelTaskRequest(
             id=not_empty("task_id", task_id), metadata=json_object("metadata", metadata)
         )
@@ -534,11 +468,7 @@ class Client:
     async def create_task_push_notification_config(
         self,
         config: TaskPushNotificationConfig,
-        *,
-        timeout: float | None = None,
-        headers: Mapping[str, str] | None = None,
-        extensions: Iterable[str] = (),
-        context: ClientCallContext | None = None,
+        **options: Unpack[CallOptions],
     ) -> TaskPushNotificationConfig:
         """Tells the agent where to send news of ``config.task_id`` (A2A 3.1.7).
 
@@ -552,10 +482,7 @@ class Client:
         reply = await self.call(
             op.CREATE_PUSH_CONFIG,
             config,
-            timeout=timeout,
-            headers=headers,
-            extensions=extensions,
-            context=context,
+            **options,
         )
         return reply.value
 
@@ -563,11 +490,7 @@ class Client:
         self,
         task_id: str,
         config_id: str,
-        *,
-        timeout: float | None = None,
-        headers: Mapping[str, str] | None = None,
-        extensions: Iterable[str] = (),
-        context: ClientCallContext | None = None,
+        **options: Unpack[CallOptions],
     ) -> TaskPushNotificationConfig:
         """Fetches one configuration of a task (A2A 3.1.8)."""
         request = GetTaskPushNotificationConfigRequest(
@@ -576,10 +499,7 @@ class Client:
         reply = await self.call(
             op.GET_PUSH_CONFIG,
             request,
-            timeout=timeout,
-            headers=headers,
-            extensions=extensions,
-            context=context,
+            **options,
         )
         return reply.value
 
@@ -587,24 +507,26 @@ class Client:
         self,
         task_id: str,
         *,
-        page_size: int | None = None,
+        limit: int | None = None,
         page_token: str | None = None,
-        timeout: float | None = None,
-        headers: Mapping[str, str] | None = None,
-        extensions: Iterable[str] = (),
-        context: ClientCallContext | None = None,
+        **options: Unpack[CallOptions],
     ) -> ListTaskPushNotificationConfigsResponse:
-        """Lists one page of the configurations of a task (A2A 3.1.9)."""
+        """Lists one page of the configurations of a task (A2A 3.1.9).
+
+        Args:
+            task_id: The task.
+            limit: Configurations on a page; None leaves it to the agent.
+            page_token: ``next_page_token`` of the page before.
+        """
         request = ListTaskPushNotificationConfigsRequest(
-            task_id=not_empty("task_id", task_id), page_size=page_size, page_token=page_token
+            task_id=not_empty("task_id", task_id),
+            page_size=not_negative("limit", limit),
+            page_token=page_token,
         )
         reply = await self.call(
             op.LIST_PUSH_CONFIGS,
             request,
-            timeout=timeout,
-            headers=headers,
-            extensions=extensions,
-            context=context,
+            **options,
         )
         return reply.value
 
@@ -612,11 +534,7 @@ class Client:
         self,
         task_id: str,
         config_id: str,
-        *,
-        timeout: float | None = None,
-        headers: Mapping[str, str] | None = None,
-        extensions: Iterable[str] = (),
-        context: ClientCallContext | None = None,
+        **options: Unpack[CallOptions],
     ) -> None:
         """Deletes one configuration of a task (A2A 3.1.10); deleting it again is no error.
 
@@ -630,10 +548,7 @@ class Client:
             await self.call(
                 op.DELETE_PUSH_CONFIG,
                 request,
-                timeout=timeout,
-                headers=headers,
-                extensions=extensions,
-                context=context,
+                **options,
             )
         except TaskNotFoundError as error:
             if not _ran_before(error):
@@ -645,21 +560,13 @@ class Client:
         self,
         operation: Operation[P, R],
         params: P,
-        *,
-        timeout: float | None = None,
-        headers: Mapping[str, str] | None = None,
-        extensions: Iterable[str] = (),
-        context: ClientCallContext | None = None,
+        **options: Unpack[CallOptions],
     ) -> Reply[R]:
         """Makes a call of any unary operation, and gives the whole reply.
 
         Args:
             operation: A row of `holdfast.model.operations`.
             params: Its parameters; a message has its id already.
-            timeout: Seconds for the whole call.
-            headers: Sent with this call, to trusted origins only.
-            extensions: URIs for ``A2A-Extensions``.
-            context: For credential services, interceptors and layers.
 
         Raises:
             ValueError: The operation is answered by a stream, or the message has no id.
@@ -669,10 +576,8 @@ class Client:
             raise ValueError(text)
         if isinstance(params, SendMessageRequest):
             not_empty("message_id", params.message.message_id)
-        per_call = self._calls.per_call(headers, extensions, context)
-        return await self._calls.run(
-            operation, params, self._calls.deadline("call", timeout), per_call
-        )
+        deadline, per_call = self._calls.begin("call", options)
+        return await self._calls.run(operation, params, deadline, per_call)
 
     async def _canceled_before(
         self,

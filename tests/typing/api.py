@@ -1,11 +1,14 @@
 """The public names as a caller's program uses them, for type checkers: never run."""
 
+# What must be refused is marked as ignored; an ignored line that is right is an error as well.
+# pyright: reportUnnecessaryTypeIgnoreComment=true
+
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, assert_type
+from typing import Any, TypeVar, Unpack, assert_type
 
 import aiohttp
 
@@ -38,6 +41,7 @@ from holdfast import (
     BudgetPolicy,
     Call,
     CallFinished,
+    CallOptions,
     CancelUnconfirmedError,
     CardSignatureError,
     CircuitOpenError,
@@ -556,7 +560,7 @@ async def use(client: Client) -> None:
     assert_type(
         await client.get_task_push_notification_config("t", "c"), TaskPushNotificationConfig
     )
-    configs = await client.list_task_push_notification_configs("t", page_size=1)
+    configs = await client.list_task_push_notification_configs("t", limit=1)
     assert_type(configs, ListTaskPushNotificationConfigsResponse)
     assert_type(configs.configs, tuple[TaskPushNotificationConfig, ...])
     await client.delete_task_push_notification_config("t", "c")
@@ -569,6 +573,32 @@ async def use(client: Client) -> None:
     request = SendMessageRequest(message=MESSAGE)
     assert_type(await client.call(op.SEND_MESSAGE, request, timeout=1), Reply[SendMessageResponse])
     await client.close()
+
+
+async def ask_with(message: str, **options: Unpack[CallOptions]) -> Answer:
+    async with connect("https://a.test") as client:
+        return await client.ask(message, **options)
+
+
+async def misspell(client: Client) -> None:
+    await client.agent_card(tiemout=5)  # type: ignore[call-arg]
+    await client.get_extended_agent_card(tiemout=5)  # type: ignore[call-arg]
+    await client.ask("hello", tiemout=5)  # type: ignore[call-arg]
+    await client.send_message("hello", tiemout=5)  # type: ignore[call-arg]
+    await client.send_message("hello", timeout="5")  # type: ignore[arg-type]
+    await client.send_message("hello", headers=["x"])  # type: ignore[arg-type]
+    await client.send_message("hello", context={})  # type: ignore[arg-type]
+    await client.get_task("t", tiemout=5)  # type: ignore[call-arg]
+    await client.list_tasks(tiemout=5)  # type: ignore[call-arg]
+    client.iter_tasks(tiemout=5)  # type: ignore[call-arg]
+    await client.wait("t", tiemout=5)  # type: ignore[call-arg]
+    await client.cancel_task("t", tiemout=5)  # type: ignore[call-arg]
+    config = TaskPushNotificationConfig(url="https://me.test")
+    await client.create_task_push_notification_config(config, tiemout=5)  # type: ignore[call-arg]
+    await client.get_task_push_notification_config("t", "c", tiemout=5)  # type: ignore[call-arg]
+    await client.list_task_push_notification_configs("t", tiemout=5)  # type: ignore[call-arg]
+    await client.delete_task_push_notification_config("t", "c", tiemout=5)  # type: ignore[call-arg]
+    await client.call(op.GET_TASK, GetTaskRequest(id="t"), tiemout=5)  # type: ignore[call-arg]
 
 
 # ── Failures ─────────────────────────────────────────────────────────────────────────────────
