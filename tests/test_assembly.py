@@ -526,14 +526,50 @@ async def test_arguments_that_cannot_be_right_are_refused_before_anything_is_sen
         await call(connect(URL, engine=Untouched()))
 
 
-async def test_a_card_that_cannot_be_used_is_refused_by_the_first_call():
-    empty = AgentCard(
-        name="", supported_interfaces=(AgentInterface(url=URL, protocol_binding="JSONRPC"),)
-    )
-    client = connect(empty, engine=Untouched())
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_a_card_in_hand_that_is_no_card_is_refused_by_its_field(as_dict):
+    nameless = card_of("JSONRPC", name="")
 
-    with pytest.raises(holdfast.InvalidAgentCardError, match="name"):
-        await client.ask("hello")
+    with pytest.raises(holdfast.InvalidAgentCardError, match="lacks name") as caught:
+        connect(nameless.to_dict() if as_dict else nameless, engine=Untouched())
+
+    assert (caught.value.field, caught.value.executed) == ("name", False)
+
+
+def card_of(binding, *, version="1.0", name="Mine"):
+    interface = AgentInterface(url=URL, protocol_binding=binding, protocol_version=version)
+    return AgentCard(name=name, supported_interfaces=(interface,))
+
+
+@pytest.mark.parametrize("as_dict", [False, True])
+@pytest.mark.parametrize(
+    ("card", "options", "says"),
+    [
+        (card_of("GRPC"), {}, "offers only GRPC; this client speaks JSONRPC, HTTP+JSON"),
+        (card_of("JSONRPC", version="0.3"), {}, "speaks protocol 0.3"),
+        (card_of("\x1b[31m\n"), {}, "offers only"),
+        (card_of("JSONRPC"), {"supported_protocol_bindings": ["HTTP+JSON"]}, "speaks HTTP+JSON"),
+    ],
+    ids=["binding", "version", "terminal", "filter"],
+)
+def test_a_card_in_hand_without_an_interface_to_call_is_refused(card, options, says, as_dict):
+    error = refused(card.to_dict() if as_dict else card, **options)
+
+    assert type(error) is ValueError
+    assert says in str(error)
+
+
+def test_a_preference_that_a_card_in_hand_does_not_share_is_no_error():
+    assert isinstance(connect(card_of("JSONRPC"), bindings=["HTTP+JSON"]), Client)
+
+
+async def test_a_dict_that_is_changed_later_changes_nothing():
+    agent = FakeAgent()
+    document = card_of("JSONRPC").to_dict()
+    client = connect(document, engine=FakeNetwork(agent))
+    document.clear()
+
+    assert (await client.agent_card()).name == "Mine"
 
 
 @pytest.mark.parametrize(

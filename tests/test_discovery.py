@@ -934,7 +934,7 @@ async def test_among_versions_the_one_that_is_spoken_is_used():
     assert agent.received[-1].url == RPC
 
 
-async def test_a_card_of_protocol_0_3_says_what_it_is():
+def test_a_card_of_protocol_0_3_says_what_it_is():
     older = {
         "name": "Older",
         "url": RPC,
@@ -943,7 +943,7 @@ async def test_a_card_of_protocol_0_3_says_what_it_is():
     }
 
     with pytest.raises(InvalidAgentCardError, match=r"card of protocol 0\.3\.0") as caught:
-        await connect(older, engine=FakeNetwork()).agent_card()
+        connect(older, engine=FakeNetwork())
 
     assert caught.value.field == "supportedInterfaces"
 
@@ -1208,11 +1208,9 @@ async def test_an_extended_card_cannot_name_whom_to_trust():
 
 
 @pytest.mark.parametrize("url", ["/rpc", "agent.test/rpc", "ftp://agent.test/rpc", "http:///rpc"])
-async def test_an_interface_needs_an_absolute_address(url):
-    client = connect(card(interface(url=url)), engine=Pages())
-
+def test_an_interface_needs_an_absolute_address(url):
     with pytest.raises(InvalidAgentCardError) as caught:
-        await client.send_message("hello")
+        connect(card(interface(url=url)), engine=Pages())
 
     assert caught.value.field == "supportedInterfaces[0].url"
 

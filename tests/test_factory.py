@@ -357,7 +357,7 @@ async def test_a_binding_of_ones_own_can_be_connected_without_a_factory():
         engine=FakeNetwork(),
         tenant="mine",
         bindings=["OWN"],
-        transports={"OWN": lambda *given: asked.append(given) or own},
+        transport_producers={"OWN": lambda *given: asked.append(given) or own},
     )
 
     reply = await client.call(*get_task())
@@ -385,6 +385,40 @@ async def test_a_binding_can_be_taken_over_whatever_version_its_card_names():
     client = factory.create(AgentCard(name="Old", supported_interfaces=(older,)))
 
     assert (await client.send_message("hello")).id == "own"
+
+
+async def test_transports_of_one_client_are_added_to_those_of_the_factory():
+    registered, replaced, added = Own(), Own(), Own()
+    factory = made()
+    factory.register("OWN", lambda *_: registered)
+    factory.register("URN", lambda *_: replaced)
+    given = {"URN": lambda *_: added}
+
+    await factory.create(card("OWN"), transport_producers=given).send_message("hello")
+    await factory.create(card("URN"), transport_producers=given).send_message("hello")
+
+    assert [len(own.calls) for own in (registered, replaced, added)] == [1, 0, 1]
+
+
+def test_transports_of_one_client_are_checked():
+    factory = made()
+    factory.register("OWN", lambda *_: Own())
+
+    for given in ([], 7, {"OWN": 7}):
+        with pytest.raises(TypeError, match="transport_producers"):
+            factory.create(card("OWN"), transport_producers=given)
+
+
+@pytest.mark.parametrize("prefer", [False, True])
+async def test_a_filter_of_one_client_stands_in_place_of_the_factorys(prefer):
+    agent = FakeAgent()
+    factory = made(agent, supported_protocol_bindings=["JSONRPC"], use_client_preference=prefer)
+    only = iter(["HTTP+JSON"])
+
+    client = factory.create(card("JSONRPC", "HTTP+JSON"), supported_protocol_bindings=only)
+    await client.send_message("hello")
+
+    assert "/rest" in agent.received[0].url
 
 
 async def test_the_clients_own_bindings_go_on_beside_another():
@@ -493,7 +527,7 @@ def test_a_registration_is_a_name_and_a_producer(label, producer):
     with pytest.raises((ValueError, TypeError)):
         ClientFactory().register(label, producer)
     with pytest.raises((ValueError, TypeError)):
-        connect("http://agent.test", engine=FakeNetwork(), transports={label: producer})
+        connect("http://agent.test", engine=FakeNetwork(), transport_producers={label: producer})
 
 
 async def test_transports_that_are_not_used_any_more_are_closed():
@@ -505,7 +539,7 @@ async def test_transports_that_are_not_used_any_more_are_closed():
         return owns[-1]
 
     offered = card("OWN")
-    client = connect(offered, engine=network, transports={"OWN": producer})
+    client = connect(offered, engine=network, transport_producers={"OWN": producer})
     for number in range(103):
         [interface] = offered.supported_interfaces
         moved = msgspec.structs.replace(interface, url=f"own://agent.test/{number}")

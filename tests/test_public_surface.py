@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 import holdfast.testing
+from holdfast.options import CreateOptions
 
 PACKAGE = Path(holdfast.__file__).parent
 
@@ -148,8 +149,8 @@ SIGNATURES = {
     "connect": (
         "agent *auth=None *timeout=900.0 *card_ttl=300.0 *resilience=None *limits=None "
         "*engine=None *shared=None *env=None *url=None *tenant=None *bindings=() "
-        "*supported_protocol_bindings=() *transports=None *configuration=None *headers=None "
-        "*credential_origins=() *allowed_networks=() *interceptors=() *consumers=() "
+        "*supported_protocol_bindings=() *transport_producers=None *configuration=None "
+        "*headers=None *credential_origins=() *allowed_networks=() *interceptors=() *consumers=() "
         "*observers=() *call_layers=() *attempt_layers=()"
     ),
     "make_error": "code message data=None",
@@ -161,7 +162,7 @@ SIGNATURES = {
     "url_part": "url *media_type=None *filename=None",
     "A2ACardResolver.close": "self",
     "A2ACardResolver.get_agent_card": ("self relative_card_path=None *headers=None *timeout=None"),
-    "ClientFactory.create": "self card consumers=None interceptors=None **options",
+    "ClientFactory.create": "self agent / consumers=None interceptors=None **options",
     "ClientFactory.register": "self label producer",
     "Client.add_event_consumer": "self consumer",
     "Client.add_request_middleware": "self interceptor",
@@ -291,6 +292,24 @@ CALL_OPTIONS = ["timeout", "headers", "extensions", "context"]
 
 def test_the_options_of_a_call_are_as_promised():
     assert list(holdfast.CallOptions.__annotations__) == CALL_OPTIONS
+
+
+def test_the_options_of_connect_are_its_own_keywords():
+    keywords = {
+        name: parameter.annotation
+        for name, parameter in inspect.signature(holdfast.connect).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    options = holdfast.ConnectOptions.__annotations__
+
+    assert {name: kind.__forward_arg__ for name, kind in options.items()} == keywords
+    assert holdfast.ConnectOptions.__required_keys__ == frozenset()
+
+
+def test_a_factory_takes_every_option_of_connect():
+    own = set(inspect.signature(holdfast.ClientFactory.create).parameters)
+
+    assert set(CreateOptions.__annotations__) == set(holdfast.ConnectOptions.__annotations__) - own
 
 
 # ── Documentation ────────────────────────────────────────────────────────────────────────────

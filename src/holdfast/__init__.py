@@ -88,7 +88,7 @@ if TYPE_CHECKING:
         UnsupportedOperationError,
         VersionNotSupportedError,
     )
-    from holdfast.factory import ClientFactory, minimal_agent_card
+    from holdfast.factory import ClientFactory, Producer, minimal_agent_card
     from holdfast.model.card import (
         AgentCapabilities,
         AgentCard,
@@ -115,7 +115,7 @@ if TYPE_CHECKING:
         TaskStatus,
     )
     from holdfast.net.aiohttp import AiohttpEngine
-    from holdfast.options import CallOptions
+    from holdfast.options import CallOptions, ConnectOptions
     from holdfast.policy.budget import BudgetPolicy
     from holdfast.policy.deadline import Deadline
     from holdfast.policy.resilience import Resilience
@@ -184,6 +184,7 @@ __all__ = [
     "ClientConfig",
     "ClientFactory",
     "ClientToolsNotSupportedError",
+    "ConnectOptions",
     "ConnectionFailure",
     "Consumer",
     "Content",
@@ -229,6 +230,7 @@ __all__ = [
     "Part",
     "PassThrough",
     "PermissionDeniedError",
+    "Producer",
     "PushNotificationNotSupportedError",
     "QueueFullError",
     "RateLimitedError",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from holdfast.arguments import (
     check_able,
@@ -21,7 +21,8 @@ from holdfast.arguments import (
 from holdfast.auth import AuthProvider, CredentialService, one_provider, to_provider
 from holdfast.calls import Calls
 from holdfast.client import Client
-from holdfast.model.card import AgentCard
+from holdfast.errors import A2AError
+from holdfast.model.card import AgentCard, check_card, read_card
 from holdfast.model.requests import SendMessageConfiguration
 from holdfast.policy.resilience import Resilience
 from holdfast.runtime.binding import HttpBinding
@@ -39,7 +40,7 @@ from holdfast.runtime.listeners import Consumer, Hooks, Interceptor, Observer, O
 from holdfast.runtime.produced import ProducedTransports, TransportProducer
 from holdfast.runtime.resolver import AgentCardResolver
 from holdfast.runtime.retrying import RetryLayer
-from holdfast.runtime.routing import InterfaceLayer, Route
+from holdfast.runtime.routing import InterfaceLayer, Route, choose_interface
 from holdfast.runtime.transport import Layer, Transport, compose
 from holdfast.wire.bindings import BINDINGS
 from holdfast.wire.http import check_headers
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from holdfast.answer import Answer
     from holdfast.content import Content
+    from holdfast.options import ConnectOptions
     from holdfast.runtime.engine import HttpEngine
     from holdfast.wire.reach import Network
 
@@ -72,7 +74,7 @@ def connect(
     tenant: str | None = None,
     bindings: Sequence[str] = (),
     supported_protocol_bindings: Sequence[str] = (),
-    transports: Mapping[str, TransportProducer] | None = None,
+    transport_producers: Mapping[str, TransportProducer] | None = None,
     configuration: SendMessageConfiguration | None = None,
     headers: Mapping[str, str] | None = None,
     credential_origins: Iterable[str] = (),
@@ -84,6 +86,9 @@ def connect(
     attempt_layers: Sequence[Layer] = (),
 ) -> Client:
     """Makes a client for one agent. Nothing is fetched before the first call.
+
+    A card that is passed is read and judged here; of one that has to be fetched or read from a
+    file, the first call tells the same as an `A2AError`.
 
     Args:
         agent: Where the agent is: its origin or address (the card is looked for below it), the
@@ -104,8 +109,8 @@ def connect(
         bindings: Preferred bindings, best first: ``"JSONRPC"``, ``"HTTP+JSON"``. Where the card
             has none of them, its own order counts.
         supported_protocol_bindings: The only bindings that may be used; all of them if left out.
-        transports: Bindings of your own, and what makes a transport for each; see
-            `TransportProducer`.
+        transport_producers: What makes the transports of bindings of your own, by the names of
+            these in cards; see `TransportProducer`.
         configuration: How messages are to be treated where a call does not say (A2A 3.2.2).
         headers: Sent with every request. Like `auth`, they go to the origin of `agent` and `url`
             (of the card's first interface, where the card was passed) and nowhere else.
@@ -122,7 +127,9 @@ def connect(
         attempt_layers: Your own layers around each attempt, outermost first.
 
     Raises:
-        ValueError: An address, a header, a binding or a number that cannot be right.
+        ValueError: An address, a header, a binding or a number that cannot be right; or the card
+            that was passed has no interface that may be used.
+        InvalidAgentCardError: The card that was passed is not usable; `field` says what of it.
         TypeError: An argument of another type.
     """
     resilience = Resilience.standard() if resilience is None else resilience
@@ -130,7 +137,7 @@ def connect(
     env = SystemEnv() if env is None else env
     endpoints = Endpoints() if shared is None else shared  # an empty registry is false
     configuration = SendMessageConfiguration() if configuration is None else configuration
-    producers = _producers(transports)
+    producers = _producers(transport_producers)
     check_kind("resilience", resilience, Resilience)
     check_kind("limits", limits, Limits)
     check_kind("shared", endpoints, Endpoints)
@@ -156,6 +163,7 @@ def connect(
         credential_origins=credential_origins,
         networks=check_networks("allowed_networks", allowed_networks),
     )
+    agent = _in_hand(agent, route)
     used, owned = engine_of(engine)
     listening = Observers(observers)
 
@@ -239,17 +247,21 @@ def _retried(resilience: Resilience, env: Env, observers: Observers) -> Layer:
 
 
 async def ask(
-    agent: str | Path | AgentCard | Mapping[str, Any], message: Content, **options: Any
+    agent: str | Path | AgentCard | Mapping[str, Any],
+    message: Content,
+    **options: Unpack[ConnectOptions],
 ) -> Answer:
     """Asks an agent one thing: connects, sends, waits, closes.
 
     Args:
         agent: See `connect`.
         message: See `Client.ask`.
-        options: Options of `connect`.
+        options: See `connect`.
 
     Raises:
         A2AError: See `Client.ask`.
+        ValueError: See `connect`.
+        TypeError: See `connect`.
     """
     async with connect(agent, **options) as client:
         return await client.ask(message)
@@ -291,8 +303,8 @@ def _route(
     networks: tuple[Network, ...],
 ) -> Route:
     known = (*BINDINGS, *(label for label in produced if label not in BINDINGS))
-    spoken = _known_bindings("supported_protocol_bindings", supported, known)
-    bindings = _known_bindings("bindings", bindings, spoken or known)
+    supported = _known_bindings("supported_protocol_bindings", supported, known)
+    bindings = _known_bindings("bindings", bindings, supported or known)
     if tenant is not None:
         check_kind("tenant", tenant, str)
     named = [
@@ -308,7 +320,7 @@ def _route(
         raise TypeError(text)
     return Route(
         bindings=bindings,
-        spoken=spoken or known,
+        supported=supported or known,
         produced=frozenset(produced),
         url=url,
         tenant=tenant,
@@ -317,6 +329,24 @@ def _route(
         source=agent if isinstance(agent, str) else None,
         networks=networks,
     )
+
+
+def _in_hand(
+    agent: str | Path | AgentCard | Mapping[str, Any], route: Route
+) -> str | Path | AgentCard:
+    """Reads a card that the caller brought along, and checks that it has an interface to call."""
+    if isinstance(agent, str | Path):
+        return agent
+    if isinstance(agent, AgentCard):
+        card = agent
+        check_card(card)
+    else:
+        card = read_card(dict(agent))
+    try:
+        choose_interface(card, route)
+    except A2AError as error:
+        raise ValueError(str(error)) from None
+    return card
 
 
 def _known_bindings(name: str, given: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
@@ -328,11 +358,11 @@ def _known_bindings(name: str, given: Sequence[str], known: tuple[str, ...]) -> 
     return bindings
 
 
-def _producers(transports: Mapping[str, TransportProducer] | None) -> dict[str, TransportProducer]:
-    if transports is None:
+def _producers(given: Mapping[str, TransportProducer] | None) -> dict[str, TransportProducer]:
+    if given is None:
         return {}
-    check_kind("transports", transports, Mapping)
-    for label, producer in transports.items():
+    check_kind("transport_producers", given, Mapping)
+    for label, producer in given.items():
         not_empty("the name of a binding", label)
-        hooks("transports", (producer,), "__call__")
-    return dict(transports)
+        hooks("transport_producers", (producer,), "__call__")
+    return dict(given)

@@ -357,7 +357,7 @@ class Client:
             InvalidAgentResponseError: The agent gives the same page again and again, or empty
                 ones without an end.
         """
-        options["extensions"] = items("extensions", options.get("extensions", ()))
+        options["extensions"] = items("extensions", options.get("extensions", ()))  # for each page
         token, seen, empty = "", set[str](), 0
         while True:
             page = await self.list_tasks(

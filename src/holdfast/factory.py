@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from holdfast.arguments import check_kind, check_url, hooks, items, not_empty
 from holdfast.assembly import connect
 from holdfast.config import ClientConfig
-from holdfast.errors import A2AError
-from holdfast.model.card import AgentCapabilities, AgentCard, AgentInterface, read_card
-from holdfast.runtime.routing import Route, choose_interface
+from holdfast.model.card import AgentCapabilities, AgentCard, AgentInterface
 from holdfast.runtime.transport import Transport
 from holdfast.wire.bindings import BINDINGS
 from holdfast.wire.http import presentable
@@ -20,13 +18,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast.client import Client
+    from holdfast.options import ConnectOptions, CreateOptions
     from holdfast.runtime.listeners import Consumer, Interceptor
     from holdfast.runtime.produced import TransportProducer
 
-__all__ = ["ClientFactory", "minimal_agent_card"]
+__all__ = ["ClientFactory", "Producer", "minimal_agent_card"]
 
 Producer = Callable[[AgentCard, str, ClientConfig], Transport]
-"""Makes the transport for a card's interface at an address; see `TransportProducer`."""
+"""Makes the transport for a card, the address of its interface and the factory's configuration.
+
+What it makes is treated like that of a `TransportProducer`.
+"""
 
 
 class ClientFactory:
@@ -53,8 +55,7 @@ class ClientFactory:
 
         Args:
             label: Its name in cards; one that Holdfast speaks is taken over.
-            producer: Called with the card, the address of its interface and the factory's
-                configuration, when the interface is first called; it makes a `Transport`, which
+            producer: See `Producer`; called when the interface is first called. Its transport
                 carries calls under all of the client's layers.
 
         Raises:
@@ -67,47 +68,47 @@ class ClientFactory:
 
     def create(
         self,
-        card: str | Path | AgentCard | Mapping[str, Any],
+        agent: str | Path | AgentCard | Mapping[str, Any],
+        /,
         consumers: Iterable[Consumer] | None = None,
         interceptors: Iterable[Interceptor] | None = None,
-        **options: Any,
+        **options: Unpack[CreateOptions],
     ) -> Client:
         """Makes a client for one agent. Nothing is fetched before its first call.
 
         Args:
-            card: The agent's card, or what else `connect` takes.
+            agent: The agent's card, or what else `connect` takes.
             consumers: Told of what comes, behind those of the factory.
             interceptors: See `Interceptor`.
-            options: Options of `connect`; they count before the configuration.
+            options: See `connect`. They count before the configuration, and
+                ``transport_producers`` before what was registered.
 
         Raises:
-            ValueError: The card has no interface that a client so configured could call (where
-                the card has to be fetched, the first call raises an `AgentCardResolutionError`);
-                or an argument cannot be right.
-            InvalidAgentCardError: The card's JSON object is no card.
-            TypeError: An argument of another type.
+            ValueError: See `connect`.
+            InvalidAgentCardError: See `connect`.
+            TypeError: See `connect`.
         """
         config = self._config
-        supported = config.supported_protocol_bindings
-        settings: dict[str, Any] = {
+        supported = items(
+            "supported_protocol_bindings",
+            options.get("supported_protocol_bindings", config.supported_protocol_bindings),
+        )
+        producers = {label: self._with_config(made) for label, made in self._producers.items()}
+        own = options.get("transport_producers")
+        if own is not None:
+            check_kind("transport_producers", own, Mapping)
+            producers.update(own)
+        settings: ConnectOptions = {
             "engine": config.engine,
-            "supported_protocol_bindings": supported,
             "bindings": supported if config.use_client_preference else (),
-            "transports": {label: self._with_config(p) for label, p in self._producers.items()},
             "configuration": config.configuration,
             **options,
+            "supported_protocol_bindings": supported,
+            "transport_producers": producers,
+            "consumers": (*self._consumers, *items("consumers", consumers or ())),
+            "interceptors": items("interceptors", interceptors or ()),
         }
-        client = connect(
-            card,
-            consumers=(*self._consumers, *items("consumers", consumers or ())),
-            interceptors=items("interceptors", interceptors or ()),
-            **settings,
-        )
-        if isinstance(card, Mapping):
-            card = read_card(dict(card))
-        if isinstance(card, AgentCard):
-            _check(card, settings["supported_protocol_bindings"], settings["transports"] or {})
-        return client
+        return connect(agent, **settings)
 
     def _with_config(self, producer: Producer) -> TransportProducer:
         return lambda card, interface: producer(card, interface.url, self._config)
@@ -137,13 +138,3 @@ def minimal_agent_card(url: str, transports: Sequence[str] | None = None) -> Age
         ),
         capabilities=AgentCapabilities(extended_agent_card=True),
     )
-
-
-def _check(card: AgentCard, supported: Iterable[str], produced: Iterable[str]) -> None:
-    """Checks that there is an interface to call."""
-    own = frozenset(produced)
-    spoken = tuple(supported) or (*BINDINGS, *sorted(own - BINDINGS.keys()))
-    try:
-        choose_interface(card, Route(spoken=spoken, produced=own))
-    except A2AError as error:
-        raise ValueError(str(error)) from None

@@ -1,4 +1,4 @@
-"""What callers pass by keyword: the types of the options of a call.
+"""What callers pass by keyword: the types of the options of a call and of a client.
 
 Programs that hand options on can take them as ``**options: Unpack[CallOptions]`` as well.
 """
@@ -8,11 +8,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from holdfast.runtime.transport import ClientCallContext
+    import aiohttp
 
-__all__ = ["CallOptions"]
+    from holdfast.auth import AuthProvider, CredentialService
+    from holdfast.model.requests import SendMessageConfiguration
+    from holdfast.policy.resilience import Resilience
+    from holdfast.runtime.endpoints import Endpoints
+    from holdfast.runtime.engine import HttpEngine
+    from holdfast.runtime.env import Env
+    from holdfast.runtime.listeners import Consumer, Interceptor, Observer
+    from holdfast.runtime.produced import TransportProducer
+    from holdfast.runtime.transport import ClientCallContext, Layer
+    from holdfast.wire.limits import Limits
+
+__all__ = ["CallOptions", "ConnectOptions", "CreateOptions"]
 
 
 class CallOptions(TypedDict, total=False):
@@ -30,3 +41,35 @@ class CallOptions(TypedDict, total=False):
     headers: Mapping[str, str] | None
     extensions: Iterable[str]
     context: ClientCallContext | None
+
+
+class CreateOptions(TypedDict, total=False):
+    """Those of `ConnectOptions` that `ClientFactory.create` has no argument of its own for."""
+
+    auth: str | Mapping[str, str] | AuthProvider | CredentialService | None
+    timeout: float
+    card_ttl: float
+    resilience: Resilience | None
+    limits: Limits | None
+    engine: HttpEngine | aiohttp.ClientSession | None
+    shared: Endpoints | None
+    env: Env | None
+    url: str | None
+    tenant: str | None
+    bindings: Sequence[str]
+    supported_protocol_bindings: Sequence[str]
+    transport_producers: Mapping[str, TransportProducer] | None
+    configuration: SendMessageConfiguration | None
+    headers: Mapping[str, str] | None
+    credential_origins: Iterable[str]
+    allowed_networks: Iterable[str]
+    observers: Sequence[Observer]
+    call_layers: Sequence[Layer]
+    attempt_layers: Sequence[Layer]
+
+
+class ConnectOptions(CreateOptions, total=False):
+    """The options of `connect`, which says what they are."""
+
+    interceptors: Sequence[Interceptor]
+    consumers: Sequence[Consumer]

@@ -50,6 +50,7 @@ from holdfast import (
     ClientConfig,
     ClientFactory,
     ClientToolsNotSupportedError,
+    ConnectOptions,
     Content,
     ContentTypeNotSupportedError,
     CredentialOriginError,
@@ -87,6 +88,7 @@ from holdfast import (
     ParseError,
     Part,
     PermissionDeniedError,
+    Producer,
     PushNotificationNotSupportedError,
     QueueFullError,
     RateLimitedError,
@@ -314,6 +316,7 @@ def produce(card: AgentCard, interface: AgentInterface) -> Transport:
 
 PROVIDER: AuthProvider = Tokens()
 PRODUCER: TransportProducer = produce
+MAKER: Producer = OwnBinding
 CONFIGURATION = SendMessageConfiguration(
     accepted_output_modes=("text/plain",), history_length=1, return_immediately=True
 )
@@ -404,7 +407,7 @@ assert_type(
         tenant="mine",
         bindings=["JSONRPC", "HTTP+JSON"],
         supported_protocol_bindings=("JSONRPC",),
-        transports={"OWN": PRODUCER},
+        transport_producers={"OWN": PRODUCER},
         configuration=CONFIGURATION,
         headers={"x-trace": "1"},
         credential_origins={"https://b.test"},
@@ -427,9 +430,13 @@ CONFIG = ClientConfig(
     push_notification_configs=[TaskPushNotificationConfig(url="https://me.test")],
 )
 FACTORY = ClientFactory(CONFIG, [consume])
-FACTORY.register("OWN", OwnBinding)
+FACTORY.register("OWN", MAKER)
 assert_type(FACTORY.create(CARD, [consume_later], [Tracing()]), Client)
 assert_type(ClientFactory().create("https://a.test", timeout=60), Client)
+assert_type(FACTORY.create(CARD, consumers=[consume], interceptors=None), Client)
+assert_type(FACTORY.create(CARD, transport_producers={"OWN": PRODUCER}), Client)
+FACTORY.create(CARD, tiemout=60)  # type: ignore[call-arg]
+FACTORY.create(CARD, timeout="60")  # type: ignore[arg-type]
 assert_type(ClientFactory().create({"name": "Mine", "supportedInterfaces": []}), Client)
 assert_type(minimal_agent_card("https://a.test", ["JSONRPC"]), AgentCard)
 assert_type(create_text_message_object(Role.USER, "hello"), Message)
@@ -580,7 +587,14 @@ async def ask_with(message: str, **options: Unpack[CallOptions]) -> Answer:
         return await client.ask(message, **options)
 
 
+async def connect_with(message: str, **options: Unpack[ConnectOptions]) -> Answer:
+    assert_type(connect("https://a.test", **options), Client)
+    return await ask("https://a.test", message, **options)
+
+
 async def misspell(client: Client) -> None:
+    await ask("https://a.test", "hello", tiemout=5)  # type: ignore[call-arg]
+    await ask("https://a.test", "hello", timeout="5")  # type: ignore[arg-type]
     await client.agent_card(tiemout=5)  # type: ignore[call-arg]
     await client.get_extended_agent_card(tiemout=5)  # type: ignore[call-arg]
     await client.ask("hello", tiemout=5)  # type: ignore[call-arg]

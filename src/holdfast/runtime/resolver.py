@@ -22,7 +22,7 @@ from holdfast.errors import (
     LimitExceededError,
 )
 from holdfast.model import codec
-from holdfast.model.card import AgentCard, AgentInterface, check_card, read_card
+from holdfast.model.card import AgentCard, AgentInterface, read_card
 from holdfast.policy.retry import TOO_LATE
 from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation, FoundCard
 from holdfast.runtime.perloop import PerLoop
@@ -65,8 +65,8 @@ class AgentCardResolver:
     """Knows the card of one agent, and fetches it when it must.
 
     Args:
-        agent: An origin, an address, a card's URL, a `Path` to a card's file, a card, or its
-            JSON object as a dict.
+        agent: An origin, an address, a card's URL, a `Path` to a card's file, or a card that was
+            checked.
         fetch: Carries `GET_AGENT_CARD`.
         endpoints: Where what is learned about the card's server is kept.
         auth: Where credentials for the card's server come from.
@@ -77,7 +77,7 @@ class AgentCardResolver:
 
     def __init__(
         self,
-        agent: str | Path | AgentCard | Mapping[str, Any],
+        agent: str | Path | AgentCard,
         fetch: Transport,
         endpoints: Endpoints,
         auth: AuthSlot,
@@ -172,15 +172,12 @@ class AgentCardResolver:
     async def _load(self, call: AnyCall) -> AgentCard:
         match self._agent:
             case AgentCard():
-                check_card(self._agent)
                 return self._keep(self._agent, math.inf)
             case str():
                 return await self._load_from(self._agent, call)
             case Path():
                 card = await asyncio.to_thread(_read_card_file, self._agent, self._limits)
                 return self._keep(card, self._ttl)
-            case _:
-                return self._keep(read_card(dict(self._agent)), math.inf)
 
     async def _load_from(self, agent: str, call: AnyCall) -> AgentCard:
         loop = asyncio.get_running_loop()

@@ -49,7 +49,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         bindings: The bindings that the caller prefers, best first.
-        spoken: The bindings that may be used at all.
+        supported: The bindings that may be used at all.
         produced: Those whose transports the caller brings; they judge the version themselves.
         url: Address to use instead of the interface's own.
         tenant: Tenant to use instead of the interface's own.
@@ -61,7 +61,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     bindings: tuple[str, ...] = ()
-    spoken: tuple[str, ...] = tuple(BINDINGS)
+    supported: tuple[str, ...] = tuple(BINDINGS)
     produced: frozenset[str] = frozenset()
     url: str | None = None
     tenant: str | None = None
@@ -179,11 +179,11 @@ def choose_interface(card: AgentCard, route: Route) -> AgentInterface:
     known = [
         msgspec.structs.replace(interface, protocol_binding=binding)
         for interface in card.supported_interfaces
-        if (binding := binding_of(interface) or interface.protocol_binding) in route.spoken
+        if (binding := binding_of(interface) or interface.protocol_binding) in route.supported
     ]
     if not known:
         offered = ", ".join(i.protocol_binding for i in card.supported_interfaces)
-        spoken = ", ".join(route.spoken)
+        spoken = ", ".join(route.supported)
         raise AgentCardResolutionError(
             f"agent {card.name!r} offers only {offered}; this client speaks {spoken}",
             executed=False,
