@@ -38,8 +38,8 @@ class HttpEngine(Protocol):
     ``request.progress.sent`` before the first byte leaves. It tells failures as
     `A2AConnectionError`, `A2ATimeoutError`, `LimitExceededError` or `NetworkPolicyError` whose
     `executed` is False where no byte left and None otherwise. Being cancelled, it frees what it
-    holds. Of a reply that is no success (300 and above) a body that cannot be read counts as empty,
-    since the status says what there is to say.
+    holds. Of a reply that is no success (300 and above) a body that cannot be read counts as
+    empty, since the status says what there is to say.
     """
 
     async def request(self, request: HttpRequest) -> HttpReply:
