@@ -22,6 +22,7 @@ from holdfast import (
     Interceptor,
     InvalidAgentCardError,
     OutcomeUnknownError,
+    PassThrough,
     Reply,
     RetryScheduled,
     SchemeCredentials,
@@ -33,10 +34,15 @@ from holdfast import (
 )
 from holdfast.model.requests import SendMessageResponse
 from holdfast.model.types import Task, TaskState, TaskStatus
+from holdfast.net.aiohttp import AiohttpEngine
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, works_forever
 
 SECRET = "s3cret-value"
 PUSH = TaskPushNotificationConfig(url="http://me.test/push", token=SECRET)
+
+
+def now():
+    return asyncio.get_running_loop().time()
 
 
 def card(*bindings, **members):
@@ -530,29 +536,174 @@ def test_a_registration_is_a_name_and_a_producer(label, producer):
         connect("http://agent.test", engine=FakeNetwork(), transport_producers={label: producer})
 
 
-async def test_transports_that_are_not_used_any_more_are_closed():
-    owns = []
-    network = FakeNetwork()
+class Slow(Own):
+    """A transport whose calls and whose closing take some seconds each."""
 
-    def producer(_card, _interface):
-        owns.append(Own())
-        return owns[-1]
+    def __init__(self, *, unary=0.0, close=0.0):
+        super().__init__()
+        self.seconds = {"unary": unary, "close": close}
+        self.under_way = 0
+        self.closed_during_a_call = False
 
-    offered = card("OWN")
-    client = connect(offered, engine=network, transport_producers={"OWN": producer})
-    for number in range(103):
-        [interface] = offered.supported_interfaces
-        moved = msgspec.structs.replace(interface, url=f"own://agent.test/{number}")
-        client._calls._resolver.replace(
-            msgspec.structs.replace(offered, supported_interfaces=(moved,)), frozenset()
+    async def unary(self, call, /):
+        self.under_way += 1
+        try:
+            await asyncio.sleep(self.seconds["unary"])
+            return await super().unary(call)
+        finally:
+            self.under_way -= 1
+
+    async def close(self):
+        self.closed_during_a_call |= self.under_way > 0
+        await asyncio.sleep(self.seconds["close"])
+        await super().close()
+
+
+class Breaks(Own):
+    """A transport that cannot be closed."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    async def close(self):
+        await super().close()
+        raise self.error
+
+
+class Wandering:
+    """A client whose agent moves to another address before each call."""
+
+    def __init__(self, *transports, **options):
+        self.owns = list(transports)
+        self.made = []
+        self.offered = card("OWN")
+        options.setdefault("engine", FakeNetwork())
+        self.client = connect(
+            self.offered, transport_producers={"OWN": self.produce}, **options
         )
-        if number == 0:
-            await client.agent_card()
-        await client.get_task("own")
 
-    assert sum(own.closed for own in owns) == len(owns) - 100
-    await client.close()
-    assert {own.closed for own in owns} == {1}
+    def produce(self, _card, _interface):
+        self.made.append(self.owns.pop(0) if self.owns else Own())
+        return self.made[-1]
+
+    async def call(self):
+        await self.client.agent_card()
+        [interface] = self.offered.supported_interfaces
+        moved = msgspec.structs.replace(interface, url=f"own://agent.test/{len(self.made)}")
+        self.client._calls._resolver.replace(
+            msgspec.structs.replace(self.offered, supported_interfaces=(moved,)), frozenset()
+        )
+        return await self.client.get_task("own")
+
+    async def calls(self, times):
+        for _ in range(times):
+            await self.call()
+
+
+async def test_transports_that_are_not_used_any_more_are_closed():
+    agent = Wandering()
+
+    await agent.calls(103)
+    await asyncio.sleep(0)
+
+    assert [own.closed for own in agent.made] == [1] * 3 + [0] * 100
+    await agent.client.close()
+    assert {own.closed for own in agent.made} == {1}
+
+
+async def test_a_transport_is_not_let_go_while_a_call_is_in_it():
+    agent = Wandering(Slow(unary=60))
+    slow_call = asyncio.ensure_future(agent.call())
+    await asyncio.sleep(1)
+
+    await agent.calls(150)
+    assert (await slow_call).id == "own"
+    await agent.call()
+    await agent.client.close()
+
+    assert not agent.made[0].closed_during_a_call
+    assert {own.closed for own in agent.made} == {1}
+
+
+async def test_no_call_waits_for_a_transport_that_is_let_go():
+    agent = Wandering(Slow(close=3), Slow(close=3600))
+    began = now()
+
+    await agent.calls(102)
+
+    assert now() == began
+    with pytest.raises(TimeoutError, match="Slow did not close within 5 s"):
+        await agent.client.close()
+    assert now() == began + 5
+    assert [own.closed for own in agent.made] == [1, 0] + [1] * 100
+
+
+async def test_what_letting_a_transport_go_raises_is_told_when_the_client_is_closed():
+    agent = Wandering(Breaks(OSError("disk full")), Breaks(LookupError("later")))
+
+    await agent.calls(101)
+    await asyncio.sleep(0)
+    await agent.call()
+    await asyncio.sleep(0)
+
+    with pytest.raises(OSError, match="disk full"):
+        await agent.client.close()
+    await agent.client.close()  # told once
+    assert {own.closed for own in agent.made} == {1}
+
+
+@pytest.fixture
+def closed_engines(monkeypatch):
+    closed = []
+
+    async def close(engine):
+        closed.append(engine)
+
+    monkeypatch.setattr(AiohttpEngine, "close", close)
+    return closed
+
+
+async def test_everything_is_closed_whatever_one_of_them_raises(closed_engines):
+    agent = Wandering(Own(), Breaks(OSError("first")), Breaks(LookupError("second")), engine=None)
+    await agent.calls(4)
+
+    with pytest.raises(OSError, match="first"):
+        await agent.client.close()
+
+    assert [own.closed for own in agent.made] == [1] * 4
+    assert len(closed_engines) == 1
+
+
+@pytest.mark.parametrize("seconds", [0, 3600])
+async def test_a_layer_that_does_not_close_what_is_below_it_keeps_nothing_open(seconds):
+    class Careless(PassThrough):
+        async def close(self):
+            await asyncio.sleep(seconds)
+            raise OSError("careless")
+
+    agent = Wandering(attempt_layers=[Careless])
+    await agent.calls(2)
+    began = now()
+
+    with pytest.raises(OSError, match="careless" if not seconds else "did not close within 10 s"):
+        await agent.client.close()
+
+    assert now() == began + min(seconds, 10)
+    assert [own.closed for own in agent.made] == [1, 1]
+
+
+async def test_a_cancelled_close_closes_what_is_left(closed_engines):
+    agent = Wandering(Slow(close=3), engine=None)
+    await agent.call()
+    closing = asyncio.ensure_future(agent.client.close())
+    await asyncio.sleep(1)
+
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+
+    assert len(closed_engines) == 1
 
 
 # ── A minimal card ───────────────────────────────────────────────────────────────────────────

@@ -185,7 +185,9 @@ def connect(
         ttl=card_ttl,
         limits=limits,
     )
-    binding = HttpBinding(used, env, resilience, limits)
+    bottom: Transport = HttpBinding(used, env, resilience, limits)
+    if producers:
+        bottom = ProducedTransports(bottom, producers)
     transport = compose(
         (
             observed,
@@ -198,7 +200,7 @@ def connect(
             *attempt_layers,
             CredentialsLayer,
         ),
-        ProducedTransports(binding, producers) if producers else binding,
+        bottom,
     )
     calls = Calls(
         transport,
@@ -211,7 +213,8 @@ def connect(
         hooks=hung,
         auth=slot,
     )
-    return Client(calls, owned=owned)
+    # The bottom once more: a layer of the caller's may close without what is below it.
+    return Client(calls, owned=(bottom,) if owned is None else (bottom, owned))
 
 
 def card_source(

@@ -42,6 +42,7 @@ from holdfast.model.requests import (
 from holdfast.model.types import Message, Task, TaskState
 from holdfast.options import CallOptions
 from holdfast.policy.deadline import Deadline
+from holdfast.runtime.closing import close_in_turn
 from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation
 from holdfast.runtime.listeners import Consumer, Hooks
 from holdfast.runtime.polling import poll
@@ -104,6 +105,9 @@ class PerCall(msgspec.Struct, frozen=True, kw_only=True):
 
 _OPTIONS = tuple(CallOptions.__annotations__)
 
+_CLOSING = 10.0
+"""Seconds that a stack has to close; what is in it has less."""
+
 
 class Calls:
     """Makes calls over a stack of layers.
@@ -120,9 +124,9 @@ class Calls:
         auth: Where credentials come from.
 
     Attributes:
-        timeout: As given.
-        hooks: As given.
-        auth: As given.
+        timeout: Seconds of a call that names no timeout.
+        hooks: Who looks at calls; a caller may add to them.
+        auth: Where credentials come from; a caller may name it later.
         agent: The address that answered last, as shown in errors.
     """
 
@@ -154,8 +158,7 @@ class Calls:
     async def close(self) -> None:
         """Takes no more calls, and frees what is below."""
         self._closed = True
-        await self._transport.close()
-        await self._cards.close()
+        await close_in_turn((self._transport, self._cards), seconds=_CLOSING)
 
     def deadline(self, name: str, timeout: float | None) -> Deadline:
         """A deadline that begins now.

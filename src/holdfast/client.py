@@ -43,9 +43,10 @@ from holdfast.model.requests import (
     TaskPushNotificationConfig,
 )
 from holdfast.model.types import Message, Task, TaskState
+from holdfast.runtime.closing import close_in_turn
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
 
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from holdfast.model.operations import Operation
     from holdfast.options import CallOptions
     from holdfast.policy.deadline import Deadline
-    from holdfast.runtime.engine import HttpEngine
+    from holdfast.runtime.closing import Closable
     from holdfast.runtime.listeners import Consumer, Interceptor
     from holdfast.runtime.transport import Reply
 
@@ -64,6 +65,7 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 _CANCEL_TIMEOUT = 60.0
+_CLOSING = 30.0
 _MOST_EMPTY_PAGES = 100
 
 
@@ -71,10 +73,11 @@ class Client:
     """Calls one agent. Made by `holdfast.connect`; use it as an async context manager.
 
     Every operation takes `CallOptions` by keyword, and raises an `A2AError`: an error that the
-    protocol names, one of the transport, or `DeadlineExceededError`.
+    protocol names, one of the transport, or `DeadlineExceededError`. Only a client that was
+    closed raises a RuntimeError.
     """
 
-    def __init__(self, calls: Calls, *, owned: HttpEngine | None) -> None:
+    def __init__(self, calls: Calls, *, owned: Sequence[Closable]) -> None:
         self._calls = calls
         self._owned = owned
 
@@ -90,10 +93,16 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Closes the connections, unless the engine was lent. Can be called twice."""
-        await self._calls.close()
-        if self._owned is not None:
-            await self._owned.close()
+        """Ends the calls under way, and closes the connections unless the engine was lent.
+
+        Calls under way get a second for a last word and raise an `A2AConnectionError`; later ones
+        raise a RuntimeError. Everything is closed whatever a layer or transport of the caller's
+        raises meanwhile; the first of these errors is raised at the end. Can be called twice.
+
+        Raises:
+            TimeoutError: Such a layer or transport took longer than 10 or 5 seconds to close.
+        """
+        await close_in_turn((self._calls, *self._owned), seconds=_CLOSING)
 
     # ── Who listens ──────────────────────────────────────────────────────────────────────────
 
@@ -131,9 +140,9 @@ class Client:
         """
         return await self._calls.card(self._calls.deadline("call", timeout))
 
-    async def discover(self) -> AgentCard:
+    async def discover(self, *, timeout: float | None = None) -> AgentCard:
         """The same as `agent_card`."""
-        return await self.agent_card()
+        return await self.agent_card(timeout=timeout)
 
     async def get_extended_agent_card(self, **options: Unpack[CallOptions]) -> AgentCard:
         """Fetches the card for authenticated clients (A2A 3.1.11), which replaces the public one.

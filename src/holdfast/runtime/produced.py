@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.model.card import AgentCard, AgentInterface
+from holdfast.runtime.closing import close, raise_first
+from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.transport import Call, PassThrough, Reply, Transport
 
 __all__ = ["ProducedTransports", "TransportProducer"]
@@ -17,14 +19,20 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 _MOST = 100
-"""Transports that are kept; the ones that were not used for longest are closed."""
+"""Transports that are kept, besides those with a call in them: an agent may change its card as
+often as it likes. The ones that were not used for longest are closed."""
+
+_CLOSING = 5.0
+"""Seconds that a caller's transport has to close."""
 
 TransportProducer = Callable[[AgentCard, AgentInterface], Transport]
 """Makes the transport for an interface of a card, when it is first called.
 
 It carries calls to that interface: parameters with the interface's tenant, headers and query with
 the credentials in them. It raises an `A2AError` that says what is known of the execution; what it
-does not say (``executed``) is taken for unknown. It is closed with the client.
+does not say (``executed``) is taken for unknown. It is closed with the client, or earlier when a
+hundred others were used since; within 5 seconds, and never while a call is in it that still has
+time. What closing it earlier raises is raised when the client is closed.
 """
 
 
@@ -34,7 +42,9 @@ class ProducedTransports(PassThrough):
     def __init__(self, inner: Transport, producers: Mapping[str, TransportProducer]) -> None:
         super().__init__(inner)
         self._producers = dict(producers)
-        self._made: dict[AgentInterface, Transport] = {}
+        self._made: dict[AgentInterface, _Produced] = {}
+        self._letting_go = PerLoop[set[asyncio.Task[None]]](set)
+        self._failure: Exception | None = None
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         """Makes the call once.
@@ -51,27 +61,72 @@ class ProducedTransports(PassThrough):
         producer = self._producers.get(interface.protocol_binding)
         if producer is None:
             return await self._inner.unary(call)
-        transport = self._made.pop(interface, None) or _made(producer, call.card, interface)
-        self._made[interface] = transport  # the most recently used one comes last
-        if len(self._made) > _MOST:
-            await self._made.pop(next(iter(self._made))).close()
+        produced = self._made.pop(interface, None)
+        if produced is None:
+            produced = _Produced(_produce(producer, call.card, interface))
+        self._made[interface] = produced  # the most recently used one comes last
         params: Any = call.params
         addressed = msgspec.structs.replace(
             call, params=msgspec.structs.replace(params, tenant=interface.tenant)
         )
         call.progress.sent = True  # for all that can be known of it here
         call.progress.secrets.note(call.headers, call.query, interface.url)
-        reply = await transport.unary(addressed)
+        produced.calls += 1
+        try:
+            reply = await produced.transport.unary(addressed)
+        finally:
+            produced.calls -= 1
+            self._let_some_go()
         return msgspec.structs.replace(reply, endpoint=endpoint)
 
     async def close(self) -> None:
-        """Closes every transport that was made."""
+        """Closes every transport that was made.
+
+        Raises:
+            TimeoutError: One did not close in time.
+            Exception: What one of them raised, now or when it was let go.
+        """
         made, self._made = self._made, {}
-        await asyncio.gather(*(transport.close() for transport in made.values()))
-        await self._inner.close()
+        closing = [close(produced.transport, seconds=_CLOSING) for produced in made.values()]
+        try:
+            outcomes = await asyncio.gather(
+                *self._letting_go.here(), *closing, return_exceptions=True
+            )
+        finally:
+            await self._inner.close()
+        failure, self._failure = self._failure, None
+        raise_first((failure, *outcomes))
+
+    def _let_some_go(self) -> None:
+        """Closes what is too much and has no call in it, in nobody's time."""
+        too_many = len(self._made) - _MOST
+        if too_many <= 0:
+            return
+        idle = [interface for interface, produced in self._made.items() if not produced.calls]
+        under_way = self._letting_go.here()
+        for interface in idle[:too_many]:
+            closing = asyncio.ensure_future(self._let_go(self._made.pop(interface).transport))
+            under_way.add(closing)
+            closing.add_done_callback(under_way.discard)
+
+    async def _let_go(self, transport: Transport) -> None:
+        try:
+            await close(transport, seconds=_CLOSING)
+        except Exception as error:  # noqa: BLE001  told when the client is closed
+            self._failure = self._failure or error
 
 
-def _made(producer: TransportProducer, card: AgentCard, interface: AgentInterface) -> Transport:
+class _Produced:
+    """A caller's transport, and how many calls are in it."""
+
+    __slots__ = ("calls", "transport")
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.calls = 0
+
+
+def _produce(producer: TransportProducer, card: AgentCard, interface: AgentInterface) -> Transport:
     transport = producer(card, interface)
     if not all(callable(getattr(transport, name, None)) for name in ("unary", "close")):
         message = (
