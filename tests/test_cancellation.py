@@ -184,8 +184,8 @@ def charged(observation):
 
 
 def tokens_spent(endpoints):
-    budgets = [endpoint._budget for endpoint in endpoints._endpoints.values()]
-    return sum(TOKENS - budget.tokens for budget in budgets if budget is not None)
+    known = endpoints._endpoints.values()
+    return sum(TOKENS - budget.tokens for one in known for budget in one._budgets.values())
 
 
 @pytest.mark.parametrize("binding", BINDINGS)

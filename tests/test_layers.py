@@ -376,6 +376,22 @@ async def test_clients_that_share_share_the_budget():
     await fails_with(second, 1, spent=True)
 
 
+async def test_clients_that_share_with_other_budgets_get_what_each_asked_for():
+    agent = FakeAgent()
+    shared = Endpoints()
+    strict = Resilience(budget=BudgetPolicy(tokens=1, success_gives=0, seconds_per_token=math.inf))
+    first = await with_a_task(agent, shared=shared, resilience=strict)
+    second = connected(agent, shared=shared)
+    agent.inject(Reset(), on="GetTask")
+    await fails_with(first, 1, spent=True)
+
+    agent.inject(Reset(), on="GetTask", times=4)
+    await fails_with(second, 4, spent=False)
+    await second.get_task("task-1")
+    agent.inject(Reset(), on="GetTask")
+    await fails_with(first, 1, spent=True)
+
+
 async def test_clients_that_do_not_share_have_budgets_of_their_own():
     agent = FakeAgent()
     first, second = await with_a_task(agent), connected(agent)

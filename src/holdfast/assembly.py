@@ -102,7 +102,8 @@ def connect(
         limits: How large a reply to accept; see `Limits` for the defaults.
         engine: What carries requests: an `HttpEngine` or an `aiohttp.ClientSession`, which are
             used and not closed; an `AiohttpEngine` of the client's own if left out.
-        shared: What is known of agents, to share between clients.
+        shared: What is known of agents, to share between clients. Those whose
+            `Resilience.budget` is the same spend it together.
         env: Wall time, randomness and ids; for tests.
         url: Address of the agent's interface, in place of the one that the card names.
         tenant: Tenant, in place of the one that the card names.

@@ -16,15 +16,19 @@ _THOUSANDTHS = 1000
 
 
 class BudgetPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How many failures in a row an endpoint may answer with retries.
+    """How many transient failures of an endpoint are tried again before retries stop.
+
+    Retries go on while more than half of the tokens are left: with the defaults after each of the
+    first four failures in a row.
 
     Attributes:
         tokens: Size of the budget, and what it starts with.
-        success_gives: Tokens for each success.
-        seconds_per_token: A token comes back each time this many seconds pass.
+        success_gives: Tokens that a success gives back; 0 for none.
+        seconds_per_token: Seconds after which a token comes back; infinity for never.
 
     Raises:
-        ValueError: A number is not positive.
+        ValueError: `tokens` or `seconds_per_token` is not positive, or `success_gives` is
+            negative.
     """
 
     tokens: int = 10
@@ -33,7 +37,10 @@ class BudgetPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not (self.tokens > 0 and self.success_gives >= 0 and self.seconds_per_token > 0):
-            message = "a retry budget needs positive numbers"
+            message = (
+                "tokens and seconds_per_token must be positive, and success_gives must not be "
+                "negative"
+            )
             raise ValueError(message)
 
 

@@ -28,30 +28,32 @@ class Endpoint:
         agent: The address as shown in errors and logs.
     """
 
-    __slots__ = ("_budget", "agent", "interface")
+    __slots__ = ("_budgets", "agent", "interface")
 
     def __init__(self, interface: AgentInterface) -> None:
         self.interface = interface
         self.agent = presentable(interface.url)
-        self._budget: RetryBudget | None = None
+        self._budgets: dict[BudgetPolicy, RetryBudget] = {}
 
-    def succeeded(self) -> None:
-        """Notes a success."""
-        if self._budget is not None:
-            self._budget.succeeded()
+    def succeeded(self, policy: BudgetPolicy | None) -> None:
+        """Notes a success of a client with such a budget."""
+        if policy is not None and (budget := self._budgets.get(policy)) is not None:
+            budget.succeeded()
 
-    def may_retry(self, policy: BudgetPolicy | None, *, now: float) -> bool:
-        """Charges a transient failure and says whether the budget allows a retry.
+    def charge(self, policy: BudgetPolicy | None, *, now: float) -> bool:
+        """Charges a transient failure to a budget, and says whether a retry is within it.
 
         Args:
-            policy: The budget of the client that asks; the first one that asks sets it up.
+            policy: The budget of the client that asks. Clients that ask for the same share it;
+                each of the others is charged for its own failures only.
             now: The event loop's time in seconds.
         """
         if policy is None:
             return True
-        if self._budget is None:
-            self._budget = RetryBudget(policy, now=now)
-        return self._budget.failed(now=now)
+        budget = self._budgets.get(policy)
+        if budget is None:
+            budget = self._budgets[policy] = RetryBudget(policy, now=now)
+        return budget.failed(now=now)
 
 
 class Endpoints:
@@ -61,7 +63,7 @@ class Endpoints:
         self._endpoints: dict[tuple[str | None, ...], Endpoint] = {}
 
     def of(self, interface: AgentInterface) -> Endpoint:
-        """The endpoint of an interface; the same one each time."""
+        """The endpoint of an interface; the same one each time, while it is remembered."""
         key = (
             interface.url,
             interface.protocol_binding,

@@ -65,7 +65,7 @@ class RetryLayer(PassThrough):
             else:
                 self._record(call, started, loop.time(), executed=True)
                 if call.endpoint is not None:
-                    call.endpoint.succeeded()
+                    call.endpoint.succeeded(self._budget)
                 return msgspec.structs.replace(reply, attempts=tuple(progress.attempts))
 
     async def _after_failure(
@@ -80,7 +80,7 @@ class RetryLayer(PassThrough):
         within_budget = (
             not error.transient
             or call.endpoint is None
-            or call.endpoint.may_retry(self._budget, now=now)
+            or call.endpoint.charge(self._budget, now=now)
         )
         decision: Retry | GiveUp = decide(
             self._policy,
