@@ -23,7 +23,7 @@ from holdfast.model.addresses import is_http_address
 from holdfast.model.operations import GET_TASK
 from holdfast.model.requests import GetTaskRequest
 from holdfast.runtime.env import SystemEnv
-from holdfast.testing import FakeAgent, FakeNetwork, fails, run
+from holdfast.testing import FakeAgent, FakeNetwork, Stall, fails, run
 
 from .strategies import any_text, given
 
@@ -454,6 +454,16 @@ async def test_a_closed_client_says_so(call):
         await call(client)
 
 
+@pytest.mark.parametrize("operation", ["agent_card", "discover"])
+async def test_a_card_is_asked_for_no_longer_than_the_caller_waits(operation):
+    agent = FakeAgent()
+    agent.inject(Stall(), on="GetAgentCard")
+    client = connect(URL, engine=FakeNetwork(agent))
+
+    with pytest.raises(holdfast.DeadlineExceededError, match="timeout of 3 s"):
+        await getattr(client, operation)(timeout=3)
+
+
 async def test_a_client_is_closed_at_the_end_of_its_context():
     with pytest.raises(LookupError):
         async with connect(URL, engine=FakeNetwork(FakeAgent())) as client:
@@ -507,6 +517,10 @@ async def test_an_empty_registry_is_shared_all_the_same():
         (lambda client: client.get_task_push_notification_config("t", ""), "config_id"),
         (lambda client: client.delete_task_push_notification_config("", "c"), "task_id"),
         (lambda client: client.list_task_push_notification_configs(""), "task_id"),
+        (
+            lambda client: client.list_task_push_notification_configs("t", page_size=-1),
+            "page_size",
+        ),
         (
             lambda client: client.create_task_push_notification_config(
                 holdfast.TaskPushNotificationConfig(url="https://me.test")

@@ -1,5 +1,7 @@
 """The retry budget: spent by failures, earned by successes and by time, never by rounding."""
 
+import math
+
 import pytest
 from hypothesis import strategies as st
 
@@ -157,7 +159,7 @@ def test_a_total_outage_is_hardly_made_worse(retries):
             attempts += 1
             allowed = shared.failed(now=now)
             decision = decide(
-                policy, error, safety="read", attempt=number, time_left=None, draw=0.5
+                policy, error, safety="read", attempt=number, time_left=math.inf, draw=0.5
             )
             again = allowed and isinstance(decision, Retry)
     # ... then there are hardly more attempts than calls.

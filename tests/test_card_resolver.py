@@ -263,3 +263,14 @@ async def test_a_resolver_of_its_own_engine_fetches_over_a_socket():
     ):
         assert (await resolver.get_agent_card()).name == "Fake agent"
         assert (await resolver.get_agent_card(WELL_KNOWN)).name == "Fake agent"
+
+
+async def test_a_closed_resolver_says_so():
+    pages = Pages({BASE + WELL_KNOWN: page(card())})
+    async with A2ACardResolver(BASE, engine=pages) as resolver:
+        await resolver.get_agent_card()
+
+    with pytest.raises(RuntimeError, match="the resolver is closed"):
+        await resolver.get_agent_card()
+
+    assert len(pages.requests) == 1

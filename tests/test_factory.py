@@ -301,6 +301,29 @@ async def test_what_a_call_says_is_checked(operation, options, error):
     assert agent.received == []
 
 
+@pytest.mark.parametrize(
+    ("members", "error", "what"),
+    [
+        ({"history_length": -1}, ValueError, "history_length must not be negative"),
+        ({"history_length": "3"}, TypeError, "history_length"),
+        ({"accepted_output_modes": ("",)}, ValueError, "accepted_output_modes"),
+        ({"accepted_output_modes": "text/plain"}, TypeError, "accepted_output_modes"),
+        ({"task_push_notification_config": {"url": PUSH.url}}, TypeError, "push notification"),
+        (
+            {"task_push_notification_config": TaskPushNotificationConfig()},
+            ValueError,
+            "push notification",
+        ),
+        ({"return_immediately": "no"}, TypeError, "return_immediately"),
+    ],
+)
+def test_a_clients_configuration_is_checked_as_that_of_a_call_is(members, error, what):
+    configuration = SendMessageConfiguration(**members)
+
+    with pytest.raises(error, match=what):
+        connect("http://agent.test", engine=FakeNetwork(), configuration=configuration)
+
+
 @pytest.mark.parametrize("configuration", [7, {"returnImmediately": True}])
 def test_a_clients_configuration_is_one(configuration):
     with pytest.raises(TypeError, match="configuration is a SendMessageConfiguration"):

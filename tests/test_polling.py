@@ -22,7 +22,7 @@ from holdfast import (
     connect,
 )
 from holdfast.policy.deadline import Deadline
-from holdfast.runtime.polling import poll
+from holdfast.runtime.polling import poll as poll_and_tell
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
@@ -62,6 +62,14 @@ def is_over(task):
 
 def within(seconds):
     return Deadline(name="wait", timeout=seconds, at=now() + seconds)
+
+
+async def ignored(_task):
+    pass
+
+
+async def poll(look, task, *, seen=ignored, **options):
+    return await poll_and_tell(look, task, seen=seen, **options)
 
 
 class Looks:

@@ -48,14 +48,14 @@ situations = st.fixed_dictionaries(
     {
         "safety": st.sampled_from(SAFETIES),
         "attempt": st.integers(min_value=1, max_value=30),
-        "time_left": st.none() | seconds,
+        "time_left": st.just(math.inf) | seconds,
         "draw": draws,
     }
 )
 
 
 def after(error, policy=None, **situation):
-    defaults = {"safety": "read", "attempt": 1, "time_left": None, "draw": 0.5}
+    defaults = {"safety": "read", "attempt": 1, "time_left": math.inf, "draw": 0.5}
     return decide(policy or RetryPolicy(), error, **(defaults | situation))
 
 

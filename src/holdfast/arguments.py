@@ -15,11 +15,13 @@ from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from holdfast.model.addresses import fault, has_user
+from holdfast.model.requests import SendMessageConfiguration, TaskPushNotificationConfig
 from holdfast.wire.reach import Network, network
 
 __all__ = [
     "check_able",
     "check_age",
+    "check_configuration",
     "check_json",
     "check_kind",
     "check_networks",
@@ -171,6 +173,18 @@ def not_empty(name: str, value: str) -> str:
 def media_types(name: str, given: Iterable[str]) -> tuple[str, ...]:
     """Checks names of media types, as far as a client can: they are text, and not empty."""
     return tuple(not_empty(f"one of {name}", one) for one in items(name, given))
+
+
+def check_configuration(configuration: SendMessageConfiguration) -> SendMessageConfiguration:
+    """Checks how messages are to be treated, whether a client, a factory or a call says it."""
+    media_types("accepted_output_modes", configuration.accepted_output_modes)
+    not_negative("history_length", configuration.history_length)
+    check_kind("return_immediately", configuration.return_immediately, bool)
+    push = configuration.task_push_notification_config
+    if push is not None:
+        check_kind("a push notification config", push, TaskPushNotificationConfig)
+        not_empty("the url of a push notification config", push.url)
+    return configuration
 
 
 def not_negative(name: str, value: int | None) -> int | None:

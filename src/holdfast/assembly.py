@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from holdfast.arguments import (
     check_able,
     check_age,
+    check_configuration,
     check_kind,
     check_networks,
     check_seconds,
@@ -143,6 +144,7 @@ def connect(
     check_kind("limits", limits, Limits)
     check_kind("shared", endpoints, Endpoints)
     check_kind("configuration", configuration, SendMessageConfiguration)
+    check_configuration(configuration)
     check_able("env", env, "wall", "random", "new_id")
     own_headers = check_headers({} if headers is None else headers)
     check_seconds("timeout", timeout)

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from holdfast.arguments import (
+    check_configuration,
     check_kind,
     check_seconds,
     items,
     json_object,
-    media_types,
-    not_empty,
-    not_negative,
 )
 from holdfast.content import Content, to_message
 from holdfast.errors import (
@@ -37,7 +35,6 @@ from holdfast.model.requests import (
     GetTaskRequest,
     SendMessageConfiguration,
     SendMessageRequest,
-    TaskPushNotificationConfig,
 )
 from holdfast.model.types import Message, Task, TaskState
 from holdfast.options import CallOptions
@@ -62,6 +59,7 @@ if TYPE_CHECKING:
 
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Operation
+    from holdfast.model.requests import TaskPushNotificationConfig
     from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.env import Env
     from holdfast.runtime.listeners import Event
@@ -223,20 +221,18 @@ class Calls:
             return own
         modes, push = own.accepted_output_modes, own.task_push_notification_config
         if accepted_output_modes is not None:
-            modes = media_types("accepted_output_modes", accepted_output_modes)
+            modes = items("accepted_output_modes", accepted_output_modes)
         if push_notification_config is not None:
             push = push_notification_config
-            check_kind("push_notification_config", push, TaskPushNotificationConfig)
-            not_empty("push_notification_config.url", push.url)
-        length = not_negative("history_length", history_length)
-        return SendMessageConfiguration(
+        configuration = SendMessageConfiguration(
             accepted_output_modes=modes,
             task_push_notification_config=push,
-            history_length=own.history_length if length is None else length,
+            history_length=own.history_length if history_length is None else history_length,
             return_immediately=(
                 own.return_immediately if return_immediately is None else return_immediately
             ),
         )
+        return check_configuration(configuration)
 
     async def card(self, deadline: Deadline) -> AgentCard:
         """The agent's card."""

@@ -104,6 +104,7 @@ class A2ACardResolver:
         observers = Observers(())
         networks = check_networks("allowed_networks", allowed_networks)
         cards = card_source(used, resilience, env, observers, limits=limits, networks=networks)
+        self._closed = False
         self._cards = ObservedLayer(DeadlineLayer(cards), observers)
 
     async def __aenter__(self) -> Self:
@@ -118,7 +119,11 @@ class A2ACardResolver:
         await self.close()
 
     async def close(self) -> None:
-        """Closes the connections, unless the engine was lent. Can be called twice."""
+        """Ends the fetches under way, and closes the connections unless the engine was lent.
+
+        Later fetches raise a RuntimeError. Can be called twice.
+        """
+        self._closed = True
         await self._cards.close()
         if self._owned is not None:
             await self._owned.close()
@@ -144,7 +149,11 @@ class A2ACardResolver:
             DeadlineExceededError: The time is over.
             A2AError: It could not be fetched.
             ValueError: A path, a header or a number that cannot be right.
+            RuntimeError: The resolver is closed.
         """
+        if self._closed:
+            text = "the resolver is closed"
+            raise RuntimeError(text)
         location = self._location
         if relative_card_path is not None:
             location = self._below("relative_card_path", relative_card_path)

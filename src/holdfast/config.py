@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.arguments import check_kind, items, media_types, not_empty
+from holdfast.arguments import check_configuration, check_kind, items, not_empty
 from holdfast.model.requests import SendMessageConfiguration, TaskPushNotificationConfig
 
 if TYPE_CHECKING:
@@ -52,11 +52,8 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         bindings = items(name, self.supported_protocol_bindings)
         for binding in bindings:
             not_empty(f"one of {name}", binding)
-        modes = media_types("accepted_output_modes", self.accepted_output_modes)
+        modes = items("accepted_output_modes", self.accepted_output_modes)
         configs = items("push_notification_configs", self.push_notification_configs)
-        for config in configs:
-            check_kind("one of push_notification_configs", config, TaskPushNotificationConfig)
-            not_empty("the url of one of push_notification_configs", config.url)
         if len(configs) > 1:
             text = "push_notification_configs has more than the one that the protocol takes"
             raise ValueError(text)
@@ -64,6 +61,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, name, bindings)
         msgspec.structs.force_setattr(self, "accepted_output_modes", modes)
         msgspec.structs.force_setattr(self, "push_notification_configs", configs)
+        check_configuration(self.configuration)
 
     def __repr__(self) -> str:
         # Not all: a push notification's token is secret, and an engine says nothing.

@@ -97,7 +97,7 @@ def decide(
     *,
     safety: Safety,
     attempt: int,
-    time_left: float | None,
+    time_left: float,
     draw: float,
 ) -> Retry | GiveUp:
     """Decides about one failure.
@@ -107,7 +107,7 @@ def decide(
         error: The failure.
         safety: What a second execution would cost.
         attempt: Number of the try that failed, from 1.
-        time_left: Seconds until the deadline; None without one.
+        time_left: Seconds until the deadline.
         draw: A random number from 0 up to 1.
     """
     if not error.transient:
@@ -125,7 +125,7 @@ def decide(
         # All who were told the same moment would otherwise come back in the same moment.
         spread = draw * min(policy.base_delay, policy.max_delay) if policy.jitter else 0.0
         delay = max(delay, error.retry_after + spread)
-    if time_left is not None and delay >= time_left:
+    if delay >= time_left:
         return GiveUp(f"waiting {delay:.3g} s {TOO_LATE}")
     return Retry(delay)
 

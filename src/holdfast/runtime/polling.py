@@ -23,7 +23,7 @@ async def poll(
     until: Callable[[Task], bool],
     deadline: Deadline,
     interval: float,
-    seen: Callable[[Task], Awaitable[None]] | None = None,
+    seen: Callable[[Task], Awaitable[None]],
 ) -> Task:
     """Looks at a task until it is as wanted.
 
@@ -65,7 +65,7 @@ async def poll(
             failure = error
         else:
             changed, task, failure = found != task, found, None
-            if changed and seen is not None:
+            if changed:
                 await seen(task)
     return task
 
