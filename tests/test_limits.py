@@ -25,7 +25,7 @@ from holdfast.testing import FakeAgent, FakeNetwork
 from holdfast.wire import limits as machine
 from holdfast.wire.http import HttpReply
 from holdfast.wire.inflating import Inflater
-from holdfast.wire.limits import check_json, exceeded
+from holdfast.wire.limits import check_json_size, exceeded
 
 
 @pytest.mark.parametrize("name", Limits.__struct_fields__)
@@ -65,7 +65,7 @@ def size_of(value):
 
 def refusal(body, **limits):
     try:
-        check_json(body, Limits(**limits))
+        check_json_size(body, Limits(**limits))
     except LimitExceededError as error:
         return error.which
     return None

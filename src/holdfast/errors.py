@@ -1,4 +1,4 @@
-"""Every error that Holdfast raises, and the facts that each carries.
+"""Every error of Holdfast, and the facts that each carries.
 
 Rules: one tree under `A2AError`; ``str(error)`` is one helpful line; whatever a program may
 want to know is an attribute; no secret is ever in either. An error states facts, not verdicts:
@@ -31,6 +31,10 @@ whether to try again is decided elsewhere, from `A2AError.executed` and `A2AErro
         ├── CircuitOpenError                    ├── CancelUnconfirmedError
         ├── QueueFullError                      ├── NotEnoughResultsError
         └── OutcomeUnknownError                 └── JournalError
+
+Not raised yet, and there so that a program may name them: `CardSignatureError`,
+`ExtensionNotSupportedError`, `ClientToolsNotSupportedError`, `TaskInputRequiredError`,
+`CircuitOpenError`, `QueueFullError`, `ReconnectError`, `NotEnoughResultsError`, `JournalError`.
 """
 
 from __future__ import annotations
@@ -447,8 +451,10 @@ class CardSignatureError(A2AError):
 class CredentialOriginError(A2AError):
     """Credentials were about to go to an origin that they were not given for; nothing was sent.
 
+    Only a card makes one: a redirect is followed without credentials, or not at all.
+
     Attributes:
-        origin: The origin that the card or a redirect named.
+        origin: The origin that the card named.
     """
 
     def __init__(self, message: str = "", *, origin: str, **facts: Unpack[Facts]) -> None:
@@ -482,8 +488,8 @@ class LimitExceededError(A2AError):
     """Something is larger than the client is told to accept.
 
     Attributes:
-        which: The name of the limit.
-        bound: Its value, in the unit that the limit's name tells.
+        which: The field of `Limits`.
+        bound: Its value, in the unit that `Limits` gives for that field.
     """
 
     def __init__(

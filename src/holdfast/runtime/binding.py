@@ -15,7 +15,7 @@ from holdfast.runtime.transport import Call, Reply
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 from holdfast.wire.credentials import with_query
 from holdfast.wire.http import HttpRequest
-from holdfast.wire.limits import about_card, check_json, check_value, of_cards
+from holdfast.wire.limits import about_card, check_json_size, check_value, of_cards
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -110,7 +110,7 @@ class HttpBinding:
 def _checked(reply: HttpReply, limits: Limits) -> HttpReply:
     """A reply that may be decoded; of one that is no success, the status says enough."""
     try:
-        check_json(reply.body, limits)
+        check_json_size(reply.body, limits)
     except LimitExceededError:
         if reply.status < 300:
             raise

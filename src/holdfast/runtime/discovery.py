@@ -29,7 +29,7 @@ from holdfast.wire.http import (
     harmless_headers,
     presentable,
 )
-from holdfast.wire.limits import about_card, check_json, of_cards
+from holdfast.wire.limits import about_card, check_json_size, of_cards
 from holdfast.wire.reach import Network, Scope
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class CardTransport:
         if reply.status != 200:
             raise status.from_http_status(reply, now=self._env.wall())
         try:
-            check_json(reply.body, self._limits)
+            check_json_size(reply.body, self._limits)
             return read_card(codec.parse(reply.body))
         except codec.MalformedError as error:
             wrong = InvalidAgentCardError(f"the agent card is {error}")

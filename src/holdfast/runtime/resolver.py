@@ -28,7 +28,7 @@ from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation, FoundCard
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport
 from holdfast.wire.http import excerpt
-from holdfast.wire.limits import check_json, exceeded
+from holdfast.wire.limits import check_json_size, exceeded
 from holdfast.wire.origins import origin
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def _read_card_file(path: Path, limits: Limits) -> AgentCard:
         what = f"the agent card {path} is larger than {limits.card} bytes"
         raise exceeded("card", limits, what, executed=False)
     try:
-        check_json(content, limits)
+        check_json_size(content, limits)
         return read_card(codec.parse(content))
     except LimitExceededError as error:
         error.executed = False

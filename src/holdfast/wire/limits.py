@@ -23,7 +23,7 @@ __all__ = [
     "Limits",
     "about_card",
     "are_small",
-    "check_json",
+    "check_json_size",
     "check_value",
     "exceeded",
     "largest_header",
@@ -121,7 +121,7 @@ def are_small(headers: Sequence[tuple[bytes, bytes]], limits: Limits) -> bool:
 # ── Before decoding ──────────────────────────────────────────────────────────────────────────
 
 
-def check_json(body: bytes, limits: Limits) -> None:
+def check_json_size(body: bytes, limits: Limits) -> None:
     """Checks a body that may be JSON before it is decoded.
 
     Raises:
