@@ -1,12 +1,14 @@
 """The public names: all there, all documented, cheap to import, and changed only on purpose."""
 
 import ast
+import enum
 import importlib
 import inspect
 import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import holdfast
@@ -77,6 +79,9 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
         _ = holdfast.nothing
 
 
+ONE_PER_BINDING = {"decode", "encode"}
+
+
 def test_no_two_modules_export_different_things_by_one_name():
     homes = {}
     for path in PACKAGE.rglob("*.py"):
@@ -84,13 +89,12 @@ def test_no_two_modules_export_different_things_by_one_name():
             continue
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(("holdfast", *(part for part in parts if part != "__init__")))
-        if name == "holdfast":
-            continue
         module = importlib.import_module(name)
-        for exported in set(getattr(module, "__all__", ())) & set(holdfast.__all__):
-            homes.setdefault(exported, set()).add(id(getattr(module, exported)))
+        for exported in set(getattr(module, "__all__", ())) - ONE_PER_BINDING:
+            homes.setdefault(exported, {})[name] = getattr(module, exported)
 
-    assert [name for name, values in homes.items() if len(values) > 1] == []
+    shared = {name: found for name, found in homes.items() if len({*map(id, found.values())}) > 1}
+    assert shared == {}
 
 
 # ── Imports ──────────────────────────────────────────────────────────────────────────────────
@@ -178,7 +182,7 @@ SIGNATURES = {
     "Client.close": "self",
     "Client.create_task_push_notification_config": "self config **options",
     "Client.delete_task_push_notification_config": "self task_id config_id **options",
-    "Client.discover": "self",
+    "Client.discover": "self *timeout=None",
     "Client.get_extended_agent_card": "self **options",
     "Client.get_task": "self task_id *history_length=None **options",
     "Client.get_task_push_notification_config": "self task_id config_id **options",
@@ -222,7 +226,153 @@ SIGNATURES = {
     "Env.wall": "self",
     "Env.random": "self",
     "Env.new_id": "self",
+    "A2AError.facts": "self",
+    "AiohttpEngine.close": "self",
+    "AiohttpEngine.request": "self request",
+    "AiohttpEngine.stream": "self request",
+    "Credentials.joined": "self other",
+    "Deadline.left": "self now",
+    "Endpoint.charge": "self policy *now",
+    "Endpoint.succeeded": "self policy",
+    "Endpoints.of": "self interface",
+    "HttpStream.chunks": "self",
+    "HttpStream.read": "self",
+    "PassThrough.close": "self",
+    "PassThrough.unary": "self call /",
+    "StaticAuth.credentials": "self _call /",
+    "StaticAuth.on_unauthorized": "self _call _error /",
 }
+
+
+# Errors that are not here take a message and facts.
+CONSTRUCTORS = {
+    "A2ACardResolver": (
+        "base_url agent_card_path=None *auth=None *headers=None *timeout=900.0 "
+        "*resilience=None *limits=None *allowed_networks=() *engine=None *env=None"
+    ),
+    "A2AConnectionError": "message='' *failure **facts",
+    "A2ATimeoutError": "message='' *phase *timeout=None **facts",
+    "AgentCapabilities": (
+        "*streaming=None *push_notifications=None *extensions=() *extended_agent_card=None"
+    ),
+    "AgentCard": (
+        "*name='' *description='' *supported_interfaces=() *provider=None *version='' "
+        "*documentation_url=None *capabilities=AgentCapabilities() *security_schemes=dict() "
+        "*security_requirements=() *default_input_modes=() *default_output_modes=() *skills=() "
+        "*signatures=() *icon_url=None"
+    ),
+    "AgentExtension": "*uri='' *description=None *required=False *params=None",
+    "AgentInterface": "*url='' *protocol_binding='' *tenant=None *protocol_version=None",
+    "AgentProvider": "*url='' *organization=''",
+    "AgentSkill": (
+        "*id='' *name='' *description='' *tags=() *examples=() *input_modes=() "
+        "*output_modes=() *security_requirements=()"
+    ),
+    "AiohttpEngine": (
+        "*max_connections=100 *max_streams=1000 *ssl=True *proxies=True *session=None"
+    ),
+    "Answer": "*task=None *message=None",
+    "Artifact": (
+        "*artifact_id='' *name=None *description=None *parts=() *metadata=None *extensions=()"
+    ),
+    "Attempt": "*number *agent *started *duration *error=None *executed=None *wait=None",
+    "AttemptFailed": "*request_id *operation *agent *number *duration *error",
+    "AttemptStarted": "*request_id *operation *agent *number",
+    "AuthInterceptor": "credential_service",
+    "AuthenticationError": "message='' *schemes=() *missing=() **facts",
+    "AuthenticationInfo": "*scheme='' *credentials=None",
+    "BudgetPolicy": "*tokens=10 *success_gives=0.1 *seconds_per_token=10.0",
+    "Call": (
+        "*operation *params *request_id *deadline *headers=dict() *query=dict() *extensions=() "
+        "*context=None *endpoint=None *reach=None *card=None *auth=None *attempt=1 "
+        "*progress=CallProgress()"
+    ),
+    "CallFinished": "*request_id *operation *agent *attempts *duration *error",
+    "CancelUnconfirmedError": "message='' *task=None **facts",
+    "ClientCallContext": "*state=dict()",
+    "ClientConfig": (
+        "*polling=False *engine=None *supported_protocol_bindings=() "
+        "*use_client_preference=False *accepted_output_modes=() *push_notification_configs=()"
+    ),
+    "ClientFactory": "config=None consumers=None",
+    "CredentialOriginError": "message='' *origin **facts",
+    "Credentials": "*headers=dict() *query=dict() *cookies=dict()",
+    "Deadline": "*name *timeout *at",
+    "DeadlineExceededError": "message='' *deadline *timeout *task=None **facts",
+    "Endpoints": "",
+    "HttpReply": "*status *headers=dict() *body=b'' *address=None",
+    "HttpRequest": (
+        "*method *url *headers=dict() *body=b'' *timeouts=Timeouts() *max_idle=4.0 "
+        "*limits=Limits() *reach=None *progress=Progress()"
+    ),
+    "InMemoryContextCredentialStore": "",
+    "Interceptor": "",
+    "InvalidAgentCardError": "message='' *field=None **facts",
+    "LimitExceededError": "message='' *which *bound **facts",
+    "Limits": (
+        "*body=33554432 *headers=65536 *card=1048576 *json_depth=100 *json_values=500000 "
+        "*inflation_ratio=100 *parts=10000 *artifacts=10000 *history=10000"
+    ),
+    "ListTaskPushNotificationConfigsResponse": "*configs=() *next_page_token=''",
+    "ListTasksResponse": "*tasks=() *next_page_token='' *page_size=0 *total_size=0",
+    "Message": (
+        "*message_id='' *role=<Role.UNSPECIFIED: 'ROLE_UNSPECIFIED'> *parts=() "
+        "*context_id=None *task_id=None *metadata=None *extensions=() *reference_task_ids=()"
+    ),
+    "NetworkPolicyError": "message='' *address=None **facts",
+    "NotEnoughResultsError": "message='' *results=() **facts",
+    "Observation": "*request_id *operation *agent",
+    "Operation": "*name *request *response *safety *verb *path *streaming=False *capability=None",
+    "OutcomeUnknownError": "message='' *message_id *context_id=None *looked_at=() **facts",
+    "Part": (
+        "*text=None *raw=None *url=None *data=UNSET *metadata=None *filename=None *media_type=None"
+    ),
+    "PassThrough": "inner",
+    "ReconnectError": "message='' *task=None **facts",
+    "Reply": "*value *headers=dict() *raw=b'' *endpoint=None *attempts=()",
+    "Resilience": (
+        "*timeouts=Timeouts() *retry=RetryPolicy() *budget=BudgetPolicy() "
+        "*refusals=[401, 403, 404, 405, 411, 413, 414, 415, 421, 422, 425, 429, 503]"
+    ),
+    "RetryPolicy": (
+        "*max_retries=3 *base_delay=1.0 *backoff_factor=2.0 *max_delay=30.0 *jitter=True "
+        "*max_retry_after=60.0 *retry_predicate=None *on_retry=None"
+    ),
+    "RetryScheduled": "*request_id *operation *agent *number *wait *error",
+    "SchemeCredentials": "credentials",
+    "SendMessageConfiguration": (
+        "*accepted_output_modes=() *task_push_notification_config=None *history_length=None "
+        "*return_immediately=False"
+    ),
+    "StaticAuth": "headers",
+    "Task": "*id *context_id=None *status=TaskStatus() *artifacts=() *history=() *metadata=None",
+    "TaskAuthRequiredError": "message='' *task **facts",
+    "TaskCanceledError": "message='' *task **facts",
+    "TaskFailedError": "message='' *task **facts",
+    "TaskInputRequiredError": "message='' *task **facts",
+    "TaskInterruptedError": "message='' *task **facts",
+    "TaskNotCancelableError": "message='' *task_id=None *state=None **facts",
+    "TaskNotFoundError": "message='' *task_id=None **facts",
+    "TaskPushNotificationConfig": (
+        "*tenant=None *id=None *task_id=None *url='' *token=None *authentication=None"
+    ),
+    "TaskRejectedError": "message='' *task **facts",
+    "TaskStatus": (
+        "*state=<TaskState.UNSPECIFIED: 'TASK_STATE_UNSPECIFIED'> *message=None *timestamp=None"
+    ),
+    "TaskTerminalError": "message='' *task **facts",
+    "Timeouts": "*pool=10.0 *connect=5.0 *write=30.0 *first_byte=120.0 *idle=120.0",
+}
+
+CLASSES = [name for name in holdfast.__all__ if inspect.isclass(getattr(holdfast, name))]
+MADE_BY_THE_LIBRARY = {"Client", "Endpoint"}
+CONSTRUCTED = [
+    name
+    for name in CLASSES
+    if name not in MADE_BY_THE_LIBRARY
+    and not issubclass(getattr(holdfast, name), enum.Enum)
+    and not getattr(getattr(holdfast, name), "_is_protocol", False)
+]
 
 
 def written(signature):
@@ -242,6 +392,25 @@ def written(signature):
     return " ".join(words)
 
 
+def written_constructor(owner):
+    """How a class is called, in the same notation; of a default that is a struct its name."""
+    if not issubclass(owner, msgspec.Struct):
+        return written(inspect.signature(owner))
+    fields, defaults = owner.__struct_fields__, owner.__struct_defaults__
+    words = [name if name in owner.__match_args__ else f"*{name}" for name in fields]
+    for number, default in enumerate(defaults, len(fields) - len(defaults)):
+        match default:
+            case msgspec.Struct():
+                assert default == type(default)()
+                words[number] += f"={type(default).__name__}()"
+            case frozenset():
+                words[number] += f"={sorted(default)}"
+            case _ if default is not msgspec.NODEFAULT:
+                factory = getattr(default, "factory", None)
+                words[number] += f"={default!r}" if factory is None else f"={factory.__name__}()"
+    return " ".join(words)
+
+
 def public_methods(owner):
     return sorted(
         name
@@ -258,27 +427,23 @@ def test_a_signature_is_as_promised(path):
     assert written(inspect.signature(function)) == SIGNATURES[path]
 
 
-@pytest.mark.parametrize(
-    "owner",
-    [
-        "A2ACardResolver",
-        "AuthInterceptor",
-        "AuthProvider",
-        "Client",
-        "ClientFactory",
-        "CredentialService",
-        "Env",
-        "HttpEngine",
-        "InMemoryContextCredentialStore",
-        "Interceptor",
-        "SchemeCredentials",
-        "Transport",
-    ],
-)
-def test_every_method_is_in_the_table(owner):
-    promised = sorted(p.rpartition(".")[2] for p in SIGNATURES if p.startswith(f"{owner}."))
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_method_is_in_the_table(name):
+    promised = sorted(p.rpartition(".")[2] for p in SIGNATURES if p.startswith(f"{name}."))
 
-    assert public_methods(getattr(holdfast, owner)) == promised
+    assert public_methods(getattr(holdfast, name)) == promised
+
+
+@pytest.mark.parametrize("name", CONSTRUCTED)
+def test_a_constructor_is_as_promised(name):
+    owner = getattr(holdfast, name)
+    default = "message='' **facts" if issubclass(owner, BaseException) else "in no table"
+
+    assert written_constructor(owner) == CONSTRUCTORS.get(name, default)
+
+
+def test_every_constructor_in_the_table_is_one_that_callers_call():
+    assert sorted(CONSTRUCTORS.keys() - CONSTRUCTED) == []
 
 
 def test_every_public_function_is_in_the_table():

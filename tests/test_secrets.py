@@ -8,6 +8,7 @@ observers are told, `repr`, tracebacks, pickles, the terminal.
 import asyncio
 import base64
 import html
+import inspect
 import json
 import pickle
 import traceback
@@ -90,9 +91,9 @@ def by_scheme(name):
     }
 
 
-def by_session():
+async def by_session():
     store = InMemoryContextCredentialStore()
-    store._sessions["s"] = {"it": CANARY}
+    await store.set_credentials("s", "it", CANARY)
     return {
         **by_scheme("bearer"),
         "auth": None,
@@ -115,6 +116,11 @@ PLACES = {
     "session": by_session,
     **{name: lambda name=name: by_scheme(name) for name in SCHEMES},
 }
+
+
+async def options_for(place):
+    options = PLACES[place]()
+    return await options if inspect.isawaitable(options) else options
 
 
 class Echo(FakeNetwork):
@@ -277,7 +283,7 @@ def brisk():
 @pytest.mark.parametrize("place", PLACES)
 async def test_a_credential_shows_nowhere(place, answer, from_the_card_on, caplog, capfd):
     caplog.set_level(1)
-    options = PLACES[place]()
+    options = await options_for(place)
     call = options.pop("call", {})
     interfaces = [
         {"url": f"{HOST}/rpc", "protocolBinding": "JSONRPC"},
@@ -471,7 +477,7 @@ WIRES = {
 async def test_a_credential_shows_nowhere_on_a_socket(place, wire, caplog, capfd):
     caplog.set_level(1)
     asyncio.get_running_loop().set_debug(True)
-    options = PLACES[place]()
+    options = await options_for(place)
     call, listening = options.pop("call", {}), Listening()
     engine = AiohttpEngine()
     async with serve(WIRES[wire] or always()) as server:
