@@ -64,10 +64,10 @@ BAD_URLS = {
     "http://": "must begin with http",
     "http:///path": "must begin with http",
     "http://:80": "must begin with http",
-    "http://agent.test:port": "is no URL",
-    "http://agent.test:99999": "is no URL",
-    "http://agent.test:-1": "is no URL",
-    "http://[::1": "is no URL",
+    "http://agent.test:port": "is not a URL",
+    "http://agent.test:99999": "is not a URL",
+    "http://agent.test:-1": "is not a URL",
+    "http://[::1": "is not a URL",
     "http://agent test": "a space or a control character",
     " http://agent.test": "a space or a control character",
     "http://agent.test\n": "a space or a control character",
@@ -87,7 +87,7 @@ BAD_URLS = {
     "http://agent.test/\\..\\rpc": "has a backslash",
     f"http://agent.test/?{'x' * 9000}": "more than 8000 characters",
     f"http://agent.test/{'x' * 100_000}": "more than 8000 characters",
-    f"http://agent.test:x/?key={SECRET}": "is no URL",
+    f"http://agent.test:x/?key={SECRET}": "is not a URL",
     f"http://agent test/#{SECRET}": "a space or a control character",
 }
 
@@ -152,12 +152,12 @@ NAN, INF = float("nan"), float("inf")
 
 @pytest.mark.parametrize("timeout", [0, -1, -0.0, NAN, INF, -INF])
 def test_a_timeout_is_a_positive_number(timeout):
-    assert "timeout is a positive number of seconds" in str(refused(URL, timeout=timeout))
+    assert "timeout must be a positive number of seconds" in str(refused(URL, timeout=timeout))
 
 
 @pytest.mark.parametrize("card_ttl", [-1, NAN, -INF])
 def test_a_cards_time_to_live_is_not_negative(card_ttl):
-    assert "card_ttl must not be negative" in str(refused(URL, card_ttl=card_ttl))
+    assert "card_ttl must be zero or more seconds" in str(refused(URL, card_ttl=card_ttl))
 
 
 @pytest.mark.parametrize("timeout", [0, -1, NAN, INF, "5"])
@@ -178,7 +178,7 @@ def test_a_cards_time_to_live_is_not_negative(card_ttl):
 async def test_a_timeout_of_a_call_is_checked_before_anything_is_sent(call, timeout):
     kind = TypeError if isinstance(timeout, str) else ValueError
 
-    with pytest.raises(kind, match="timeout is a"):
+    with pytest.raises(kind, match="timeout must be a"):
         await call(connect(URL, engine=Untouched()), timeout)
 
 
@@ -288,7 +288,7 @@ async def test_extensions_that_would_break_a_request_are_refused(extensions):
     ],
 )
 async def test_arguments_of_another_kind_are_refused_before_anything_is_sent(call, named):
-    with pytest.raises(TypeError, match=f"{named} is a "):
+    with pytest.raises(TypeError, match=f"{named} must be "):
         await call(connect(URL, engine=Untouched()))
 
 
@@ -589,10 +589,10 @@ async def test_a_dict_that_is_changed_later_changes_nothing():
 @pytest.mark.parametrize(
     ("options", "kind", "what"),
     [
-        ({"status": "TASK_STATE_WORKING"}, TypeError, "status is a TaskState"),
-        ({"limit": "5"}, TypeError, "limit is a whole number"),
+        ({"status": "TASK_STATE_WORKING"}, TypeError, "status must be TaskState"),
+        ({"limit": "5"}, TypeError, "limit must be a whole number"),
         ({"limit": 0}, ValueError, "limit must be from 1 to 100"),
-        ({"history_length": "2"}, TypeError, "history_length is a whole number"),
+        ({"history_length": "2"}, TypeError, "history_length must be a whole number"),
     ],
 )
 async def test_what_narrows_a_list_is_checked(options, kind, what):
@@ -600,6 +600,25 @@ async def test_what_narrows_a_list_is_checked(options, kind, what):
         await connect(URL, engine=Untouched()).list_tasks(**options)
     with pytest.raises(kind, match=what):
         await anext(connect(URL, engine=Untouched()).iter_tasks(**options))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"consumers": [7]}, "each of consumers must be callable; int is not"),
+        ({"interceptors": [7]}, "each of interceptors must have before and after; int has not"),
+        (
+            {"interceptors": [holdfast.Interceptor]},
+            "each of interceptors must be an instance, not the class Interceptor",
+        ),
+        ({"engine": 7}, "engine must have the methods request, stream, close; int has not"),
+        ({"engine": FakeNetwork}, "engine must be an instance, not the class FakeNetwork"),
+        ({"allowed_networks": ["nope"]}, "'nope' in allowed_networks is not a network, such as"),
+        ({"bindings": ["nope"]}, "'nope' in bindings is not a binding; there are JSONRPC, HTTP"),
+    ],
+)
+def test_what_is_refused_is_told_what_it_must_be(options, said):
+    assert said in str(refused(URL, **options))
 
 
 def test_an_address_without_a_scheme_is_suggested_one():

@@ -199,7 +199,7 @@ def test_a_wrong_value_is_told_with_its_file(run, local):
     write(local, "A2ACLI_TIMEOUT=soon\n")
     done = run("send", "hello")
     assert done.exit == 2
-    assert f"A2ACLI_TIMEOUT in {local}: 'soon' is no duration" in done.err
+    assert f"A2ACLI_TIMEOUT in {local}: 'soon' is not a duration" in done.err
     assert str(local) not in run("send", "hello", "--timeout", "later").err
 
 
@@ -212,7 +212,7 @@ def test_a_line_that_states_nothing_is_told(run, local):
     write(local, "A2ACLI_TIMEOUT: 5s\nA2ACLI_POLL_INTERVAL=3s\n")
     done = run("send", "hello")
     assert done.exit == 0
-    assert done.err == f"Warning: {local}, line 1 is no A2ACLI_NAME=value\n"
+    assert done.err == f"Warning: {local}, line 1 is not A2ACLI_NAME=value\n"
 
 
 def test_a_file_that_is_no_text_is_told(run, local):
@@ -326,8 +326,8 @@ def test_config_show_names_what_is_no_setting(run, local, form):
     write(local, "A2ACLI_TIMOUT=5s\nOTHER=1\n")
     done = run("config", "show", "-o", form, env={"A2ACLI_STREAM": "1"})
     assert done.err == (
-        "Warning: A2ACLI_STREAM is no setting of holdfast\n"
-        "Warning: A2ACLI_TIMOUT is no setting of holdfast\n"
+        "Warning: A2ACLI_STREAM is not a setting of holdfast\n"
+        "Warning: A2ACLI_TIMOUT is not a setting of holdfast\n"
     )
 
 

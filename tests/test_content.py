@@ -247,9 +247,9 @@ def test_any_parts_make_a_message(parts, new_id):
 @pytest.mark.parametrize(
     ("part", "what"),
     [
-        (Part(text=b"x"), "the text of part 1 is a str, not bytes"),
-        (Part(raw="x"), "the raw of part 1 is a bytes, not str"),
-        (Part(url=5), "the url of part 1 is a str, not int"),
+        (Part(text=b"x"), "the text of part 1 must be str, not bytes"),
+        (Part(raw="x"), "the raw of part 1 must be bytes, not str"),
+        (Part(url=5), "the url of part 1 must be str, not int"),
     ],
 )
 def test_a_part_of_the_wrong_type_is_refused_and_not_changed_on_the_way(part, what):
@@ -259,7 +259,7 @@ def test_a_part_of_the_wrong_type_is_refused_and_not_changed_on_the_way(part, wh
 
 @pytest.mark.parametrize("data", [float("nan"), {1, 2}, object(), {"deep": [{"x": b"raw"}]}])
 def test_data_that_is_no_json_is_refused_and_not_changed_on_the_way(data):
-    with pytest.raises(ValueError, match="the data of part 1 is no JSON"):
+    with pytest.raises(ValueError, match="the data of part 1 is not JSON"):
         to_message(data_part(data), new_id="m")
 
 

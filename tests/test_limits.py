@@ -36,7 +36,7 @@ def test_a_limit_is_a_positive_integer(name, value):
 
 
 def test_limits_are_checked_as_such():
-    with pytest.raises(TypeError, match="limits is a Limits"):
+    with pytest.raises(TypeError, match="limits must be Limits"):
         connect("http://agent.test", limits={"body": 10})
 
 

@@ -122,11 +122,11 @@ REFUSED = [
     (None, {"public": True}, "names no location"),
     ("/next", {"followed": 5}, "5 redirects"),
     ("/next", {"followed": 6, "public": True}, "5 redirects"),
-    ("https://a.example@evil.example/card", {"public": True}, "no HTTP address"),
-    ("https://a.example\\@evil.example/card", {"public": True}, "no HTTP address"),
-    ("/next\x0b", {"public": True}, "no HTTP address"),
+    ("https://a.example@evil.example/card", {"public": True}, "not an HTTP address"),
+    ("https://a.example\\@evil.example/card", {"public": True}, "not an HTTP address"),
+    ("/next\x0b", {"public": True}, "not an HTTP address"),
     *(
-        (odd, {"public": public}, "no HTTP address")
+        (odd, {"public": public}, "not an HTTP address")
         for public in (True, False)
         for odd in (
             "ftp://a.example/",

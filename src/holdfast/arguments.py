@@ -46,7 +46,7 @@ def check_seconds(name: str, seconds: float) -> float:
     """Checks how long to wait: a positive number of seconds that has an end."""
     _check_number(name, seconds)
     if not 0 < seconds < math.inf:
-        text = f"{name} is a positive number of seconds, not {seconds}"
+        text = f"{name} must be a positive number of seconds, not {seconds}"
         raise ValueError(text)
     return seconds
 
@@ -55,21 +55,21 @@ def check_age(name: str, seconds: float) -> float:
     """Checks how long to keep something: zero for not at all, infinity for always."""
     _check_number(name, seconds)
     if not seconds >= 0:
-        text = f"{name} must not be negative, and is {seconds}"
+        text = f"{name} must be zero or more seconds, not {seconds}"
         raise ValueError(text)
     return seconds
 
 
 def _check_number(name: str, seconds: object) -> None:
     if not isinstance(seconds, int | float):
-        text = f"{name} is a number of seconds, not {type(seconds).__name__}"
+        text = f"{name} must be a number of seconds, not {type(seconds).__name__}"
         raise TypeError(text)
 
 
 def check_url(url: object, what: str, *, any_scheme: bool = False) -> str:
     """Checks an address; what may be secret in it, such as the query, is not shown."""
     if not isinstance(url, str):
-        text = f"the {what} is a string, not {type(url).__name__}"
+        text = f"the {what} must be a string, not {type(url).__name__}"
         raise TypeError(text)
     shown = re.split(r"[?#]", url, maxsplit=1)[0]
     if has_user(url):
@@ -99,7 +99,7 @@ def check_networks(name: str, given: Iterable[str]) -> tuple[Network, ...]:
         try:
             found.append(network(text))
         except ValueError:
-            message = f"{text!r} is no network; {name} is a sequence of such as '10.0.0.0/8'"
+            message = f"{text!r} in {name} is not a network, such as '10.0.0.0/8'"
             raise ValueError(message) from None
     return tuple(found)
 
@@ -107,15 +107,15 @@ def check_networks(name: str, given: Iterable[str]) -> tuple[Network, ...]:
 def check_kind(name: str, value: object, kind: type) -> None:
     """Checks a value by its class."""
     if not isinstance(value, kind):
-        text = f"{name} is a {kind.__name__}, not {type(value).__name__}"
+        text = f"{name} must be {kind.__name__}, not {type(value).__name__}"
         raise TypeError(text)
 
 
 def check_able(name: str, value: object, *methods: str) -> None:
     """Checks what a caller passes for a protocol by what it can do."""
-    if isinstance(value, type) or not all(callable(getattr(value, m, None)) for m in methods):
-        needed = ", ".join(methods)
-        text = f"{name} needs something that has {needed}, not {type(value).__name__}"
+    _check_instance(name, value)
+    if not all(callable(getattr(value, method, None)) for method in methods):
+        text = f"{name} must have the methods {', '.join(methods)}; {type(value).__name__} has not"
         raise TypeError(text)
 
 
@@ -123,17 +123,27 @@ def hooks(name: str, given: Iterable[T], *methods: str) -> tuple[T, ...]:
     """Checks hooks by what they can do; a class is a hook only where it is called itself."""
     checked = items(name, given)
     for hook in checked:
-        able = all(callable(getattr(hook, method, None)) for method in methods)
-        if not able or (isinstance(hook, type) and methods != ("__call__",)):
-            text = f"{type(hook).__name__} cannot be one of the {name}"
+        if methods != ("__call__",):
+            _check_instance(f"each of {name}", hook)
+        if not all(callable(getattr(hook, method, None)) for method in methods):
+            kind = type(hook).__name__
+            text = f"each of {name} must have {' and '.join(methods)}; {kind} has not"
+            if methods == ("__call__",):
+                text = f"each of {name} must be callable; {kind} is not"
             raise TypeError(text)
     return checked
+
+
+def _check_instance(name: str, value: object) -> None:
+    if isinstance(value, type):
+        text = f"{name} must be an instance, not the class {value.__name__}"
+        raise TypeError(text)
 
 
 def items(name: str, given: Iterable[T]) -> tuple[T, ...]:
     """Checks a sequence; one string would be taken apart into its characters."""
     if isinstance(given, str | bytes) or not isinstance(cast("object", given), Iterable):
-        text = f"{name} is a sequence, not {type(given).__name__}"
+        text = f"{name} must be a sequence, not {type(given).__name__}"
         raise TypeError(text)
     return tuple(given)
 
@@ -143,7 +153,7 @@ def check_json(name: str, value: object) -> None:
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        text = f"{name} is no JSON: {error}"
+        text = f"{name} is not JSON: {error}"
         raise ValueError(text) from None
 
 
@@ -152,7 +162,7 @@ def json_object(name: str, value: Mapping[str, Any] | None) -> dict[str, Any] | 
     if value is None:
         return None
     if not isinstance(cast("object", value), Mapping):
-        text = f"{name} is a dict, not {type(value).__name__}"
+        text = f"{name} must be a dict, not {type(value).__name__}"
         raise TypeError(text)
     copied = dict(value)
     check_json(name, copied)
@@ -162,7 +172,7 @@ def json_object(name: str, value: Mapping[str, Any] | None) -> dict[str, Any] | 
 def not_empty(name: str, value: str) -> str:
     """Checks an id; an empty one would turn one task into the list of all of them."""
     if not isinstance(cast("object", value), str):
-        text = f"{name} is a string, not {type(value).__name__}"
+        text = f"{name} must be a string, not {type(value).__name__}"
         raise TypeError(text)
     if not value:
         text = f"{name} must not be empty"
@@ -190,7 +200,7 @@ def check_configuration(configuration: SendMessageConfiguration) -> SendMessageC
 def not_negative(name: str, value: int | None) -> int | None:
     """Checks a count that may be left out."""
     if value is not None and (not isinstance(cast("object", value), int)):
-        text = f"{name} is a whole number, not {type(value).__name__}"
+        text = f"{name} must be a whole number, not {type(value).__name__}"
         raise TypeError(text)
     if value is not None and value < 0:
         text = f"{name} must not be negative"

@@ -117,10 +117,10 @@ def connect(
         headers: Sent with every request. Like `auth`, they go to the origin of `agent` and `url`
             (of the card's first interface, where the card was passed) and nowhere else.
         credential_origins: More origins that may get `auth` and `headers`.
-        allowed_networks: Networks, such as ``"10.0.0.0/8"``, that an address may lead to which
-            the card or a redirect names on another origin. Without this such an address leads
-            no further inside (private, link-local, loopback) than where the agent itself is, and
-            never to a cloud's metadata.
+        allowed_networks: Networks that the card or a redirect may point into, such as
+            ``"10.0.0.0/8"``. Into others they may point from another origin only where the agent
+            itself is at least as far inside (private, link-local, loopback), and never at a
+            cloud's metadata.
         interceptors: See `Interceptor`. An `AuthInterceptor` among them is the same as `auth`.
         consumers: Called with the tasks and messages that sending and waiting give; see
             `Consumer`.
@@ -279,7 +279,7 @@ def engine_of(
     """The engine to use, and the one to close.
 
     Raises:
-        TypeError: It is no engine.
+        TypeError: It is not an engine.
     """
     if engine is None:
         from holdfast.net.aiohttp import AiohttpEngine  # heavy; importing holdfast is not
@@ -322,7 +322,7 @@ def _route(
     if isinstance(agent, str):
         named.append(check_url(agent, "agent URL"))
     elif not isinstance(cast("object", agent), Path | AgentCard | Mapping):
-        text = f"agent is a URL, a Path, an AgentCard or a dict, not {type(agent).__name__}"
+        text = f"agent must be a URL, a Path, an AgentCard or a dict, not {type(agent).__name__}"
         raise TypeError(text)
     return Route(
         bindings=bindings,
@@ -359,7 +359,7 @@ def _known_bindings(name: str, given: Sequence[str], known: tuple[str, ...]) -> 
     bindings = items(name, given)
     for binding in bindings:
         if binding not in known:
-            text = f"{binding!r} is no binding; {name} is a sequence of {', '.join(known)}"
+            text = f"{binding!r} in {name} is not a binding; there are {', '.join(known)}"
             raise ValueError(text)
     return bindings
 

@@ -107,7 +107,7 @@ class Client:
     # ── Who listens ──────────────────────────────────────────────────────────────────────────
 
     async def add_event_consumer(self, consumer: Consumer) -> None:
-        """Adds a consumer, behind those that there are; calls under way do without it.
+        """Adds a consumer after the present ones; it hears nothing of calls already under way.
 
         Raises:
             TypeError: It cannot be called.
@@ -116,14 +116,14 @@ class Client:
         self._calls.hooks.consumers += added
 
     async def add_request_middleware(self, interceptor: Interceptor) -> None:
-        """Adds an interceptor, behind those that there are; calls under way do without it.
+        """Adds an interceptor after the present ones; calls already under way are not touched.
 
         An `AuthInterceptor` becomes the place that credentials come from; they go where `connect`
         would let them go, and nowhere else.
 
         Raises:
             ValueError: Credentials come from somewhere else already.
-            TypeError: It is no interceptor.
+            TypeError: It is not an interceptor.
         """
         added = hooks("interceptors", (interceptor,), "before", "after")
         self._calls.auth.provider = one_provider(self._calls.auth.provider, added)

@@ -1,4 +1,4 @@
-"""How the clients of a factory are to be, in the words of the official SDK."""
+"""What the clients of a factory have in common, in the words of the official SDK."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a `ClientFactory` gives to each client that it makes.
 
     Attributes:
-        polling: Whether `Client.send_message` asks the agent to answer at once, so that the
-            caller looks after the task himself.
+        polling: Whether `Client.send_message` asks the agent to answer at once, and leaves it
+            to the caller to watch the task.
         engine: What carries requests: an `HttpEngine` or an `aiohttp.ClientSession`, which are
             used and not closed; None lets each client have its own.
         supported_protocol_bindings: The only bindings that may be used, best first; empty for

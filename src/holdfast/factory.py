@@ -35,7 +35,7 @@ class ClientFactory:
     """Makes clients that are configured alike.
 
     Args:
-        config: How they are to be; `ClientConfig()` if left out.
+        config: What they have in common; `ClientConfig()` if left out.
         consumers: Told of what comes, before those of each client.
 
     Raises:

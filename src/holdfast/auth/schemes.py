@@ -54,7 +54,7 @@ class SchemeCredentials:
         credentials: By the names of the card's security schemes.
 
     Raises:
-        TypeError: They are no mapping of strings to strings.
+        TypeError: They are not a mapping of strings to strings.
         ValueError: One is empty.
     """
 
@@ -169,7 +169,9 @@ class AuthInterceptor(Interceptor):
     async def _ask(self, scheme: str, context: ClientCallContext | None) -> str | None:
         credential = await self._service.get_credentials(scheme, context)
         if not isinstance(cast("object", credential), str | None):
-            text = f"the credential for {scheme!r} is a string, not {type(credential).__name__}"
+            text = (
+                f"the credential for {scheme!r} must be a string, not {type(credential).__name__}"
+            )
             raise TypeError(text)
         return credential
 

@@ -302,7 +302,7 @@ def config_show(ctx: click.Context, /, **_options: object) -> None:
     known = {setting.variable for setting in settings}
     for name in sorted({*configuration.stated, *os.environ} - known):
         if name.startswith(PREFIX):
-            output.warn(f"{name} is no setting of holdfast")
+            output.warn(f"{name} is not a setting of holdfast")
 
 
 @app.command("completion", context_settings=_CONTEXT)

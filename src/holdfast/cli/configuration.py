@@ -154,7 +154,7 @@ def _read(path: Path, problems: list[str]) -> dict[str, str]:
         if binding.key is not None and binding.key.startswith(PREFIX):
             stated[binding.key] = binding.value or ""
         elif binding.error and binding.original.string.lstrip().startswith(PREFIX):
-            problems.append(f"{path}, line {binding.original.line} is no A2ACLI_NAME=value")
+            problems.append(f"{path}, line {binding.original.line} is not A2ACLI_NAME=value")
     return stated
 
 

@@ -122,7 +122,7 @@ def _drafts(order: Sequence[str], params: Mapping[str, Any]) -> list[_Draft]:
             message = f"--media-type {value} stands behind no part: write it after its part flag."
             raise click.UsageError(message)
         if not _MEDIA_TYPE.fullmatch(value):
-            message = f"{value!r} is no media type, such as application/pdf."
+            message = f"{value!r} is not a media type, such as application/pdf."
             raise click.UsageError(message)
         drafts[-1].media_type = value
     return drafts

@@ -48,11 +48,11 @@ def read_reference(text: str) -> str | Path:
 def _of_scheme(scheme: str, reference: str) -> str | Path:
     if scheme in {"http", "https"}:
         if names_user(reference):
-            message = "a user name or password is no part of an address; see --bearer, --api-key"
+            message = "an address must not hold a user name or password; see --bearer, --api-key"
             raise ValueError(message)
         return reference
     if scheme != "file":
-        message = f"{scheme}:// is no way to reach an agent; use https://, http:// or file://"
+        message = f"{scheme}:// does not lead to an agent; use https://, http:// or file://"
         raise ValueError(message)
     parts = urlsplit(reference)
     if parts.netloc not in {"", "localhost"}:

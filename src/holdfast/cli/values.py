@@ -52,7 +52,7 @@ def read_duration(text: str) -> float:
     if _NUMBER.fullmatch(compact):
         compact = f"{compact}s"
     if not _DURATION.fullmatch(compact):
-        message = f"{text!r} is no duration; write 30, 30s, 1m30s or 500ms"
+        message = f"{text!r} is not a duration; write 30, 30s, 1m30s or 500ms"
         raise ValueError(message)
     seconds = sum(float(n) * _SECONDS[unit] for n, unit in _PIECE.findall(compact))
     if not 0 < seconds < math.inf:
@@ -76,7 +76,7 @@ def read_version(text: str) -> str:
     """Reads a protocol version, whether we speak it or not (A2A 3.6)."""
     version = text.strip()
     if not _VERSION.fullmatch(version):
-        message = f"{text!r} is no protocol version; write it as {PROTOCOL_VERSION}"
+        message = f"{text!r} is not a protocol version; write it as {PROTOCOL_VERSION}"
         raise ValueError(message)
     return version
 
@@ -88,7 +88,7 @@ def read_transport(text: str) -> str:
     """Reads the name of a binding of the protocol, spoken here or not, in capitals or not."""
     binding = text.strip().upper().replace("-", "")
     if binding not in _KNOWN_BINDINGS:
-        message = f"{text!r} is no transport of A2A; holdfast speaks {_BINDINGS}"
+        message = f"{text!r} is not a transport of A2A; holdfast speaks {_BINDINGS}"
         raise ValueError(message)
     return binding
 

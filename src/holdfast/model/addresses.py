@@ -53,7 +53,7 @@ def fault(url: str) -> str | None:
         parts = urlsplit(url)
         port, host = parts.port, parts.hostname or ""
     except ValueError as error:
-        return f"is no URL: {error}"
+        return f"is not a URL: {error}"
     if ("%" in host and ":" not in host) or not _is_plain(host):
         return "has a host that can be read in two ways"
     return "has port 0, which nobody listens on" if port == 0 else None

@@ -279,8 +279,8 @@ def check_card(card: AgentCard) -> None:
         if not _is_address(interface):
             field = f"supportedInterfaces[{index}].url"
             message = (
-                f"the agent card is not valid: {field} is no absolute address, or one that others "
-                "read in another way (a user name, a space, a backslash)"
+                f"the agent card is not valid: {field} is not an absolute address, or one that "
+                "others read in another way (a user name, a space, a backslash)"
             )
             raise InvalidAgentCardError(message, field=field, executed=False)
         if not interface.protocol_binding:

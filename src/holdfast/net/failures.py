@@ -153,7 +153,7 @@ def _is_about_proxy(error: Exception) -> bool:
 
 
 def _unreadable(error: Exception) -> str | None:
-    """Why a reply is no HTTP, if that is the failure."""
+    """Why a reply is not HTTP, if that is the failure."""
     if isinstance(error, aiohttp.ClientResponseError) and not _is_about_proxy(error):
         return error.message
     return None

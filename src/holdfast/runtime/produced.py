@@ -130,7 +130,7 @@ def _produce(producer: TransportProducer, card: AgentCard, interface: AgentInter
     transport = producer(card, interface)
     if not all(callable(getattr(transport, name, None)) for name in ("unary", "close")):
         message = (
-            f"the producer of {interface.protocol_binding} made no Transport but "
+            f"the producer of {interface.protocol_binding} must make a Transport, not "
             f"{type(transport).__name__}"
         )
         raise TypeError(message)

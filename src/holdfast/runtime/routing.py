@@ -155,7 +155,7 @@ class InterfaceLayer(PassThrough):
         return None if is_allowed else self._route.source
 
     def _reach(self) -> Reach:
-        """How far an address of the card may lead that the caller did not name himself."""
+        """How far an address of the card may lead that the caller did not name."""
         inward = furthest_in([self._resolver.scope, *map(scope_of_host, self._trusted)])
         return Reach(inward=inward, allowed=self._route.networks)
 
@@ -216,7 +216,7 @@ def choose_interface(card: AgentCard, route: Route) -> AgentInterface:
 def _check_address(
     interface: AgentInterface, card: AgentCard, route: Route, *, source: str | None
 ) -> None:
-    """Checks an address that the caller did not name himself."""
+    """Checks an address that the caller did not name."""
     why = None if route.url is not None else doubt(interface.url, source)
     if why is None:
         return

@@ -97,7 +97,7 @@ class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
         extensions: URIs for ``A2A-Extensions``.
         context: What the caller says about it.
         endpoint: Where the call goes; None until it is chosen.
-        reach: How far inside that may lie; None where the caller named it himself.
+        reach: How far inside that may lie; None where the caller named it.
         card: The card that names the endpoint; None until it is chosen.
         auth: Where credentials for the endpoint come from; None until it is chosen, and where
             there are none.

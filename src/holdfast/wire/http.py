@@ -122,7 +122,7 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
         timeouts: What the engine has to keep.
         max_idle: A connection that was idle for longer (seconds) must not be reused.
         limits: How large a reply to accept: its body, headers and inflation.
-        reach: Where the socket may lead; None for an address that the caller named himself.
+        reach: Where the socket may lead; None for an address that the caller named.
         progress: Where the engine notes that bytes leave.
     """
 
@@ -186,7 +186,7 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
     Raises:
         ValueError: A name or value that would break the request; the value is not shown.
-        TypeError: It is no mapping of strings to strings.
+        TypeError: It is not a mapping of strings to strings.
     """
     if not isinstance(cast("object", headers), Mapping):
         text = f"headers are a dict of strings, not {type(headers).__name__}"
@@ -194,14 +194,14 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     checked: dict[str, str] = {}
     for name, value in headers.items():
         if not isinstance(cast("object", name), str):
-            text = f"the name of a header is a string, not {type(name).__name__}"
+            text = f"the name of a header must be a string, not {type(name).__name__}"
             raise TypeError(text)
         if not isinstance(cast("object", value), str):
-            text = f"the value of the header {name!r} is a string, not {type(value).__name__}"
+            text = f"the value of the header {name!r} must be a string, not {type(value).__name__}"
             raise TypeError(text)
         lowered = name.lower()
         if not name or not name.isascii() or not all(c.isalnum() or c in _IN_NAMES for c in name):
-            text = f"{name!r} is no name of an HTTP header"
+            text = f"{name!r} is not the name of an HTTP header"
             raise ValueError(text)
         if lowered in _FRAMING:
             text = f"the header {name} is set by the connection, not by the caller"

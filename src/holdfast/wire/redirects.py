@@ -77,7 +77,7 @@ def _refusal(
     if "location" not in reply.headers:
         return "it names no location"
     if not is_http_address(target):
-        return "it is no HTTP address"
+        return "it is not an HTTP address"
     here, there = urlsplit(request.url), urlsplit(target)
     if followed >= _MOST:
         return f"there were {_MOST} redirects before"
