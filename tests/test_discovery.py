@@ -1108,6 +1108,21 @@ async def test_a_card_in_hand_is_trusted_for_its_first_interface_only():
     assert network.hosts() == {"one.test"}
 
 
+async def test_the_first_card_in_hand_says_whom_to_trust_even_if_it_cannot_be_used(tmp_path):
+    path = tmp_path / "card.json"
+    network = Pages(FakeAgent(url="http://two.test"))
+    client = connect(path, engine=network, auth="Bearer s3cret", card_ttl=0)
+    path.write_text(json.dumps(card(interface("one.test", "GRPC"))))
+    with pytest.raises(AgentCardResolutionError, match="offers only GRPC"):
+        await client.send_message("hello")
+
+    path.write_text(json.dumps(card(interface("two.test"))))
+    with pytest.raises(CredentialOriginError, match=r"given for http://one\.test"):
+        await client.send_message("hello")
+
+    assert network.hosts() == set()
+
+
 # ── Redirects of the card ────────────────────────────────────────────────────────────────────
 
 

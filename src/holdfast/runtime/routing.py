@@ -32,7 +32,7 @@ from holdfast.wire.redaction import hidden_in_path
 
 if TYPE_CHECKING:
     from holdfast.model.card import AgentCard, AgentInterface
-    from holdfast.model.operations import Operation
+    from holdfast.model.operations import Capability
     from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.endpoints import Endpoint, Endpoints
     from holdfast.runtime.resolver import AgentCardResolver
@@ -94,7 +94,7 @@ class InterfaceLayer(PassThrough):
         self._route = route
         self._auth = auth
         self._endpoints = endpoints
-        self._trusted = route.trusted
+        self._trusted: frozenset[str] | None = None  # until the first card is there
         self._choice: _Choice | None = None
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
@@ -129,34 +129,35 @@ class InterfaceLayer(PassThrough):
             choice = self._choice = self._choose(card)
         capability = call.operation.capability
         if capability is not None and not getattr(card.capabilities, capability):
-            raise _undeclared(call.operation, card)
+            raise _undeclared(call.operation.name, capability, card)
         if choice.refusal is not None and (call.headers or call.query or has_credentials):
             raise copy.copy(choice.refusal)
         return choice
 
     def _choose(self, card: AgentCard) -> _Choice:
-        if self._route.trust_first and self._choice is None:
+        trusted = self._trusted
+        if trusted is None:
             # The caller's own card says whom to trust; one that replaces it later does not.
-            self._trusted |= origin_and_aliases(card.supported_interfaces[0].url)
+            trusted = self._trusted = _trusted(self._route, card)
         interface = choose_interface(card, self._route)
-        _check_address(interface, card, self._route, source=self._source_of(interface))
-        refusal = _check_origin(interface, self._trusted)
-        reach = None if refusal is None else self._reach()
+        _check_address(interface, card, self._route, source=self._source_of(interface, trusted))
+        refusal = _check_origin(interface, trusted)
+        reach = None if refusal is None else self._reach(trusted)
         endpoint = self._endpoints.of(interface)
         if self._resolver.secrets:  # which the card may repeat
             endpoint.agent = hidden_in_path(endpoint.agent, self._resolver.secrets)
         return _Choice(card, endpoint, refusal, reach)
 
-    def _source_of(self, interface: AgentInterface) -> str | None:
+    def _source_of(self, interface: AgentInterface, trusted: frozenset[str]) -> str | None:
         """Where an interface's address is from; None if the caller stands for it in some way."""
-        if origin(interface.url) in self._trusted:
+        if origin(interface.url) in trusted:
             return None
         is_allowed = self._route.networks and self._route.allows_host(interface.url)
         return None if is_allowed else self._route.source
 
-    def _reach(self) -> Reach:
+    def _reach(self, trusted: frozenset[str]) -> Reach:
         """How far an address of the card may lead that the caller did not name."""
-        inward = furthest_in([self._resolver.scope, *map(scope_of_host, self._trusted)])
+        inward = furthest_in([self._resolver.scope, *map(scope_of_host, trusted)])
         return Reach(inward=inward, allowed=self._route.networks)
 
 
@@ -213,6 +214,13 @@ def choose_interface(card: AgentCard, route: Route) -> AgentInterface:
     )
 
 
+def _trusted(route: Route, first: AgentCard) -> frozenset[str]:
+    """The origins that may get the caller's headers and credentials."""
+    if not route.trust_first:
+        return route.trusted
+    return route.trusted | origin_and_aliases(first.supported_interfaces[0].url)
+
+
 def _check_address(
     interface: AgentInterface, card: AgentCard, route: Route, *, source: str | None
 ) -> None:
@@ -241,10 +249,10 @@ _UNDECLARED = {
 }
 
 
-def _undeclared(operation: Operation[P, R], card: AgentCard) -> A2AError:
-    kind, what = _UNDECLARED[operation.capability or "streaming"]
+def _undeclared(operation: str, capability: Capability, card: AgentCard) -> A2AError:
+    kind, what = _UNDECLARED[capability]
     return kind(
-        f"{operation.name} was not called: agent {card.name!r} does not declare {what} in its "
+        f"{operation} was not called: agent {card.name!r} does not declare {what} in its "
         "card (capabilities)",
         executed=False,
     )

@@ -17,7 +17,7 @@ from ipaddress import (
     ip_address,
     ip_network,
 )
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -43,7 +43,7 @@ _REACHED: Mapping[Scope, frozenset[Scope]] = {
 
 Network = IPv4Network | IPv6Network
 
-_INWARD: tuple[Scope, ...] = ("public", "private", "link-local", "loopback", "metadata")
+_INWARD: tuple[Scope, ...] = get_args(Scope)
 
 _METADATA = frozenset(
     ip_address(number)
