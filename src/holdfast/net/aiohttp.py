@@ -62,14 +62,14 @@ class AiohttpEngine:
             (development only). The default verifies with the system's authorities.
         proxies: Whether to use the proxies that the environment names (``HTTPS_PROXY``,
             ``NO_PROXY`` …), read when the engine is made.
-        session: A session of your own, used as it is and never closed. Its pool is its own, so
-            pool waits count as connecting, ``max_idle`` is not kept, its middlewares may send a
-            request twice, what its cookie jar keeps goes with the calls of all who share it, a
-            GET carries ``Content-Length: 0``, and where a request must not reach, nothing is
-            sent, but a connection may be made.
+        session: A session of your own, used as it is and never closed; `ssl` and `proxies` do
+            nothing then. Waiting for its pool counts as connecting, ``max_idle`` is not kept, its
+            middlewares may send a request twice, its cookies go with the calls of all who share
+            it, a GET carries ``Content-Length: 0``, and to an address that a request must not
+            reach nothing is sent, but a connection may be made.
 
     Raises:
-        ValueError: A number is not positive, or the file is no certificate.
+        ValueError: A number is not positive, or the file is not a certificate.
         FileNotFoundError: There is no such file.
     """
 

@@ -38,17 +38,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     `json_values`; with the defaults a reply of ordinary text takes three times its own size.
 
     Attributes:
-        body: Bytes of a reply, after decompression.
-        headers: Bytes of the headers of a reply, names and values. Of one header an eighth is
-            accepted, or 8190 bytes; of their number 128.
-        card: Bytes of an agent's card, after decompression.
+        body: Largest body of a reply, in bytes after decompression.
+        headers: Largest sum of the headers of a reply, in bytes of names and values. One header
+            may have an eighth of that, or 8190 bytes if that is more; there may be 128 of them.
+        card: Largest agent card, in bytes after decompression.
         json_depth: How deeply objects and lists may be nested.
         json_values: How many objects, lists, members and items a reply may hold altogether.
-        inflation_ratio: How many times larger decompression may make a body; below a megabyte
-            any ratio is accepted.
-        parts: Parts of one message or artifact.
-        artifacts: Artifacts of one task.
-        history: Messages in the history of one task.
+        inflation_ratio: How many times larger a body may become by decompression; below a
+            megabyte any ratio is accepted.
+        parts: Most parts of one message or artifact.
+        artifacts: Most artifacts of one task.
+        history: Most messages in the history of one task.
 
     Raises:
         ValueError: A limit is not a positive integer.
