@@ -518,8 +518,8 @@ async def test_an_empty_registry_is_shared_all_the_same():
         (lambda client: client.delete_task_push_notification_config("", "c"), "task_id"),
         (lambda client: client.list_task_push_notification_configs(""), "task_id"),
         (
-            lambda client: client.list_task_push_notification_configs("t", page_size=-1),
-            "page_size",
+            lambda client: client.list_task_push_notification_configs("t", limit=-1),
+            "limit",
         ),
         (
             lambda client: client.create_task_push_notification_config(

@@ -606,9 +606,7 @@ class Wandering:
         self.made = []
         self.offered = card("OWN")
         options.setdefault("engine", FakeNetwork())
-        self.client = connect(
-            self.offered, transport_producers={"OWN": self.produce}, **options
-        )
+        self.client = connect(self.offered, transport_producers={"OWN": self.produce}, **options)
 
     def produce(self, _card, _interface):
         self.made.append(self.owns.pop(0) if self.owns else Own())

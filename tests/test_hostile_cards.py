@@ -514,6 +514,12 @@ BAD_URLS = {
     "http://agent.test:0x50/rpc": NO_PORT,
     "http://agent.test:8\uff10/rpc": NO_PORT,
     "http://agent.test:\u0668\u0660/rpc": NO_PORT,
+    "http://\u24d0gent.test/rpc": READ_DIFFERENTLY,  # IDNA makes it agent.test
+    "http://agent\u3002test/rpc": READ_DIFFERENTLY,
+    "http://agent%2etest/rpc": READ_DIFFERENTLY,
+    "http://agent.test%2f.elsewhere.test/rpc": READ_DIFFERENTLY,
+    "http://agent.test%40elsewhere.test/rpc": READ_DIFFERENTLY,
+    "http://agent.test%00.elsewhere.test/rpc": READ_DIFFERENTLY,
     f"http://agent.test/{'x' * 100_000}": TOO_LONG,
     f"http://{'x.' * 50_000}test/rpc": TOO_LONG,
 }
@@ -526,12 +532,6 @@ OTHER_HOSTS = (
     "http://xn--agnt-epa.test/rpc",
     "http://ag\xe9nt.test/rpc",
     "http://\u0430gent.test/rpc",  # Cyrillic
-    "http://\u24d0gent.test/rpc",  # IDNA makes it agent.test
-    "http://agent\u3002test/rpc",
-    "http://agent%2etest/rpc",
-    "http://agent.test%2f.elsewhere.test/rpc",
-    "http://agent.test%40elsewhere.test/rpc",
-    "http://agent.test%00.elsewhere.test/rpc",
     "http://agent.test,elsewhere.test/rpc",
     "http://agent.test;elsewhere.test/rpc",
     "http://agent.test&elsewhere.test/rpc",

@@ -370,7 +370,7 @@ CONSTRUCTED = [
     name
     for name in CLASSES
     if name not in MADE_BY_THE_LIBRARY
-    and not issubclass(getattr(holdfast, name), enum.Enum)
+    and not issubclass(getattr(holdfast, name), enum.Enum | dict)
     and not getattr(getattr(holdfast, name), "_is_protocol", False)
 ]
 

@@ -371,4 +371,6 @@ def _producers(given: Mapping[str, TransportProducer] | None) -> dict[str, Trans
     for label, producer in given.items():
         not_empty("the name of a binding", label)
         hooks("transport_producers", (producer,), "__call__")
-    return dict(given)
+    # Cards write the names of bindings in either case; what Holdfast speaks is taken over so, too.
+    upper = {label: label.upper() for label in given}
+    return {upper[n] if upper[n] in BINDINGS else n: made for n, made in given.items()}

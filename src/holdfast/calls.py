@@ -35,6 +35,7 @@ from holdfast.model.requests import (
     GetTaskRequest,
     SendMessageConfiguration,
     SendMessageRequest,
+    TaskPushNotificationConfig,
 )
 from holdfast.model.types import Message, Task, TaskState
 from holdfast.options import CallOptions
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
 
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Operation
-    from holdfast.model.requests import TaskPushNotificationConfig
     from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.env import Env
     from holdfast.runtime.listeners import Event

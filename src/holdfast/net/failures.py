@@ -67,7 +67,7 @@ class Failing(NamedTuple):
             return timeout_error(self.request, self.phase, sent=self.sent)
         forbidden = self.forbidden or _forbidden_address(error)
         if forbidden is not None:
-            return reach_error(self.request, forbidden)
+            return reach_error(self.request.url, forbidden)
         if _has_large_headers(error):
             return self.large_headers()
         why = _unreadable(error)

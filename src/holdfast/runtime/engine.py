@@ -189,18 +189,18 @@ def timeout_error(request: HttpRequest, phase: TimeoutPhase, *, sent: bool) -> A
     )
 
 
-def reach_error(request: HttpRequest, address: str) -> NetworkPolicyError:
+def reach_error(url: str, address: str) -> NetworkPolicyError:
     """The error that an engine raises where the request's reach refuses an address.
 
     Args:
-        request: What was to be carried.
+        url: Where it was to go.
         address: The number that its host led to.
     """
     return NetworkPolicyError(
-        f"{presentable(request.url)} leads to {address} ({scope_of(address)}), further inside "
+        f"{presentable(url)} leads to {address} ({scope_of(address)}), further inside "
         "than an address may that the agent's card or a redirect names; nothing was sent there. "
         f'If you trust it, pass allowed_networks=("{address}",)',
         address=address,
         executed=False,
-        agent=presentable(request.url),
+        agent=presentable(url),
     )

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
 from holdfast.model.card import AgentCard, AgentInterface
+from holdfast.model.hosts import number_of
 from holdfast.runtime.closing import close, raise_first
+from holdfast.runtime.engine import reach_error
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.transport import Call, PassThrough, Reply, Transport
+
+if TYPE_CHECKING:
+    from holdfast.wire.reach import Reach
 
 __all__ = ["ProducedTransports", "TransportProducer"]
 
@@ -32,7 +38,9 @@ It carries calls to that interface: parameters with the interface's tenant, head
 the credentials in them. It raises an `A2AError` that says what is known of the execution; what it
 does not say (``executed``) is taken for unknown. It is closed with the client, or earlier when a
 hundred others were used since; within 5 seconds, and never while a call is in it that still has
-time. What closing it earlier raises is raised when the client is closed.
+time. What closing it earlier raises is raised when the client is closed. It belongs to the event
+loop in which it was made. Where the names of addresses lead is for it to look at (`Call.reach`);
+numbers that must not be reached are refused before.
 """
 
 
@@ -42,7 +50,7 @@ class ProducedTransports(PassThrough):
     def __init__(self, inner: Transport, producers: Mapping[str, TransportProducer]) -> None:
         super().__init__(inner)
         self._producers = dict(producers)
-        self._made: dict[AgentInterface, _Produced] = {}
+        self._made = PerLoop[dict[AgentInterface, _Produced]](dict)
         self._letting_go = PerLoop[set[asyncio.Task[None]]](set)
         self._failure: Exception | None = None
 
@@ -52,6 +60,7 @@ class ProducedTransports(PassThrough):
         Raises:
             A2AError: What the transport raises.
             TypeError: A producer made something else.
+            NetworkPolicyError: The address names a number that must not be reached.
         """
         endpoint = call.endpoint
         if endpoint is None or call.card is None:
@@ -61,10 +70,13 @@ class ProducedTransports(PassThrough):
         producer = self._producers.get(interface.protocol_binding)
         if producer is None:
             return await self._inner.unary(call)
-        produced = self._made.pop(interface, None)
+        if call.reach is not None:
+            _check_host(interface.url, call.reach)
+        made = self._made.here()
+        produced = made.pop(interface, None)
         if produced is None:
             produced = _Produced(_produce(producer, call.card, interface))
-        self._made[interface] = produced  # the most recently used one comes last
+        made[interface] = produced  # the most recently used one comes last
         params: Any = call.params
         addressed = msgspec.structs.replace(
             call, params=msgspec.structs.replace(params, tenant=interface.tenant)
@@ -76,7 +88,7 @@ class ProducedTransports(PassThrough):
             reply = await produced.transport.unary(addressed)
         finally:
             produced.calls -= 1
-            self._let_some_go()
+            self._let_some_go(made)
         return msgspec.structs.replace(reply, endpoint=endpoint)
 
     async def close(self) -> None:
@@ -86,8 +98,13 @@ class ProducedTransports(PassThrough):
             TimeoutError: One did not close in time.
             Exception: What one of them raised, now or when it was let go.
         """
-        made, self._made = self._made, {}
-        closing = [close(produced.transport, seconds=_CLOSING) for produced in made.values()]
+        all_made = self._made.here_and_closed()
+        self._made.forget()
+        closing = [
+            close(made.pop(interface).transport, seconds=_CLOSING)
+            for made in all_made
+            for interface in list(made)
+        ]
         try:
             outcomes = await asyncio.gather(
                 *self._letting_go.here(), *closing, return_exceptions=True
@@ -97,15 +114,15 @@ class ProducedTransports(PassThrough):
         failure, self._failure = self._failure, None
         raise_first((failure, *outcomes))
 
-    def _let_some_go(self) -> None:
+    def _let_some_go(self, made: dict[AgentInterface, _Produced]) -> None:
         """Closes what is too much and has no call in it, in nobody's time."""
-        too_many = len(self._made) - _MOST
+        too_many = len(made) - _MOST
         if too_many <= 0:
             return
-        idle = [interface for interface, produced in self._made.items() if not produced.calls]
+        idle = [interface for interface, produced in made.items() if not produced.calls]
         under_way = self._letting_go.here()
         for interface in idle[:too_many]:
-            closing = asyncio.ensure_future(self._let_go(self._made.pop(interface).transport))
+            closing = asyncio.ensure_future(self._let_go(made.pop(interface).transport))
             under_way.add(closing)
             closing.add_done_callback(under_way.discard)
 
@@ -124,6 +141,14 @@ class _Produced:
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self.calls = 0
+
+
+def _check_host(url: str, reach: Reach) -> None:
+    """Checks the number in an address, if there is one; where a name leads, the transport sees."""
+    host = urlsplit(url).hostname or url.rpartition(":")[0].strip("[]")
+    number = number_of(host)
+    if number is not None and reach.refuses(str(number)):
+        raise reach_error(url, str(number))
 
 
 def _produce(producer: TransportProducer, card: AgentCard, interface: AgentInterface) -> Transport:

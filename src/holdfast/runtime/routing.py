@@ -24,7 +24,7 @@ from holdfast.errors import (
 from holdfast.model.addresses import doubt
 from holdfast.model.hosts import number_of
 from holdfast.runtime.transport import PassThrough
-from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION, binding_of
+from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 from holdfast.wire.http import presentable
 from holdfast.wire.origins import origin, origin_and_aliases
 from holdfast.wire.reach import Network, Reach, furthest_in, scope_of_host
@@ -177,10 +177,11 @@ def choose_interface(card: AgentCard, route: Route) -> AgentInterface:
         VersionNotSupportedError: None speaks the protocol version of this client.
         AgentCardResolutionError: None has a binding that this client speaks.
     """
+    spelled = {label.upper(): label for label in route.supported}  # cards use either case
     known = [
         msgspec.structs.replace(interface, protocol_binding=binding)
         for interface in card.supported_interfaces
-        if (binding := binding_of(interface) or interface.protocol_binding) in route.supported
+        if (binding := spelled.get(interface.protocol_binding.upper())) is not None
     ]
     if not known:
         offered = ", ".join(i.protocol_binding for i in card.supported_interfaces)

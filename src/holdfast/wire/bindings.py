@@ -9,11 +9,10 @@ import msgspec
 from holdfast.wire import jsonrpc, rest
 
 if TYPE_CHECKING:
-    from holdfast.model.card import AgentInterface
     from holdfast.model.operations import Operation
     from holdfast.wire.http import Encoded, HttpReply
 
-__all__ = ["BINDINGS", "PROTOCOL_VERSION", "Codec", "binding_of"]
+__all__ = ["BINDINGS", "PROTOCOL_VERSION", "Codec"]
 
 PROTOCOL_VERSION = "1.0"
 
@@ -52,9 +51,3 @@ BINDINGS = {
     "JSONRPC": Codec(jsonrpc.encode, jsonrpc.decode),
     "HTTP+JSON": Codec(rest.encode, rest.decode),
 }
-
-
-def binding_of(interface: AgentInterface) -> str | None:
-    """The binding of an interface, if it is one of these; cards write it in either case."""
-    name = interface.protocol_binding.upper()
-    return name if name in BINDINGS else None
