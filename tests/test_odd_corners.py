@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import gc
 import json
+import pydoc
 
 import aiohttp
 import msgspec
 import pytest
 from tests.raw_server import always, reply, serve
 
+import holdfast
 from holdfast import (
     A2ACardResolver,
     A2AError,
@@ -18,19 +20,23 @@ from holdfast import (
     AgentInterface,
     AiohttpEngine,
     AuthenticationError,
+    BudgetPolicy,
     ClientCallContext,
     ClientConfig,
     ClientFactory,
     CredentialOriginError,
     InMemoryContextCredentialStore,
+    InvalidAgentResponseError,
     LimitExceededError,
     Limits,
     NetworkPolicyError,
     Reply,
     Resilience,
+    RetryPolicy,
     SchemeCredentials,
     TaskFailedError,
     TaskPushNotificationConfig,
+    Timeouts,
     connect,
 )
 from holdfast.model.requests import SendMessageResponse
@@ -740,3 +746,78 @@ async def test_an_old_card_stands_in_while_a_page_comes_that_cannot_be_read():
         await engine.close()
 
     assert len(served) == 2
+
+
+# ── What a person would ask ──────────────────────────────────────────────────────────────────
+
+
+ANOTHER = b'{"jsonrpc": "2.0", "id": "another", "result": {}}'
+
+
+@pytest.mark.parametrize(
+    ("body", "limits", "kind"),
+    [
+        (b"<html>", Limits(), InvalidAgentResponseError),
+        (ANOTHER, Limits(), InvalidAgentResponseError),
+        (b'{"a": [[[[1]]]]}', Limits(json_depth=3), LimitExceededError),
+    ],
+)
+async def test_a_message_whose_reply_says_nothing_is_named(body, limits, kind):
+    card = {
+        "name": "Mute",
+        "supportedInterfaces": [{"url": "http://agent.test/rpc", "protocolBinding": "JSONRPC"}],
+    }
+    network = Answering(lambda _: HttpReply(status=200, body=body))
+    client = connect(card, engine=network, limits=limits)
+    message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+
+    with pytest.raises(kind) as caught:
+        await client.send_message(message)
+    assert caught.value.executed is None
+    assert "message m-1 was sent, and may have been executed" in str(caught.value)
+
+    with pytest.raises(A2AError) as caught:
+        await client.get_task("t")
+    assert "may have been executed" not in str(caught.value)
+
+
+def test_what_is_public_can_be_looked_at():
+    assert "the A2A client" in pydoc.render_doc(holdfast)
+    for name in holdfast.__all__:
+        thing = getattr(holdfast, name)
+        if isinstance(thing, type):
+            pydoc.render_doc(thing)
+
+
+async def test_where_a_card_leads_is_named_when_it_fails():
+    class Moved(FakeNetwork):
+        async def request(self, request):
+            if request.url.startswith("http://agent.test/"):
+                headers = {"location": "http://login.test/in"}
+                return HttpReply(status=302, headers=headers)
+            return await super().request(request)
+
+    client = connect("http://agent.test", engine=Moved(), resilience=Resilience.off())
+    with pytest.raises(A2AError) as caught:
+        await client.agent_card()
+
+    assert caught.value.agent == "http://login.test/in"
+    told = "could not be resolved, where http://agent.test/.well-known/agent-card.json leads"
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Resilience(retry=3), "retry must be a RetryPolicy, not int"),
+        (lambda: Resilience(timeouts=5), "timeouts must be a Timeouts, not int"),
+        (lambda: Resilience(budget=5), "budget must be a BudgetPolicy, not int"),
+        (lambda: Resilience(refusals=[429]), "refusals must be a frozenset, not list"),
+        (lambda: Timeouts(connect="5"), "connect must be a number, not str"),
+        (lambda: RetryPolicy(max_retries="3"), "max_retries must be a number, not str"),
+        (lambda: BudgetPolicy(tokens="x"), "tokens must be a number, not str"),
+    ],
+)
+def test_settings_of_another_type_are_named(make, said):
+    with pytest.raises(TypeError, match=said):
+        make()

@@ -9,11 +9,14 @@ import msgspec
 
 from holdfast.arguments import check_configuration, check_kind, items, not_empty
 from holdfast.model.requests import SendMessageConfiguration, TaskPushNotificationConfig
+from holdfast.runtime.engine import HttpEngine
 
 if TYPE_CHECKING:
-    import aiohttp  # noqa: TC004  slow to import, and nobody reads it off the class
+    import aiohttp
 
-    from holdfast.runtime.engine import HttpEngine  # noqa: TC004
+    Engine = HttpEngine | aiohttp.ClientSession
+else:
+    Engine = HttpEngine  # aiohttp is slow to import
 
 __all__ = ["ClientConfig"]
 
@@ -39,7 +42,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     polling: bool = False
-    engine: HttpEngine | aiohttp.ClientSession | None = None
+    engine: Engine | None = None
     supported_protocol_bindings: Sequence[str] = ()
     use_client_preference: bool = False
     accepted_output_modes: Sequence[str] = ()

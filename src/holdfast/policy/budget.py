@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.model.settings import check_numbers
+
 __all__ = ["BudgetPolicy", "RetryBudget"]
 
 _THOUSANDTHS = 1000
@@ -36,6 +38,7 @@ class BudgetPolicy(msgspec.Struct, frozen=True, kw_only=True):
     seconds_per_token: float = 10.0
 
     def __post_init__(self) -> None:
+        check_numbers(self, self.__struct_fields__)
         if not (self.tokens > 0 and self.success_gives >= 0 and self.seconds_per_token > 0):
             message = (
                 "tokens and seconds_per_token must be positive, and success_gives must not be "

@@ -6,6 +6,7 @@ from typing import Self
 
 import msgspec
 
+from holdfast.model.settings import check_kinds
 from holdfast.policy.budget import BudgetPolicy
 from holdfast.policy.retry import RetryPolicy
 from holdfast.wire.http import Timeouts
@@ -24,12 +25,24 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
         refusals: HTTP statuses that, without an A2A error in the body, are taken to mean that
             the message was not executed, and may be sent again. Take out those that agents behind
             your gateways answer themselves.
+
+    Raises:
+        TypeError: One of them is of another class.
     """
 
     timeouts: Timeouts = Timeouts()
     retry: RetryPolicy = RetryPolicy()
     budget: BudgetPolicy | None = BudgetPolicy()
     refusals: frozenset[int] = REFUSALS
+
+    def __post_init__(self) -> None:
+        check_kinds(
+            self,
+            timeouts=Timeouts,
+            retry=RetryPolicy,
+            budget=(BudgetPolicy, type(None)),
+            refusals=frozenset,
+        )
 
     @classmethod
     def standard(cls) -> Self:

@@ -26,6 +26,7 @@ from holdfast.errors import (
     A2ATimeoutError,
     DeadlineExceededError,
 )
+from holdfast.model.settings import check_numbers
 
 if TYPE_CHECKING:
     from holdfast.model.operations import Safety
@@ -66,6 +67,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     on_retry: Callable[[int, A2AError, float], Awaitable[None] | None] | None = None
 
     def __post_init__(self) -> None:
+        numbers = ("max_retries", "max_retry_after", "base_delay", "max_delay", "backoff_factor")
+        check_numbers(self, numbers)
         for name in ("max_retries", "max_retry_after"):
             if not getattr(self, name) >= 0:
                 message = f"{name} must not be negative"

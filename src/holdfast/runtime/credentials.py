@@ -6,12 +6,19 @@ anew for each attempt; a provider's own failure is no message that was sent.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from holdfast.errors import A2AError, AuthenticationError
-from holdfast.runtime.transport import AnyCall, Call, PassThrough, Reply, Transport
+from holdfast.runtime.transport import (
+    AnyCall,
+    AuthProvider,
+    Call,
+    PassThrough,
+    Reply,
+    Transport,
+)
 from holdfast.wire.credentials import Credentials, check_credentials, with_cookies
 
 if TYPE_CHECKING:
@@ -22,25 +29,6 @@ __all__ = ["AuthProvider", "AuthSlot", "CredentialsLayer", "with_credentials"]
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
-
-
-class AuthProvider(Protocol):
-    """Where credentials come from; asked anew for each attempt.
-
-    An `A2AError` that it raises counts as a failure of the attempt, of which nothing was sent;
-    any other exception is raised as it is. What it takes counts against the call's deadline.
-    """
-
-    async def credentials(self, call: AnyCall, /) -> Credentials:
-        """What the call is to carry. Its ``card`` is None where the card itself is fetched."""
-        ...
-
-    async def on_unauthorized(self, call: AnyCall, error: AuthenticationError, /) -> bool:
-        """Told of a 401; True asks to try once more with new credentials.
-
-        ``call`` is the call as it was sent, with the credentials that were refused.
-        """
-        ...
 
 
 class AuthSlot:

@@ -192,7 +192,10 @@ class CardTransport:
             card = self._card_of(reply) if same is None else same.card
         except A2AError as error:
             told = about_card(error, self._limits)
-            told.agent = presentable(url)
+            asked = presentable(url)
+            if told.agent not in {None, asked}:
+                told.message = f"{told.message}, where {asked} leads"
+            told.agent = told.agent or asked
             told.executed = False
             if told is error:
                 raise

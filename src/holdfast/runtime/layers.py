@@ -15,6 +15,8 @@ from holdfast.errors import (
     A2AError,
     DeadlineExceededError,
     Facts,
+    InvalidAgentResponseError,
+    LimitExceededError,
     OutcomeUnknownError,
 )
 from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
@@ -122,9 +124,11 @@ class OutcomeLayer(PassThrough):
         try:
             return await self._inner.unary(call)
         except A2AError as error:
-            if not lost_the_reply(error):
-                raise
-            raise _outcome_unknown(call, error) from error
+            if lost_the_reply(error):
+                raise _outcome_unknown(call, error) from error
+            if _is_no_answer(error):
+                error.message = f"{error.message}; {_may_have_run(call)}"
+            raise
 
 
 class DeadlineLayer(PassThrough):
@@ -207,6 +211,20 @@ def _ended(call: AnyCall) -> Facts:
         attempts=attempts,
         agent=attempts[-1].agent if attempts else call.agent,
         request_id=call.request_id,
+    )
+
+
+def _is_no_answer(error: A2AError) -> bool:
+    """Whether something came back that says nothing about the message."""
+    unreadable = isinstance(error, InvalidAgentResponseError) and error.code is None
+    return error.executed is None and (unreadable or isinstance(error, LimitExceededError))
+
+
+def _may_have_run(call: AnyCall) -> str:
+    params: SendMessageRequest = call.params
+    return (
+        f"message {params.message.message_id} was sent, and may have been executed: look for it "
+        "among the agent's tasks before sending it again"
     )
 
 

@@ -22,11 +22,13 @@ from holdfast.wire.reach import Reach
 from holdfast.wire.redaction import Secrets
 
 if TYPE_CHECKING:
-    from holdfast.runtime.credentials import AuthProvider  # noqa: TC004  which needs Call itself
+    from holdfast.errors import AuthenticationError
+    from holdfast.wire.credentials import Credentials
 
 __all__ = [
     "AnyCall",
     "AnyReply",
+    "AuthProvider",
     "Call",
     "CallProgress",
     "ClientCallContext",
@@ -82,6 +84,25 @@ class ClientCallContext(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"ClientCallContext({', '.join(self.state)})"  # names only: it may hold secrets
+
+
+class AuthProvider(Protocol):
+    """Where credentials come from; asked anew for each attempt.
+
+    An `A2AError` that it raises counts as a failure of the attempt, of which nothing was sent;
+    any other exception is raised as it is. What it takes counts against the call's deadline.
+    """
+
+    async def credentials(self, call: AnyCall, /) -> Credentials:
+        """What the call is to carry. Its ``card`` is None where the card itself is fetched."""
+        ...
+
+    async def on_unauthorized(self, call: AnyCall, error: AuthenticationError, /) -> bool:
+        """Told of a 401; True asks to try once more with new credentials.
+
+        ``call`` is the call as it was sent, with the credentials that were refused.
+        """
+        ...
 
 
 class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from holdfast.model.settings import check_numbers
 from holdfast.wire.limits import Limits
 from holdfast.wire.reach import Reach
 
@@ -70,6 +71,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 
     Raises:
         ValueError: A limit is not a positive number.
+        TypeError: A limit is no number.
     """
 
     pool: float = 10.0
@@ -79,6 +81,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     idle: float = 120.0
 
     def __post_init__(self) -> None:
+        check_numbers(self, self.__struct_fields__)
         for name in self.__struct_fields__:
             if not getattr(self, name) > 0:
                 message = f"the {name} timeout must be a positive number of seconds"
