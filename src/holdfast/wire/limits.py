@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 __all__ = [
+    "EIGHT_HEADERS",
     "Limits",
     "about_card",
     "are_small",
@@ -103,7 +104,8 @@ def about_card(error: A2AError, limits: Limits) -> A2AError:
 
 
 _LARGEST_HEADER = 8190
-_EIGHT_LARGEST = 8 * _LARGEST_HEADER
+EIGHT_HEADERS = 8 * 8192
+"""Where the limit is no smaller, eight headers are within it."""
 
 
 def largest_header(limits: Limits) -> int:
@@ -112,9 +114,7 @@ def largest_header(limits: Limits) -> int:
 
 
 def are_small(headers: Sequence[tuple[bytes, bytes]], limits: Limits) -> bool:
-    """Whether headers are within their limit, none of which is larger than `largest_header`."""
-    if limits.headers >= _EIGHT_LARGEST and len(headers) <= 8:
-        return True
+    """Whether headers together are within their limit."""
     return sum(map(len, chain.from_iterable(headers))) <= limits.headers
 
 
@@ -174,19 +174,16 @@ def _outside_strings(body: bytes) -> Iterator[bytes]:
 # ── After decoding ───────────────────────────────────────────────────────────────────────────
 
 
-def check_value(value: object, body: bytes, limits: Limits) -> None:
+def check_value(value: object, limits: Limits) -> None:
     """Checks what a reply was decoded to.
 
     Args:
         value: What it was decoded to.
-        body: What it was decoded from; a short one cannot hold too much of anything.
         limits: The bounds.
 
     Raises:
         LimitExceededError: It has too many parts, artifacts or messages.
     """
-    if len(body) <= min(limits.parts, limits.artifacts, limits.history):
-        return  # each of them takes a byte at least
     check = _CHECKS.get(type(value))
     if check is not None:
         check(value, limits)
