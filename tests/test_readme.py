@@ -63,7 +63,7 @@ async def test_a_conversation_goes_on_until_it_needs_nothing():
         input=lambda question: asked.append(question) or "tonight",
         print=asked.append,
     )
-    assert asked == ["For when?", "Booked."]
+    assert asked == ["For when? ", "Booked."]
 
 
 async def test_messages_have_many_forms(tmp_path, monkeypatch):
