@@ -6,6 +6,7 @@ import re
 import pytest
 from tests.cli_harness import AGENT, holdfast
 
+from holdfast import data_part
 from holdfast.cli.reference import read_reference
 from holdfast.cli.values import masked_reference, read_duration, shown_duration
 from holdfast.cli.wire_log import LoggedEngine
@@ -605,6 +606,20 @@ def test_a_reply_beyond_the_limits_is_told_without_words_for_programs():
     assert done.exit == 1
     assert done.error["code"] == "HOLDFAST_ERR_LIMIT"
     assert "nested deeper than 100 levels" in done.error["message"]
+    assert "Limits(" not in done.error["message"]
+
+
+def test_a_message_whose_reply_is_over_a_limit_is_named():
+    deep = {"a": "x"}
+    for _ in range(200):
+        deep = {"a": deep}
+    agent = FakeAgent(lambda _turn: completes(data_part(deep)))
+    done = holdfast("send", "hi", "-o", "json", agent=agent)
+    assert done.exit == 1
+    assert done.error["code"] == "HOLDFAST_ERR_LIMIT"
+    sent = json.loads(agent.calls("SendMessage")[0].body)["params"]["message"]["messageId"]
+    said = f"message {sent} was sent, and may have been executed"
+    assert said in done.error["message"]
     assert "Limits(" not in done.error["message"]
 
 

@@ -226,7 +226,9 @@ def _inside(error: A2AError, _situation: Situation) -> str:
 
 def _over_limit(error: A2AError, _situation: Situation) -> str:
     told = copy.copy(error)
-    told.message = error.message.partition(";")[0]  # the rest is for programs
+    which = cast("errors.LimitExceededError", error).which
+    advice = f"; if that is right, raise the limit with Limits({which}=…)"  # for programs
+    told.message = error.message.replace(advice, "")
     return str(told)
 
 
