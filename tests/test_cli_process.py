@@ -137,6 +137,24 @@ def test_an_output_that_takes_nothing_more_is_told(words, hint, form):
     assert not hint or f"Hint: holdfast {hint}" in done.stderr
 
 
+def redirected(how, *words, **more):
+    """The command, with its streams as a shell redirects them."""
+    return subprocess.run(
+        ["sh", "-c", f'exec "$@" {how}', "sh", sys.executable, "-m", "holdfast", *words],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env=environment(**more), check=False, timeout=BOUND,
+    )  # fmt: skip
+
+
+def test_a_closed_input_is_a_usage_error():
+    done = redirected("<&-", "send", "-a", "agent.test", "--data", "-")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "Error: --data standard input cannot be read: it is closed\n"
+        "Code: A2ACLI_ERR_USAGE\nHint: holdfast send --help\n"
+    )
+
+
 WITHOUT_LIBRARY = textwrap.dedent("""
     import sys
     sys.modules[sys.argv[1]] = None

@@ -7,7 +7,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -164,7 +164,7 @@ def _data(draft: _Draft) -> Part:
     where = "standard input" if draft.value == "-" else draft.value
     try:
         if draft.value == "-":
-            content = sys.stdin.buffer.read()
+            content = _standard_input()
         else:
             content = _path(draft.value).read_bytes()
     except (OSError, ValueError) as error:
@@ -176,6 +176,14 @@ def _data(draft: _Draft) -> Part:
         message = f"The data of {where} cannot be sent: {error}"
         raise ValueError(message) from None
     return data_part(value, media_type=draft.media_type)
+
+
+def _standard_input() -> bytes:
+    stream: TextIO | None = sys.stdin  # None if the process was started without one
+    if stream is None:
+        message = "it is closed"
+        raise ValueError(message)
+    return stream.buffer.read()
 
 
 def _path(text: str) -> Path:
