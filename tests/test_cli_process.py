@@ -155,6 +155,25 @@ def test_a_closed_input_is_a_usage_error():
     )
 
 
+@pytest.mark.parametrize(
+    "words", [["send", "hello"], ["card", "get", "-o", "json"], ["send", "--help"], ["--version"]]
+)
+def test_a_closed_output_is_told_before_anything_is_sent(words):
+    agent = FakeAgent()
+    with served(agent) as url:
+        done = redirected(">&-", *words, A2ACLI_AGENT_CARD=url)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "Error: the output cannot be written: it is closed\nCode: A2ACLI_ERR_INTERNAL\n",
+    )
+    assert agent.received == []
+
+
+def test_closed_outputs_fail_without_a_word():
+    done = redirected(">&- 2>&-", "--version")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+
+
 WITHOUT_LIBRARY = textwrap.dedent("""
     import sys
     sys.modules[sys.argv[1]] = None

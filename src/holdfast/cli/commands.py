@@ -9,7 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 from click.shell_completion import get_completion_class
@@ -56,6 +56,8 @@ def run(arguments: Sequence[str], world: World) -> int:
         arguments: The command line after the program's name.
         world: What the command runs in.
     """
+    if sys.stdout is None:  # closed by whoever started us; the answer would be lost
+        return _cannot_write(OSError("it is closed"))
     try:
         code = app.main(
             args=list(arguments),
@@ -121,7 +123,8 @@ def _cannot_write(error: OSError) -> int:
 
 def _nobody_reads() -> int:
     """Leaves quietly when an output is closed at its other end, as by ``| head``."""
-    for stream in (sys.stdout, sys.stderr):
+    streams: tuple[TextIO | None, ...] = sys.stdout, sys.stderr
+    for stream in filter(None, streams):
         try:
             stream.flush()
         except OSError:
