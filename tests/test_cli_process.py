@@ -141,9 +141,13 @@ def redirected(how, *words, **more):
     """The command, with its streams as a shell redirects them."""
     return subprocess.run(
         ["sh", "-c", f'exec "$@" {how}', "sh", sys.executable, "-m", "holdfast", *words],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, env=environment(**more), check=False, timeout=BOUND,
-    )  # fmt: skip
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=environment(**more),
+        check=False,
+        timeout=BOUND,
+    )
 
 
 def test_a_closed_input_is_a_usage_error():

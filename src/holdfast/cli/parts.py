@@ -163,10 +163,7 @@ def _url(draft: _Draft) -> Part:
 def _data(draft: _Draft) -> Part:
     where = "standard input" if draft.value == "-" else draft.value
     try:
-        if draft.value == "-":
-            content = _standard_input()
-        else:
-            content = _path(draft.value).read_bytes()
+        content = _standard_input() if draft.value == "-" else _path(draft.value).read_bytes()
     except (OSError, ValueError) as error:
         raise _unreadable("--data", where, error) from None
     try:
