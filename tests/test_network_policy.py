@@ -17,7 +17,7 @@ from holdfast.wire.reach import Reach, network, scope_of, scope_of_host
 
 SCOPES = ["public", "private", "link-local", "loopback", "metadata"]
 EXAMPLES = {
-    "public": ["8.8.8.8", "2606:4700::1", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::"],
+    "public": ["8.8.8.8", "2606:4700::1", "::ffff:8.8.8.8", "64:ff9b::808:808"],
     "private": [
         "10.1.2.3",
         "172.16.0.1",
@@ -25,6 +25,7 @@ EXAMPLES = {
         "100.64.0.1",
         "fd00::1",
         "fec0::1",
+        "2002:808:808::",
         "224.0.0.1",
     ],
     "link-local": ["169.254.1.1", "fe80::1", "fe80::1%eth0", "::ffff:169.254.1.1"],

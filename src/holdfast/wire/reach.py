@@ -136,8 +136,9 @@ def _scope(number: IPv4Address | IPv6Address) -> Scope:
         return "loopback"
     if number.is_link_local:
         return "link-local"
-    site_local = isinstance(number, IPv6Address) and number.is_site_local
-    inside = site_local or number.is_multicast or not number.is_global
+    # Site-local addresses and 6to4 are given up (RFC 3879, 7526): who still has them means inside.
+    given_up = isinstance(number, IPv6Address) and (number.is_site_local or bool(number.sixtofour))
+    inside = given_up or number.is_multicast or not number.is_global
     return "private" if inside else "public"
 
 
