@@ -821,3 +821,19 @@ async def test_where_a_card_leads_is_named_when_it_fails():
 def test_settings_of_another_type_are_named(make, said):
     with pytest.raises(TypeError, match=said):
         make()
+
+
+async def test_an_extended_card_fetched_with_a_users_own_headers_leads_nobody_else():
+    own = {
+        "name": "Public",
+        "supportedInterfaces": [{"url": "http://agent.test/rpc", "protocolBinding": "JSONRPC"}],
+        "capabilities": {"extendedAgentCard": True},
+    }
+    network = Answering(lambda request: rpc(request, result={**own, "name": "Extended"}))
+    client = connect(own, engine=network)
+
+    extended = await client.get_extended_agent_card(headers={"authorization": "Bearer alice"})
+    assert (extended.name, (await client.agent_card()).name) == ("Extended", "Public")
+
+    await client.get_extended_agent_card()
+    assert (await client.agent_card()).name == "Extended"

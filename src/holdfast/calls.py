@@ -242,8 +242,8 @@ class Calls:
     async def extended_card(self, deadline: Deadline, per_call: PerCall) -> AgentCard:
         """Fetches the agent's extended card, and puts it in the place of the public one.
 
-        One that was fetched for a context stays with those who asked: other users of the client
-        would be led by it.
+        One that was fetched for a context, or with headers of the call's own, stays with those
+        who asked: other users of the client would be led by it.
         """
         request = GetExtendedAgentCardRequest()
         card = (await self.run(GET_EXTENDED_AGENT_CARD, request, deadline, per_call)).value
@@ -253,7 +253,7 @@ class Calls:
             except InvalidAgentCardError as error:
                 error.agent = self.agent
                 raise
-        if per_call.context is None:  # else it is that user's, and one of many
+        if per_call.context is None and not per_call.headers:  # else it is one user's of many
             self._resolver.replace(card, per_call.secrets.found())
         return card
 
