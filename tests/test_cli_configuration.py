@@ -153,14 +153,14 @@ def test_an_empty_line_states_nothing(run, local, shared):
 def test_values_are_quoted_as_in_any_env_file_and_taken_literally(run, local):
     write(
         local,
-        "# mine\nexport A2ACLI_BEARER='a$HOME'\nA2ACLI_SVC_PARAM=\"x-a:1\\nx-b:${HOME}\"\n"
+        "# mine\nexport A2ACLI_API_KEY='a$HOME'\nA2ACLI_SVC_PARAM=\"x-a:1\\nx-b:${HOME}\"\n"
         "A2ACLI_TRANSPORT=HTTP+JSON, JSONRPC\nOTHER=1\n!? nonsense\n",
     )
     agent = FakeAgent()
     done = run("send", "hello", agent=agent)
     assert (done.exit, done.err) == (0, "")
     call = agent.received[-1]
-    assert call.headers["authorization"] == "Bearer a$HOME"
+    assert call.headers["x-api-key"] == "a$HOME"
     assert (call.headers["x-a"], call.headers["x-b"]) == ("1", "${HOME}")
     assert "/rest" in call.url
 
@@ -231,7 +231,8 @@ def test_a_directory_of_that_name_is_no_file(run, local):
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
 @pytest.mark.parametrize("name", ["BEARER", "API_KEY", "SVC_PARAM"])
 def test_a_credential_that_others_can_read_is_told(run, local, mode, name):
-    local.write_text(f"A2ACLI_{name}=x:{SECRET}\n")
+    value = f"x:{SECRET}" if name == "SVC_PARAM" else SECRET
+    local.write_text(f"A2ACLI_{name}={value}\n")
     local.chmod(mode)
     done = run("send", "hello")
     assert done.exit == 0

@@ -141,6 +141,45 @@ def test_a_usage_error_shows_no_secret():
 
 
 @pytest.mark.parametrize(
+    ("token", "says"),
+    [
+        (f"Bearer {SECRET}", "pass the token alone"),
+        (f"{SECRET} b", "pass the token alone"),
+        (f"{SECRET}=b", "pass the token alone"),
+        (f'"{SECRET}"', "pass the token alone"),
+        (f"é{SECRET}", "pass the token alone"),
+        ("Bearer ", "the name of the scheme, and no token"),
+        ("bearer", "the name of the scheme, and no token"),
+        ("None", "a missing value"),
+        (" ", "must not be empty"),
+    ],
+)
+@pytest.mark.parametrize("by", ["flag", "environment", "file"])
+def test_a_bearer_token_is_the_token_alone(tmp_path, token, says, by):
+    if by == "flag":
+        message = refused("send", "hello", "--bearer", token)
+        named = "'--bearer'"
+    elif by == "environment":
+        message = refused("send", "hello", env={"A2ACLI_BEARER": token})
+        named = "A2ACLI_BEARER"
+    else:
+        (tmp_path / ".env").write_text(f"A2ACLI_BEARER='{token}'\n")
+        (tmp_path / ".env").chmod(0o600)
+        message = refused("send", "hello", directory=tmp_path)
+        named = f"A2ACLI_BEARER in {tmp_path / '.env'}"
+    assert says in message
+    assert named in message
+    assert SECRET not in message
+
+
+@pytest.mark.parametrize("token", ["a", "abc-._~+/09==", f"  {SECRET} "])
+def test_a_bearer_token_of_the_letters_that_there_are(token):
+    agent = FakeAgent()
+    assert holdfast("send", "hello", "--bearer", token, agent=agent).exit == 0
+    assert agent.received[-1].headers["authorization"] == f"Bearer {token.strip()}"
+
+
+@pytest.mark.parametrize(
     "words",
     [["-o", "json", "send"], ["-ojson", "send"], ["send", "--output=json"],
      ["send", "--output", "JSON"], ["--output", "json"]],

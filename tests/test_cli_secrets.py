@@ -16,7 +16,7 @@ from holdfast.model.card import (
 )
 from holdfast.testing import FakeAgent, FakeNetwork, Respond
 
-CANARY = "canary+/=4bd1f0a7"
+CANARY = "canary+/4bd1f0a7="
 """Reads differently in a query, where it is percent-encoded."""
 
 FORMS = pytest.mark.parametrize("form", ["text", "json"])

@@ -22,6 +22,7 @@ from holdfast.cli.values import (
     hidden,
     hidden_params,
     masked_reference,
+    read_bearer,
     read_duration,
     read_id,
     read_metadata,
@@ -112,7 +113,7 @@ EVERYWHERE = (
     _option(
         "--bearer",
         metavar="TOKEN",
-        type=Reads("token", read_secret),
+        type=Reads("token", read_bearer),
         mask=hidden,
         help="Bearer token. A flag shows in the process table and the shell's history; the "
         "environment variable does not.",

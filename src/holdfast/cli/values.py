@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 
 from holdfast.model import codec
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
+from holdfast.wire.credentials import bearer_fault
 from holdfast.wire.http import check_headers
 from holdfast.wire.redaction import secrets_in
 
@@ -25,6 +26,7 @@ __all__ = [
     "hidden_params",
     "masked_reference",
     "names_user",
+    "read_bearer",
     "read_duration",
     "read_id",
     "read_metadata",
@@ -147,6 +149,15 @@ def read_secret(text: str) -> str:
         raise ValueError(message)
     check_headers({"credential": secret})  # names the header, never the value
     return secret
+
+
+def read_bearer(text: str) -> str:
+    """Reads a bearer token; no message shows it."""
+    token = read_secret(text)
+    if (fault := bearer_fault(token)) is not None:
+        message = f"is {fault}"
+        raise ValueError(message)
+    return token
 
 
 def hidden(_text: str) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Credentials",
+    "bearer_fault",
     "check_credentials",
     "is_cookie_name",
     "is_cookie_value",
@@ -27,6 +28,13 @@ __all__ = [
 _COOKIE_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*")
 """RFC 6265, 4.1.1."""
+
+_BEARER = re.compile(r"(?!(?i:bearer|none)\Z)[A-Za-z0-9\-._~+/]+=*")
+"""RFC 6750, 2.1; and no word that stands there where the token is missing."""
+_NO_TOKENS = {
+    "bearer": "the name of the scheme, and no token",
+    "none": "'None', which is how Python writes a missing value",
+}
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +115,15 @@ def with_cookies(header: str, cookies: Mapping[str, str]) -> str:
     present = (pair.strip() for pair in header.split(";"))
     kept = [pair for pair in present if pair and pair.partition("=")[0].strip() not in cookies]
     return "; ".join([*kept, *(f"{name}={value}" for name, value in cookies.items())])
+
+
+def bearer_fault(token: str) -> str | None:
+    """What a text is that is no bearer token (RFC 6750, 2.1); None for one. It is not shown."""
+    if _BEARER.fullmatch(token):
+        return None
+    return _NO_TOKENS.get(
+        token.strip().lower(), "no bearer token (RFC 6750); pass the token alone"
+    )
 
 
 def is_cookie_name(name: str) -> bool:

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from holdfast.errors import AuthenticationError
-from holdfast.wire.credentials import Credentials, is_cookie_name, is_cookie_value, is_text
+from holdfast.wire.credentials import (
+    Credentials,
+    bearer_fault,
+    is_cookie_name,
+    is_cookie_value,
+    is_text,
+)
 from holdfast.wire.http import check_headers
 
 if TYPE_CHECKING:
@@ -25,9 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Alternative", "alternatives", "unmet"]
 
 T = TypeVar("T")
-
-_BEARER = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
-"""RFC 6750, 2.1."""
 
 _BASIC = re.compile(r"[^:\x00-\x1f\x7f]*:[^\x00-\x1f\x7f]*")
 """A user, a colon, a password, and no control characters (RFC 7617, 2)."""
@@ -46,9 +49,8 @@ Carry = Callable[[str], Credentials]
 
 
 def _bearer(credential: str) -> Credentials:
-    if not _BEARER.fullmatch(credential):
-        text = "no bearer token (RFC 6750); pass the token alone"
-        raise _UnfitError(text)
+    if (fault := bearer_fault(credential)) is not None:
+        raise _UnfitError(fault)
     return Credentials(headers={"authorization": f"Bearer {credential}"})
 
 
