@@ -56,6 +56,7 @@ _FRAMING = frozenset(
     }
 )
 """What belongs to one connection (RFC 9110, 7.6.1) or frames a request on it."""
+_TOKEN_FOLLOWS = frozenset({"basic", "bearer"})
 _IN_NAMES = frozenset("!#$%&'*+-.^_`|~")
 
 
@@ -188,7 +189,8 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Checks headers that a caller passes, and puts their names into lower case.
 
     Raises:
-        ValueError: A name or value that would break the request; the value is not shown.
+        ValueError: A name or value that would break the request, or an ``Authorization`` without
+            what it should hold; the value is not shown.
         TypeError: It is not a mapping of strings to strings.
     """
     if not isinstance(cast("object", headers), Mapping):
@@ -213,7 +215,24 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
             text = f"the header {name} has a line break or another character that HTTP forbids"
             raise ValueError(text)
         checked[lowered] = value
+    if "authorization" in checked:
+        _check_authorization(checked["authorization"])
     return checked
+
+
+def _check_authorization(value: str) -> None:
+    """Refuses what is left of a credential that its caller has not got."""
+    words = value.split()
+    if not words:
+        why = "is empty"
+    elif words[1:] == ["None"] or words == ["None"]:
+        why = "holds None in place of a token: is an environment variable not set?"
+    elif len(words) == 1 and words[0].lower() in _TOKEN_FOLLOWS:
+        why = f"has no token behind {words[0]!r}"
+    else:
+        return
+    text = f"the header Authorization {why}"
+    raise ValueError(text)
 
 
 def presentable(url: str) -> str:
