@@ -625,5 +625,34 @@ def test_an_address_without_a_scheme_is_suggested_one():
     assert "did you mean http://localhost:9999?" in str(refused("localhost:9999"))
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["./card.json", "../card.json", "card.json", "cards/weather.json", "/srv/card.json", "./card",
+     "/srv/cards/weather", "./my card.json", ".\\card.json", "C:\\cards\\card.json"],
+)  # fmt: skip
+def test_a_path_in_a_string_is_suggested_to_be_a_path(path):
+    said = str(refused(path))
+    assert said.endswith(f"; a file is named by a Path: did you mean Path({path!r})?")
+    assert "http://./" not in said
+    assert "http:///" not in said
+
+
+def test_a_path_below_the_home_directory_is_suggested_expanded():
+    assert str(refused("~/card.json")).endswith("did you mean Path('~/card.json').expanduser()?")
+
+
+def test_a_path_is_suggested_only_where_a_path_is_taken():
+    assert "Path" not in str(refused(URL, url="./card.json"))
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["agent.example.com", "agent.example.com/card.json", "localhost:9999/card.json",
+     "localhost/card.json", "agent/weather", "[::1]:8000/card.json"],
+)  # fmt: skip
+def test_a_host_in_a_string_is_suggested_an_address(address):
+    assert str(refused(address)).endswith(f"; did you mean http://{address}?")
+
+
 def test_empty_credentials_are_a_mistake():
     assert "auth is empty" in str(refused(URL, auth=" "))

@@ -66,8 +66,21 @@ def _check_number(name: str, seconds: object) -> None:
         raise TypeError(text)
 
 
-def check_url(url: object, what: str, *, any_scheme: bool = False) -> str:
-    """Checks an address; what may be secret in it, such as the query, is not shown."""
+_PATH = re.compile(
+    r"(?:~|\.{0,2}[/\\](?!/)|[A-Za-z]:[/\\](?!/)|(?!localhost/)(?:[^/.:]+/[^:]*|[^/:]+)\.json\Z)"
+)
+"""What nobody means as an address: a path to a file, written into a string."""
+
+
+def check_url(url: object, what: str, *, any_scheme: bool = False, or_path: bool = False) -> str:
+    """Checks an address; what may be secret in it, such as the query, is not shown.
+
+    Args:
+        url: What the caller passes.
+        what: What messages call it.
+        any_scheme: Whether schemes other than HTTP's will do.
+        or_path: Whether a `Path` would be taken in its place.
+    """
     if not isinstance(url, str):
         text = f"the {what} must be a string, not {type(url).__name__}"
         raise TypeError(text)
@@ -77,6 +90,13 @@ def check_url(url: object, what: str, *, any_scheme: bool = False) -> str:
         raise ValueError(text)
     if len(shown) > _SHOWN:
         shown = f"{shown[:_SHOWN]}…"
+    if or_path and _PATH.match(shown):
+        home = ".expanduser()" if shown.startswith("~") else ""
+        text = (
+            f"the {what} {shown!r} must begin with http:// or https://; a file is named by a "
+            f"Path: did you mean Path({shown!r}){home}?"
+        )
+        raise ValueError(text)
     why = fault(url)
     if why is not None:
         text = f"the {what} {shown!r} {why}"

@@ -320,7 +320,7 @@ def _route(
     if url is not None:
         named.append(check_url(url, "url", any_scheme=bool(produced)))
     if isinstance(agent, str):
-        named.append(check_url(agent, "agent URL"))
+        named.append(check_url(agent, "agent URL", or_path=True))
     elif not isinstance(cast("object", agent), Path | AgentCard | Mapping):
         text = f"agent must be a URL, a Path, an AgentCard or a dict, not {type(agent).__name__}"
         raise TypeError(text)
