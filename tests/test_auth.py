@@ -861,6 +861,96 @@ async def test_a_401_is_final_if_the_service_has_nothing_else(binding, then):
     assert len(agent.calls("SendMessage")) == 1
 
 
+DIGEST = "the HTTP credential 'digest' (Digest)"
+KEY = "the API key 'header' (header 'X-API-Key')"
+
+
+def pass_auth(*names):
+    held = ", ".join(f"{name!r}: …" for name in names)
+    return f": pass auth=SchemeCredentials({{{held}}})"
+
+
+@both_bindings
+@pytest.mark.parametrize(
+    ("requirements", "says"),
+    [
+        ([["bearer"]], f"the bearer token 'bearer'{pass_auth('bearer')}"),
+        ([["basic"]], f"the user and password 'basic'{pass_auth('basic')}"),
+        ([["header"]], f"{KEY}{pass_auth('header')}"),
+        ([["query"]], f"the API key 'query' (query 'api key'){pass_auth('query')}"),
+        ([["oauth"]], f"the OAuth 2.0 token 'oauth'{pass_auth('oauth')}"),
+        ([["oidc"]], f"the OpenID Connect token 'oidc'{pass_auth('oidc')}"),
+        ([["mtls"]], "the client certificate 'mtls'"),
+        ([["digest"]], DIGEST),
+        ([["empty"]], "'empty', of a kind that this client does not know"),
+        ([["nowhere"]], "'nowhere', which it does not declare"),
+        (
+            [["digest"], [], ["bearer", "header"]],
+            f"{DIGEST}, or the bearer token 'bearer' and {KEY}{pass_auth('bearer', 'header')}",
+        ),
+        (
+            [["mtls", "bearer"]],
+            f"the client certificate 'mtls' and the bearer token 'bearer'{pass_auth('bearer')}",
+        ),
+    ],
+)
+async def test_a_401_without_auth_says_what_the_card_asks_for(binding, requirements, says):
+    agent = asking(*requirements, token=SECRET)
+
+    with pytest.raises(AuthenticationError) as caught:
+        await connected(agent, None, binding).send_message("hello")
+
+    assert caught.value.message.endswith(f"agent 'Guarded' asks for {says}")
+    assert caught.value.http_status == 401
+    named = dict.fromkeys(name for names in requirements for name in names)
+    assert caught.value.schemes == tuple(named)
+    assert set(caught.value.missing) == set(named) & CREDENTIALS.keys()
+
+
+async def test_a_401_says_what_a_card_declares_that_asks_for_nothing():
+    agent = FakeAgent(
+        card=guarded(securitySchemes={"b": SCHEMES["bearer"], "h": SCHEMES["header"]}),
+        token=SECRET,
+    )
+
+    with pytest.raises(AuthenticationError) as caught:
+        await connected(agent, None).send_message("hello")
+
+    assert caught.value.message.endswith(
+        "agent 'Guarded' declares the bearer token 'b', or the API key 'h' (header 'X-API-Key')"
+        f"{pass_auth('b')}"
+    )
+
+
+async def test_a_401_of_a_card_that_says_nothing_says_no_more():
+    agent = FakeAgent(card=guarded(securitySchemes={}), token=SECRET)
+
+    with pytest.raises(AuthenticationError) as caught:
+        await connected(agent, None).send_message("hello")
+
+    assert "Guarded" not in caught.value.message
+    assert caught.value.schemes == ()
+
+
+@pytest.mark.parametrize("name", ["Authorization", "X-API-Key", "Cookie"])
+async def test_a_401_for_headers_of_the_callers_own_does_not_ask_for_them(name):
+    agent = asking(["bearer"], token=SECRET)
+
+    with pytest.raises(AuthenticationError) as caught:
+        await connected(agent, None, headers={name: "wrong=1"}).send_message("hello")
+
+    assert caught.value.message.endswith("asks for the bearer token 'bearer'")
+    assert (caught.value.schemes, caught.value.missing) == (("bearer",), ())
+
+
+@pytest.mark.parametrize("auth", ["Bearer wrong", SchemeCredentials({"bearer": "wrong"})])
+async def test_a_401_for_an_auth_that_was_given_is_as_the_agent_says_it(auth):
+    with pytest.raises(AuthenticationError) as caught:
+        await connected(asking(["bearer"], token=SECRET), auth).send_message("hello")
+
+    assert "asks for" not in caught.value.message
+
+
 async def test_a_provider_is_shown_what_was_refused():
     told = []
 

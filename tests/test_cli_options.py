@@ -524,7 +524,6 @@ def test_a_message_that_is_refused_is_not_sent_again_with_the_same_token():
     assert agent.calls("SendMessage") == []
 
 
-@pytest.mark.parametrize("status", [401, 403])
 @pytest.mark.parametrize(
     ("flags", "code"),
     [
@@ -533,12 +532,132 @@ def test_a_message_that_is_refused_is_not_sent_again_with_the_same_token():
         (["--api-key", SECRET], "A2ACLI_ERR_AUTH_FAILED"),
     ],
 )
-def test_credentials_that_are_missing_or_wrong(status, flags, code):
+def test_credentials_that_are_missing_or_wrong(flags, code):
     agent = FakeAgent()
-    agent.inject(Respond(status=status), on="SendMessage", times=9)
+    agent.inject(Respond(status=401), on="SendMessage", times=9)
     done = holdfast("send", "hello", "-o", "json", *flags, agent=agent)
     assert done.exit == 4
-    assert (done.error["code"], done.error["a2aCode"]) == (code, status)
+    assert (done.error["code"], done.error["a2aCode"]) == (code, 401)
+
+
+BEARER_FLAG, KEY_FLAG = "A2ACLI_BEARER (or --bearer)", "A2ACLI_API_KEY (or --api-key)"
+NOT_TAKEN = "check the credentials: the agent does not take them"
+NOT_PERMITTED = (
+    "the credentials were understood, and do not permit this: ask the agent's owner for the "
+    "permission, or use others"
+)
+CERTIFICATE = (
+    "the agent asks for the client certificate 'mtls' and the bearer token 'bearer'; the command "
+    "line cannot give that"
+)
+ONE_KEY = (
+    "the agent asks for the API key 'key' (header 'X-Key') and the API key 'second' (cookie "
+    "'sid'); the command line can give only one API key"
+)
+
+
+def asking(*requirements):
+    """An agent whose card asks for one of these, each a list of names."""
+    members = {
+        "bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
+        "basic": {"httpAuthSecurityScheme": {"scheme": "basic"}},
+        "oauth": {"oauth2SecurityScheme": {"flows": {}}},
+        "key": {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}},
+        "second": {"apiKeySecurityScheme": {"location": "cookie", "name": "sid"}},
+        "mtls": {"mtlsSecurityScheme": {}},
+    }
+    wanted = [{"schemes": {name: {"list": []} for name in names}} for names in requirements]
+    interface = {"url": f"{AGENT}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    return FakeAgent(
+        card={
+            "name": "Asking",
+            "supportedInterfaces": [interface],
+            "securitySchemes": members,
+            "securityRequirements": wanted,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("requirements", "flags", "hint"),
+    [
+        ([["bearer"]], [], f"set {BEARER_FLAG}"),
+        ([["oauth"]], [], f"set {BEARER_FLAG}"),
+        ([["key"]], [], f"set {KEY_FLAG}"),
+        ([["key"]], ["--bearer"], f"set {KEY_FLAG}"),
+        ([["key"]], ["--api-key"], NOT_TAKEN),
+        ([["key"], ["bearer"]], [], f"set {KEY_FLAG}, or {BEARER_FLAG}"),
+        ([["key"], ["bearer"]], ["--bearer"], NOT_TAKEN),
+        ([[], ["key"]], [], f"set {KEY_FLAG}"),
+        (
+            [["key", "bearer"]],
+            [],
+            f"set {KEY_FLAG} and {BEARER_FLAG}: the agent asks for both together",
+        ),
+        (
+            [["key", "bearer"]],
+            ["--bearer"],
+            f"set {KEY_FLAG} as well: the agent asks for both together",
+        ),
+        ([["key", "bearer"]], ["--bearer", "--api-key"], NOT_TAKEN),
+        ([["key", "second"]], [], ONE_KEY),
+        ([["key", "second"]], ["--api-key"], ONE_KEY),
+        ([["key", "second"], ["bearer"]], ["--api-key"], f"set {BEARER_FLAG}"),
+        (
+            [["basic"]],
+            ["--bearer"],
+            "the agent asks for the user and password 'basic'; the command line cannot give that",
+        ),
+        ([["mtls", "bearer"]], [], CERTIFICATE),
+        ([], [], f"set {KEY_FLAG}, or {BEARER_FLAG}"),
+        ([], ["--bearer"], NOT_TAKEN),
+    ],
+)
+def test_the_hint_of_a_401_is_what_the_card_asks_for(requirements, flags, hint):
+    agent = asking(*requirements)
+    agent.inject(Respond(status=401), on="SendMessage", times=9)
+    given = [word for flag in flags for word in (flag, SECRET)]
+    done = holdfast("send", "hello", "-o", "json", *given, agent=agent)
+    assert done.error["hint"] == hint
+    code = "A2ACLI_ERR_AUTH_FAILED" if hint == NOT_TAKEN else "A2ACLI_ERR_CREDENTIALS_MISSING"
+    assert (done.exit, done.error["code"]) == (4, code)
+
+
+def test_a_401_says_what_the_card_asks_for_without_words_for_programs():
+    agent = asking(["bearer"])
+    agent.inject(Respond(status=401), on="SendMessage", times=9)
+    done = holdfast("send", "hello", "-o", "json", agent=agent)
+    assert done.error["message"].startswith(
+        "HTTP 401 Unauthorized; agent 'Asking' asks for the bearer token 'bearer' (agent"
+    )
+    assert "auth=" not in done.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "hint"),
+    [
+        (["--api-key", SECRET], NOT_PERMITTED),
+        (["--svc-param", f"authorization:{SECRET}"], NOT_PERMITTED),
+        ([], f"the agent does not permit this with the credentials that it got: set {KEY_FLAG}"),
+    ],
+)
+def test_a_403_is_about_a_permission(flags, hint):
+    agent = asking(["key"])
+    agent.inject(Respond(status=403), on="SendMessage", times=9)
+    done = holdfast("send", "hello", "-o", "json", *flags, agent=agent)
+    assert (done.exit, done.error["code"]) == (4, "A2ACLI_ERR_AUTH_FAILED")
+    assert (done.error["a2aCode"], done.error["hint"]) == (403, hint)
+
+
+def test_a_403_for_the_card_is_not_about_credentials_that_were_not_sent():
+    agent = FakeAgent()
+    agent.inject(Respond(status=403), on="GetAgentCard", times=9)
+    done = holdfast("send", "hello", "-o", "json", "--bearer", SECRET, agent=agent)
+    assert (done.exit, done.error["code"]) == (4, "A2ACLI_ERR_AUTH_FAILED")
+    assert done.error["hint"] == (
+        "check the address; a card that was saved by other means can be named as a file with "
+        "--agent-card"
+    )
 
 
 def test_the_hint_names_the_credential_that_the_card_declares():

@@ -41,6 +41,11 @@ T = TypeVar("T")
 _SHOWN = 200
 """Characters of an address that a message shows at most."""
 
+_PATH = re.compile(
+    r"(?:~|\.{0,2}[/\\](?!/)|[A-Za-z]:[/\\](?!/)|(?!localhost/)(?:[^/.:]+/[^:]*|[^/:]+)\.json\Z)"
+)
+"""What nobody means as an address: a path to a file, written into a string."""
+
 
 def check_seconds(name: str, seconds: float) -> float:
     """Checks how long to wait: a positive number of seconds that has an end."""
@@ -64,12 +69,6 @@ def _check_number(name: str, seconds: object) -> None:
     if not isinstance(seconds, int | float):
         text = f"{name} must be a number of seconds, not {type(seconds).__name__}"
         raise TypeError(text)
-
-
-_PATH = re.compile(
-    r"(?:~|\.{0,2}[/\\](?!/)|[A-Za-z]:[/\\](?!/)|(?!localhost/)(?:[^/.:]+/[^:]*|[^/:]+)\.json\Z)"
-)
-"""What nobody means as an address: a path to a file, written into a string."""
 
 
 def check_url(url: object, what: str, *, any_scheme: bool = False, or_path: bool = False) -> str:

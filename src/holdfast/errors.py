@@ -397,7 +397,7 @@ class AuthenticationError(A2AHTTPError):
     Where its card already says what this client does not have, nothing was sent.
 
     Attributes:
-        schemes: Names of the card's security schemes that it is about, where the card decided.
+        schemes: Names of the card's security schemes that it is about, where a card says so.
         missing: Those of them for which there is no credential.
     """
 

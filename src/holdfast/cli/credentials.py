@@ -6,22 +6,25 @@ with each request, in a header, a cookie or the query, and to the agent's own or
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import InvalidAgentCardError
+from holdfast.model.card import APIKeySecurityScheme, HTTPAuthSecurityScheme, SecurityScheme
 from holdfast.runtime.discovery import GET_AGENT_CARD
 from holdfast.wire.credentials import Credentials as Carried
 from holdfast.wire.credentials import is_cookie_name, is_cookie_value
 from holdfast.wire.http import check_headers
+from holdfast.wire.security import in_words, wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from holdfast.errors import AuthenticationError
-    from holdfast.model.card import AgentCard, APIKeySecurityScheme
+    from holdfast.model.card import AgentCard
     from holdfast.runtime.transport import AnyCall
+    from holdfast.wire.security import Alternative
 
-__all__ = ["Credentials", "declared_schemes"]
+__all__ = ["Credentials", "Way", "ways_in"]
 
 _DEFAULT_HEADER = "X-API-Key"
 
@@ -111,15 +114,45 @@ _PLACES: Mapping[str, Callable[[str, str], Carried]] = {
 }
 
 
-def declared_schemes(card: AgentCard) -> set[str]:
-    """The flags whose credentials the card declares: ``--bearer``, ``--api-key``."""
-    flags: set[str] = set()
-    for scheme in card.security_schemes.values():
-        if scheme.api_key_security_scheme is not None:
-            flags.add("--api-key")
-        elif scheme.mtls_security_scheme is None:
-            flags.add("--bearer")
-    return flags
+class Way(NamedTuple):
+    """One of the things that an agent asks for, any of which is enough.
+
+    Attributes:
+        words: What it is.
+        flags: What gives it, all of them together.
+        hindrance: Why the command line cannot give it; None if it can.
+    """
+
+    words: str
+    flags: frozenset[str]
+    hindrance: str | None
+
+
+def ways_in(card: AgentCard) -> list[Way]:
+    """What the card asks for or, if it asks for nothing, what it declares."""
+    return [_way(one, card) for one in wanted(card)]
+
+
+def _way(one: Alternative, card: AgentCard) -> Way:
+    flags = [_flag_of(card.security_schemes.get(name)) for name in one.schemes]
+    hindrance = None
+    if one.hindrances or None in flags:
+        hindrance = "the command line cannot give that"
+    elif flags.count("--api-key") > 1:
+        hindrance = "the command line can give only one API key"
+    return Way(in_words(one, card), frozenset(filter(None, flags)), hindrance)
+
+
+def _flag_of(scheme: SecurityScheme | None) -> str | None:
+    match scheme:
+        case None:
+            return None
+        case SecurityScheme(api_key_security_scheme=APIKeySecurityScheme()):
+            return "--api-key"
+        case SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme() as http):
+            return "--bearer" if http.scheme.lower() == "bearer" else None
+        case _:
+            return "--bearer" if scheme.mtls_security_scheme is None else None
 
 
 def _key_scheme(card: AgentCard) -> APIKeySecurityScheme | None:

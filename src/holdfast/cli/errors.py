@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from holdfast import errors
-from holdfast.cli.credentials import declared_schemes
+from holdfast.cli.credentials import ways_in
 from holdfast.cli.values import masked_reference, shown_duration
 from holdfast.wire.bindings import PROTOCOL_VERSION
+from holdfast.wire.security import ADVICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from holdfast.cli.credentials import Way
     from holdfast.cli.settings import Settings
     from holdfast.errors import A2AError
     from holdfast.model.card import AgentCard
@@ -126,21 +128,23 @@ def _code(row: _Row, error: A2AError, situation: Situation) -> str:
     """A row's own code, or the protocol's name of the error."""
     if row.code is None:
         return _NAMES.get(type(error), type(error).__name__)
-    if row.exit == _AUTH and not _gave_what_is_declared(situation):
+    if row.kind is errors.AuthenticationError and not _gave_what_is_asked_for(situation):
         return "A2ACLI_ERR_CREDENTIALS_MISSING"
     return row.code
 
 
-def _gave_what_is_declared(situation: Situation) -> bool:
-    """Whether one of the credentials that the card declares was given, if it declares any."""
-    settings, declared = situation.settings, _declared(situation)
+def _gave_what_is_asked_for(situation: Situation) -> bool:
+    """Whether what the card asks for was given, or anything at all if it says nothing."""
+    settings, ways = situation.settings, _ways(situation)
     if "authorization" in settings.svc_params:
         return True
-    return bool(settings.credentials & declared if declared else settings.credentials)
+    if not ways:
+        return bool(settings.credentials)
+    return any(way.hindrance is None and way.flags <= settings.credentials for way in ways)
 
 
-def _declared(situation: Situation) -> set[str]:
-    return set() if situation.card is None else declared_schemes(situation.card)
+def _ways(situation: Situation) -> list[Way]:
+    return [] if situation.card is None else ways_in(situation.card)
 
 
 # ── Messages and hints ───────────────────────────────────────────────────────────────────────
@@ -232,6 +236,12 @@ def _over_limit(error: A2AError, _situation: Situation) -> str:
     return str(told)
 
 
+def _unauthorized(error: A2AError, _situation: Situation) -> str:
+    told = copy.copy(error)
+    told.message = error.message.partition(ADVICE)[0]  # what follows is for programs
+    return str(told)
+
+
 def _no_hint(_error: A2AError, _situation: Situation) -> str | None:
     return None
 
@@ -260,11 +270,48 @@ def _name_card(_error: A2AError, situation: Situation) -> str | None:
 
 
 def _give_credentials(_error: A2AError, situation: Situation) -> str | None:
-    if _gave_what_is_declared(situation):
+    if _gave_what_is_asked_for(situation):
         return "check the credentials: the agent does not take them"
-    flags = {"--bearer"} if situation.card is None else _declared(situation)
-    variables = [f"{_VARIABLES[flag]} (or {flag})" for flag in sorted(flags or _VARIABLES)]
-    return f"set {' or '.join(variables)}"
+    return _what_to_give(situation)
+
+
+def _have_permission(_error: A2AError, situation: Situation) -> str | None:
+    if situation.card is None:
+        return (
+            "check the address; a card that was saved by other means can be named as a file with "
+            "--agent-card"
+        )
+    if _gave_what_is_asked_for(situation):
+        return (
+            "the credentials were understood, and do not permit this: ask the agent's owner for "
+            "the permission, or use others"
+        )
+    instead = _what_to_give(situation)
+    return f"the agent does not permit this with the credentials that it got: {instead}"
+
+
+def _what_to_give(situation: Situation) -> str:
+    """The credentials that are missing, in each of the ways that are enough."""
+    given, ways = situation.settings.credentials, _ways(situation)
+    if situation.card is None:
+        wanted = {frozenset({"--bearer"})}
+    elif not ways:
+        wanted = {frozenset({flag}) for flag in _VARIABLES}
+    else:
+        wanted = {way.flags for way in ways if way.hindrance is None}
+    if not wanted:
+        asked = ", or ".join(way.words for way in ways)
+        why = min(way.hindrance or "" for way in ways)
+        return f"the agent asks for {asked}; {why}"
+    return f"set {', or '.join(_all_of(flags, given) for flags in sorted(wanted, key=sorted))}"
+
+
+def _all_of(flags: frozenset[str], given: set[str]) -> str:
+    missing = [f"{_VARIABLES[flag]} (or {flag})" for flag in sorted(flags - given)]
+    if len(flags) == 1:
+        return missing[0]
+    also = " as well" if len(missing) < len(flags) else ""
+    return f"{' and '.join(missing)}{also}: the agent asks for both together"
 
 
 def _be_reachable(error: A2AError, _situation: Situation) -> str | None:
@@ -384,8 +431,14 @@ _ROWS = (
         hint=_correct_card,
         message=_without_advice,
     ),
-    _Row(errors.AuthenticationError, "A2ACLI_ERR_AUTH_FAILED", _AUTH, hint=_give_credentials),
-    _Row(errors.PermissionDeniedError, "A2ACLI_ERR_AUTH_FAILED", _AUTH, hint=_give_credentials),
+    _Row(
+        errors.AuthenticationError,
+        "A2ACLI_ERR_AUTH_FAILED",
+        _AUTH,
+        hint=_give_credentials,
+        message=_unauthorized,
+    ),
+    _Row(errors.PermissionDeniedError, "A2ACLI_ERR_AUTH_FAILED", _AUTH, hint=_have_permission),
     _Row(errors.A2AConnectionError, "A2ACLI_ERR_UNREACHABLE", _UNREACHABLE, hint=_be_reachable),
     _Row(errors.A2ATimeoutError, "A2ACLI_ERR_UNREACHABLE", _UNREACHABLE, hint=_answer),
     _Row(errors.RateLimitedError, "HOLDFAST_ERR_RATE_LIMITED", hint=_come_back),

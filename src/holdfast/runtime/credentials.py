@@ -20,6 +20,7 @@ from holdfast.runtime.transport import (
     Transport,
 )
 from holdfast.wire.credentials import Credentials, check_credentials, with_cookies
+from holdfast.wire.security import explain
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -52,7 +53,12 @@ class CredentialsLayer(PassThrough):
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         provider = call.auth
         if provider is None:
-            return await self._inner.unary(call)
+            try:
+                return await self._inner.unary(call)
+            except AuthenticationError as error:
+                if call.card is not None:
+                    explain(error, call.card, call.headers)
+                raise
         credentials = await self._asked(provider, call)
         try:
             return await self._attempt(call, credentials)

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
     from holdfast.model.card import AgentCard, APIKeySecurityScheme, SecurityScheme
 
-__all__ = ["Alternative", "alternatives", "unmet"]
+__all__ = ["ADVICE", "Alternative", "alternatives", "explain", "in_words", "unmet", "wanted"]
+
+ADVICE = ": pass auth="
+"""Begins what a program can do about a 401; others say it in their own words."""
 
 T = TypeVar("T")
 
@@ -139,8 +142,14 @@ def _if_set(member: T | None, read: Callable[[T], Carry | None]) -> Carry | None
 
 def _carry_of(scheme: SecurityScheme) -> Carry | None:
     """How a scheme carries a credential; None if this client cannot know."""
+    kind = _kind_of(scheme)
+    return None if kind is None else _KINDS[kind](scheme)
+
+
+def _kind_of(scheme: SecurityScheme) -> str | None:
+    """The one member that says what a scheme is; None if there is none, or there are more."""
     kinds = [kind for kind in _KINDS if getattr(scheme, kind) is not None]
-    return _KINDS[kinds[0]](scheme) if len(kinds) == 1 else None
+    return kinds[0] if len(kinds) == 1 else None
 
 
 # ── Choosing among the requirements of a card ────────────────────────────────────────────────
@@ -216,6 +225,67 @@ def unmet(
         missing=missing,
         executed=False,
     )
+
+
+def wanted(card: AgentCard) -> list[Alternative]:
+    """What an agent may have missed that answers 401: what its card asks for, else declares."""
+    asked = [one for one in alternatives(card) if one.schemes]
+    return asked or [_alternative((name,), card) for name in card.security_schemes]
+
+
+def explain(error: AuthenticationError, card: AgentCard, headers: Mapping[str, str]) -> None:
+    """Adds to a 401 what the card asks for, and how to pass it.
+
+    Args:
+        error: It was sent without an `AuthProvider`.
+        card: Of the agent that was called.
+        headers: What was sent, names in lower case; the caller's own may hold credentials.
+    """
+    found = wanted(card)
+    if not found:
+        return
+    verb = "asks for" if alternatives(card) else "declares"
+    named = ", or ".join(in_words(one, card) for one in found)
+    error.message = f"{error.message}; agent {card.name!r} {verb} {named}"
+    error.schemes = tuple(dict.fromkeys(name for one in found for name in one.schemes))
+    keys = (scheme.api_key_security_scheme for scheme in card.security_schemes.values())
+    places = {"authorization", "cookie", *(key.name.lower() for key in keys if key is not None)}
+    if places & headers.keys():
+        return
+    error.missing = tuple(dict.fromkeys(name for one in found for name in one.carries))
+    within_reach = next((one.carries for one in found if one.carries), None)
+    if within_reach is not None:
+        held = ", ".join(f"{name!r}: …" for name in within_reach)
+        error.message += f"{ADVICE}SchemeCredentials({{{held}}})"
+
+
+def in_words(one: Alternative, card: AgentCard) -> str:
+    """The schemes of an alternative, each with its kind."""
+    return " and ".join(_named(name, card.security_schemes.get(name)) for name in one.schemes)
+
+
+def _named(name: str, scheme: SecurityScheme | None) -> str:
+    if scheme is None:
+        return f"{name!r}, which it does not declare"
+    kind = _kind_of(scheme)
+    if kind is None:
+        return f"{name!r}, of a kind that this client does not know"
+    http = scheme.http_auth_security_scheme
+    words = None if http is None else _HTTP_WORDS.get(http.scheme.lower())
+    return (words or _WORDS[kind]).format(name, getattr(scheme, kind))
+
+
+_WORDS: Mapping[str, str] = {
+    "api_key_security_scheme": "the API key {0!r} ({1.location} {1.name!r})",
+    "http_auth_security_scheme": "the HTTP credential {0!r} ({1.scheme})",
+    "oauth2_security_scheme": "the OAuth 2.0 token {0!r}",
+    "open_id_connect_security_scheme": "the OpenID Connect token {0!r}",
+    "mtls_security_scheme": "the client certificate {0!r}",
+}
+_HTTP_WORDS: Mapping[str, str] = {
+    "bearer": "the bearer token {0!r}",
+    "basic": "the user and password {0!r}",
+}
 
 
 def _alternative(names: tuple[str, ...], card: AgentCard) -> Alternative:
