@@ -25,7 +25,12 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 _REHEARSAL = Operation(
-    name="Rehearsal", request=NoneType, response=NoneType, safety="read", verb="GET", path=""
+    name="choice of the interface",  # as --debug tells it
+    request=NoneType,
+    response=NoneType,
+    safety="read",
+    verb="GET",
+    path="",
 )
 
 
