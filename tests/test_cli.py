@@ -302,6 +302,9 @@ def test_an_address_where_nobody_answers_in_time_is_doubted(card, hint):
     agent.inject(Stall(), on="GetAgentCard")
     done = holdfast("send", "hello", "--timeout", "3s", "-o", "json", agent=agent, card=card)
     assert done.error["code"] == "A2ACLI_ERR_TIMEOUT"
+    assert done.error["message"] == (
+        f"the timeout of 3s is over; the agent's card was still awaited from {card}"
+    )
     assert done.error["hint"] == hint
 
 

@@ -85,9 +85,11 @@ def refused(*words, agent=None, **more):
         (["send", "hello", "--transport", "PIGEON"], "JSONRPC, HTTP+JSON"),
         (["send", "hello", "--timeout", "-5"], "not a duration"),
         (["send", "hello", "--timeout=-5s"], "not a duration"),
-        (["send", "hello", "--timeout", "0"], "more than nothing"),
+        (["send", "hello", "--timeout", "0"], "longer than 0 and have an end; write 500ms, 30s"),
+        (["send", "hello", "--timeout", "0s"], "there is no way to wait without end"),
+        (["send", "hello", "--poll-interval", "0"], "longer than 0 and have an end"),
         (["send", "hello", "--timeout", "soon"], "not a duration"),
-        (["send", "hello", "--timeout", "9" * 400], "less than for ever"),
+        (["send", "hello", "--timeout", "9" * 400], "longer than 0 and have an end"),
         (["send", "hello", "--poll-interval", "-1s"], "not a duration"),
         (["send", "hello", "--a2a-version", "new"], "not a protocol version"),
         (["send", "hello", "--a2a-version", "1.0.1"], "not a protocol version"),
@@ -97,7 +99,9 @@ def refused(*words, agent=None, **more):
         (["send", "hello", "--context-id", " "], "empty"),
         (["send", "hello", "--wait", "--async"], "contradict"),
         (["send", "hello", "--nope"], "--nope"),
-        (["send", "hello", "--stream"], "--stream"),
+        (["send", "hello", "--stream"], "--stream is not built yet"),
+        (["send", "--stream", "hello"], "leave it out to wait for the outcome"),
+        (["send", "hello", "--stream=yes"], "--stream"),
         (["task", "get"], "TASK_ID"),
         (["task", "get", "t", "--history", "-1"], "-1"),
         (["task", "get", "t", "--history", "many"], "many"),
@@ -404,6 +408,18 @@ def test_a_flag_overrides_a_configured_wait(flags, environment, waits):
     done = holdfast("send", "hello", *flags, agent=agent, env=environment)
     assert done.exit == 0
     assert bool(agent.calls("GetTask")) is waits
+
+
+def test_variables_that_contradict_each_other_are_named(tmp_path):
+    environment = {"A2ACLI_WAIT": "1", "A2ACLI_ASYNC": "1"}
+    said = refused("send", "hello", env=environment)
+    assert said == "A2ACLI_WAIT and A2ACLI_ASYNC contradict each other."
+    (tmp_path / ".env").write_text("A2ACLI_WAIT=1\nA2ACLI_ASYNC=1\n")
+    said = refused("send", "hello", directory=tmp_path)
+    file = tmp_path / ".env"
+    assert said == f"A2ACLI_WAIT and A2ACLI_ASYNC in {file} contradict each other."
+    said = refused("send", "hello", "--wait", "--no-wait", env=environment, directory=tmp_path)
+    assert said == "--wait and --async contradict each other."
 
 
 def test_a_variable_can_make_task_get_wait_and_a_flag_can_undo_it():
@@ -852,6 +868,8 @@ def test_debug_tells_on_stderr_how_it_goes_and_leaves_the_document_alone():
     assert done.json["task"]["id"] == "task-1"
     assert "by JSONRPC, protocol 1.0" in done.err
     assert re.search(r"Debug: SendMessage .* attempt 1 started\n", done.err)
+    assert "Rehears" not in done.err
+    assert re.search(r"Debug: choice of the interface .* attempt 1 started\n", done.err)
     assert re.search(r"Debug: GetTask .* attempt 1 failed .* 503", done.err)
     assert re.search(r"Debug: GetTask .* attempt 2 follows in", done.err)
     assert re.search(r"Debug: .* finished after 2 attempts and \d", done.err)
@@ -1030,7 +1048,7 @@ def test_durations(text, seconds):
     "text", ["", "s", "-1", "1d", "1 s", "1s1", "1e3", "inf", "nan", "0", "0s", "٣s", "1m30"]
 )
 def test_what_is_no_duration(text):
-    with pytest.raises(ValueError, match=r"duration|must be more"):
+    with pytest.raises(ValueError, match=r"duration|must be longer"):
         read_duration(text)
 
 

@@ -263,6 +263,7 @@ def test_send_003_a_message_without_a_task_is_a_clean_end(agent):
 def test_send_003_stream_is_refused_clearly_and_nothing_is_sent(agent):
     done = agent.run("send", "echo hello", "--stream", "-o", "json")
     assert (done.exit, done.error["code"]) == (2, "A2ACLI_ERR_USAGE")
+    assert "--stream is not built yet" in done.error["message"]
     assert agent.executions() == 0
 
 

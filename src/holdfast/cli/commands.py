@@ -23,6 +23,7 @@ from holdfast.cli.options import (
     METADATA,
     OUTPUT_FORMATS,
     REPLY,
+    STREAMING,
     WAITING,
     with_options,
 )
@@ -211,7 +212,7 @@ def app(**_options: object) -> None:
 
 @app.command("send", cls=PartsCommand, context_settings=_CONTEXT)
 @click.argument("words", metavar="[TEXT]", nargs=-1)
-@with_options(PARTS, REPLY, METADATA, WAITING, EVERYWHERE)
+@with_options(PARTS, REPLY, METADATA, WAITING, STREAMING, EVERYWHERE)
 @click.pass_context
 def send(ctx: click.Context, /, **options: Any) -> int:
     """Send a message, and wait for the outcome.

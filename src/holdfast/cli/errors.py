@@ -180,6 +180,9 @@ def _out_of_time(error: A2AError, situation: Situation) -> str:
     if situation.task is not None:
         seen = f"task {situation.task.id} was last seen {situation.task.state}"
         return f"{limit}; {seen}{_since_then(error)}"
+    if situation.card is None:
+        where = masked_reference(str(situation.reference))
+        return f"{limit}; the agent's card was still awaited from {where}{_since_then(error)}"
     return limit
 
 

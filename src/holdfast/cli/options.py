@@ -42,6 +42,7 @@ __all__ = [
     "METADATA",
     "OUTPUT_FORMATS",
     "REPLY",
+    "STREAMING",
     "WAITING",
     "with_options",
 ]
@@ -241,6 +242,24 @@ HISTORY = (
         help="Show the task's last N messages.",
     ),
 )
+
+
+def _refuse_stream(ctx: click.Context, _param: click.Parameter, value: object) -> None:
+    if value and not ctx.resilient_parsing:
+        message = "--stream is not built yet; leave it out to wait for the outcome."
+        raise click.UsageError(message, ctx)
+
+
+STREAMING = (
+    click.option(
+        "--stream",
+        is_flag=True,
+        hidden=True,
+        expose_value=False,
+        callback=_refuse_stream,
+    ),
+)
+"""What is refused by name, so that nobody takes it for a misspelling."""
 
 
 def with_options(*groups: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:

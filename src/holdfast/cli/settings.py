@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
-from holdfast.cli.configuration import DEFAULT, FLAG, Source
+from holdfast.cli.configuration import DEFAULT, FLAG, PREFIX, Source
 from holdfast.cli.options import DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT
 from holdfast.cli.sources import SettingOption
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
@@ -167,9 +167,17 @@ def _waits(
         return None, DEFAULT
     source, waits = min(said)
     if len({place.rank for place, _ in said}) < len(said):
-        message = "--wait and --async contradict each other."
+        message = f"{_spelled('wait', 'async', source)} contradict each other."
         raise click.UsageError(message, ctx)
     return waits, source
+
+
+def _spelled(one: str, other: str, source: Source) -> str:
+    """Two options as they are written where they come from."""
+    if source is FLAG:
+        return f"--{one} and --{other}"
+    where = "" if source.path is None else f" in {source.path}"
+    return f"{PREFIX}{one.upper()} and {PREFIX}{other.upper()}{where}"
 
 
 def _no_repeats(ctx: click.Context, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:

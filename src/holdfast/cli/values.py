@@ -48,7 +48,7 @@ def read_duration(text: str) -> float:
     """Reads ``30``, ``30s``, ``500ms``, ``1m30s``, ``2h`` as seconds.
 
     Raises:
-        ValueError: It is none of these, or zero.
+        ValueError: It is none of these, zero, or without end.
     """
     compact = text.strip()
     if _NUMBER.fullmatch(compact):
@@ -58,7 +58,10 @@ def read_duration(text: str) -> float:
         raise ValueError(message)
     seconds = sum(float(n) * _SECONDS[unit] for n, unit in _PIECE.findall(compact))
     if not 0 < seconds < math.inf:
-        message = f"{text!r} must be more than nothing and less than for ever"
+        message = (
+            f"{text!r} must be longer than 0 and have an end; write 500ms, 30s or 1m30s; there is "
+            "no way to wait without end, but 1000h will do"
+        )
         raise ValueError(message)
     return seconds
 
