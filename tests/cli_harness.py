@@ -31,6 +31,12 @@ class Outcome:
     def error(self):
         return self.json["error"]
 
+    @property
+    def last_word(self):
+        """What is on stderr besides the announcements of further tries."""
+        lines = self.err.splitlines(keepends=True)
+        return "".join(line for line in lines if "; trying again in " not in line)
+
     def field(self, label: str) -> str | None:
         found = [line for line in self.out.splitlines() if line.startswith(f"{label}: ")]
         assert len(found) <= 1, found

@@ -1,6 +1,7 @@
 """What the commands do: send, task get, task cancel, card get, help (a2a-cli 7 to 10)."""
 
 import json
+import re
 from itertools import pairwise
 
 import pytest
@@ -308,6 +309,45 @@ def test_an_address_where_nobody_answers_in_time_is_doubted(card, hint):
     assert done.error["hint"] == hint
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    ("operation", "where"), [("GetAgentCard", "/.well-known/agent-card.json"), ("GetTask", "/rpc")]
+)
+def test_a_wait_before_another_try_is_told_on_stderr_only(form, operation, where):
+    agent = FakeAgent(lambda _: completes("done", after=3))
+    busy = Respond(status=503, headers={"retry-after": "2"}, body=b"try later")
+    agent.inject(busy, on=operation, times=2)
+    done = holdfast("send", "hello", "-o", form, agent=agent)
+    assert done.exit == 0
+    told = [line for line in done.err.splitlines() if not line.startswith("Task ID: ")]
+    why = f"Warning: HTTP 503 Service Unavailable (agent {AGENT}{where}); trying again in "
+    assert [re.sub(r"[23](\.\d)?s", "2s", line) for line in told] == [
+        f"{why}2s (attempt 2 of 4)",
+        f"{why}2s (attempt 3 of 4)",
+    ]
+    assert "trying again" not in done.out
+    if form == "json":
+        assert done.json["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+def test_a_wait_before_another_try_is_as_long_as_it_is_told():
+    agent = FakeAgent()
+    agent.inject(Respond(status=429, headers={"retry-after": "40"}), on="SendMessage")
+    done = holdfast("send", "hello", agent=agent)
+    told = float(re.search(r"trying again in ([\d.]+)s \(attempt 2 of 4\)", done.err)[1])
+    (sent_at,) = (call.at for call in agent.calls("SendMessage"))
+    waited = sent_at - agent.received[0].at  # since the card was fetched, which took no time
+    assert told - 0.1 <= waited <= told
+
+
+def test_a_failure_that_is_not_tried_again_is_told_once():
+    agent = FakeAgent()
+    agent.inject(Respond(status=429, headers={"retry-after": "90"}), on="SendMessage")
+    done = holdfast("send", "hello", agent=agent)
+    assert done.exit == 1
+    assert "Warning" not in done.err
+
+
 @pytest.mark.parametrize("words", [["send", "hi"], ["task", "get", "--wait", "task-1"]])
 @pytest.mark.parametrize(
     ("fault", "why"),
@@ -326,7 +366,7 @@ def test_a_wait_that_saw_only_failures_tells_the_last_one(words, fault, why):
     done = holdfast(*words, "--timeout", "1m", engine=lambda **_: network)
     assert done.exit == 5
     assert done.out == "Task ID: task-1\nContext ID: context-2\nState: TASK_STATE_WORKING\n"
-    assert done.err == (
+    assert done.last_word == (
         "Error: the timeout of 1m is over; task task-1 was last seen TASK_STATE_WORKING; since "
         f"then: {why} (agent {AGENT}/rpc)\n"
         "Code: A2ACLI_ERR_TIMEOUT\n"
@@ -341,7 +381,7 @@ def test_a_cancel_that_saw_only_failures_tells_the_last_one():
     agent.inject(Refuse(), on="GetTask", times=999)
     done = holdfast("task", "cancel", "task-1", "--timeout", "20s", engine=lambda **_: network)
     assert done.exit == 5
-    assert done.err == (
+    assert done.last_word == (
         "Error: task task-1 is still WORKING 20 s after the agent took the request to cancel it; "
         f"since then: the connection was refused (agent {AGENT}/rpc)\n"
         "Code: A2ACLI_ERR_TIMEOUT\n"
@@ -389,7 +429,8 @@ def test_what_certainly_did_not_run_is_tried_again():
     agent.inject(rate_limited(retry_after=30), on="SendMessage")
     done = holdfast("send", "hello", agent=agent)
     assert done.exit == 0
-    assert done.err == ""
+    assert done.err.count("trying again") == 1
+    assert done.last_word == ""
 
 
 def test_an_agent_that_goes_on_refusing_is_unreachable():

@@ -934,11 +934,12 @@ async def test_a_reply_that_comes_in_pieces_is_logged_in_whole_lines(caplog):
     assert lines == ["< data: secret", "< data: x", "< end"]
 
 
-def test_without_debug_nothing_is_told():
+def test_without_debug_only_the_wait_for_another_try_is_told():
     agent = FakeAgent(lambda _: completes("done", after=3))
     agent.inject(Respond(status=503), on="GetTask")
     done = holdfast("send", "hello", agent=agent)
-    assert (done.exit, done.err) == (0, "")
+    assert (done.exit, done.last_word) == (0, "")
+    assert done.err.count("\n") == 1
 
 
 def test_debug_shows_where_something_broke():

@@ -137,6 +137,18 @@ def test_when_it_is_not_taken(run, place, form):
 
 @EVERY_PLACE
 @FORMS
+def test_when_it_is_tried_again(run, place, form):
+    agent = FakeAgent()
+    body = json.dumps({"error": {"status": "UNAVAILABLE", "message": f"no {CANARY}"}}).encode()
+    busy = Respond(status=503, headers={"retry-after": "1"}, body=body)
+    agent.inject(busy, on="GetTask", times=2)
+    words = ["task", "get", "t", "--transport", "HTTP+JSON"]
+    done = run(place, *words, form=form, agent=agent)
+    assert done.exit in {2, 3} or "trying again" in done.err
+
+
+@EVERY_PLACE
+@FORMS
 def test_when_the_settings_are_shown(run, place, form):
     run(place, "config", "show", form=form)
 

@@ -9,6 +9,7 @@ always agrees with the code.
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from holdfast.errors import A2AError
     from holdfast.model.card import AgentCard
     from holdfast.model.types import Task
+    from holdfast.runtime.listeners import RetryScheduled
 
-__all__ = ["Failure", "Situation", "describe", "internal", "unwritable", "usage"]
+__all__ = ["Failure", "Situation", "describe", "internal", "retrying", "unwritable", "usage"]
 
 _FAILURE, _USAGE, _UNREACHABLE, _AUTH, _TIMEOUT = 1, 2, 3, 4, 5
 
@@ -101,6 +103,19 @@ def unwritable(error: OSError) -> Failure:
         code="A2ACLI_ERR_INTERNAL",
         message=f"the output cannot be written: {error.strerror or error}",
     )
+
+
+def retrying(retry: RetryScheduled, tries: int) -> str:
+    """What is said while there is nothing to do but wait for another try, in one line.
+
+    Args:
+        retry: The try that follows.
+        tries: How many there are at most.
+    """
+    told = copy.copy(retry.error)
+    told.excerpt = None
+    wait = shown_duration(math.ceil(retry.wait * 10) / 10)
+    return f"{_bare(told)}; trying again in {wait} (attempt {retry.number} of {tries})"
 
 
 def describe(error: A2AError, situation: Situation) -> Failure:

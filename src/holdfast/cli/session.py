@@ -20,12 +20,14 @@ from holdfast._version import __version__
 from holdfast.assembly import connect
 from holdfast.cli.configuration import read_configuration
 from holdfast.cli.credentials import Credentials
-from holdfast.cli.errors import describe
+from holdfast.cli.errors import describe, retrying
 from holdfast.cli.output import command_line
 from holdfast.cli.rehearsal import Rehearsed, rehearse
 from holdfast.cli.values import masked_reference, secrets_in_reference
 from holdfast.cli.wire_log import LoggedEngine
 from holdfast.errors import A2AError, VersionNotSupportedError
+from holdfast.policy.resilience import Resilience
+from holdfast.runtime.listeners import RetryScheduled
 from holdfast.wire.bindings import PROTOCOL_VERSION
 from holdfast.wire.redaction import secrets_in
 
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from holdfast.model.card import AgentCard, AgentInterface
     from holdfast.model.types import Task
     from holdfast.runtime.engine import HttpEngine
-    from holdfast.runtime.listeners import Event
+    from holdfast.runtime.listeners import Event, Observation
 
 __all__ = ["Session", "World"]
 
@@ -121,6 +123,7 @@ class Session:
         self._credentials = (
             Credentials(settings.bearer, settings.api_key) if settings.credentials else None
         )
+        self._resilience = Resilience.standard()
         engine = world.engine(verify=not settings.insecure)
         if settings.debug:
             engine = LoggedEngine(engine)
@@ -130,10 +133,12 @@ class Session:
                 reference,
                 auth=self._credentials,
                 timeout=settings.timeout,
+                resilience=self._resilience,
                 card_ttl=math.inf,
                 engine=self._engine,
                 bindings=settings.spoken_transports,
                 consumers=(self._saw,),
+                observers=(self._observed,),
                 attempt_layers=(Rehearsed,),
             )
         except ValueError as error:
@@ -229,6 +234,12 @@ class Session:
         if self.task is None or self.task.state is not task.state:
             logger.debug("task %s is %s", task.id, task.state)
         self.task = task
+
+    def _observed(self, observation: Observation) -> None:
+        """Says why nothing happens for a while; also where nobody looks, as other tools do."""
+        if isinstance(observation, RetryScheduled):
+            tries = self._resilience.retry.max_retries + 1
+            self._output.warn(retrying(observation, tries))
 
     def _warn(self) -> None:
         """Names what is in effect, and what may be a surprise."""
