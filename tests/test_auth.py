@@ -861,7 +861,7 @@ async def test_a_401_is_final_if_the_service_has_nothing_else(binding, then):
     assert len(agent.calls("SendMessage")) == 1
 
 
-DIGEST = "the HTTP credential 'digest' (Digest)"
+DIGEST = "the HTTP credential 'digest' (scheme 'Digest')"
 KEY = "the API key 'header' (header 'X-API-Key')"
 
 
@@ -883,6 +883,8 @@ def pass_auth(*names):
         ([["mtls"]], "the client certificate 'mtls'"),
         ([["digest"]], DIGEST),
         ([["empty"]], "'empty', of a kind that this client does not know"),
+        ([["both"]], "'both', of a kind that this client does not know"),
+        ([["elsewhere"]], "'elsewhere', of a kind that this client does not know"),
         ([["nowhere"]], "'nowhere', which it does not declare"),
         (
             [["digest"], [], ["bearer", "header"]],
@@ -920,6 +922,22 @@ async def test_a_401_says_what_a_card_declares_that_asks_for_nothing():
         "agent 'Guarded' declares the bearer token 'b', or the API key 'h' (header 'X-API-Key')"
         f"{pass_auth('b')}"
     )
+
+
+async def test_a_401_is_one_line_whatever_the_card_says():
+    odd = "a\nb\x1b[2J"
+    schemes = {
+        f"s{odd}": {"httpAuthSecurityScheme": {"scheme": odd}},
+        f"k{odd}": {"apiKeySecurityScheme": {"location": odd, "name": odd}},
+        f"h{odd}": {"apiKeySecurityScheme": {"location": "query", "name": odd}},
+    }
+    agent = FakeAgent(card=guarded(name=odd, securitySchemes=schemes), token=SECRET)
+
+    with pytest.raises(AuthenticationError) as caught:
+        await connected(agent, None).send_message("hello")
+
+    assert "declares" in caught.value.message
+    assert caught.value.message.isprintable()
 
 
 async def test_a_401_of_a_card_that_says_nothing_says_no_more():

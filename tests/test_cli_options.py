@@ -566,6 +566,10 @@ CERTIFICATE = (
     "the agent asks for the client certificate 'mtls' and the bearer token 'bearer'; the command "
     "line cannot give that"
 )
+NONE_OF_THESE = (
+    "the agent asks for the user and password 'basic', or the client certificate 'mtls'; the "
+    "command line can give none of these"
+)
 ONE_KEY = (
     "the agent asks for the API key 'key' (header 'X-Key') and the API key 'second' (cookie "
     "'sid'); the command line can give only one API key"
@@ -625,6 +629,7 @@ def asking(*requirements):
             "the agent asks for the user and password 'basic'; the command line cannot give that",
         ),
         ([["mtls", "bearer"]], [], CERTIFICATE),
+        ([["mtls"], ["basic"]], [], NONE_OF_THESE),
         ([], [], f"set {KEY_FLAG}, or {BEARER_FLAG}"),
         ([], ["--bearer"], NOT_TAKEN),
     ],
@@ -637,6 +642,16 @@ def test_the_hint_of_a_401_is_what_the_card_asks_for(requirements, flags, hint):
     assert done.error["hint"] == hint
     code = "A2ACLI_ERR_AUTH_FAILED" if hint == NOT_TAKEN else "A2ACLI_ERR_CREDENTIALS_MISSING"
     assert (done.exit, done.error["code"]) == (4, code)
+
+
+def test_the_hint_of_a_401_has_an_end():
+    agent = asking(*([f"nowhere-{number}"] for number in range(1000)))
+    agent.inject(Respond(status=401), on="SendMessage", times=9)
+    for flags in ([], ["--bearer", SECRET]):
+        done = holdfast("send", "hello", "-o", "json", *flags, agent=agent)
+        assert len(done.error["hint"]) < 500
+        assert done.error["hint"].endswith("the command line can give none of these")
+        assert len(done.error["message"]) < 1500
 
 
 def test_a_401_says_what_the_card_asks_for_without_words_for_programs():

@@ -319,8 +319,9 @@ def _what_to_give(situation: Situation) -> str:
         wanted = {way.flags for way in ways if way.hindrance is None}
     if not wanted:
         asked = ", or ".join(way.words for way in ways)
-        why = min(way.hindrance or "" for way in ways)
-        return f"the agent asks for {asked}; {why}"
+        asked = asked if len(asked) <= _SHOWN else f"{asked[: _SHOWN - 1]}…"
+        many = "the command line can give none of these"
+        return f"the agent asks for {asked}; {ways[0].hindrance if len(ways) == 1 else many}"
     return f"set {', or '.join(_all_of(flags, given) for flags in sorted(wanted, key=sorted))}"
 
 
@@ -393,6 +394,9 @@ def _speak_ours(_error: A2AError, situation: Situation) -> str | None:
 def _find_task(_error: A2AError, _situation: Situation) -> str | None:
     return "check the task's id, and that it is this agent's"
 
+
+_SHOWN = 300
+"""Characters of what a card asks for that a hint shows at most."""
 
 _VARIABLES = {"--api-key": "A2ACLI_API_KEY", "--bearer": "A2ACLI_BEARER"}
 _BY_FAILURE: Mapping[str, str] = {

@@ -267,17 +267,16 @@ def in_words(one: Alternative, card: AgentCard) -> str:
 def _named(name: str, scheme: SecurityScheme | None) -> str:
     if scheme is None:
         return f"{name!r}, which it does not declare"
-    kind = _kind_of(scheme)
-    if kind is None:
+    kind, http = _kind_of(scheme), scheme.http_auth_security_scheme
+    if kind is None or (http is None and _carry_of(scheme) is None):
         return f"{name!r}, of a kind that this client does not know"
-    http = scheme.http_auth_security_scheme
     words = None if http is None else _HTTP_WORDS.get(http.scheme.lower())
     return (words or _WORDS[kind]).format(name, getattr(scheme, kind))
 
 
 _WORDS: Mapping[str, str] = {
     "api_key_security_scheme": "the API key {0!r} ({1.location} {1.name!r})",
-    "http_auth_security_scheme": "the HTTP credential {0!r} ({1.scheme})",
+    "http_auth_security_scheme": "the HTTP credential {0!r} (scheme {1.scheme!r})",
     "oauth2_security_scheme": "the OAuth 2.0 token {0!r}",
     "open_id_connect_security_scheme": "the OpenID Connect token {0!r}",
     "mtls_security_scheme": "the client certificate {0!r}",
