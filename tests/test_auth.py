@@ -909,11 +909,10 @@ async def test_a_401_without_auth_says_what_the_card_asks_for(binding, requireme
     assert set(caught.value.missing) == set(named) & CREDENTIALS.keys()
 
 
-async def test_a_401_says_what_a_card_declares_that_asks_for_nothing():
-    agent = FakeAgent(
-        card=guarded(securitySchemes={"b": SCHEMES["bearer"], "h": SCHEMES["header"]}),
-        token=SECRET,
-    )
+@pytest.mark.parametrize("requirements", [(), ([],)])
+async def test_a_401_says_what_a_card_declares_that_asks_for_nothing(requirements):
+    schemes = {"b": SCHEMES["bearer"], "h": SCHEMES["header"]}
+    agent = FakeAgent(card=guarded(*requirements, securitySchemes=schemes), token=SECRET)
 
     with pytest.raises(AuthenticationError) as caught:
         await connected(agent, None).send_message("hello")

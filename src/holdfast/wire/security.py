@@ -244,7 +244,7 @@ def explain(error: AuthenticationError, card: AgentCard, headers: Mapping[str, s
     found = wanted(card)
     if not found:
         return
-    verb = "asks for" if alternatives(card) else "declares"
+    verb = "asks for" if any(r.schemes for r in card.security_requirements) else "declares"
     named = ", or ".join(in_words(one, card) for one in found)
     error.message = f"{error.message}; agent {card.name!r} {verb} {named}"
     error.schemes = tuple(dict.fromkeys(name for one in found for name in one.schemes))
