@@ -159,9 +159,14 @@ class _Exchange:
         """Takes a slot, sends the request and waits for the headers of the reply."""
         self._pools = self._all_pools.here()
         self._slots = self._pools.streams if self._streaming else self._pools.calls
+        # Where a slot is free, connecting begins at once: one limit less to set and to move.
+        self._phase = "pool" if self._slots.locked() else "connect"
+        seconds = getattr(self._request.timeouts, self._phase)
         try:
-            with self._pools.watchdog.within(self._request.timeouts.pool) as self._limit:
+            with self._pools.watchdog.within(seconds) as self._limit:
                 await self._slots.acquire()
+                if self._phase == "pool":
+                    self.enter("connect")
                 return await self._send()
         except A2AError:
             raise
@@ -305,7 +310,6 @@ class _Exchange:
     async def _send(self) -> Self:
         response: aiohttp.ClientResponse | None = None
         try:
-            self.enter("connect")
             body = _Body(self._request.body, self)
             response = await self._pools.send(self._request, body, streaming=self._streaming)
             self._inflater = self._look_at(response)

@@ -99,26 +99,19 @@ class Pools:
                 reach.
             ValueError: aiohttp does not take the address, or what it holds.
         """
-        options: dict[str, Any] = {
-            "headers": {
-                **request.headers,
-                "accept-encoding": "identity" if streaming else "gzip",
-            },
-            "timeout": _NO_TIMEOUT,
-            "allow_redirects": False,
-            "raise_for_status": False,
-            "data": body,
-        }
+        coding = "identity" if streaming else "gzip"
+        options: dict[str, Any] = {"headers": {**request.headers, "accept-encoding": coding}}
         largest = largest_header(request.limits)
         session = self._settings.lent
         if session is not None:  # it has its own ideas about TLS and proxies
             options["skip_auto_headers"] = ("content-type",)
             options["auto_decompress"] = False
             options["max_field_size"] = largest
+            options["raise_for_status"] = False
+            options["timeout"] = _NO_TIMEOUT
             if request.reach is not None:
                 check_host(request.url, request.reach)
         else:
-            options["ssl"] = self._settings.ssl
             options["proxy"] = proxy = self._settings.proxies.of(request.url)
             reach = request.reach
             if proxy is not None and reach is not None:
@@ -127,7 +120,10 @@ class Pools:
             if request.method == "POST":
                 options["middlewares"] = ()  # which aiohttp does not resend
             session = self._session((request.max_idle, streaming, reach, largest))
-        return await session.request(request.method, URL(request.url, encoded=True), **options)
+        url = URL(request.url, encoded=True)
+        return await session.request(
+            request.method, url, data=body, allow_redirects=False, **options
+        )
 
     def is_proxied(self, url: str) -> bool:
         """Whether a proxy is at the other end, or may be."""
@@ -141,8 +137,10 @@ class Pools:
         if session is None:
             max_idle, _, reach, largest = purpose
             session = self._made[purpose] = aiohttp.ClientSession(
+                timeout=_NO_TIMEOUT,
                 connector=aiohttp.TCPConnector(
                     limit=0,
+                    ssl=self._settings.ssl,
                     keepalive_timeout=max_idle,
                     socket_factory=None if reach is None else sockets_within(reach),
                 ),

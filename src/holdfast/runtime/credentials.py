@@ -6,7 +6,7 @@ anew for each attempt; a provider's own failure is no message that was sent.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -20,10 +20,9 @@ from holdfast.runtime.transport import (
     Transport,
 )
 from holdfast.wire.credentials import Credentials, check_credentials, with_cookies
-from holdfast.wire.security import explain
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Coroutine
 
 __all__ = ["AuthProvider", "AuthSlot", "CredentialsLayer", "with_credentials"]
 
@@ -50,15 +49,13 @@ class CredentialsLayer(PassThrough):
         super().__init__(inner)
         self._last = (Credentials(), Credentials())
 
-    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+    def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
         provider = call.auth
         if provider is None:
-            try:
-                return await self._inner.unary(call)
-            except AuthenticationError as error:
-                if call.card is not None:
-                    explain(error, call.card, call.headers)
-                raise
+            return self._inner.unary(call)
+        return self._authorized(call, provider)
+
+    async def _authorized(self, call: Call[P, R], provider: AuthProvider) -> Reply[R]:
         credentials = await self._asked(provider, call)
         try:
             return await self._attempt(call, credentials)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import (
     A2AConnectionError,
@@ -33,7 +33,7 @@ from holdfast.runtime.waiting import until
 from holdfast.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Coroutine, Sequence
 
     from holdfast.model.requests import SendMessageRequest
     from holdfast.runtime.listeners import Hooks, Interceptor, Observers
@@ -82,10 +82,13 @@ class InterceptorLayer(PassThrough):
         super().__init__(inner)
         self._hooks = hooks
 
-    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+    def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
         interceptors = self._hooks.interceptors
-        if not interceptors:
-            return await self._inner.unary(call)
+        return self._intercepted(call, interceptors) if interceptors else self._inner.unary(call)
+
+    async def _intercepted(
+        self, call: Call[P, R], interceptors: Sequence[Interceptor]
+    ) -> Reply[R]:
         asked: list[Interceptor] = []
         outcome: Reply[R] | A2AError
         try:
@@ -118,9 +121,10 @@ class InterceptorLayer(PassThrough):
 class OutcomeLayer(PassThrough):
     """Turns a lost reply to a message into what it means: nobody knows whether it was executed."""
 
-    async def unary(self, call: Call[P, R], /) -> Reply[R]:
-        if call.operation not in _SENDS:
-            return await self._inner.unary(call)
+    def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
+        return self._sent(call) if call.operation in _SENDS else self._inner.unary(call)
+
+    async def _sent(self, call: Call[P, R]) -> Reply[R]:
         try:
             return await self._inner.unary(call)
         except A2AError as error:

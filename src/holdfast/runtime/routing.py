@@ -15,6 +15,7 @@ import msgspec
 from holdfast.errors import (
     A2AError,
     AgentCardResolutionError,
+    AuthenticationError,
     CredentialOriginError,
     InvalidAgentCardError,
     PushNotificationNotSupportedError,
@@ -29,6 +30,7 @@ from holdfast.wire.http import presentable
 from holdfast.wire.origins import origin, origin_and_aliases
 from holdfast.wire.reach import Network, Reach, furthest_in, scope_of_host
 from holdfast.wire.redaction import hidden_in_path
+from holdfast.wire.security import explain
 
 if TYPE_CHECKING:
     from holdfast.model.card import AgentCard, AgentInterface
@@ -116,11 +118,15 @@ class InterfaceLayer(PassThrough):
         if self._resolver.secrets:  # which the card may repeat
             call.progress.secrets.note_values(self._resolver.secrets)
         choice = self._checked(call, card, has_credentials=provider is not None)
-        return await self._inner.unary(
-            msgspec.structs.replace(
-                call, endpoint=choice.endpoint, reach=choice.reach, card=card, auth=provider
-            )
+        routed = msgspec.structs.replace(
+            call, endpoint=choice.endpoint, reach=choice.reach, card=card, auth=provider
         )
+        try:
+            return await self._inner.unary(routed)
+        except AuthenticationError as error:
+            if provider is None:
+                explain(error, card, call.headers)
+            raise
 
     def _checked(self, call: Call[P, R], card: AgentCard, *, has_credentials: bool) -> _Choice:
         """What follows from the card, if it allows the call."""

@@ -6,7 +6,7 @@ from a transport to a transport; the whole client is layers over a binding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, MutableMapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -180,8 +180,8 @@ class Reply(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
 class Transport(Protocol):
     """Carries calls."""
 
-    async def unary(self, call: Call[P, R], /) -> Reply[R]:
-        """Makes a call that has one answer.
+    def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
+        """Makes a call that has one answer; most write it with ``async def``.
 
         Raises:
             A2AError: Whatever went wrong, with facts.
@@ -203,9 +203,9 @@ class PassThrough:
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
 
-    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+    def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
         """Makes the call below."""
-        return await self._inner.unary(call)
+        return self._inner.unary(call)
 
     async def close(self) -> None:
         """Frees what is below."""
