@@ -214,3 +214,33 @@ def test_the_header_of_a_reply_shows_no_cookie():
     done = holdfast("task", "get", "t", "--debug", agent=agent)
     assert CANARY not in done.err
     assert re.search(r"< 404 .*set-cookie: \*\*\*, x-short: 1, location: /x\?t=\*\*\*", done.err)
+
+
+@FORMS
+@pytest.mark.parametrize("param", ["X-One:TOPSECRET", "x-flag:pw12", "server:TOPSECRET"])
+def test_no_service_parameter_shows_its_value_whatever_it_is_called(form, param):
+    name, value = param.split(":")
+    agent = FakeAgent()
+    agent.inject(Respond(status=500, body=f"no {value}".encode()), on="SendMessage")
+    done = holdfast("send", "hello", "--svc-param", param, "--debug", "-o", form, agent=agent)
+    assert done.exit == 1
+    assert value not in done.out + done.err
+    assert f"{name.lower()}: ***" in done.err
+
+
+def test_one_too_short_to_be_looked_for_is_not_logged_either():
+    done = holdfast("send", "hello", "--async", "--svc-param", "x-one:k7", "--debug")
+    assert "x-one: ***" in done.err
+
+
+def test_the_headers_of_the_protocol_itself_are_logged_as_they_are():
+    extension = "https://e.test/extension/v1"
+    words = ["--svc-param", f"a2a-extensions:{extension}", "--debug"]
+    done = holdfast("send", "hello", "--async", *words)
+    assert f"a2a-extensions: {extension}" in done.err
+    assert "a2a-version: 1.0" in done.err
+
+
+def test_a_short_key_in_a_service_parameter_is_warned_about_where_nobody_is_verified():
+    done = holdfast("send", "hello", "--async", "--svc-param", "x-one:pw", "--insecure")
+    assert "SECURITY: a credential, or what may be one" in done.err

@@ -18,9 +18,9 @@ import click
 
 from holdfast.cli import text
 from holdfast.cli.document import document, write_json
-from holdfast.cli.values import secrets_in_reference
+from holdfast.cli.values import secrets_in_params, secrets_in_reference
 from holdfast.errors import A2AError
-from holdfast.wire.redaction import redact, secrets_in
+from holdfast.wire.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -269,7 +269,7 @@ def command_line(words: Sequence[str]) -> str:
 def _secrets(settings: Settings) -> list[str]:
     """What no diagnostic shows, also as a query spells it."""
     given = [secret for secret in (settings.bearer, settings.api_key) if secret is not None]
-    given += secrets_in(settings.svc_params)
+    given += secrets_in_params(settings.svc_params)
     given += secrets_in_reference(settings.agent_card)
     return [*given, *(quote(secret, safe="") for secret in given)]
 

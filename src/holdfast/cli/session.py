@@ -23,13 +23,12 @@ from holdfast.cli.credentials import Credentials
 from holdfast.cli.errors import describe, retrying
 from holdfast.cli.output import command_line
 from holdfast.cli.rehearsal import Rehearsed, rehearse
-from holdfast.cli.values import masked_reference, secrets_in_reference
+from holdfast.cli.values import masked_reference, secrets_in_params, secrets_in_reference
 from holdfast.cli.wire_log import LoggedEngine
 from holdfast.errors import A2AError, VersionNotSupportedError
 from holdfast.policy.resilience import Resilience
 from holdfast.runtime.listeners import RetryScheduled
 from holdfast.wire.bindings import PROTOCOL_VERSION
-from holdfast.wire.redaction import secrets_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -252,7 +251,7 @@ class Session:
         self._output.warn(
             "--insecure: TLS certificates are not verified; use this for development only"
         )
-        given = secrets_in(settings.svc_params) + secrets_in_reference(settings.agent_card)
+        given = secrets_in_params(settings.svc_params) + secrets_in_reference(settings.agent_card)
         if settings.credentials or given:
             self._output.warn(
                 "SECURITY: a credential, or what may be one, is sent over a connection whose "

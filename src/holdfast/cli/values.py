@@ -15,9 +15,10 @@ from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 from holdfast.wire.credentials import bearer_fault
 from holdfast.wire.http import check_headers
 from holdfast.wire.redaction import secrets_in
+from holdfast.wire.security import OF_THE_PROTOCOL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 __all__ = [
     "Reads",
@@ -34,6 +35,7 @@ __all__ = [
     "read_svc_param",
     "read_transport",
     "read_version",
+    "secrets_in_params",
     "secrets_in_reference",
     "shown_duration",
 ]
@@ -174,6 +176,12 @@ def hidden_params(text: str) -> str:
 
 
 _AFTER_NAME = re.compile(r":.*")
+
+
+def secrets_in_params(params: Mapping[str, str]) -> list[str]:
+    """What may be secret in service parameters: all that is not the protocol's own."""
+    theirs = {name: value for name, value in params.items() if name not in OF_THE_PROTOCOL}
+    return [*theirs.values(), *secrets_in(theirs)]
 
 
 def masked_reference(text: str) -> str:

@@ -1,8 +1,9 @@
 """What goes over the wire, for ``--debug``: each request and reply as it is, but for secrets.
 
-Rules: a header whose name or length says that it may be a credential shows its name only, the
-query of an address its names; the credentials of the caller are taken out of all that is left
-when it is written (`holdfast.cli.output`).
+Rules: of what is sent, a header that is not the protocol's own shows its name only, of what comes
+back one whose name or length says that it may be a credential, and the query of an address its
+names; the credentials of the caller are taken out of all that is left when it is written
+(`holdfast.cli.output`).
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.values import hidden, masked_reference
 from holdfast.wire.redaction import secrets_in
+from holdfast.wire.security import OF_THE_PROTOCOL
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
@@ -28,19 +30,7 @@ logger = logging.getLogger("holdfast.cli.wire")
 _MOST = 50_000
 """Characters of a body that are shown."""
 
-_PUBLIC = frozenset(
-    {
-        "a2a-extensions",
-        "a2a-version",
-        "accept",
-        "content-type",
-        "date",
-        "retry-after",
-        "server",
-        "user-agent",
-        "www-authenticate",
-    }
-)
+_PUBLIC = OF_THE_PROTOCOL | {"date", "retry-after", "server", "www-authenticate"}
 
 
 class LoggedEngine:
@@ -111,7 +101,7 @@ class _LoggedStream:
 
 
 def _log_reply(reply: HttpReply | HttpStream, body: bytes = b"") -> None:
-    logger.debug("< %d %s%s", reply.status, _headers(reply.headers), _body(body))
+    logger.debug("< %d %s%s", reply.status, _headers(reply.headers, _received), _body(body))
 
 
 def _log_lines(lines: list[bytes]) -> None:
@@ -122,16 +112,20 @@ def _log_lines(lines: list[bytes]) -> None:
 
 def _log_request(request: HttpRequest) -> None:
     url = masked_reference(request.url)
-    headers, body = _headers(request.headers), _body(request.body)
+    headers, body = _headers(request.headers, _sent), _body(request.body)
     logger.debug("> %s %s %s%s", request.method, url, headers, body)
 
 
-def _headers(headers: Mapping[str, str]) -> str:
-    shown = ((name.lower(), value) for name, value in headers.items())
-    return ", ".join(f"{name}: {_value(name, value)}" for name, value in shown)
+def _headers(headers: Mapping[str, str], show: Callable[[str, str], str]) -> str:
+    lowered = ((name.lower(), value) for name, value in headers.items())
+    return ", ".join(f"{name}: {show(name, value)}" for name, value in lowered)
 
 
-def _value(name: str, value: str) -> str:
+def _sent(name: str, value: str) -> str:
+    return value if name in OF_THE_PROTOCOL else hidden(value)
+
+
+def _received(name: str, value: str) -> str:
     if name == "location":
         return masked_reference(value)
     return hidden(value) if name not in _PUBLIC and secrets_in({name: value}) else value

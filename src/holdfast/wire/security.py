@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 
     from holdfast.model.card import AgentCard, APIKeySecurityScheme, SecurityScheme
 
-__all__ = ["ADVICE", "Alternative", "alternatives", "explain", "in_words", "unmet", "wanted"]
+__all__ = [
+    "ADVICE",
+    "OF_THE_PROTOCOL",
+    "Alternative",
+    "alternatives",
+    "explain",
+    "in_words",
+    "unmet",
+    "wanted",
+]
 
 ADVICE = ": pass auth="
 """Begins what a program can do about a 401; others say it in their own words."""
@@ -38,7 +47,7 @@ T = TypeVar("T")
 _BASIC = re.compile(r"[^:\x00-\x1f\x7f]*:[^\x00-\x1f\x7f]*")
 """A user, a colon, a password, and no control characters (RFC 7617, 2)."""
 
-_OF_THE_PROTOCOL = frozenset(
+OF_THE_PROTOCOL = frozenset(
     {"accept", "a2a-extensions", "a2a-version", "content-type", "user-agent"}
 )
 """Headers that every request has already."""
@@ -66,7 +75,7 @@ def _basic(credential: str) -> Credentials:
 
 
 def _in_header(name: str) -> Carry | None:
-    if not _is_header(name, "") or name.lower() in _OF_THE_PROTOCOL:
+    if not _is_header(name, "") or name.lower() in OF_THE_PROTOCOL:
         return None
 
     def carry(credential: str) -> Credentials:
