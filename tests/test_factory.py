@@ -878,7 +878,7 @@ async def test_an_auth_interceptor_that_comes_later_keeps_to_the_same_origins():
 
 @pytest.mark.parametrize("options", [{"auth": "Bearer x"}, {"interceptors": "another"}])
 async def test_credentials_that_are_there_stay(options):
-    own = AuthInterceptor(SchemeCredentials({}))
+    own = AuthInterceptor(SchemeCredentials({"other": SECRET}))
     if options.get("interceptors"):
         options = {"interceptors": [own]}
     agent = FakeAgent(card=guarded("JSONRPC"))

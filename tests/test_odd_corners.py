@@ -399,7 +399,7 @@ async def test_a_card_whose_name_repeats_a_secret_does_not_show_it(caplog):
         "http://agent.test",
         engine=FakeNetwork(FakeAgent(card=card)),
         headers={"x-api-key": SECRET},
-        auth=SchemeCredentials({}),
+        auth=SchemeCredentials({"other": SECRET}),
     )
     with pytest.raises(AuthenticationError) as caught:
         await client.get_task("t")

@@ -22,6 +22,7 @@ __all__ = [
     "check_able",
     "check_age",
     "check_configuration",
+    "check_credential",
     "check_json",
     "check_kind",
     "check_networks",
@@ -197,6 +198,17 @@ def not_empty(name: str, value: str) -> str:
         text = f"{name} must not be empty"
         raise ValueError(text)
     return value
+
+
+def check_credential(name: str, value: str) -> None:
+    """Checks that a credential is there, and no text that Python writes for a missing one."""
+    words = not_empty(name, value).split()
+    if not words:
+        text = f"{name} must not be empty"
+        raise ValueError(text)
+    if words[-1] == "None" and len(words) <= 2:
+        text = f"{name} holds None in place of a credential: is an environment variable not set?"
+        raise ValueError(text)
 
 
 def media_types(name: str, given: Iterable[str]) -> tuple[str, ...]:

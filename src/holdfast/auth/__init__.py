@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
+from holdfast.arguments import check_credential
 from holdfast.auth.schemes import (
     AuthInterceptor,
     CredentialService,
@@ -68,19 +69,22 @@ def to_provider(
             credential service, to be asked as the card wants.
 
     Raises:
-        ValueError: A header that HTTP does not allow.
+        ValueError: It holds no credential, or a header that HTTP does not allow.
         TypeError: It is none of these.
     """
     match auth:
         case None:
             return None
-        case str() if not auth.strip():
+        case Mapping() | str() if not (auth.strip() if isinstance(auth, str) else auth):
             text = "auth is empty; leave it out to send no credentials"
             raise ValueError(text)
         case str():
             return StaticAuth(check_headers({"authorization": auth}))
         case Mapping():
-            return StaticAuth(check_headers(auth))
+            headers = check_headers(auth)
+            for name, value in auth.items():
+                check_credential(f"the header {name}", value)
+            return StaticAuth(headers)
         case _ if _has(auth, "credentials", "on_unauthorized"):
             return cast("AuthProvider", auth)
         case _ if _has(auth, "get_credentials"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
-from holdfast.arguments import check_able, not_empty
+from holdfast.arguments import check_able, check_credential, not_empty
 from holdfast.errors import AuthenticationError
 from holdfast.runtime.credentials import with_credentials
 from holdfast.runtime.listeners import Interceptor
@@ -55,16 +55,19 @@ class SchemeCredentials:
 
     Raises:
         TypeError: They are not a mapping of strings to strings.
-        ValueError: One is empty.
+        ValueError: There are none, or one is empty or ``"None"``.
     """
 
     def __init__(self, credentials: Mapping[str, str]) -> None:
         if not isinstance(cast("object", credentials), Mapping):
             text = f"credentials are a dict of strings, not {type(credentials).__name__}"
             raise TypeError(text)
+        if not credentials:
+            text = "SchemeCredentials are empty; leave auth out to send no credentials"
+            raise ValueError(text)
         for name, credential in credentials.items():
             not_empty("the name of a scheme", name)
-            not_empty(f"the credential for {name!r}", credential)
+            check_credential(f"the credential for {name!r}", credential)
         self._credentials = dict(credentials)
 
     async def get_credentials(
