@@ -31,6 +31,7 @@ from holdfast import (
     InMemoryContextCredentialStore,
     Interceptor,
     PassThrough,
+    PermissionDeniedError,
     SchemeCredentials,
     StaticAuth,
     TaskPushNotificationConfig,
@@ -962,14 +963,62 @@ async def test_a_401_is_one_line_whatever_the_card_says():
     assert caught.value.message.isprintable()
 
 
-async def test_a_401_of_a_card_that_says_nothing_says_no_more():
+async def test_a_401_of_a_card_that_says_nothing_says_that_no_credentials_were_sent():
     agent = FakeAgent(card=guarded(securitySchemes={}), token=SECRET)
 
     with pytest.raises(AuthenticationError) as caught:
         await connected(agent, None).send_message("hello")
 
-    assert "Guarded" not in caught.value.message
+    assert caught.value.message.endswith("; no credentials were sent: pass auth=")
     assert caught.value.schemes == ()
+
+
+@pytest.mark.parametrize("name", ["Authorization", "X-My-Token", "Cookie"])
+async def test_a_401_of_a_card_that_says_nothing_counts_what_may_be_a_credential(name):
+    agent = FakeAgent(card=guarded(securitySchemes={}), token=SECRET)
+
+    with pytest.raises(AuthenticationError) as caught:
+        await connected(agent, None, headers={name: "wrong=1"}).send_message("hello")
+
+    assert "no credentials" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("requirements", "headers", "says"),
+    [
+        ([], {}, "; no credentials were sent: pass auth="),
+        ([["bearer"]], {}, f"; no credentials were sent{pass_auth('bearer')}"),
+        ([["mtls"]], {}, "; no credentials were sent"),
+        ([["bearer"]], {"Authorization": "Bearer x"}, " Forbidden"),
+        ([], {"X-API-Key": "x"}, " Forbidden"),
+    ],
+)
+async def test_a_403_says_whether_no_credentials_were_sent(requirements, headers, says):
+    agent = asking(*requirements) if requirements else FakeAgent()
+    agent.inject(Respond(status=403), on="SendMessage")
+
+    with pytest.raises(PermissionDeniedError) as caught:
+        await connected(agent, None, headers=headers).send_message("hello")
+
+    assert caught.value.message.endswith(says)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize(
+    ("schemes", "says"),
+    [
+        ({}, "the card of agent 'Guarded' declares no security schemes"),
+        ({"b": SCHEMES["bearer"]}, "the card of agent 'Guarded' requires none"),
+    ],
+)
+async def test_credentials_that_no_card_asked_for_are_told_to_be_unused(status, schemes, says):
+    agent = FakeAgent(card=guarded(securitySchemes=schemes))
+    agent.inject(Respond(status=status), on="SendMessage", times=9)
+
+    with pytest.raises((AuthenticationError, PermissionDeniedError)) as caught:
+        await connected(agent, SchemeCredentials({"b": SECRET})).send_message("hello")
+
+    assert caught.value.message.endswith(f"; none of the credentials in auth were used: {says}")
 
 
 @pytest.mark.parametrize("name", ["Authorization", "X-API-Key", "Cookie"])
@@ -979,7 +1028,10 @@ async def test_a_401_for_headers_of_the_callers_own_does_not_ask_for_them(name):
     with pytest.raises(AuthenticationError) as caught:
         await connected(agent, None, headers={name: "wrong=1"}).send_message("hello")
 
-    assert caught.value.message.endswith("asks for the bearer token 'bearer'")
+    assert caught.value.message.endswith(
+        "asks for the bearer token 'bearer', and did not take what was sent in the header "
+        f"{name.lower()}"
+    )
     assert (caught.value.schemes, caught.value.missing) == (("bearer",), ())
 
 

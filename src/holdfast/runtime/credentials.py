@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from holdfast.errors import A2AError, AuthenticationError
+from holdfast.errors import A2AError, AuthenticationError, PermissionDeniedError
 from holdfast.runtime.transport import (
     AnyCall,
     AuthProvider,
@@ -20,6 +20,7 @@ from holdfast.runtime.transport import (
     Transport,
 )
 from holdfast.wire.credentials import Credentials, check_credentials, with_cookies
+from holdfast.wire.security import explain_unused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
@@ -81,7 +82,12 @@ class CredentialsLayer(PassThrough):
 
     async def _attempt(self, call: Call[P, R], credentials: Credentials) -> Reply[R]:
         call.progress.secrets.note_values(credentials.values)
-        return await self._inner.unary(with_credentials(call, credentials))
+        try:
+            return await self._inner.unary(with_credentials(call, credentials))
+        except (AuthenticationError, PermissionDeniedError) as error:
+            if call.card is not None and not credentials.values:
+                explain_unused(error, call.card)
+            raise
 
 
 def with_credentials(call: Call[P, R], credentials: Credentials) -> Call[P, R]:

@@ -18,6 +18,7 @@ from holdfast.errors import (
     AuthenticationError,
     CredentialOriginError,
     InvalidAgentCardError,
+    PermissionDeniedError,
     PushNotificationNotSupportedError,
     UnsupportedOperationError,
     VersionNotSupportedError,
@@ -123,7 +124,7 @@ class InterfaceLayer(PassThrough):
         )
         try:
             return await self._inner.unary(routed)
-        except AuthenticationError as error:
+        except (AuthenticationError, PermissionDeniedError) as error:
             if provider is None:
                 explain(error, card, call.headers)
             raise

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from holdfast.errors import AuthenticationError
+from holdfast.errors import AuthenticationError, PermissionDeniedError
 from holdfast.wire.credentials import (
     Credentials,
     bearer_fault,
@@ -22,6 +22,7 @@ from holdfast.wire.credentials import (
     is_text,
 )
 from holdfast.wire.http import check_headers
+from holdfast.wire.redaction import secrets_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,6 +35,7 @@ __all__ = [
     "Alternative",
     "alternatives",
     "explain",
+    "explain_unused",
     "in_words",
     "unmet",
     "wanted",
@@ -242,8 +244,12 @@ def wanted(card: AgentCard) -> list[Alternative]:
     return asked or [_alternative((name,), card) for name in card.security_schemes]
 
 
-def explain(error: AuthenticationError, card: AgentCard, headers: Mapping[str, str]) -> None:
-    """Adds to a 401 what the card asks for, and how to pass it.
+def explain(
+    error: AuthenticationError | PermissionDeniedError,
+    card: AgentCard,
+    headers: Mapping[str, str],
+) -> None:
+    """Adds to a 401 what the card asks for, and to it or a 403 how to pass credentials.
 
     Args:
         error: It was sent without an `AuthProvider`.
@@ -251,21 +257,38 @@ def explain(error: AuthenticationError, card: AgentCard, headers: Mapping[str, s
         headers: What was sent, names in lower case; the caller's own may hold credentials.
     """
     found = wanted(card)
-    if not found:
-        return
-    verb = "asks for" if any(r.schemes for r in card.security_requirements) else "declares"
-    named = ", or ".join(in_words(one, card) for one in found)
-    error.message = f"{error.message}; agent {card.name!r} {verb} {named}"
-    error.schemes = tuple(dict.fromkeys(name for one in found for name in one.schemes))
     keys = (scheme.api_key_security_scheme for scheme in card.security_schemes.values())
     places = {"authorization", "cookie", *(key.name.lower() for key in keys if key is not None)}
-    if places & headers.keys():
+    given = ", ".join(sorted(places & headers.keys()))
+    if isinstance(error, AuthenticationError) and found:
+        verb = "asks for" if any(r.schemes for r in card.security_requirements) else "declares"
+        named = ", or ".join(in_words(one, card) for one in found)
+        error.message = f"{error.message}; agent {card.name!r} {verb} {named}"
+        error.schemes = tuple(dict.fromkeys(name for one in found for name in one.schemes))
+        if given:
+            error.message += f", and did not take what was sent in the header {given}"
+            return
+        error.missing = tuple(dict.fromkeys(name for one in found for name in one.carries))
+    elif not (given or secrets_in(headers)):
+        error.message += "; no credentials were sent"
+    else:
         return
-    error.missing = tuple(dict.fromkeys(name for one in found for name in one.carries))
     within_reach = next((one.carries for one in found if one.carries), None)
     if within_reach is not None:
         held = ", ".join(f"{name!r}: …" for name in within_reach)
         error.message += f"{ADVICE}SchemeCredentials({{{held}}})"
+    elif not found:
+        error.message += ADVICE
+
+
+def explain_unused(error: AuthenticationError | PermissionDeniedError, card: AgentCard) -> None:
+    """Adds to a 401 or 403 why an `AuthProvider` gave nothing, if the card wants nothing."""
+    if alternatives(card):
+        return
+    lacks = "requires none" if card.security_schemes else "declares no security schemes"
+    error.message += (
+        f"; none of the credentials in auth were used: the card of agent {card.name!r} {lacks}"
+    )
 
 
 def in_words(one: Alternative, card: AgentCard) -> str:
