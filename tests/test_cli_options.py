@@ -567,9 +567,12 @@ CERTIFICATE = (
     "line cannot give that"
 )
 NONE_OF_THESE = (
-    "the agent asks for the user and password 'basic', or the client certificate 'mtls'; the "
-    "command line can give none of these"
+    "the agent asks for the HTTP credential 'digest' (scheme 'Digest'), or the client certificate "
+    "'mtls'; the command line can give none of these"
 )
+PARAM_FLAG = "A2ACLI_SVC_PARAM (or --svc-param) to"
+BASIC_PARAM = f"{PARAM_FLAG} 'Authorization:Basic <user:password in base64>'"
+KEY_PARAM = f"{PARAM_FLAG} 'X-Other:<key>'"
 ONE_KEY = (
     "the agent asks for the API key 'key' (header 'X-Key') and the API key 'second' (cookie "
     "'sid'); the command line can give only one API key"
@@ -584,6 +587,8 @@ def asking(*requirements):
         "oauth": {"oauth2SecurityScheme": {"flows": {}}},
         "key": {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}},
         "second": {"apiKeySecurityScheme": {"location": "cookie", "name": "sid"}},
+        "other": {"apiKeySecurityScheme": {"location": "header", "name": "X-Other"}},
+        "digest": {"httpAuthSecurityScheme": {"scheme": "Digest"}},
         "mtls": {"mtlsSecurityScheme": {}},
     }
     wanted = [{"schemes": {name: {"list": []} for name in names}} for names in requirements]
@@ -623,14 +628,26 @@ def asking(*requirements):
         ([["key", "second"]], [], ONE_KEY),
         ([["key", "second"]], ["--api-key"], ONE_KEY),
         ([["key", "second"], ["bearer"]], ["--api-key"], f"set {BEARER_FLAG}"),
+        ([["basic"]], ["--bearer"], f"set {BASIC_PARAM}"),
+        ([["basic"], ["key"]], [], f"set {KEY_FLAG}, or {BASIC_PARAM}"),
         (
-            [["basic"]],
-            ["--bearer"],
-            "the agent asks for the user and password 'basic'; the command line cannot give that",
+            [["key", "other"]],
+            [],
+            f"set {KEY_FLAG} and {KEY_PARAM}: the agent asks for both together",
+        ),
+        (
+            [["key", "other"]],
+            ["--api-key"],
+            f"set {KEY_PARAM} as well: the agent asks for both together",
+        ),
+        (
+            [["key", "other", "bearer"]],
+            ["--api-key"],
+            f"set {BEARER_FLAG} and {KEY_PARAM} as well: the agent asks for all together",
         ),
         ([["mtls", "bearer"]], [], CERTIFICATE),
-        ([["mtls"], ["basic"]], [], NONE_OF_THESE),
-        ([], [], f"set {KEY_FLAG}, or {BEARER_FLAG}"),
+        ([["mtls"], ["digest"]], [], NONE_OF_THESE),
+        ([], [], f"set {KEY_FLAG}, or {BEARER_FLAG}, or {BASIC_PARAM}, or {KEY_PARAM}"),
         ([], ["--bearer"], NOT_TAKEN),
     ],
 )
@@ -644,6 +661,64 @@ def test_the_hint_of_a_401_is_what_the_card_asks_for(requirements, flags, hint):
     assert (done.exit, done.error["code"]) == (4, code)
 
 
+@pytest.mark.parametrize(
+    ("requirements", "params", "hint"),
+    [
+        ([["bearer"]], ["Authorization:x"], NOT_TAKEN),
+        ([["key"]], ["x-key:x"], NOT_TAKEN),
+        ([["second"]], ["cookie:sid=x"], NOT_TAKEN),
+        ([["key", "other"]], ["x-key:x", "x-other:y"], NOT_TAKEN),
+        (
+            [["key", "other"]],
+            ["x-other:x"],
+            f"set {KEY_FLAG} as well: the agent asks for both together",
+        ),
+        ([["key"]], ["x-trace:7"], f"set {KEY_FLAG}"),
+        ([["digest"]], ["Authorization:x"], NOT_TAKEN),
+    ],
+)
+def test_what_service_parameters_carry_counts_as_given(requirements, params, hint):
+    agent = asking(*requirements)
+    agent.inject(Respond(status=401), on="SendMessage", times=9)
+    given = [word for param in params for word in ("--svc-param", param)]
+    done = holdfast("send", "hello", "-o", "json", *given, agent=agent)
+    assert done.error["hint"] == hint
+
+
+@pytest.mark.parametrize(
+    ("param", "hint"),
+    [("x-my-token:x", NOT_TAKEN), ("x-trace:7", f"set {KEY_FLAG}, or {BEARER_FLAG}")],
+)
+def test_where_the_card_says_nothing_a_secret_parameter_counts_as_given(param, hint):
+    agent = FakeAgent()
+    agent.inject(Respond(status=401), on="SendMessage", times=9)
+    done = holdfast("send", "hello", "-o", "json", "--svc-param", param, agent=agent)
+    assert done.error["hint"] == hint
+
+
+def test_a_401_for_a_credential_in_a_service_parameter_says_that_it_was_not_taken():
+    agent = asking(["bearer"])
+    agent.inject(Respond(status=401), on="SendMessage", times=9)
+    words = ["--svc-param", f"Authorization:Bearer {SECRET}", "-o", "json"]
+    done = holdfast("send", "hello", *words, agent=agent)
+    assert "did not take what was sent in the header authorization" in done.error["message"]
+
+
+def test_a_token_and_a_password_cannot_both_be_given():
+    agent = asking(["basic", "bearer"])
+    agent.inject(Respond(status=401), on="SendMessage", times=9)
+    done = holdfast("send", "hello", "-o", "json", agent=agent)
+    assert done.error["hint"].endswith("the command line cannot give that")
+
+
+def test_a_403_without_credentials_has_no_words_for_programs():
+    agent = asking(["bearer"])
+    agent.inject(Respond(status=403), on="SendMessage", times=9)
+    done = holdfast("send", "hello", "-o", "json", agent=agent)
+    assert "no credentials were sent" in done.error["message"]
+    assert "auth=" not in done.error["message"]
+
+
 def test_the_hint_of_a_401_has_an_end():
     agent = asking(*([f"nowhere-{number}"] for number in range(1000)))
     agent.inject(Respond(status=401), on="SendMessage", times=9)
@@ -652,6 +727,18 @@ def test_the_hint_of_a_401_has_an_end():
         assert len(done.error["hint"]) < 500
         assert done.error["hint"].endswith("the command line can give none of these")
         assert len(done.error["message"]) < 1500
+
+
+def test_the_hint_of_a_401_has_an_end_where_each_key_has_a_header_of_its_own():
+    agent = asking(*([f"key-{number}"] for number in range(1000)))
+    agent.card["securitySchemes"] |= {
+        f"key-{n}": {"apiKeySecurityScheme": {"location": "header", "name": f"X-Key-{n}"}}
+        for n in range(1000)
+    }
+    agent.inject(Respond(status=401), on="SendMessage", times=9)
+    done = holdfast("send", "hello", "-o", "json", agent=agent)
+    assert done.error["hint"].startswith(f"set {KEY_FLAG}, or {PARAM_FLAG}")
+    assert len(done.error["hint"]) < 500
 
 
 def test_a_401_says_what_the_card_asks_for_without_words_for_programs():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.transport import AnyCall
     from holdfast.wire.security import Alternative
 
-__all__ = ["Credentials", "Way", "ways_in"]
+__all__ = ["Credentials", "Need", "Way", "ways_in"]
 
 _DEFAULT_HEADER = "X-API-Key"
 
@@ -114,17 +114,31 @@ _PLACES: Mapping[str, Callable[[str, str], Carried]] = {
 }
 
 
+class Need(NamedTuple):
+    """One of the credentials that an agent asks for together.
+
+    Attributes:
+        flag: What gives it; None if nothing does.
+        header: The header that carries it, which a service parameter can be.
+        param: For ``--svc-param``: what to write.
+    """
+
+    flag: str | None
+    header: str | None = None
+    param: str = ""
+
+
 class Way(NamedTuple):
     """One of the things that an agent asks for, any of which is enough.
 
     Attributes:
         words: What it is.
-        flags: What gives it, all of them together.
+        needs: What it takes, all of it together.
         hindrance: Why the command line cannot give it; None if it can.
     """
 
     words: str
-    flags: frozenset[str]
+    needs: tuple[Need, ...]
     hindrance: str | None
 
 
@@ -134,25 +148,37 @@ def ways_in(card: AgentCard) -> list[Way]:
 
 
 def _way(one: Alternative, card: AgentCard) -> Way:
-    flags = [_flag_of(card.security_schemes.get(name)) for name in one.schemes]
+    schemes = [card.security_schemes.get(name) for name in one.schemes]
+    needs = tuple(dict.fromkeys(_need(scheme, _key_scheme(card)) for scheme in schemes))
     hindrance = None
-    if one.hindrances or None in flags:
+    if one.hindrances or Need(None) in needs or len({_BEARER, _BASIC} & {*needs}) > 1:
         hindrance = "the command line cannot give that"
-    elif flags.count("--api-key") > 1:
+    elif not all(need.flag for need in needs):
         hindrance = "the command line can give only one API key"
-    return Way(in_words(one, card), frozenset(filter(None, flags)), hindrance)
+    return Way(in_words(one, card), needs, hindrance)
 
 
-def _flag_of(scheme: SecurityScheme | None) -> str | None:
+def _need(scheme: SecurityScheme | None, fitting: APIKeySecurityScheme | None) -> Need:
+    """What gives a credential; the API key goes where one scheme wants it, others aside."""
     match scheme:
-        case None:
-            return None
-        case SecurityScheme(api_key_security_scheme=APIKeySecurityScheme()):
-            return "--api-key"
+        case SecurityScheme(api_key_security_scheme=APIKeySecurityScheme() as key):
+            location = key.location.lower()
+            header = key.name.lower() if location == "header" else location
+            if key == fitting:
+                return Need("--api-key", header)
+            param = f"{key.name}:<key>"
+            return Need("--svc-param" if location == "header" else None, header, param)
         case SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme() as http):
-            return "--bearer" if http.scheme.lower() == "bearer" else None
+            return _HTTP.get(http.scheme.lower(), Need(None))
+        case SecurityScheme(mtls_security_scheme=None):
+            return _BEARER
         case _:
-            return "--bearer" if scheme.mtls_security_scheme is None else None
+            return Need(None)
+
+
+_BEARER = Need("--bearer", "authorization")
+_BASIC = Need("--svc-param", "authorization", "Authorization:Basic <user:password in base64>")
+_HTTP = {"bearer": _BEARER, "basic": _BASIC}
 
 
 def _key_scheme(card: AgentCard) -> APIKeySecurityScheme | None:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import copy
 import math
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from holdfast import errors
-from holdfast.cli.credentials import ways_in
+from holdfast.cli.credentials import Need, ways_in
 from holdfast.cli.values import masked_reference, shown_duration
 from holdfast.wire.bindings import PROTOCOL_VERSION
+from holdfast.wire.redaction import secrets_in
 from holdfast.wire.security import ADVICE
 
 if TYPE_CHECKING:
@@ -154,8 +156,17 @@ def _gave_what_is_asked_for(situation: Situation) -> bool:
     if "authorization" in settings.svc_params:
         return True
     if not ways:
-        return bool(settings.credentials)
-    return any(way.hindrance is None and way.flags <= settings.credentials for way in ways)
+        return bool(settings.credentials or secrets_in(settings.svc_params))
+    return any(not _missing(way, settings) for way in ways)
+
+
+def _missing(way: Way, settings: Settings) -> list[Need]:
+    """What of a way is given neither by its flag nor as a service parameter."""
+    return [
+        need
+        for need in way.needs
+        if need.flag not in settings.credentials and need.header not in settings.svc_params
+    ]
 
 
 def _ways(situation: Situation) -> list[Way]:
@@ -310,27 +321,37 @@ def _have_permission(_error: A2AError, situation: Situation) -> str | None:
 
 def _what_to_give(situation: Situation) -> str:
     """The credentials that are missing, in each of the ways that are enough."""
-    given, ways = situation.settings.credentials, _ways(situation)
+    ways = _ways(situation)
     if situation.card is None:
-        wanted = {frozenset({"--bearer"})}
+        wanted = {_to_set(Need("--bearer"))}
     elif not ways:
-        wanted = {frozenset({flag}) for flag in _VARIABLES}
+        wanted = {_to_set(Need(flag)) for flag in ("--api-key", "--bearer")}
     else:
-        wanted = {way.flags for way in ways if way.hindrance is None}
+        wanted = {_all_of(way, situation.settings) for way in ways if way.hindrance is None}
     if not wanted:
-        asked = ", or ".join(way.words for way in ways)
-        asked = asked if len(asked) <= _SHOWN else f"{asked[: _SHOWN - 1]}…"
+        asked = _cut(", or ".join(way.words for way in ways))
         many = "the command line can give none of these"
         return f"the agent asks for {asked}; {ways[0].hindrance if len(ways) == 1 else many}"
-    return f"set {', or '.join(_all_of(flags, given) for flags in sorted(wanted, key=sorted))}"
+    return _cut(f"set {', or '.join(sorted(wanted))}")
 
 
-def _all_of(flags: frozenset[str], given: set[str]) -> str:
-    missing = [f"{_VARIABLES[flag]} (or {flag})" for flag in sorted(flags - given)]
-    if len(flags) == 1:
+def _all_of(way: Way, settings: Settings) -> str:
+    missing = sorted(_to_set(need) for need in _missing(way, settings))
+    if len(way.needs) == 1:
         return missing[0]
-    also = " as well" if len(missing) < len(flags) else ""
-    return f"{' and '.join(missing)}{also}: the agent asks for both together"
+    also = " as well" if len(missing) < len(way.needs) else ""
+    together = "both" if len(way.needs) == 2 else "all"
+    return f"{' and '.join(missing)}{also}: the agent asks for {together} together"
+
+
+def _to_set(need: Need) -> str:
+    flag = need.flag or ""
+    what = f" to {shlex.quote(need.param)}" if need.param else ""
+    return f"{_VARIABLES[flag]} (or {flag}){what}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def _be_reachable(error: A2AError, _situation: Situation) -> str | None:
@@ -398,7 +419,11 @@ def _find_task(_error: A2AError, _situation: Situation) -> str | None:
 _SHOWN = 300
 """Characters of what a card asks for that a hint shows at most."""
 
-_VARIABLES = {"--api-key": "A2ACLI_API_KEY", "--bearer": "A2ACLI_BEARER"}
+_VARIABLES = {
+    "--api-key": "A2ACLI_API_KEY",
+    "--bearer": "A2ACLI_BEARER",
+    "--svc-param": "A2ACLI_SVC_PARAM",
+}
 _BY_FAILURE: Mapping[str, str] = {
     "dns": "check the host's name in --agent-card and in the agent's card",
     "refused": "check that the agent is running at this address",
@@ -460,7 +485,13 @@ _ROWS = (
         hint=_give_credentials,
         message=_unauthorized,
     ),
-    _Row(errors.PermissionDeniedError, "A2ACLI_ERR_AUTH_FAILED", _AUTH, hint=_have_permission),
+    _Row(
+        errors.PermissionDeniedError,
+        "A2ACLI_ERR_AUTH_FAILED",
+        _AUTH,
+        hint=_have_permission,
+        message=_unauthorized,
+    ),
     _Row(errors.A2AConnectionError, "A2ACLI_ERR_UNREACHABLE", _UNREACHABLE, hint=_be_reachable),
     _Row(errors.A2ATimeoutError, "A2ACLI_ERR_UNREACHABLE", _UNREACHABLE, hint=_answer),
     _Row(errors.RateLimitedError, "HOLDFAST_ERR_RATE_LIMITED", hint=_come_back),
