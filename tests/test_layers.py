@@ -160,6 +160,31 @@ async def test_the_card_counts_against_the_deadline_and_nothing_was_executed():
     assert (now(), caught.value.executed) == (3, False)
 
 
+async def test_a_deadline_that_strikes_while_the_card_is_awaited_says_so_to_all_who_wait():
+    agent = FakeAgent()
+    agent.inject(Stall(), on="GetAgentCard", times=10)
+    client = connected(agent)
+    calls = (client.send_message("hello", timeout=3), client.get_task("t", timeout=2))
+
+    sent, read = await asyncio.gather(*calls, return_exceptions=True)
+
+    awaited = "the agent's card was still awaited, and nothing else was sent"
+    assert sent.message == f"SendMessage did not finish within the call timeout of 3 s; {awaited}"
+    assert read.message == f"GetTask did not finish within the call timeout of 2 s; {awaited}"
+    assert (sent.agent, sent.executed) == ("http://agent.test:80", False)
+
+
+@both_bindings
+async def test_a_deadline_that_strikes_after_the_card_has_come_does_not_blame_it(binding):
+    agent = FakeAgent()
+    agent.inject(Stall(), on="GetTask")
+
+    with pytest.raises(DeadlineExceededError) as caught:
+        await connected(agent, binding).get_task("t", timeout=3)
+
+    assert "card" not in caught.value.message
+
+
 async def test_the_clients_timeout_is_the_calls_where_it_names_none():
     agent = FakeAgent(lambda _turn: works_forever())
 

@@ -190,9 +190,10 @@ _SENDS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})
 def deadline_exceeded(call: AnyCall) -> DeadlineExceededError:
     """The error of a call whose time is over."""
     deadline = call.deadline
+    awaited = "; the agent's card was still awaited, and nothing else was sent"
     return DeadlineExceededError(
         f"{call.operation.name} did not finish within the {deadline.name} timeout of "
-        f"{deadline.timeout:g} s",
+        f"{deadline.timeout:g} s{'' if call.progress.card is None else awaited}",
         deadline=deadline.name,
         timeout=deadline.timeout,
         **_ended(call),

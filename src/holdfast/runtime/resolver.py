@@ -121,6 +121,7 @@ class AgentCardResolver:
         if (card := self.fresh) is not None:
             return card
         flight = self._flights.here()
+        call.progress.card = flight.progress
         async with flight.lock:
             if (card := self.fresh) is not None:
                 return card
@@ -226,7 +227,7 @@ class AgentCardResolver:
         server = AgentInterface(url=origin(agent), protocol_binding="card")
         began = asyncio.get_running_loop().time()
         progress = CallProgress(began=began, secrets=call.progress.secrets)
-        call.progress.card = progress
+        call.progress.card = self._flights.here().progress = progress
         reply = await self._fetch.unary(
             Call(
                 operation=FETCH_CARD,
@@ -252,6 +253,7 @@ class _Flight:
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
+        self.progress: CallProgress | None = None
         self.card: AgentCard | None = None
         self.failure: A2AError | None = None
 

@@ -115,6 +115,7 @@ class InterfaceLayer(PassThrough):
         except A2AError as error:
             error.executed = False  # of this call, whatever became of the card's
             raise
+        call.progress.card = None  # it has come
         provider = self._auth.provider
         if self._resolver.secrets:  # which the card may repeat
             call.progress.secrets.note_values(self._resolver.secrets)
