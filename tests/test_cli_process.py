@@ -94,11 +94,9 @@ def test_an_interruption_is_quiet_and_keeps_the_task(form):
     assert agent.calls("CancelTask") == []
 
 
-@pytest.mark.parametrize(
-    "words", [["--help"], ["send", "hello"], ["send", "-o", "json"], ["send", "hi", "-o", "json"]]
-)
-def test_a_reader_that_left_is_no_drama(words):
-    with served(FakeAgent()) as url:
+def unread(agent, *words):
+    """The command, with a standard output that nobody reads any more, and the agent's address."""
+    with served(agent) as url:
         reader, writer = os.pipe()
         os.close(reader)
         done = subprocess.run(
@@ -107,8 +105,34 @@ def test_a_reader_that_left_is_no_drama(words):
             text=True, env=environment(A2ACLI_AGENT_CARD=url), check=False,
         )  # fmt: skip
         os.close(writer)
-    assert done.stderr == ""
-    assert done.returncode == 1
+    return done, url
+
+
+@pytest.mark.parametrize("words", [["--help"], ["send", "-o", "json"], ["card", "get"]])
+def test_a_reader_that_left_is_no_drama(words):
+    done, _ = unread(FakeAgent(), *words)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("after", [0, 0.1])
+def test_a_task_is_named_on_stderr_where_nobody_read_its_id(after):
+    done, url = unread(FakeAgent(completes("x", after=after)), "send", "hello")
+    hint = f"Hint: holdfast task get task-1 --agent-card {url}\n"
+    assert (done.returncode, done.stderr) == (1, hint)
+
+
+def test_a_task_is_named_on_stderr_once():
+    done, _ = unread(FakeAgent(completes("x", after=0.1)), "send", "hello", "-o", "json")
+    assert (done.returncode, done.stderr) == (1, "Task ID: task-1\n")
+
+
+def test_a_reader_that_has_read_the_tasks_id_may_leave():
+    agent = FakeAgent(completes("x", after=0.3))
+    with served(agent) as url, start("send", "hello", "-a", url) as process:
+        assert process.stdout.readline() == "Task ID: task-1\n"
+        process.stdout.close()
+        assert process.wait(BOUND) == 1
+        assert process.stderr.read() == ""
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device is always full here")

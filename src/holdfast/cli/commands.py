@@ -167,11 +167,12 @@ def _perform(world: World, session: Session, output: Output, action: Action) -> 
     except KeyboardInterrupt:
         _interrupted(session, output)
         return _INTERRUPTED
-    except OutputError:
-        if session.task is not None:
+    except (OutputError, BrokenPipeError) as error:
+        is_lost = isinstance(error, OutputError) or not output.has_named_task
+        if session.task is not None and is_lost:
             output.hint(session.command("task", "get", session.task.id))
         raise
-    except (click.UsageError, BrokenPipeError):
+    except click.UsageError:
         raise
     except A2AError as error:
         failure = describe(error, session)

@@ -47,6 +47,11 @@ __all__ = [
 class Output(Protocol):
     """Where a command says what it has to say."""
 
+    @property
+    def has_named_task(self) -> bool:
+        """Whether the task that was begun could be named."""
+        ...
+
     def sending(self, message: Message) -> None:
         """A message is about to be sent."""
         ...
@@ -88,6 +93,7 @@ class _Speaks:
     """Says things on standard error, the same way in every form."""
 
     def __init__(self, settings: Settings | None = None) -> None:
+        self.has_named_task = False
         self._secrets = [] if settings is None else _secrets(settings)
 
     def warn(self, message: str) -> None:
@@ -130,6 +136,7 @@ class TextOutput(_Speaks):
         """Names the task at once, so that an interruption does not lose it."""
         self._told = list(text.identifiers(task))
         self._lines(self._told)
+        self.has_named_task = True
 
     def gave_up(self, task: Task) -> None:
         """Completes what was begun: no output about a task is without its state."""
@@ -169,6 +176,7 @@ class JsonOutput(_Speaks):
     def began(self, task: Task) -> None:
         """Names the task where it is no part of the document."""
         self._say("Task ID", task.id)
+        self.has_named_task = True
 
     def gave_up(self, task: Task) -> None:
         """The error's message says it."""
