@@ -215,6 +215,49 @@ def test_a_line_that_states_nothing_is_told(run, local):
     assert done.err == f"Warning: {local}, line 1 is not A2ACLI_NAME=value\n"
 
 
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("A2ACLI_TIMEOUT 5s\n", 1),
+        ("# a comment\n\n\nA2ACLI_TIMEOUT 5s\n", 4),
+        ("OTHER=1\nexport A2ACLI_TIMEOUT: 5s\n", 2),
+    ],
+)
+def test_each_line_that_states_nothing_is_told_where_it_is(run, local, content, line):
+    write(local, content)
+    assert run("send", "hello").err == f"Warning: {local}, line {line} is not A2ACLI_NAME=value\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [f'A2ACLI_BEARER="{SECRET}"x"', f"A2ACLI_BEARER='{SECRET}", f'export A2ACLI_X="{SECRET}'],
+)
+def test_quotes_that_are_not_balanced_are_told(run, local, line):
+    write(local, f"A2ACLI_TIMEOUT=9s\n{line}\n")
+    assert run("send", "hello").err == (
+        f"Warning: {local}, line 2 is not read: the quotes of its value are not balanced\n"
+    )
+
+
+@pytest.mark.parametrize("content", [f'{{\n"A2ACLI_BEARER": "{SECRET}"\n}}\n', '[{"a": 1}]'])
+def test_a_file_of_json_is_told_once(run, local, content):
+    write(local, content)
+    assert run("send", "hello").err == (
+        f"Warning: {local} is not read: it is JSON, not lines of A2ACLI_NAME=value\n"
+    )
+
+
+def test_a_misspelt_name_is_told_with_the_one_that_is_meant(run, local):
+    write(local, "A2ACLI_TIMOUT=5s\nOTHER=1\n")
+    env = {"A2ACLI_STREAM": "1", "A2ACLI_BEARRER": SECRET, "A2ACLI_HISTROY": "1"}
+    done = run("card", "get", env=env)
+    meant = {"BEARRER": "BEARER", "HISTROY": "HISTORY", "TIMOUT": "TIMEOUT"}
+    assert done.err == "".join(
+        f"Warning: A2ACLI_{name} is not a setting of holdfast; did you mean A2ACLI_{right}?\n"
+        for name, right in meant.items()
+    )
+
+
 def test_a_file_that_is_no_text_is_told(run, local):
     local.write_bytes(b"A2ACLI_TIMEOUT=5s\xff")
     done = run("send", "hello")
@@ -243,7 +286,7 @@ def test_a_credential_that_others_can_read_is_told(run, local, mode, name):
 @posix
 def test_a_private_file_or_one_without_credentials_is_no_matter(run, local, shared):
     write(shared, f"A2ACLI_BEARER={SECRET}\n")
-    local.write_text("A2ACLI_TIMEOUT=30s\n")
+    local.write_text("A2ACLI_TIMEOUT=30s\nA2ACLI_BEARER=\n")
     local.chmod(0o644)
     assert run("send", "hello").err == ""
 
@@ -328,7 +371,7 @@ def test_config_show_names_what_is_no_setting(run, local, form):
     done = run("config", "show", "-o", form, env={"A2ACLI_STREAM": "1"})
     assert done.err == (
         "Warning: A2ACLI_STREAM is not a setting of holdfast\n"
-        "Warning: A2ACLI_TIMOUT is not a setting of holdfast\n"
+        "Warning: A2ACLI_TIMOUT is not a setting of holdfast; did you mean A2ACLI_TIMEOUT?\n"
     )
 
 

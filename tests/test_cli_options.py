@@ -522,6 +522,12 @@ def test_a_card_that_asks_for_a_bearer_token_gets_it():
     assert agent.received[-1].headers["authorization"] == f"Bearer {SECRET}"
 
 
+def test_an_interval_gets_no_advice_about_waiting_without_end():
+    message = refused("send", "hello", "--poll-interval", "0")
+    assert "write 500ms, 30s or 1m30s" in message
+    assert "without end" not in message
+
+
 @pytest.mark.parametrize("header", [{}, {"www-authenticate": "Basic"}])
 def test_a_card_that_asks_for_something_else_gets_nothing(header):
     agent = FakeAgent()

@@ -15,7 +15,6 @@ import click
 from click.shell_completion import get_completion_class
 
 from holdfast.cli import actions
-from holdfast.cli.configuration import PREFIX
 from holdfast.cli.errors import Failure, describe, internal, unwritable, usage
 from holdfast.cli.options import (
     EVERYWHERE,
@@ -31,7 +30,7 @@ from holdfast.cli.output import Diagnostics, OutputError, output_for
 from holdfast.cli.parts import PARTS, PartsCommand, read_parts
 from holdfast.cli.reference import read_reference
 from holdfast.cli.settings import effective, read_settings
-from holdfast.cli.sources import configuration_of, loaded_configuration
+from holdfast.cli.sources import configuration_of, loaded_configuration, unknown
 from holdfast.cli.values import Reads, read_id
 from holdfast.errors import A2AError
 
@@ -147,12 +146,20 @@ def _execute(ctx: click.Context, action: Action) -> int:
     output = output_for(settings.output, settings)
     for problem in configuration_of(ctx).problems:
         output.warn(problem)
+    for name, meant in unknown(config_show, configuration_of(ctx)):
+        if meant:  # others may be of another tool that follows the same specification
+            output.warn(_not_a_setting(name, meant))
     try:
         reference = read_reference(settings.agent_card)
     except ValueError as error:
         raise click.UsageError(f"--agent-card: {error}", ctx) from None
     with Diagnostics(output, enabled=settings.debug):
         return _perform(world, Session(world, settings, reference, output), output, action)
+
+
+def _not_a_setting(name: str, meant: str | None) -> str:
+    advice = "" if meant is None else f"; did you mean {meant}?"
+    return f"{name} is not a setting of holdfast{advice}"
 
 
 def _perform(world: World, session: Session, output: Output, action: Action) -> int:
@@ -304,10 +311,8 @@ def config_show(ctx: click.Context, /, **_options: object) -> None:
     output.settings(settings, configuration)
     for problem in configuration.problems:
         output.warn(problem)
-    known = {setting.variable for setting in settings}
-    for name in sorted({*configuration.stated, *os.environ} - known):
-        if name.startswith(PREFIX):
-            output.warn(f"{name} is not a setting of holdfast")
+    for name, meant in unknown(config_show, configuration):
+        output.warn(_not_a_setting(name, meant))
 
 
 @app.command("completion", context_settings=_CONTEXT)

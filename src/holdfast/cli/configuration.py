@@ -9,6 +9,7 @@ credentials to an agent of theirs.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from io import StringIO
 from typing import TYPE_CHECKING, NamedTuple
@@ -105,7 +106,7 @@ def read_configuration(
                 raise
             problems.append(f"{path} is not read: {getattr(error, 'strerror', None) or error}")
             continue
-        if _SECRET & found.keys():
+        if any(found.get(name) for name in _SECRET):
             _check_private(path, problems)
         source = Source(rank, "file", path)
         stated |= {name: Stated(value, source) for name, value in found.items()}
@@ -149,13 +150,23 @@ def _found(candidates: Iterator[Path], problems: list[str]) -> Path | None:
 def _read(path: Path, problems: list[str]) -> dict[str, str]:
     from dotenv.parser import parse_stream  # not needed where there is no file
 
+    text = path.read_text("utf-8-sig")
+    if text.lstrip().startswith(("{", "[")):
+        problems.append(f"{path} is not read: it is JSON, not lines of A2ACLI_NAME=value")
+        return {}
     stated: dict[str, str] = {}
-    for binding in parse_stream(StringIO(path.read_text("utf-8-sig"))):
+    for binding in parse_stream(StringIO(text)):
         if binding.key is not None and binding.key.startswith(PREFIX):
             stated[binding.key] = binding.value or ""
-        elif binding.error and binding.original.string.lstrip().startswith(PREFIX):
-            problems.append(f"{path}, line {binding.original.line} is not A2ACLI_NAME=value")
+        elif binding.error and (ours := _OURS.match(binding.original.string)):
+            line = binding.original.line + len(ours["blank"].splitlines())
+            wrong = "is not read: the quotes of its value are not balanced"
+            problems.append(f"{path}, line {line} {wrong if ours['equals'] else _NO_SETTING}")
     return stated
+
+
+_OURS = re.compile(rf"(?P<blank>\s*)(?:export\s+)?{PREFIX}\w*\s*(?P<equals>=?)")
+_NO_SETTING = "is not A2ACLI_NAME=value"
 
 
 def _check_private(path: Path, problems: list[str]) -> None:

@@ -28,6 +28,7 @@ from holdfast.cli.values import (
     read_metadata,
     read_secret,
     read_svc_param,
+    read_timeout,
     read_transport,
     read_version,
     shown_duration,
@@ -145,7 +146,7 @@ EVERYWHERE = (
     _option(
         "--timeout",
         metavar="DURATION",
-        type=Reads("duration", read_duration),
+        type=Reads("duration", read_timeout),
         default=shown_duration(DEFAULT_TIMEOUT),
         shown=shown_duration,
         help="How long to wait before giving up, as 30s or 1m30s.",

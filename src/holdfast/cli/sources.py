@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -11,14 +12,14 @@ from click.core import ParameterSource
 from holdfast.cli.configuration import DEFAULT, ENVIRONMENT, FLAG, PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from click.types import OptionHelpExtra
 
     from holdfast.cli.configuration import Configuration, Source, Stated
     from holdfast.cli.session import World
 
-__all__ = ["SettingOption", "configuration_of", "loaded_configuration"]
+__all__ = ["SettingOption", "configuration_of", "loaded_configuration", "unknown"]
 
 _CONFIGURATION = "holdfast.cli.sources.configuration"
 
@@ -124,6 +125,26 @@ def loaded_configuration(ctx: click.Context | None) -> Configuration | None:
     """What the files say, if they were read; a pipe, for one, can be read only once."""
     known = None if ctx is None else ctx.meta.get(_CONFIGURATION)
     return None if known is None else known[1]
+
+
+def unknown(
+    command: click.Command, configuration: Configuration
+) -> Iterator[tuple[str, str | None]]:
+    """What looks like a setting and is none, in files and the environment.
+
+    Args:
+        command: Has all settings among its options.
+        configuration: What the files say.
+
+    Yields:
+        The name, and the one that was probably meant, if one is much like it.
+    """
+    known = {one.variable for one in command.params if isinstance(one, SettingOption)}
+    names = {name.removeprefix(PREFIX): name for name in known}
+    for name in sorted({*configuration.stated, *os.environ} - known):
+        if name.startswith(PREFIX):
+            meant = get_close_matches(name.removeprefix(PREFIX), names, n=1, cutoff=0.75)
+            yield name, names[meant[0]] if meant else None
 
 
 def _named_file(ctx: click.Context) -> str | None:

@@ -33,6 +33,7 @@ __all__ = [
     "read_metadata",
     "read_secret",
     "read_svc_param",
+    "read_timeout",
     "read_transport",
     "read_version",
     "secrets_in_params",
@@ -46,7 +47,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 
 
-def read_duration(text: str) -> float:
+def read_duration(text: str, advice: str = "") -> float:
     """Reads ``30``, ``30s``, ``500ms``, ``1m30s``, ``2h`` as seconds.
 
     Raises:
@@ -61,11 +62,19 @@ def read_duration(text: str) -> float:
     seconds = sum(float(n) * _SECONDS[unit] for n, unit in _PIECE.findall(compact))
     if not 0 < seconds < math.inf:
         message = (
-            f"{text!r} must be longer than 0 and have an end; write 500ms, 30s or 1m30s; there is "
-            "no way to wait without end, but 1000h will do"
+            f"{text!r} must be longer than 0 and have an end; write 500ms, 30s or 1m30s{advice}"
         )
         raise ValueError(message)
     return seconds
+
+
+def read_timeout(text: str) -> float:
+    """Reads how long to wait at most.
+
+    Raises:
+        ValueError: It is no duration.
+    """
+    return read_duration(text, "; there is no way to wait without end, but 1000h will do")
 
 
 def shown_duration(seconds: float) -> str:
