@@ -464,6 +464,20 @@ async def test_a_card_is_asked_for_no_longer_than_the_caller_waits(operation):
         await getattr(client, operation)(timeout=3)
 
 
+@pytest.mark.parametrize(
+    ("agent", "says"),
+    [
+        ("", "the agent URL '' must begin with http:// or https:// and name a host"),
+        ('{"name": "x"}', "the agent URL is JSON; a card is passed as an AgentCard"),
+        ('\n{"name": 1}', "the agent URL is JSON; a card is passed as an AgentCard"),
+    ],
+)
+def test_what_is_no_address_at_all_is_told_without_a_guess(agent, says):
+    with pytest.raises(ValueError, match=says) as caught:
+        connect(agent)
+    assert "did you mean" not in str(caught.value)
+
+
 async def test_a_client_is_closed_at_the_end_of_its_context():
     with pytest.raises(LookupError):
         async with connect(URL, engine=FakeNetwork(FakeAgent())) as client:

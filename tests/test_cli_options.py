@@ -147,11 +147,11 @@ def test_a_usage_error_shows_no_secret():
 @pytest.mark.parametrize(
     ("token", "says"),
     [
-        (f"Bearer {SECRET}", "pass the token alone"),
-        (f"{SECRET} b", "pass the token alone"),
-        (f"{SECRET}=b", "pass the token alone"),
-        (f'"{SECRET}"', "pass the token alone"),
-        (f"é{SECRET}", "pass the token alone"),
+        (f"Bearer {SECRET}", "pass it without the word 'Bearer'"),
+        (f"{SECRET} b", "it has a character where a token has none"),
+        (f"{SECRET}=b", "it has a character where a token has none"),
+        (f'"{SECRET}"', "it has a character where a token has none"),
+        (f"é{SECRET}", "it has a character where a token has none"),
         ("Bearer ", "the name of the scheme, and no token"),
         ("bearer", "the name of the scheme, and no token"),
         ("None", "a missing value"),
@@ -520,6 +520,57 @@ def test_a_card_that_asks_for_a_bearer_token_gets_it():
     done = holdfast("card", "get", "--bearer", SECRET, agent=agent)
     assert done.exit == 0
     assert agent.received[-1].headers["authorization"] == f"Bearer {SECRET}"
+
+
+@pytest.mark.parametrize("words", [["task", "get", "t"], ["card", "get"]])
+def test_an_option_that_is_not_much_like_another_is_not_taken_for_it(words):
+    assert refused(*words, "--stream") == "No such option '--stream'."
+    assert "Did you mean '--timeout'?" in refused(*words, "--timout", "3s")
+
+
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        (f"Bearer {SECRET}", "is no bearer token: pass it without the word 'Bearer'"),
+        ("a b", "is no bearer token: it has a character where a token has none (RFC 6750)"),
+    ],
+)
+def test_what_is_wrong_with_a_token_is_told(token, why):
+    assert refused("send", "hello", "--bearer", token).endswith(why)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("BEARER", "a b", "is no bearer token"),
+        ("TIMEOUT", "soon", "'soon' is not a duration"),
+        ("OUTPUT", "yaml", "'yaml' is not one of"),
+        ("INSECURE", "maybe", "'maybe' is neither true nor false; write 1 or 0"),
+    ],
+)
+def test_a_wrong_variable_is_told_by_its_own_name(name, value, says):
+    message = refused("send", "hello", env={f"A2ACLI_{name}": value})
+    assert message.startswith(f"Invalid value for A2ACLI_{name} in the environment: {says}")
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_server_that_is_out_of_order_is_not_taken_for_a_wrong_address(status):
+    agent = FakeAgent()
+    agent.inject(Respond(status=status), on="GetAgentCard", times=9)
+    done = holdfast("send", "hello", "-o", "json", agent=agent)
+    assert (done.exit, done.error["code"]) == (3, "A2ACLI_ERR_CARD_NOT_FOUND")
+    assert done.error["hint"] == "try again later"
+
+
+@pytest.mark.parametrize(
+    ("headers", "hint"),
+    [({"retry-after": "2"}, "try again in 2s"), ({}, "try again later")],
+)
+def test_who_is_busy_to_the_end_may_be_tried_later(headers, hint):
+    agent = FakeAgent()
+    agent.inject(Respond(status=503, headers=headers), on="GetTask", times=9)
+    done = holdfast("task", "get", "t", "-o", "json", agent=agent)
+    assert (done.error["code"], done.error["hint"]) == ("HOLDFAST_ERR_HTTP", hint)
 
 
 def test_an_interval_gets_no_advice_about_waiting_without_end():

@@ -84,6 +84,10 @@ def check_url(url: object, what: str, *, any_scheme: bool = False, or_path: bool
     if not isinstance(url, str):
         text = f"the {what} must be a string, not {type(url).__name__}"
         raise TypeError(text)
+    if url.lstrip().startswith("{"):
+        card = "; a card is passed as an AgentCard" if or_path else ""
+        text = f"the {what} is JSON{card}"
+        raise ValueError(text)
     shown = re.split(r"[?#]", url, maxsplit=1)[0]
     if has_user(url):
         text = f"the {what} holds a user name or password; pass them as auth= instead"
@@ -106,7 +110,7 @@ def check_url(url: object, what: str, *, any_scheme: bool = False, or_path: bool
     if known and not parts.hostname:
         return url  # such as gRPC's dns:///agent.example.com:50051
     if not (known or parts.scheme in {"http", "https"}) or not parts.hostname:
-        hint = f"; did you mean http://{shown}?" if "://" not in url else ""
+        hint = f"; did you mean http://{shown}?" if url and "://" not in url else ""
         text = f"the {what} {shown!r} must begin with http:// or https:// and name a host{hint}"
         raise ValueError(text)
     return url

@@ -9,6 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -71,7 +72,7 @@ def run(arguments: Sequence[str], world: World) -> int:
         return _fail(_form(arguments, world, error.ctx), told)
     except click.UsageError as error:
         command = "holdfast" if error.ctx is None else error.ctx.command_path
-        told = usage(error.format_message(), command)
+        told = usage(_message(error), command)
         return _fail(_form(arguments, world, error.ctx), told)
     except (click.Abort, KeyboardInterrupt):
         return _INTERRUPTED
@@ -82,6 +83,14 @@ def run(arguments: Sequence[str], world: World) -> int:
     except SystemExit as end:  # how click ends when nobody reads its help, and when it completes
         return _nobody_reads() if end.code else 0
     return code if isinstance(code, int) else 0
+
+
+def _message(error: click.UsageError) -> str:
+    """What is wrong, without a guess at another option that is not much like what was written."""
+    if isinstance(error, click.NoSuchOption):
+        near = get_close_matches(error.option_name, error.possibilities or (), cutoff=0.75)
+        error = click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
+    return error.format_message()
 
 
 def _fail(form: str, failure: Failure) -> int:

@@ -293,7 +293,9 @@ def _look_for_message(error: A2AError, _situation: Situation) -> str | None:
     )
 
 
-def _name_card(_error: A2AError, situation: Situation) -> str | None:
+def _name_card(error: A2AError, situation: Situation) -> str | None:
+    if (error.http_status or 0) >= _SERVER_ERROR:
+        return _come_back(error, situation)
     reference = masked_reference(situation.settings.agent_card)
     return f"check --agent-card {reference}: a host, a card's URL, or a card's file"
 
@@ -377,6 +379,11 @@ def _come_back(error: A2AError, _situation: Situation) -> str | None:
     return f"try again in {shown_duration(max(error.retry_after, 1.0))}"
 
 
+def _come_back_if_busy(error: A2AError, situation: Situation) -> str | None:
+    is_busy = error.http_status == _BUSY or error.retry_after is not None
+    return _come_back(error, situation) if is_busy else None
+
+
 def _trust_it(_error: A2AError, situation: Situation) -> str | None:
     save = situation.command("card", "get", "-o", "json")
     return f"if you trust it: {save} > card.json, then --agent-card card.json"
@@ -416,6 +423,7 @@ def _find_task(_error: A2AError, _situation: Situation) -> str | None:
     return "check the task's id, and that it is this agent's"
 
 
+_SERVER_ERROR, _BUSY = 500, 503
 _SHOWN = 300
 """Characters of what a card asks for that a hint shows at most."""
 
@@ -516,7 +524,7 @@ _ROWS = (
         hint=_trust_it,
         message=_withheld,
     ),
-    _Row(errors.A2AHTTPError, "HOLDFAST_ERR_HTTP"),
+    _Row(errors.A2AHTTPError, "HOLDFAST_ERR_HTTP", hint=_come_back_if_busy),
     _Row(errors.AgentError, "HOLDFAST_ERR_AGENT"),
     _Row(errors.TaskNotFoundError, hint=_find_task),
     _Row(errors.TaskNotCancelableError, message=_with_state),

@@ -52,6 +52,8 @@ class SettingOption(click.Option):
         self._in_files = in_files
         self._shown = shown
         self._mask = mask
+        if attributes.get("is_flag"):
+            attributes["type"] = _Switch()
         super().__init__(*args, envvar=variable, **attributes)
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
@@ -97,8 +99,14 @@ class SettingOption(click.Option):
 
     def get_error_hint(self, ctx: click.Context | None) -> str:
         """Names what a wrong value is written as, and where."""
-        path = None if ctx is None else self.source(ctx).path
-        return super().get_error_hint(ctx) if path is None else f"{self.variable} in {path}"
+        source = DEFAULT if ctx is None else self.source(ctx)
+        if source is ENVIRONMENT:
+            return f"{self.variable} in the environment"
+        return (
+            super().get_error_hint(ctx)
+            if source.path is None
+            else f"{self.variable} in {source.path}"
+        )
 
     def _stated(self, ctx: click.Context) -> Stated | None:
         """What a file says, where the environment says nothing; an empty variable is a say."""
@@ -106,6 +114,18 @@ class SettingOption(click.Option):
             return None
         stated = configuration_of(ctx).stated.get(self.variable)
         return stated if stated is not None and stated.value else None
+
+
+class _Switch(click.types.BoolParamType):
+    """A flag, which a variable or a file may state in words."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> bool:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} is neither true nor false; write 1 or 0", param, ctx)
 
 
 def configuration_of(ctx: click.Context) -> Configuration:

@@ -35,6 +35,7 @@ _NO_TOKENS = {
     "bearer": "the name of the scheme, and no token",
     "none": "'None', which is how Python writes a missing value",
 }
+_OTHERWISE = "no bearer token: it has a character where a token has none (RFC 6750)"
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,9 +122,9 @@ def bearer_fault(token: str) -> str | None:
     """What a text is that is no bearer token (RFC 6750, 2.1); None for one. It is not shown."""
     if _BEARER.fullmatch(token):
         return None
-    return _NO_TOKENS.get(
-        token.strip().lower(), "no bearer token (RFC 6750); pass the token alone"
-    )
+    if token[:7].lower() == "bearer ":
+        return "no bearer token: pass it without the word 'Bearer'"
+    return _NO_TOKENS.get(token.strip().lower(), _OTHERWISE)
 
 
 def is_cookie_name(name: str) -> bool:
