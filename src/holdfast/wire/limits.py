@@ -39,7 +39,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     `json_values`; with the defaults a reply of ordinary text takes three times its own size.
 
     Attributes:
-        body: Largest body of a reply, in bytes after decompression.
+        body: Largest body of a reply, in bytes after decompression, and largest task that the
+            events of a stream add up to, in bytes of JSON.
         headers: Largest sum of the headers of a reply, in bytes of names and values. One header
             may have an eighth of that, or 8190 bytes if that is more; there may be 128 of them.
         card: Largest agent card, in bytes after decompression.
@@ -227,5 +228,11 @@ def _check_page(page: ListTasksResponse, limits: Limits) -> None:
 
 _CHECKS: Mapping[type, Callable[[Any, Limits], None]] = cast(
     "Mapping[type, Callable[[Any, Limits], None]]",
-    {Task: _check_task, SendMessageResponse: _check_response, ListTasksResponse: _check_page},
+    {
+        Task: _check_task,
+        Message: _check_parts,
+        Artifact: _check_parts,
+        SendMessageResponse: _check_response,
+        ListTasksResponse: _check_page,
+    },
 )

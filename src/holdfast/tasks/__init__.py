@@ -1,0 +1,1 @@
+"""What is known of a task, put together from what an agent sends. Nothing here does I/O."""

@@ -1,0 +1,324 @@
+"""A task from the events of its stream: what the agent's own task is after the same events.
+
+Rules, where the specification (A2A 4.2) is silent those of the official server:
+
+- A `Task` is the truth, whatever was folded before.
+- A status replaces the one before, whose message moves to the history.
+- An artifact replaces the one with its id, or comes behind the others. With ``append`` its parts
+  go behind those of the one with its id, each a part of its own, and its metadata is merged; name,
+  description and extensions stay those of the first chunk. One that appends to nothing is new.
+- Metadata of a status is merged into the task's, member by member.
+- A `Message` goes into the history; one that comes before any task belongs to none.
+- A message is in the history once by its id, as last received; one without an id counts as the
+  last one without, if they are equal.
+- What names another task is refused; what names none belongs to the task at hand.
+
+So the same status, message or whole artifact may come twice. An appended chunk may not: "ha" and
+"ha" are two. ``lastChunk`` changes nothing, since a task has no place for it, nor does a terminal
+state: events that follow are folded like those before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
+
+import msgspec
+
+from holdfast.errors import InvalidAgentResponseError
+from holdfast.model import codec
+from holdfast.model.types import (
+    Artifact,
+    Message,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatusUpdateEvent,
+)
+from holdfast.wire.limits import Limits, check_value, exceeded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["StreamEvent", "TaskFold", "TaskUpdate", "fold"]
+
+TaskUpdate: TypeAlias = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+"""An event that belongs to a task."""
+
+StreamEvent: TypeAlias = TaskUpdate | Message
+"""An event of a stream (A2A 3.2.3)."""
+
+
+@overload
+def fold(task: Task, event: StreamEvent, *, limits: Limits = ...) -> Task: ...
+@overload
+def fold(task: Task | None, event: TaskUpdate, *, limits: Limits = ...) -> Task: ...
+@overload
+def fold(task: Task | None, event: StreamEvent, *, limits: Limits = ...) -> Task | None: ...
+def fold(task: Task | None, event: StreamEvent, *, limits: Limits | None = None) -> Task | None:
+    """Folds one event onto a task; `TaskFold` does the same for many, without copying.
+
+    Args:
+        task: The task before it; None before the first event.
+        event: The event.
+        limits: How large the task may become; the defaults if left out.
+
+    Returns:
+        The task after it; None if there is none yet.
+
+    Raises:
+        InvalidAgentResponseError: The event is of another task.
+        LimitExceededError: The task becomes too large.
+    """
+    folded = TaskFold(task, limits=limits)
+    folded.add(event)
+    return folded.task
+
+
+class TaskFold:
+    """A task that events are added to, each in time that depends on the event alone.
+
+    What it is given it never changes, and what it gives never changes afterwards.
+
+    Args:
+        task: The task to begin with; None before the first event.
+        limits: How large the task may become; the defaults if left out. `Limits.artifacts`,
+            `Limits.parts` and `Limits.history` bound what is counted, `Limits.body` the bytes of
+            JSON of artifacts, history and metadata together.
+    """
+
+    __slots__ = ("_limits", "_open", "_task")
+
+    def __init__(self, task: Task | None = None, *, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._task = task
+        self._open: _OpenTask | None = None
+
+    @property
+    def task(self) -> Task | None:
+        """The task as it stands; None as long as there is none.
+
+        Put together when it is asked for, in time that grows with the number of its parts; the
+        same object until something is added.
+        """
+        if self._task is None and self._open is not None:
+            self._task = self._open.closed()
+        return self._task
+
+    def add(self, event: StreamEvent) -> None:
+        """Folds an event onto the task; if it raises, the task stays as it was.
+
+        Raises:
+            InvalidAgentResponseError: The event is of another task.
+            LimitExceededError: The task becomes too large.
+        """
+        present = self._open or self._task
+        named = event.id if isinstance(event, Task) else event.task_id
+        if present is not None and named and present.id and named != present.id:
+            raise InvalidAgentResponseError(
+                f"an event of task {named} came in the stream of task {present.id}", executed=True
+            )
+        if isinstance(event, Task):
+            check_value(event, self._limits)
+            self._task, self._open = event, None
+        elif present is not None or not isinstance(event, Message):
+            task = self._open
+            if task is None:
+                known = self._task or Task(id=named or "", context_id=event.context_id)
+                task = _OpenTask(known, self._limits)
+            _UPDATES[type(event)](task, event)
+            self._task, self._open = None, task
+
+
+class _OpenTask:
+    """A task taken apart, so that adding to it copies nothing."""
+
+    __slots__ = (
+        "_artifacts",
+        "_context_id",
+        "_heard",
+        "_history",
+        "_limits",
+        "_metadata",
+        "_places",
+        "_size",
+        "_status",
+        "id",
+    )
+
+    def __init__(self, task: Task, limits: Limits) -> None:
+        self.id = task.id
+        self._context_id = task.context_id
+        self._status = task.status
+        self._metadata = _copied(task.metadata)
+        self._artifacts: list[Artifact | _OpenArtifact] = list(task.artifacts)
+        self._history = list(task.history)
+        self._limits = limits
+        self._size = _size(task)
+        # Ids are not always unique: the first artifact counts, and the last message.
+        self._places: dict[str, int] = {}
+        for place, artifact in enumerate(task.artifacts):
+            self._places.setdefault(artifact.artifact_id, place)
+        self._heard = {message.message_id: place for place, message in enumerate(task.history)}
+
+    def closed(self) -> Task:
+        """The task as it stands."""
+        return Task(
+            id=self.id,
+            context_id=self._context_id,
+            status=self._status,
+            artifacts=tuple(
+                artifact.closed() if isinstance(artifact, _OpenArtifact) else artifact
+                for artifact in self._artifacts
+            ),
+            history=tuple(self._history),
+            metadata=_copied(self._metadata),
+        )
+
+    def update_status(self, event: TaskStatusUpdateEvent) -> None:
+        said, says = self._status.message, event.status.message
+        if says is not None:
+            check_value(says, self._limits)
+        growth = _growth(self._metadata, event.metadata)
+        if said is not None and not (says is not None and _are_same(said, says)):
+            self._record(said, growth)
+        else:
+            self._grow(growth)
+        self._status = event.status
+        self._metadata = _merged(self._metadata, event.metadata)
+        self._identify(event)
+
+    def update_artifact(self, event: TaskArtifactUpdateEvent) -> None:
+        place = self._places.get(event.artifact.artifact_id)
+        if place is None:
+            self._add(event.artifact)
+        elif event.append:
+            self._append(place, event.artifact)
+        else:
+            check_value(event.artifact, self._limits)
+            self._grow(_size(event.artifact) - _size_of(self._artifacts[place]))
+            self._artifacts[place] = event.artifact
+        self._identify(event)
+
+    def hear(self, message: Message) -> None:
+        check_value(message, self._limits)
+        self._record(message)
+        self._identify(message)
+
+    def _add(self, artifact: Artifact) -> None:
+        check_value(artifact, self._limits)
+        if len(self._artifacts) >= self._limits.artifacts:
+            what = f"task {self.id} has more than {self._limits.artifacts} artifacts"
+            raise exceeded("artifacts", self._limits, what, executed=True)
+        self._grow(_size(artifact))
+        self._places[artifact.artifact_id] = len(self._artifacts)
+        self._artifacts.append(artifact)
+
+    def _append(self, place: int, piece: Artifact) -> None:
+        artifact = self._artifacts[place]
+        if not isinstance(artifact, _OpenArtifact):
+            artifact = self._artifacts[place] = _OpenArtifact(artifact)
+        if len(artifact.parts) + len(piece.parts) > self._limits.parts:
+            what = f"artifact {piece.artifact_id} has more than {self._limits.parts} parts"
+            raise exceeded("parts", self._limits, what, executed=True)
+        growth = _growth(artifact.metadata, piece.metadata)
+        if piece.parts:
+            growth += _size(piece.parts)
+        self._grow(growth)
+        artifact.append(piece, growth)
+
+    def _record(self, message: Message, growth: int = 0) -> None:
+        """Puts a message into the history, where it is not there yet."""
+        place = self._heard.get(message.message_id)
+        if place is not None and _are_same(self._history[place], message):
+            self._grow(growth + _size(message) - _size(self._history[place]))
+            self._history[place] = message
+            return
+        if len(self._history) >= self._limits.history:
+            what = f"task {self.id} has more than {self._limits.history} messages in its history"
+            raise exceeded("history", self._limits, what, executed=True)
+        self._grow(growth + _size(message))
+        self._heard[message.message_id] = len(self._history)
+        self._history.append(message)
+
+    def _grow(self, growth: int) -> None:
+        if growth > 0 and self._size + growth > self._limits.body:
+            what = f"task {self.id} has become larger than {self._limits.body} bytes"
+            raise exceeded("body", self._limits, what, executed=True)
+        self._size += growth
+
+    def _identify(self, event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent | Message) -> None:
+        """Learns ids that earlier events left out."""
+        self.id = self.id or event.task_id or ""
+        self._context_id = self._context_id or event.context_id
+
+
+_UPDATES = cast(
+    "Mapping[type, Callable[[_OpenTask, StreamEvent], None]]",
+    {
+        TaskStatusUpdateEvent: _OpenTask.update_status,
+        TaskArtifactUpdateEvent: _OpenTask.update_artifact,
+        Message: _OpenTask.hear,
+    },
+)
+
+
+class _OpenArtifact:
+    """An artifact that is being appended to."""
+
+    __slots__ = ("_closed", "_first", "metadata", "parts", "size")
+
+    def __init__(self, first: Artifact) -> None:
+        self._first = first
+        self._closed: Artifact | None = first
+        self.parts = list(first.parts)
+        self.metadata = _copied(first.metadata)
+        self.size = _size(first)
+
+    def append(self, piece: Artifact, growth: int) -> None:
+        self.parts += piece.parts
+        self.metadata = _merged(self.metadata, piece.metadata)
+        self.size += growth
+        self._closed = None
+
+    def closed(self) -> Artifact:
+        if self._closed is None:
+            self._closed = msgspec.structs.replace(
+                self._first, parts=tuple(self.parts), metadata=_copied(self.metadata)
+            )
+        return self._closed
+
+
+_Metadata: TypeAlias = "dict[str, Any] | None"
+
+
+def _copied(metadata: _Metadata) -> _Metadata:
+    return None if metadata is None else dict(metadata)
+
+
+def _merged(metadata: _Metadata, more: _Metadata) -> _Metadata:
+    """What the first becomes, which is the fold's own, with the second's members."""
+    if not more:
+        return metadata
+    metadata = {} if metadata is None else metadata
+    metadata.update(more)
+    return metadata
+
+
+def _growth(metadata: _Metadata, more: _Metadata) -> int:
+    """By how many bytes of JSON it grows when merged."""
+    if not more:
+        return 0
+    before = metadata or {}
+    return _size(more) - sum(_size({name: before[name]}) for name in more if name in before)
+
+
+def _size(value: object) -> int:
+    """How long the JSON of a value is, in bytes."""
+    return len(codec.encode(value))
+
+
+def _size_of(artifact: Artifact | _OpenArtifact) -> int:
+    return artifact.size if isinstance(artifact, _OpenArtifact) else _size(artifact)
+
+
+def _are_same(one: Message, other: Message) -> bool:
+    return one.message_id == other.message_id and (one.message_id != "" or one == other)
