@@ -110,22 +110,34 @@ class TaskFold:
             InvalidAgentResponseError: The event is of another task.
             LimitExceededError: The task becomes too large.
         """
-        present = self._open or self._task
-        named = event.id if isinstance(event, Task) else event.task_id
-        if present is not None and named and present.id and named != present.id:
-            raise InvalidAgentResponseError(
-                f"an event of task {named} came in the stream of task {present.id}", executed=True
-            )
         if isinstance(event, Task):
+            known = self._open or self._task
+            if known is not None:
+                _check_same(known.id, event.id)
             check_value(event, self._limits)
             self._task, self._open = event, None
-        elif present is not None or not isinstance(event, Message):
-            task = self._open
-            if task is None:
-                known = self._task or Task(id=named or "", context_id=event.context_id)
-                task = _OpenTask(known, self._limits)
+            return
+        task = self._open or self._opened(event)
+        if task is not None:
+            _check_same(task.id, event.task_id)
             _UPDATES[type(event)](task, event)
             self._task, self._open = None, task
+
+    def _opened(
+        self, event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent | Message
+    ) -> _OpenTask | None:
+        task = self._task
+        if task is None:
+            if isinstance(event, Message):
+                return None
+            task = Task(id=event.task_id, context_id=event.context_id)
+        return _OpenTask(task, self._limits)
+
+
+def _check_same(known: str, named: str | None) -> None:
+    if named and named != known and known:
+        what = f"an event of task {named} came in the stream of task {known}"
+        raise InvalidAgentResponseError(what, executed=True)
 
 
 class _OpenTask:
@@ -177,13 +189,14 @@ class _OpenTask:
         said, says = self._status.message, event.status.message
         if says is not None:
             check_value(says, self._limits)
-        growth = _growth(self._metadata, event.metadata)
+        growth = _growth(self._metadata, event.metadata) if event.metadata else 0
         if said is not None and not (says is not None and _are_same(said, says)):
             self._record(said, growth)
         else:
             self._grow(growth)
         self._status = event.status
-        self._metadata = _merged(self._metadata, event.metadata)
+        if event.metadata:
+            self._metadata = _merged(self._metadata, event.metadata)
         self._identify(event)
 
     def update_artifact(self, event: TaskArtifactUpdateEvent) -> None:
@@ -219,9 +232,9 @@ class _OpenTask:
         if len(artifact.parts) + len(piece.parts) > self._limits.parts:
             what = f"artifact {piece.artifact_id} has more than {self._limits.parts} parts"
             raise exceeded("parts", self._limits, what, executed=True)
-        growth = _growth(artifact.metadata, piece.metadata)
-        if piece.parts:
-            growth += _size(piece.parts)
+        growth = _size(piece.parts) if piece.parts else 0
+        if piece.metadata:
+            growth += _growth(artifact.metadata, piece.metadata)
         self._grow(growth)
         artifact.append(piece, growth)
 
@@ -247,8 +260,10 @@ class _OpenTask:
 
     def _identify(self, event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent | Message) -> None:
         """Learns ids that earlier events left out."""
-        self.id = self.id or event.task_id or ""
-        self._context_id = self._context_id or event.context_id
+        if not self.id:
+            self.id = event.task_id or ""
+        if not self._context_id:
+            self._context_id = event.context_id
 
 
 _UPDATES = cast(
@@ -275,7 +290,8 @@ class _OpenArtifact:
 
     def append(self, piece: Artifact, growth: int) -> None:
         self.parts += piece.parts
-        self.metadata = _merged(self.metadata, piece.metadata)
+        if piece.metadata:
+            self.metadata = _merged(self.metadata, piece.metadata)
         self.size += growth
         self._closed = None
 
@@ -287,26 +303,22 @@ class _OpenArtifact:
         return self._closed
 
 
-_Metadata: TypeAlias = "dict[str, Any] | None"
+_Metadata: TypeAlias = dict[str, Any]
 
 
-def _copied(metadata: _Metadata) -> _Metadata:
+def _copied(metadata: _Metadata | None) -> _Metadata | None:
     return None if metadata is None else dict(metadata)
 
 
-def _merged(metadata: _Metadata, more: _Metadata) -> _Metadata:
-    """What the first becomes, which is the fold's own, with the second's members."""
-    if not more:
-        return metadata
+def _merged(metadata: _Metadata | None, more: _Metadata) -> _Metadata:
+    """The first, which is the fold's own, with the members of the second."""
     metadata = {} if metadata is None else metadata
     metadata.update(more)
     return metadata
 
 
-def _growth(metadata: _Metadata, more: _Metadata) -> int:
-    """By how many bytes of JSON it grows when merged."""
-    if not more:
-        return 0
+def _growth(metadata: _Metadata | None, more: _Metadata) -> int:
+    """By how many bytes of JSON metadata grows when more is merged into it."""
     before = metadata or {}
     return _size(more) - sum(_size({name: before[name]}) for name in more if name in before)
 
