@@ -38,7 +38,7 @@ from holdfast.wire.limits import Limits, check_value, exceeded
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["StreamEvent", "TaskFold", "TaskUpdate", "fold"]
+__all__ = ["StreamEvent", "TaskFold", "TaskUpdate", "check_same_task", "fold"]
 
 TaskUpdate: TypeAlias = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 """An event that belongs to a task."""
@@ -113,13 +113,13 @@ class TaskFold:
         if isinstance(event, Task):
             known = self._open or self._task
             if known is not None:
-                _check_same(known.id, event.id)
+                check_same_task(known.id, event.id)
             check_value(event, self._limits)
             self._task, self._open = event, None
             return
         task = self._open or self._opened(event)
         if task is not None:
-            _check_same(task.id, event.task_id)
+            check_same_task(task.id, event.task_id)
             _UPDATES[type(event)](task, event)
             self._task, self._open = None, task
 
@@ -134,9 +134,14 @@ class TaskFold:
         return _OpenTask(task, self._limits)
 
 
-def _check_same(known: str, named: str | None) -> None:
+def check_same_task(known: str, named: str | None) -> None:
+    """Checks that what an agent sent is of the task at hand; an empty id may be any.
+
+    Raises:
+        InvalidAgentResponseError: It is of another.
+    """
     if named and named != known and known:
-        what = f"an event of task {named} came in the stream of task {known}"
+        what = f"what the agent sent is of task {named}, not of task {known}"
         raise InvalidAgentResponseError(what, executed=True)
 
 
