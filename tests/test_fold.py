@@ -129,10 +129,18 @@ def test_a_message_before_any_task_belongs_to_none():
     assert folded(says("hi", "m-1"), NEW) == NEW
 
 
-def test_ids_that_early_events_leave_out_are_learned_from_later_ones():
+@pytest.mark.parametrize(
+    "telling", [status(WORKING), whole("hi"), Message(task_id="t-1", context_id="c-1")]
+)
+def test_ids_that_early_events_leave_out_are_learned_from_later_ones(telling):
     nameless = TaskStatusUpdateEvent(status=TaskStatus(state=WORKING))
-    task = folded(nameless, whole("hi"), nameless)
-    assert (task.id, task.context_id, task.state, task.text) == ("t-1", "c-1", WORKING, "hi")
+    task = folded(nameless, telling, nameless)
+    assert (task.id, task.context_id, task.state) == ("t-1", "c-1", WORKING)
+
+
+def test_the_context_stays_the_first_one_that_was_named():
+    elsewhere = msgspec.structs.replace(status(WORKING), context_id="c-2")
+    assert folded(NEW, elsewhere).context_id == "c-1"
 
 
 @pytest.mark.parametrize(
@@ -334,6 +342,21 @@ def test_what_is_counted_is_bounded_and_the_task_stays_as_it_was(which, events):
     assert (error.which, error.bound, error.executed) == (which, 3, True)
 
 
+@pytest.mark.parametrize(
+    ("which", "event", "counted"),
+    [
+        ("parts", lambda n: chunk(str(n)), lambda task: task.artifacts[0].parts),
+        ("parts", lambda n: chunk(*"ab"[: n + 1]), lambda task: task.artifacts[0].parts),
+        ("artifacts", lambda n: whole("a", artifact_id=str(n)), lambda task: task.artifacts),
+        ("history", lambda n: says("a", f"m-{n}"), lambda task: task.history),
+    ],
+)
+def test_a_bound_may_be_reached(which, event, counted):
+    fold = TaskFold(NEW, limits=Limits(**{which: 3}))
+    refused(fold, map(event, range(5)))
+    assert len(counted(fold.task)) == 3
+
+
 LONG = "x" * 100
 
 
@@ -359,6 +382,11 @@ def test_what_a_task_adds_up_to_is_bounded_in_bytes(event):
     assert (error.which, error.bound, error.executed) == ("body", 10_000, True)
     assert "larger than 10000 bytes" in str(error)
     assert 8_000 < len(codec.encode(fold.task)) < 11_000
+
+
+def test_what_a_task_begins_with_counts():
+    full = Task(id="t-1", artifacts=(Artifact(artifact_id="a-1", parts=texts(LONG * 9)),))
+    assert refused(TaskFold(full, limits=Limits(body=1_000)), [chunk(LONG)]).which == "body"
 
 
 @pytest.mark.parametrize(

@@ -52,11 +52,14 @@ from holdfast import (
     text_part,
 )
 from holdfast.content import to_message
+from holdfast.model import codec
 from holdfast.model import operations as op
 from holdfast.model.requests import SendMessageRequest
+from holdfast.model.types import StreamResponse
 from holdfast.net.aiohttp import AiohttpEngine
 from holdfast.runtime.binding import HttpBinding
 from holdfast.runtime.env import SystemEnv
+from holdfast.tasks.fold import TaskFold
 from holdfast.testing import (
     FakeAgent,
     LoopbackServer,
@@ -360,6 +363,28 @@ async def test_a_reply_is_never_answered_by_the_question_as_it_stood(agent_of, b
             )
             assert reply.state is not TaskState.INPUT_REQUIRED
             assert (await client.wait(asked.task_id, **SOON)).text == f"blue {number}"
+
+
+# ── Streams ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("text", ["story", "chunks 100", "ask which colour?", "fail no"])
+async def test_the_fold_of_a_real_stream_is_the_agents_own_task(sdk_url, text):
+    message = to_message(text, new_id=str(uuid.uuid4()))
+    fold = TaskFold()
+    async with asyncio.timeout(LIMIT), engine_of() as engine:
+        request = HttpRequest(
+            method="POST",
+            url=f"{sdk_url}/rest/message:stream",
+            headers={"content-type": "application/json", "a2a-version": "1.0"},
+            body=codec.encode(SendMessageRequest(message=message)),
+        )
+        reply = await engine.request(request)
+        for line in reply.body.splitlines():
+            if line.startswith(b"data: "):
+                fold.add(codec.decode(line.removeprefix(b"data: "), StreamResponse).event)
+        async with connect(sdk_url) as client:
+            assert fold.task == await client.get_task(fold.task.id)
 
 
 # ── Parts ────────────────────────────────────────────────────────────────────────────────────

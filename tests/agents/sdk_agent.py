@@ -379,6 +379,29 @@ async def chunks(turn: Turn) -> None:
     await turn.updater.complete()
 
 
+async def story(turn: Turn) -> None:
+    """Complete after status messages, and artifacts that grow, merge and are replaced."""
+    working, updater = TaskState.TASK_STATE_WORKING, turn.updater
+    await turn.begin()
+    await updater.update_status(working, turn.say("one"), metadata={"step": 1, "of": {"n": 2}})
+    await updater.add_artifact(
+        [Part(text="Hello, ")], "greeting", "first", metadata={"n": 1, "kept": True}
+    )
+    await updater.add_artifact(
+        [Part(text="world"), Part(text="!")],
+        "greeting",
+        "second",
+        metadata={"n": 2},
+        append=True,
+        last_chunk=True,
+        extensions=["urn:example:late"],
+    )
+    await updater.add_artifact([Part(text="draft")], "report")
+    await updater.update_status(working, turn.say("two"), metadata={"step": 2})
+    await updater.add_artifact([Part(text="final")], "report", "report")
+    await updater.complete(turn.say("done"))
+
+
 async def crash(turn: Turn) -> None:
     """Raise while working. The execution is on record: the side effect has happened."""
     await turn.begin()
@@ -406,6 +429,7 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         "data": data,
         "file": file,
         "chunks": chunks,
+        "story": story,
         "crash": crash,
         "history": history,
     }

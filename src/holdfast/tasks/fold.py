@@ -11,7 +11,8 @@ Rules, where the specification (A2A 4.2) is silent those of the official server:
 - A `Message` goes into the history; one that comes before any task belongs to none.
 - A message is in the history once by its id, as last received; one without an id counts as the
   last one without, if they are equal.
-- What names another task is refused; what names none belongs to the task at hand.
+- What names another task is refused; what names none belongs to the task at hand. The context
+  stays the first one named.
 
 So the same status, message or whole artifact may come twice. An appended chunk may not: "ha" and
 "ha" are two. ``lastChunk`` changes nothing, since a task has no place for it, nor does a terminal
@@ -48,11 +49,13 @@ StreamEvent: TypeAlias = TaskUpdate | Message
 
 
 @overload
-def fold(task: Task, event: StreamEvent, *, limits: Limits = ...) -> Task: ...
+def fold(task: Task, event: StreamEvent, *, limits: Limits | None = None) -> Task: ...
 @overload
-def fold(task: Task | None, event: TaskUpdate, *, limits: Limits = ...) -> Task: ...
+def fold(task: Task | None, event: TaskUpdate, *, limits: Limits | None = None) -> Task: ...
 @overload
-def fold(task: Task | None, event: StreamEvent, *, limits: Limits = ...) -> Task | None: ...
+def fold(
+    task: Task | None, event: StreamEvent, *, limits: Limits | None = None
+) -> Task | None: ...
 def fold(task: Task | None, event: StreamEvent, *, limits: Limits | None = None) -> Task | None:
     """Folds one event onto a task; `TaskFold` does the same for many, without copying.
 
@@ -74,7 +77,7 @@ def fold(task: Task | None, event: StreamEvent, *, limits: Limits | None = None)
 
 
 class TaskFold:
-    """A task that events are added to, each in time that depends on the event alone.
+    """A task that events are added to; what is appended costs what it is long, not what is there.
 
     What it is given it never changes, and what it gives never changes afterwards.
 
