@@ -363,6 +363,7 @@ LIMITS = Limits(
     parts=7,
     artifacts=8,
     history=9,
+    event=10,
 )
 assert_type(LIMITS.body, int)
 

@@ -43,6 +43,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             events of a stream add up to, in bytes of JSON.
         headers: Largest sum of the headers of a reply, in bytes of names and values. One header
             may have an eighth of that, or 8190 bytes if that is more; there may be 128 of them.
+        event: Largest event of a stream, in bytes of its lines as they are sent, without line ends
+            and comments; no comment may be larger, either.
         card: Largest agent card, in bytes after decompression.
         json_depth: How deeply objects and lists may be nested.
         json_values: How many objects, lists, members and items a reply may hold altogether.
@@ -58,6 +60,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     body: int = 32 * 1024 * 1024
     headers: int = 64 * 1024
+    event: int = 32 * 1024 * 1024
     card: int = 1024 * 1024
     json_depth: int = 100
     json_values: int = 500_000
