@@ -223,6 +223,10 @@ SIGNATURES = {
     "HttpEngine.close": "self",
     "Transport.unary": "self call /",
     "Transport.close": "self",
+    "Transport.stream": "self call /",
+    "Stream.close": "self",
+    "StreamOver.close": "self",
+    "UnaryOnly.stream": "self call /",
     "Env.wall": "self",
     "Env.random": "self",
     "Env.new_id": "self",
@@ -233,11 +237,15 @@ SIGNATURES = {
     "Credentials.joined": "self other",
     "Deadline.left": "self now",
     "Endpoint.charge": "self policy *now",
+    "Endpoint.learn": "self operation",
+    "Endpoint.spoken": "self operation",
     "Endpoint.succeeded": "self policy",
     "Endpoints.of": "self interface",
     "HttpStream.chunks": "self",
     "HttpStream.read": "self",
     "PassThrough.close": "self",
+    "PassThrough.stream": "self call /",
+    "PassThrough.through": "self call onward /",
     "PassThrough.unary": "self call /",
     "StaticAuth.credentials": "self _call /",
     "StaticAuth.on_unauthorized": "self _call _error /",
@@ -322,12 +330,17 @@ CONSTRUCTORS = {
     "NetworkPolicyError": "message='' *address=None **facts",
     "NotEnoughResultsError": "message='' *results=() **facts",
     "Observation": "*request_id *operation *agent",
-    "Operation": "*name *request *response *safety *verb *path *streaming=False *capability=None",
+    "Operation": (
+        "*name *request *response *safety *verb *path *other_verb=None *streaming=False "
+        "*capability=None"
+    ),
     "OutcomeUnknownError": "message='' *message_id *context_id=None *looked_at=() **facts",
     "Part": (
         "*text=None *raw=None *url=None *data=UNSET *metadata=None *filename=None *media_type=None"
     ),
     "PassThrough": "inner",
+    "StreamOver": "inner",
+    "UnaryOnly": "",
     "ReconnectError": "message='' *task=None **facts",
     "Reply": "*value *headers=dict() *raw=b'' *endpoint=None *attempts=()",
     "Resilience": (

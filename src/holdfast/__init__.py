@@ -141,7 +141,10 @@ if TYPE_CHECKING:
         Layer,
         PassThrough,
         Reply,
+        Stream,
+        StreamOver,
         Transport,
+        UnaryOnly,
     )
     from holdfast.wire.article import ArticleErrorCode, make_error
     from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, Timeouts
@@ -243,6 +246,8 @@ __all__ = [
     "SchemeCredentials",
     "SendMessageConfiguration",
     "StaticAuth",
+    "Stream",
+    "StreamOver",
     "Task",
     "TaskAuthRequiredError",
     "TaskCanceledError",
@@ -260,6 +265,7 @@ __all__ = [
     "Timeouts",
     "Transport",
     "TransportProducer",
+    "UnaryOnly",
     "UnsupportedOperationError",
     "VersionNotSupportedError",
     "__version__",

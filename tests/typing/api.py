@@ -87,6 +87,7 @@ from holdfast import (
     OutcomeUnknownError,
     ParseError,
     Part,
+    PassThrough,
     PermissionDeniedError,
     Producer,
     PushNotificationNotSupportedError,
@@ -117,6 +118,7 @@ from holdfast import (
     Timeouts,
     Transport,
     TransportProducer,
+    UnaryOnly,
     UnsupportedOperationError,
     VersionNotSupportedError,
     ask,
@@ -223,11 +225,11 @@ class Fixed:
         return "id"
 
 
-class Counting:
+class Counting(PassThrough):
     """A layer of the caller's own."""
 
     def __init__(self, inner: Transport) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self.calls = 0
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
@@ -236,11 +238,8 @@ class Counting:
         assert_type(reply, Reply[R])
         return reply
 
-    async def close(self) -> None:
-        await self._inner.close()
 
-
-class OwnBinding:
+class OwnBinding(UnaryOnly):
     """A binding of the caller's own."""
 
     def __init__(self, card: AgentCard, url: str, config: ClientConfig) -> None:

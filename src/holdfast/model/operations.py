@@ -69,6 +69,8 @@ class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
         response: Type of the answer, or of each event where `streaming`.
         safety: What a second execution would cost.
         verb: HTTP method of the REST binding.
+        other_verb: HTTP method that some agents take in its place: the specification's text and
+            its protocol buffers differ.
         path: Path of the REST binding; ``{name}`` stands for that member of the request.
         streaming: Whether the answer is a stream of events.
         capability: What the card must declare for it (a member of `AgentCapabilities`), if any.
@@ -80,6 +82,7 @@ class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
     safety: Safety
     verb: Verb
     path: str
+    other_verb: Verb | None = None
     streaming: bool = False
     capability: Capability | None = None
 
@@ -132,6 +135,7 @@ SUBSCRIBE_TO_TASK = Operation(
     response=StreamResponse,
     safety="read",
     verb="POST",
+    other_verb="GET",
     path="/tasks/{id}:subscribe",
     streaming=True,
     capability="streaming",

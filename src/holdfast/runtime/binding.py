@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from functools import partial
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from holdfast._version import __version__
-from holdfast.errors import A2AError, LimitExceededError
+from holdfast.errors import A2AError, A2AHTTPError, LimitExceededError
 from holdfast.model.operations import GET_EXTENDED_AGENT_CARD
 from holdfast.runtime.engine import HttpEngine, send
-from holdfast.runtime.transport import Call, Reply
+from holdfast.runtime.reading import EventReader
+from holdfast.runtime.transport import AnyCall, Call, Reply, Stream
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 from holdfast.wire.credentials import with_query
 from holdfast.wire.http import HttpRequest
-from holdfast.wire.limits import about_card, check_json_size, check_value, of_cards
+from holdfast.wire.limits import about_card, check_json_size, check_value, harmless, of_cards
+from holdfast.wire.rest import read_error_event
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from holdfast.policy.resilience import Resilience
+    from holdfast.runtime.endpoints import Endpoint
     from holdfast.runtime.env import Env
+    from holdfast.wire.bindings import Codec
     from holdfast.wire.http import HttpReply
     from holdfast.wire.limits import Limits
 
@@ -58,44 +64,16 @@ class HttpBinding:
         self._resilience = resilience
         self._limits = limits
         self._card_limits = of_cards(limits)
-        # Bytes of a reply that cannot hold too much of anything, since each takes a byte.
-        self._harmless = min(limits.parts, limits.artifacts, limits.history)
+        self._harmless = harmless(limits)
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         """Makes the call once."""
-        endpoint = call.endpoint
-        if endpoint is None:
-            message = "the call has no endpoint yet"
-            raise RuntimeError(message)
-        interface = endpoint.interface
-        codec = BINDINGS[interface.protocol_binding]
-        params: Any = call.params
-        if params.tenant != interface.tenant:
-            params = msgspec.structs.replace(params, tenant=interface.tenant)
+        endpoint, codec = _chosen(call)
         is_card = call.operation is GET_EXTENDED_AGENT_CARD
-        call.progress.secrets.note(call.headers, call.query, interface.url)
-        encoded = codec.encode(call.operation, params, interface.url, call.request_id)
-        request = HttpRequest(
-            method=encoded.method,
-            url=with_query(encoded.url, call.query) if call.query else encoded.url,
-            headers={**call.headers, **protocol_headers(call.extensions), **encoded.headers},
-            body=encoded.body,
-            timeouts=self._resilience.timeouts,
-            max_idle=_MAX_IDLE[call.operation.safety],
-            limits=self._card_limits if is_card else self._limits,
-            reach=call.reach,
-            progress=call.progress,
-        )
         try:
-            reply = await send(self._engine, request)
+            reply = await send(self._engine, self._request(call, endpoint, codec))
             reply = _checked(reply, self._limits)
-            value = codec.decode(
-                call.operation,
-                call.request_id,
-                reply,
-                now=self._env.wall(),
-                refusals=self._resilience.refusals,
-            )
+            value = self._decode(call, codec, reply)
             if len(reply.body) > self._harmless:
                 check_value(value, self._limits)
         except A2AError as error:
@@ -106,8 +84,76 @@ class HttpBinding:
             raise told from None
         return Reply(value=value, headers=reply.headers, raw=reply.body, endpoint=endpoint)
 
+    async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
+        """Makes the call once, and waits for the first event."""
+        endpoint, codec = _chosen(call)
+        learned = msgspec.structs.replace(call, operation=endpoint.spoken(call.operation))
+        other = learned.operation.other_verb if codec.has_verbs else None
+        while True:
+            reader = EventReader[R](
+                self._engine,
+                self._request(learned, endpoint, codec),
+                limits=self._limits,
+                agent=endpoint.agent,
+                decode=partial(self._decode, call, codec),
+                decode_error=lambda reply: read_error_event(reply, now=self._env.wall()),
+            )
+            try:
+                headers = await reader.open()
+            except A2AHTTPError as error:
+                if other is None or error.http_status not in _NO_SUCH_VERB:
+                    raise
+                operation = msgspec.structs.replace(call.operation, verb=other)
+                learned, other = msgspec.structs.replace(call, operation=operation), None
+            else:
+                endpoint.learn(learned.operation)
+                return Reply(value=reader, headers=headers, endpoint=endpoint)
+
+    def _request(self, call: AnyCall, endpoint: Endpoint, codec: Codec) -> HttpRequest:
+        interface = endpoint.interface
+        params: Any = call.params
+        if params.tenant != interface.tenant:
+            params = msgspec.structs.replace(params, tenant=interface.tenant)
+        is_card = call.operation is GET_EXTENDED_AGENT_CARD
+        call.progress.secrets.note(call.headers, call.query, interface.url)
+        encoded = codec.encode(call.operation, params, interface.url, call.request_id)
+        return HttpRequest(
+            method=encoded.method,
+            url=with_query(encoded.url, call.query) if call.query else encoded.url,
+            headers={**call.headers, **protocol_headers(call.extensions), **encoded.headers},
+            body=encoded.body,
+            timeouts=self._resilience.timeouts,
+            max_idle=_MAX_IDLE[call.operation.safety],
+            limits=self._card_limits if is_card else self._limits,
+            reach=call.reach,
+            progress=call.progress,
+        )
+
+    def _decode(self, call: Call[P, R], codec: Codec, reply: HttpReply) -> R:
+        value: R = codec.decode(
+            call.operation,
+            call.request_id,
+            reply,
+            now=self._env.wall(),
+            refusals=self._resilience.refusals,
+        )
+        return value
+
     async def close(self) -> None:
         """Nothing to free: the engine belongs to the client."""
+
+
+_NO_SUCH_VERB = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
+"""What says, without an error of the protocol, that the path is not there for the verb."""
+
+
+def _chosen(call: AnyCall) -> tuple[Endpoint, Codec]:
+    """Where a call goes, and how it is spoken there."""
+    endpoint = call.endpoint
+    if endpoint is None:
+        message = "the call has no endpoint yet"
+        raise RuntimeError(message)
+    return endpoint, BINDINGS[endpoint.interface.protocol_binding]
 
 
 def _checked(reply: HttpReply, limits: Limits) -> HttpReply:

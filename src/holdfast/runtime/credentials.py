@@ -15,6 +15,7 @@ from holdfast.runtime.transport import (
     AnyCall,
     AuthProvider,
     Call,
+    Onward,
     PassThrough,
     Reply,
     Transport,
@@ -50,16 +51,18 @@ class CredentialsLayer(PassThrough):
         super().__init__(inner)
         self._last = (Credentials(), Credentials())
 
-    def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
+    def through(
+        self, call: Call[P, R], onward: Onward[P, R, T], /
+    ) -> Coroutine[Any, Any, Reply[T]]:
         provider = call.auth
-        if provider is None:
-            return self._inner.unary(call)
-        return self._authorized(call, provider)
+        return onward(call) if provider is None else self._authorized(call, onward, provider)
 
-    async def _authorized(self, call: Call[P, R], provider: AuthProvider) -> Reply[R]:
+    async def _authorized(
+        self, call: Call[P, R], onward: Onward[P, R, T], provider: AuthProvider
+    ) -> Reply[T]:
         credentials = await self._asked(provider, call)
         try:
-            return await self._attempt(call, credentials)
+            return await _attempt(call, onward, credentials)
         except AuthenticationError as error:
             safe = call.operation.safety != "conditional" or error.executed is False
             call.progress.failed(error)
@@ -67,7 +70,7 @@ class CredentialsLayer(PassThrough):
             if not safe or not await _before_sending(provider.on_unauthorized(sent, error)):
                 raise
         call.progress.sent = False
-        return await self._attempt(call, await self._asked(provider, call))
+        return await _attempt(call, onward, await self._asked(provider, call))
 
     async def _asked(self, provider: AuthProvider, call: AnyCall) -> Credentials:
         given = await _before_sending(provider.credentials(call))
@@ -80,14 +83,17 @@ class CredentialsLayer(PassThrough):
             last = self._last = (copied, checked)
         return last[1]
 
-    async def _attempt(self, call: Call[P, R], credentials: Credentials) -> Reply[R]:
-        call.progress.secrets.note_values(credentials.values)
-        try:
-            return await self._inner.unary(with_credentials(call, credentials))
-        except (AuthenticationError, PermissionDeniedError) as error:
-            if call.card is not None and not credentials.values:
-                explain_unused(error, call.card)
-            raise
+
+async def _attempt(
+    call: Call[P, R], onward: Onward[P, R, T], credentials: Credentials
+) -> Reply[T]:
+    call.progress.secrets.note_values(credentials.values)
+    try:
+        return await onward(with_credentials(call, credentials))
+    except (AuthenticationError, PermissionDeniedError) as error:
+        if call.card is not None and not credentials.values:
+            explain_unused(error, call.card)
+        raise
 
 
 def with_credentials(call: Call[P, R], credentials: Credentials) -> Call[P, R]:

@@ -17,7 +17,7 @@ from holdfast.model.card import AgentCard, read_card
 from holdfast.model.operations import Operation
 from holdfast.runtime.binding import protocol_headers
 from holdfast.runtime.engine import HttpEngine, fetch
-from holdfast.runtime.transport import AnyCall, Call, Reply
+from holdfast.runtime.transport import AnyCall, Call, Reply, UnaryOnly
 from holdfast.wire import status
 from holdfast.wire.caching import Caching
 from holdfast.wire.credentials import with_query
@@ -106,7 +106,7 @@ GET_AGENT_CARD: Operation[CardLocation, AgentCard] = Operation(
 """Getting the public card: HTTP, but no operation of a binding, so not in the table."""
 
 
-class CardTransport:
+class CardTransport(UnaryOnly):
     """The bottom of the stack for `GET_AGENT_CARD`.
 
     Args:

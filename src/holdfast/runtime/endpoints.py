@@ -5,13 +5,16 @@ One registry, owned by a client or shared between several; nothing of this is at
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.policy.budget import BudgetPolicy, RetryBudget
 from holdfast.wire.http import presentable
 
 if TYPE_CHECKING:
     from holdfast.model.card import AgentInterface
+    from holdfast.model.operations import Operation
+
+    AnyOperation = Operation[Any, Any]
 
 __all__ = ["Endpoint", "Endpoints"]
 
@@ -28,12 +31,21 @@ class Endpoint:
         agent: The address as shown in errors and logs.
     """
 
-    __slots__ = ("_budgets", "agent", "interface")
+    __slots__ = ("_budgets", "_spoken", "agent", "interface")
 
     def __init__(self, interface: AgentInterface) -> None:
         self.interface = interface
         self.agent = presentable(interface.url)
         self._budgets: dict[BudgetPolicy, RetryBudget] = {}
+        self._spoken: dict[str, AnyOperation] = {}
+
+    def spoken(self, operation: AnyOperation) -> AnyOperation:
+        """An operation as it is spoken here."""
+        return self._spoken.get(operation.name, operation)
+
+    def learn(self, operation: AnyOperation) -> None:
+        """Notes that an operation went well in this form."""
+        self._spoken[operation.name] = operation
 
     def succeeded(self, policy: BudgetPolicy | None) -> None:
         """Notes a success of a client with such a budget."""

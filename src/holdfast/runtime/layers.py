@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import (
@@ -22,11 +23,20 @@ from holdfast.errors import (
 from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
 from holdfast.policy.retry import lost_the_reply
 from holdfast.runtime.perloop import PerLoop
+from holdfast.runtime.streams import (
+    BoundedStream,
+    InterceptedStream,
+    ObservedStream,
+    OneEvent,
+    replaced,
+)
 from holdfast.runtime.transport import (
     AnyCall,
     Call,
+    Onward,
     PassThrough,
     Reply,
+    Stream,
     Transport,
 )
 from holdfast.runtime.waiting import until
@@ -61,22 +71,26 @@ class ObservedLayer(PassThrough):
         super().__init__(inner)
         self._observers = observers
 
-    async def unary(self, call: Call[P, R], /) -> Reply[R]:
-        error: BaseException | None = None
+    async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
+        reply = await self.through(call, self._inner.stream)
+        return replaced(reply, ObservedStream(reply.value, call, self._observers))
+
+    async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
         try:
-            return await self._inner.unary(call)
+            reply = await onward(call)
         except BaseException as failure:
-            error = failure
             if isinstance(failure, A2AError):
                 call.progress.secrets.hide_in(failure)
                 failure.request_id = call.request_id
+            self._observers.call_finished(call, failure)
             raise
-        finally:
-            self._observers.call_finished(call, error)
+        if not call.operation.streaming:  # a stream is over when it is closed
+            self._observers.call_finished(call, None)
+        return reply
 
 
 class InterceptorLayer(PassThrough):
-    """Runs the caller's interceptors around a call."""
+    """Runs the caller's interceptors around a call, and around each event of a stream."""
 
     def __init__(self, inner: Transport, hooks: Hooks) -> None:
         super().__init__(inner)
@@ -86,53 +100,47 @@ class InterceptorLayer(PassThrough):
         interceptors = self._hooks.interceptors
         return self._intercepted(call, interceptors) if interceptors else self._inner.unary(call)
 
+    def stream(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[Stream[R]]]:
+        interceptors = self._hooks.interceptors
+        return self._opened(call, interceptors) if interceptors else self._inner.stream(call)
+
     async def _intercepted(
         self, call: Call[P, R], interceptors: Sequence[Interceptor]
     ) -> Reply[R]:
         asked: list[Interceptor] = []
         outcome: Reply[R] | A2AError
         try:
-            outcome = await self._ask_and_call(call, interceptors, asked)
+            answer = await _before(call, interceptors, asked)
+            outcome = answer if isinstance(answer, Reply) else await self._inner.unary(answer)
         except A2AError as error:
             outcome = error
-        for interceptor in reversed(asked):
-            try:
-                outcome = await _with_last_word(call, interceptor.after(call, outcome))
-            except A2AError as error:
-                if isinstance(outcome, Reply):
-                    error.executed = True
-                outcome = error
-        if isinstance(outcome, A2AError):
-            raise outcome
-        return outcome
+        return await _after(call, asked, outcome)
 
-    async def _ask_and_call(
-        self, call: Call[P, R], interceptors: Sequence[Interceptor], asked: list[Interceptor]
-    ) -> Reply[R]:
-        for interceptor in interceptors:
-            asked.append(interceptor)
-            answer = await _by_deadline(call, interceptor.before(call))
-            if isinstance(answer, Reply):
-                return answer
-            call = answer
-        return await self._inner.unary(call)
+    async def _opened(
+        self, call: Call[P, R], interceptors: Sequence[Interceptor]
+    ) -> Reply[Stream[R]]:
+        asked: list[Interceptor] = []
+        outcome: Reply[R] | A2AError
+        try:
+            answer = await _before(call, interceptors, asked)
+            if not isinstance(answer, Reply):
+                opened = await self._inner.stream(answer)
+                after = partial(_after, call, asked)
+                return replaced(opened, InterceptedStream(opened.value, opened, after))
+            outcome = answer
+        except A2AError as error:
+            outcome = error
+        instead = await _after(call, asked, outcome)
+        return replaced(instead, OneEvent(instead.value))
 
 
 class OutcomeLayer(PassThrough):
     """Turns a lost reply to a message into what it means: nobody knows whether it was executed."""
 
-    def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
-        return self._sent(call) if call.operation in _SENDS else self._inner.unary(call)
-
-    async def _sent(self, call: Call[P, R]) -> Reply[R]:
-        try:
-            return await self._inner.unary(call)
-        except A2AError as error:
-            if lost_the_reply(error):
-                raise _outcome_unknown(call, error) from error
-            if _is_no_answer(error):
-                error.message = f"{error.message}; {_may_have_run(call)}"
-            raise
+    def through(
+        self, call: Call[P, R], onward: Onward[P, R, T], /
+    ) -> Coroutine[Any, Any, Reply[T]]:
+        return _sent(call, onward) if call.operation in _SENDS else onward(call)
 
 
 class DeadlineLayer(PassThrough):
@@ -142,12 +150,21 @@ class DeadlineLayer(PassThrough):
         super().__init__(inner)
         self._under_way = PerLoop(_UnderWay)
 
-    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+    async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
+        reply = await self._bounded(call, self._inner.stream(call))
+        return replaced(reply, BoundedStream(reply.value, partial(self._bounded, call)))
+
+    def through(
+        self, call: Call[P, R], onward: Onward[P, R, T], /
+    ) -> Coroutine[Any, Any, Reply[T]]:
+        return self._bounded(call, onward(call))
+
+    async def _bounded(self, call: AnyCall, waiting: Coroutine[Any, Any, T]) -> T:
         under_way = self._under_way.here()
         limit = under_way.watchdog.until(call.deadline.at)
         try:
             with limit:
-                return await self._inner.unary(call)
+                return await waiting
         except TimeoutError as error:
             # Our own timeouts are TimeoutErrors too, and pass through here on their way up.
             if not limit.expired or isinstance(error, A2AError):
@@ -185,6 +202,46 @@ class _UnderWay:
 
 
 _SENDS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})
+
+
+async def _sent(call: Call[P, R], onward: Onward[P, R, T]) -> Reply[T]:
+    try:
+        return await onward(call)
+    except A2AError as error:
+        if lost_the_reply(error):
+            raise _outcome_unknown(call, error) from error
+        if _is_no_answer(error):
+            error.message = f"{error.message}; {_may_have_run(call)}"
+        raise
+
+
+async def _before(
+    call: Call[P, R], interceptors: Sequence[Interceptor], asked: list[Interceptor]
+) -> Call[P, R] | Reply[R]:
+    """The call as the interceptors want it, or the answer of one of them; notes whom it asked."""
+    for interceptor in interceptors:
+        asked.append(interceptor)
+        answer = await _by_deadline(call, interceptor.before(call))
+        if isinstance(answer, Reply):
+            return answer
+        call = answer
+    return call
+
+
+async def _after(
+    call: Call[P, R], asked: Sequence[Interceptor], outcome: Reply[R] | A2AError
+) -> Reply[R]:
+    """What those who were asked before make of an outcome; raises it if that is an error."""
+    for interceptor in reversed(asked):
+        try:
+            outcome = await _with_last_word(call, interceptor.after(call, outcome))
+        except A2AError as error:
+            if isinstance(outcome, Reply):
+                error.executed = True
+            outcome = error
+    if isinstance(outcome, A2AError):
+        raise outcome
+    return outcome
 
 
 def deadline_exceeded(call: AnyCall) -> DeadlineExceededError:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,7 +15,16 @@ from holdfast.model.hosts import number_of
 from holdfast.runtime.closing import close, raise_first
 from holdfast.runtime.engine import reach_error
 from holdfast.runtime.perloop import PerLoop
-from holdfast.runtime.transport import Call, PassThrough, Reply, Transport
+from holdfast.runtime.transport import (
+    AnyCall,
+    Call,
+    PassThrough,
+    Reply,
+    Stream,
+    StreamOver,
+    Transport,
+    UnaryOnly,
+)
 
 if TYPE_CHECKING:
     from holdfast.wire.reach import Reach
@@ -62,6 +72,41 @@ class ProducedTransports(PassThrough):
             TypeError: A producer made something else.
             NetworkPolicyError: The address names a number that must not be reached.
         """
+        produced = self._entered(call)
+        if produced is None:
+            return await self._inner.unary(call)
+        try:
+            reply = await produced.transport.unary(_addressed(call))
+        finally:
+            self._leave(produced)
+        return msgspec.structs.replace(reply, endpoint=call.endpoint)
+
+    async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
+        """Makes the call once; the transport is in use until the stream is closed.
+
+        Raises:
+            UnsupportedOperationError: The transport has no streams; nothing was sent.
+            A2AError: What the transport raises.
+            TypeError: A producer made something else.
+            NetworkPolicyError: The address names a number that must not be reached.
+        """
+        produced = self._entered(call)
+        if produced is None:
+            return await self._inner.stream(call)
+        try:
+            transport: Any = produced.transport
+            if not hasattr(transport, "stream"):
+                transport = UnaryOnly()
+                call.progress.sent = False
+            reply: Reply[Stream[R]] = await transport.stream(_addressed(call))
+        except BaseException:
+            self._leave(produced)
+            raise
+        stream = _InUse(reply.value, partial(self._leave, produced))
+        return msgspec.structs.replace(reply, value=stream, endpoint=call.endpoint)
+
+    def _entered(self, call: AnyCall) -> _Produced | None:
+        """The transport for a call, which is in it from now on; None if it is not a caller's."""
         endpoint = call.endpoint
         if endpoint is None or call.card is None:
             message = "the call has no endpoint yet"
@@ -69,7 +114,7 @@ class ProducedTransports(PassThrough):
         interface = endpoint.interface
         producer = self._producers.get(interface.protocol_binding)
         if producer is None:
-            return await self._inner.unary(call)
+            return None
         if call.reach is not None:
             _check_host(interface.url, call.reach)
         made = self._made.here()
@@ -77,19 +122,14 @@ class ProducedTransports(PassThrough):
         if produced is None:
             produced = _Produced(_produce(producer, call.card, interface))
         made[interface] = produced  # the most recently used one comes last
-        params: Any = call.params
-        addressed = msgspec.structs.replace(
-            call, params=msgspec.structs.replace(params, tenant=interface.tenant)
-        )
         call.progress.sent = True  # for all that can be known of it here
         call.progress.secrets.note(call.headers, call.query, interface.url)
         produced.calls += 1
-        try:
-            reply = await produced.transport.unary(addressed)
-        finally:
-            produced.calls -= 1
-            self._let_some_go(made)
-        return msgspec.structs.replace(reply, endpoint=endpoint)
+        return produced
+
+    def _leave(self, produced: _Produced) -> None:
+        produced.calls -= 1
+        self._let_some_go(self._made.here())
 
     async def close(self) -> None:
         """Closes every transport that was made.
@@ -141,6 +181,30 @@ class _Produced:
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self.calls = 0
+
+
+class _InUse(StreamOver[R]):
+    """A stream of a caller's transport, which tells when it is closed."""
+
+    def __init__(self, inner: Stream[R], closed: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self._closed: Callable[[], None] | None = closed
+
+    async def close(self) -> None:
+        """Closes it."""
+        closed, self._closed = self._closed, None
+        try:
+            await self._inner.close()
+        finally:
+            if closed is not None:
+                closed()
+
+
+def _addressed(call: Call[P, R]) -> Call[P, R]:
+    """The call with the tenant of its interface."""
+    tenant = None if call.endpoint is None else call.endpoint.interface.tenant
+    params: Any = msgspec.structs.replace(cast("Any", call.params), tenant=tenant)
+    return msgspec.structs.replace(call, params=params)
 
 
 def _check_host(url: str, reach: Reach) -> None:

@@ -26,7 +26,7 @@ from holdfast.model.card import AgentCard, AgentInterface, read_card
 from holdfast.policy.retry import TOO_LATE
 from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation, FoundCard
 from holdfast.runtime.perloop import PerLoop
-from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport
+from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport, UnaryOnly
 from holdfast.wire.http import excerpt
 from holdfast.wire.limits import check_json_size, exceeded
 from holdfast.wire.origins import origin
@@ -61,7 +61,7 @@ FETCH_CARD = cast("Operation[CardLocation, FoundCard]", GET_AGENT_CARD)
 """The same operation as it is answered below the one who keeps the card."""
 
 
-class AgentCardResolver:
+class AgentCardResolver(UnaryOnly):
     """Knows the card of one agent, and fetches it when it must.
 
     Args:

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.errors import A2AError, Attempt
 from holdfast.policy.retry import GiveUp, Retry, RetryPolicy, decide
-from holdfast.runtime.transport import AnyCall, Call, PassThrough, Reply, Transport
+from holdfast.runtime.transport import AnyCall, Call, Onward, PassThrough, Reply, Transport
 
 if TYPE_CHECKING:
     from holdfast.policy.budget import BudgetPolicy
@@ -21,6 +21,7 @@ __all__ = ["RetryLayer"]
 
 P = TypeVar("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class RetryLayer(PassThrough):
@@ -40,7 +41,7 @@ class RetryLayer(PassThrough):
         self._env = env
         self._observers = observers
 
-    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+    async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
         loop = asyncio.get_running_loop()
         progress = call.progress
         while True:
@@ -48,7 +49,7 @@ class RetryLayer(PassThrough):
             progress.sent = False
             self._observers.attempt_started(call)
             try:
-                reply = await self._inner.unary(call)
+                reply = await onward(call)
             except A2AError as error:
                 delay = await self._after_failure(call, error, started, loop.time())
                 await asyncio.sleep(delay)

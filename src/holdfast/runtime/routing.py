@@ -39,12 +39,13 @@ if TYPE_CHECKING:
     from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.endpoints import Endpoint, Endpoints
     from holdfast.runtime.resolver import AgentCardResolver
-    from holdfast.runtime.transport import Call, Reply, Transport
+    from holdfast.runtime.transport import Call, Onward, Reply, Transport
 
 __all__ = ["InterfaceLayer", "Route", "choose_interface"]
 
 P = TypeVar("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +101,7 @@ class InterfaceLayer(PassThrough):
         self._trusted: frozenset[str] | None = None  # until the first card is there
         self._choice: _Choice | None = None
 
-    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+    async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
         """Makes the call at the chosen endpoint.
 
         Raises:
@@ -124,7 +125,7 @@ class InterfaceLayer(PassThrough):
             call, endpoint=choice.endpoint, reach=choice.reach, card=card, auth=provider
         )
         try:
-            return await self._inner.unary(routed)
+            return await onward(routed)
         except (AuthenticationError, PermissionDeniedError) as error:
             if provider is None:
                 explain(error, card, call.headers)

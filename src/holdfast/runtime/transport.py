@@ -1,18 +1,19 @@
 """The seam of operations: calls, replies, and what carries the one to the other.
 
-A `Transport` takes a `Call` and gives a `Reply` or raises an `A2AError`. A layer is a function
-from a transport to a transport; the whole client is layers over a binding.
+A `Transport` takes a `Call` and gives a `Reply` or raises an `A2AError`; where the operation
+streams, the reply's value is an open `Stream`. A layer is a function from a transport to a
+transport; the whole client is layers over a binding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, MutableMapping
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
-from holdfast.errors import A2AError, Attempt
+from holdfast.errors import A2AError, Attempt, UnsupportedOperationError
 from holdfast.model.card import AgentCard
 from holdfast.model.operations import Operation
 from holdfast.policy.deadline import Deadline
@@ -33,14 +34,20 @@ __all__ = [
     "CallProgress",
     "ClientCallContext",
     "Layer",
+    "Onward",
     "PassThrough",
     "Reply",
+    "Stream",
+    "StreamOver",
     "Transport",
+    "UnaryOnly",
     "compose",
 ]
 
 P = TypeVar("P")
 R = TypeVar("R")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class CallProgress(Progress):
@@ -177,6 +184,50 @@ class Reply(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         return self.raw.decode("utf-8", "replace")
 
 
+class Stream(Protocol[T_co]):
+    """What one connection brings, event by event, until its end of file.
+
+    Whoever has one closes it, whatever happened.
+    """
+
+    def __aiter__(self) -> Self: ...
+
+    def __anext__(self) -> Coroutine[Any, Any, T_co]:
+        """Waits for the next event.
+
+        Raises:
+            StopAsyncIteration: The connection ended in good order.
+            A2AError: It broke, or the agent tells of an error.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Lets go of the connection; the agent goes on. Can be called twice."""
+        ...
+
+
+class StreamOver(Generic[T]):
+    """A stream over another one; derive from it, and override what changes.
+
+    Args:
+        inner: What is below.
+    """
+
+    def __init__(self, inner: Stream[T]) -> None:
+        self._inner = inner
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, T]:
+        """The next event from below."""
+        return self._inner.__anext__()
+
+    async def close(self) -> None:
+        """Closes what is below."""
+        await self._inner.close()
+
+
 class Transport(Protocol):
     """Carries calls."""
 
@@ -188,13 +239,28 @@ class Transport(Protocol):
         """
         ...
 
+    def stream(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[Stream[R]]]:
+        """Makes a call that is answered by events; it returns when the first one has come.
+
+        Raises:
+            A2AError: Whatever went wrong before the first event, with facts.
+        """
+        ...
+
     async def close(self) -> None:
         """Frees everything."""
         ...
 
 
+Onward = Callable[[Call[P, R]], Coroutine[Any, Any, Reply[T]]]
+"""How a layer hands a call to what is below."""
+
+
 class PassThrough:
     """A transport over another one; derive your layers from it, and override what they change.
+
+    Override `through` for what is the same for both kinds of calls: a stream is a call whose reply
+    is there when its first event is. What happens to an open stream is for `stream`.
 
     Args:
         inner: What is below.
@@ -205,11 +271,39 @@ class PassThrough:
 
     def unary(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[R]]:
         """Makes the call below."""
-        return self._inner.unary(call)
+        return self.through(call, self._inner.unary)
+
+    def stream(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[Stream[R]]]:
+        """Opens the stream below."""
+        return self.through(call, self._inner.stream)
+
+    def through(
+        self, call: Call[P, R], onward: Onward[P, R, T], /
+    ) -> Coroutine[Any, Any, Reply[T]]:
+        """Makes a call of either kind.
+
+        Args:
+            call: The call.
+            onward: Makes it below.
+        """
+        return onward(call)
 
     async def close(self) -> None:
         """Frees what is below."""
         await self._inner.close()
+
+
+class UnaryOnly:
+    """Derive from it a transport that cannot stream; tasks are looked after by polling then."""
+
+    async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
+        """Refuses.
+
+        Raises:
+            UnsupportedOperationError: Always; nothing was sent.
+        """
+        message = f"{call.operation.name} was not called: the transport does not stream"
+        raise UnsupportedOperationError(message, executed=False)
 
 
 Layer = Callable[[Transport], Transport]

@@ -41,13 +41,20 @@ class Decode(Protocol):
 
 
 class Codec(msgspec.Struct, frozen=True):
-    """How a binding writes calls and reads replies."""
+    """How a binding writes calls and reads replies; of a stream, the data of each event.
+
+    Attributes:
+        encode: Makes a request of a call.
+        decode: Makes a value of a reply.
+        has_verbs: Whether the HTTP method says something.
+    """
 
     encode: Encode
     decode: Decode
+    has_verbs: bool = False
 
 
 BINDINGS = {
     "JSONRPC": Codec(jsonrpc.encode, jsonrpc.decode),
-    "HTTP+JSON": Codec(rest.encode, rest.decode),
+    "HTTP+JSON": Codec(rest.encode, rest.decode, has_verbs=True),
 }

@@ -27,6 +27,7 @@ __all__ = [
     "check_headers",
     "excerpt",
     "harmless_headers",
+    "media_type",
     "presentable",
 ]
 
@@ -233,6 +234,11 @@ def _check_authorization(value: str) -> None:
         return
     text = f"the header Authorization {why}"
     raise ValueError(text)
+
+
+def media_type(headers: Mapping[str, str]) -> str:
+    """What a body is, without parameters and in lower case; empty if nobody says."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def presentable(url: str) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["decode", "encode"]
 
 _HEADERS = {"content-type": "application/json", "accept": "application/json"}
+_FOR_EVENTS = {**_HEADERS, "accept": "text/event-stream, application/json"}
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -44,7 +45,8 @@ def encode(operation: Operation[P, R], params: P, url: str, request_id: str) -> 
         request_id: Becomes the request's ``id``.
     """
     body = codec.encode(_Request(id=request_id, method=operation.name, params=params))
-    return Encoded(method="POST", url=url, headers=_HEADERS, body=body)
+    headers = _FOR_EVENTS if operation.streaming else _HEADERS
+    return Encoded(method="POST", url=url, headers=headers, body=body)
 
 
 def decode(
@@ -55,7 +57,7 @@ def decode(
     now: float,
     refusals: frozenset[int] = status.REFUSALS,
 ) -> R:
-    """Reads the reply of a unary operation.
+    """Reads the reply of an operation, or an event of its stream.
 
     Args:
         operation: What was called.

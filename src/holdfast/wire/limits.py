@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.errors import A2AError, Facts, LimitExceededError
 from holdfast.model.requests import ListTasksResponse, SendMessageResponse
-from holdfast.model.types import Artifact, Message, Task
+from holdfast.model.types import Artifact, Message, StreamResponse, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +27,7 @@ __all__ = [
     "check_json_size",
     "check_value",
     "exceeded",
+    "harmless",
     "largest_header",
     "of_cards",
 ]
@@ -92,6 +93,11 @@ def exceeded(which: str, limits: Limits, what: str, **facts: Unpack[Facts]) -> L
         bound=getattr(limits, which),
         **facts,
     )
+
+
+def harmless(limits: Limits) -> int:
+    """Bytes that cannot hold too much of anything, since each thing takes one."""
+    return min(limits.parts, limits.artifacts, limits.history)
 
 
 def of_cards(limits: Limits) -> Limits:
@@ -224,6 +230,17 @@ def _check_response(response: SendMessageResponse, limits: Limits) -> None:
         _check_parts(response.message, limits)
 
 
+def _check_event(event: StreamResponse, limits: Limits) -> None:
+    if event.task is not None:
+        _check_task(event.task, limits)
+    status = event.status_update
+    update = event.artifact_update
+    spoken = event.message if status is None else status.status.message
+    for whole in (spoken, None if update is None else update.artifact):
+        if whole is not None:
+            _check_parts(whole, limits)
+
+
 def _check_page(page: ListTasksResponse, limits: Limits) -> None:
     for task in page.tasks:
         _check_task(task, limits)
@@ -236,6 +253,7 @@ _CHECKS: Mapping[type, Callable[[Any, Limits], None]] = cast(
         Message: _check_parts,
         Artifact: _check_parts,
         SendMessageResponse: _check_response,
+        StreamResponse: _check_event,
         ListTasksResponse: _check_page,
     },
 )

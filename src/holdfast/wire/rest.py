@@ -14,10 +14,12 @@ from holdfast.wire.http import Encoded, HttpReply, excerpt, harmless_headers
 if TYPE_CHECKING:
     from holdfast.model.operations import Operation
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "encode", "read_error_event"]
 
 _ACCEPT = {"accept": "application/a2a+json, application/json"}
-_WITH_BODY = {"content-type": "application/a2a+json", **_ACCEPT}
+_ACCEPT_EVENTS = {"accept": "text/event-stream, application/a2a+json, application/json"}
+_BODY = {"content-type": "application/a2a+json"}
+_WITH_BODY = {**_BODY, **_ACCEPT}
 
 P = TypeVar("P", bound=Request)
 R = TypeVar("R")
@@ -53,11 +55,14 @@ def encode(operation: Operation[P, R], params: P, url: str, _request_id: str) ->
             values = {name: _query_value(value) for name, value in members.items()}
             extra = urlencode(values, errors="surrogatepass")
             query = "&".join(filter(None, (query, extra)))
+    headers = _WITH_BODY if body else _ACCEPT
+    if operation.streaming:
+        headers = {**_BODY, **_ACCEPT_EVENTS} if body else _ACCEPT_EVENTS
     where = f"{base.path.rstrip('/')}{tenant}{path}"
     return Encoded(
         method=operation.verb,
         url=urlunsplit((base.scheme, base.netloc, where, query, "")),
-        headers=_WITH_BODY if body else _ACCEPT,
+        headers=headers,
         body=body,
     )
 
@@ -70,7 +75,7 @@ def decode(
     now: float,
     refusals: frozenset[int] = status.REFUSALS,
 ) -> R:
-    """Reads the reply of a unary operation.
+    """Reads the reply of an operation, or an event of its stream.
 
     Args:
         operation: What was called.
@@ -98,6 +103,25 @@ def decode(
             headers=harmless_headers(reply.headers),
             excerpt=excerpt(reply.body),
         ) from None
+
+
+def read_error_event(reply: HttpReply, *, now: float) -> A2AError:
+    """Reads an event that is named an error, in whatever form the agent writes it.
+
+    Args:
+        reply: With the event's data as its body.
+        now: Wall time in seconds since the epoch.
+    """
+    members = _members(reply)
+    error: Any = members.get("error", members)
+    code = cast("dict[str, Any]", error).get("code") if isinstance(error, dict) else None
+    status_code = code if isinstance(code, int) and 400 <= code < 600 else 500
+    told = HttpReply(status=status_code, headers=reply.headers, body=reply.body)
+    found = _error(told, now=now, refusals=frozenset())
+    found.http_status = reply.status
+    if not members:
+        found.message = f"the agent ended the stream with an error: {excerpt(reply.body)}"
+    return found
 
 
 def _error(reply: HttpReply, *, now: float, refusals: frozenset[int]) -> A2AError:
@@ -128,6 +152,8 @@ def _raise_hidden_error(operation: Operation[P, R], reply: HttpReply, *, now: fl
     response: Any = operation.response
     says_something = members.keys() & set(response.__struct_encode_fields__)
     if isinstance(error, dict) and ("jsonrpc" in members or not says_something):
+        if operation.streaming:
+            raise read_error_event(reply, now=now)
         raise status.from_rpc_error(error, reply, now=now)
 
 

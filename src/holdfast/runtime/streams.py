@@ -1,0 +1,124 @@
+"""What layers do to a stream while it is open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import msgspec
+
+from holdfast.errors import A2AError
+from holdfast.runtime.transport import AnyCall, Reply, Stream, StreamOver
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from holdfast.runtime.listeners import Observers
+
+__all__ = ["BoundedStream", "InterceptedStream", "ObservedStream", "OneEvent", "replaced"]
+
+T = TypeVar("T")
+
+
+def replaced(reply: Reply[Any], stream: Stream[T]) -> Reply[Stream[T]]:
+    """The reply that opened a stream, with another stream in its place."""
+    return msgspec.structs.replace(reply, value=stream)
+
+
+class OneEvent(StreamOver[T]):
+    """A stream of what is there already."""
+
+    def __init__(self, event: T) -> None:
+        self._events = [event]
+
+    async def __anext__(self) -> T:
+        if not self._events:
+            raise StopAsyncIteration
+        return self._events.pop()
+
+    async def close(self) -> None:
+        """Forgets it."""
+        self._events.clear()
+
+
+class ObservedStream(StreamOver[T]):
+    """Tells observers when a stream is closed, names its call in errors, and keeps secrets."""
+
+    def __init__(self, inner: Stream[T], call: AnyCall, observers: Observers) -> None:
+        super().__init__(inner)
+        self._call: AnyCall | None = call
+        self._observers = observers
+        self._failure: BaseException | None = None
+
+    async def __anext__(self) -> T:
+        try:
+            return await self._inner.__anext__()
+        except StopAsyncIteration:
+            raise
+        except BaseException as failure:
+            self._failure = failure
+            if isinstance(failure, A2AError) and self._call is not None:
+                self._call.progress.secrets.hide_in(failure)
+                failure.request_id = self._call.request_id
+            raise
+
+    async def close(self) -> None:
+        """Closes what is below, and tells of it once."""
+        call, self._call = self._call, None
+        try:
+            await self._inner.close()
+        finally:
+            if call is not None:
+                self._observers.call_finished(call, self._failure)
+
+
+class InterceptedStream(StreamOver[T]):
+    """Shows each event, and a failure, to the interceptors that were asked before.
+
+    Args:
+        inner: What is below.
+        reply: What opened it.
+        after: Shows them an outcome, and gives what they make of it, or raises it.
+    """
+
+    def __init__(
+        self,
+        inner: Stream[T],
+        reply: Reply[Stream[T]],
+        after: Callable[[Reply[T] | A2AError], Awaitable[Reply[T]]],
+    ) -> None:
+        super().__init__(inner)
+        self._reply: Reply[Any] = reply
+        self._after = after
+
+    async def __anext__(self) -> T:
+        outcome: Reply[T] | A2AError
+        try:
+            event = await self._inner.__anext__()
+        except A2AError as error:
+            outcome = error
+        else:
+            outcome = msgspec.structs.replace(self._reply, value=event)
+        return (await self._after(outcome)).value
+
+
+class BoundedStream(StreamOver[T]):
+    """Waits for no event longer than its call may.
+
+    Args:
+        inner: What is below.
+        bounded: Waits for something, within the bounds of the call.
+    """
+
+    def __init__(
+        self,
+        inner: Stream[T],
+        bounded: Callable[[Coroutine[Any, Any, T]], Coroutine[Any, Any, T]],
+    ) -> None:
+        super().__init__(inner)
+        self._bounded = bounded
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, T]:
+        return self._bounded(self._inner.__anext__())
