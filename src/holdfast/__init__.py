@@ -111,8 +111,10 @@ if TYPE_CHECKING:
         Part,
         Role,
         Task,
+        TaskArtifactUpdateEvent,
         TaskState,
         TaskStatus,
+        TaskStatusUpdateEvent,
     )
     from holdfast.net.aiohttp import AiohttpEngine
     from holdfast.options import CallOptions, ConnectOptions
@@ -249,6 +251,7 @@ __all__ = [
     "Stream",
     "StreamOver",
     "Task",
+    "TaskArtifactUpdateEvent",
     "TaskAuthRequiredError",
     "TaskCanceledError",
     "TaskFailedError",
@@ -260,6 +263,7 @@ __all__ = [
     "TaskRejectedError",
     "TaskState",
     "TaskStatus",
+    "TaskStatusUpdateEvent",
     "TaskTerminalError",
     "TimeoutPhase",
     "Timeouts",

@@ -77,6 +77,7 @@ def connect(
     supported_protocol_bindings: Sequence[str] = (),
     transport_producers: Mapping[str, TransportProducer] | None = None,
     configuration: SendMessageConfiguration | None = None,
+    streaming: bool = True,
     headers: Mapping[str, str] | None = None,
     credential_origins: Iterable[str] = (),
     allowed_networks: Iterable[str] = (),
@@ -114,6 +115,7 @@ def connect(
         transport_producers: What makes the transports of bindings of your own, by the names of
             these in cards; see `TransportProducer`.
         configuration: How messages are to be treated where a call does not say (A2A 3.2.2).
+        streaming: Whether to use streams where the agent offers them; tasks are polled else.
         headers: Sent with every request. Like `auth`, they go to the origin of `agent` and `url`
             (of the card's first interface, where the card was passed) and nowhere else.
         credential_origins: More origins that may get `auth` and `headers`.
@@ -145,6 +147,7 @@ def connect(
     check_kind("shared", endpoints, Endpoints)
     check_kind("configuration", configuration, SendMessageConfiguration)
     check_configuration(configuration)
+    check_kind("streaming", streaming, bool)
     check_able("env", env, "wall", "random", "new_id")
     own_headers = check_headers({} if headers is None else headers)
     check_seconds("timeout", timeout)
@@ -215,6 +218,10 @@ def connect(
         configuration=configuration,
         hooks=hung,
         auth=slot,
+        observers=listening,
+        resilience=resilience,
+        limits=limits,
+        streaming=streaming,
     )
     # The bottom once more: a layer of the caller's may close without what is below it.
     return Client(calls, owned=(bottom,) if owned is None else (bottom, owned))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -49,6 +50,7 @@ from holdfast.runtime.transport import (
     CallProgress,
     ClientCallContext,
     Reply,
+    Stream,
     Transport,
 )
 from holdfast.runtime.waiting import until as wait_until
@@ -60,10 +62,12 @@ if TYPE_CHECKING:
 
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Operation
+    from holdfast.policy.resilience import Resilience
     from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.env import Env
-    from holdfast.runtime.listeners import Event
+    from holdfast.runtime.listeners import Event, Observers
     from holdfast.runtime.resolver import AgentCardResolver
+    from holdfast.wire.limits import Limits
 
 __all__ = ["Calls", "PerCall", "is_settled", "is_terminal"]
 
@@ -120,9 +124,18 @@ class Calls:
         configuration: Of the messages that are sent, where a call says nothing else.
         hooks: Who looks at calls, and is told of every task and message.
         auth: Where credentials come from.
+        observers: Who is told of reconnects.
+        resilience: How streams are picked up again.
+        limits: How large a streamed task may become.
+        streaming: Whether to use streams where they are offered.
 
     Attributes:
         timeout: Seconds of a call that names no timeout.
+        env: Where ids come from.
+        observers: Who is told of reconnects.
+        resilience: How streams are picked up again.
+        limits: How large a streamed task may become.
+        streaming: Whether to use streams where they are offered.
         hooks: Who looks at calls; a caller may add to them.
         auth: Where credentials come from; a caller may name it later.
         agent: The address that answered last, as shown in errors.
@@ -140,15 +153,23 @@ class Calls:
         configuration: SendMessageConfiguration,
         hooks: Hooks,
         auth: AuthSlot,
+        observers: Observers,
+        resilience: Resilience,
+        limits: Limits,
+        streaming: bool,
     ) -> None:
         self.timeout = timeout
+        self.observers = observers
+        self.resilience = resilience
+        self.limits = limits
+        self.streaming = streaming
+        self.env = env
         self.hooks = hooks
         self.auth = auth
         self.agent: str | None = None
         self._transport = transport
         self._cards = cards
         self._resolver = resolver
-        self._env = env
         self._headers = headers
         self._configuration = configuration
         self._closed = False
@@ -158,13 +179,21 @@ class Calls:
         self._closed = True
         await close_in_turn((self._transport, self._cards), seconds=_CLOSING)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it takes no more calls."""
+        return self._closed
+
     def deadline(self, name: str, timeout: float | None) -> Deadline:
-        """A deadline that begins now.
+        """A deadline that begins now; a stream for which none is named has none.
 
         Raises:
             ValueError: The timeout is not a positive number of seconds.
         """
-        seconds = self.timeout if timeout is None else check_seconds("timeout", timeout)
+        if timeout is None:
+            seconds = math.inf if name == "stream" else self.timeout
+        else:
+            seconds = check_seconds("timeout", timeout)
         now = asyncio.get_running_loop().time()
         return Deadline(name=name, timeout=seconds, at=now + seconds)
 
@@ -269,7 +298,29 @@ class Calls:
             self.agent = reply.endpoint.agent
         return reply
 
-    async def send(
+    async def open(
+        self,
+        operation: Operation[P, R],
+        params: P,
+        deadline: Deadline,
+        per_call: PerCall,
+        *,
+        request_id: str | None = None,
+        is_retried: bool = True,
+    ) -> Stream[R]:
+        """Opens one connection of a stream."""
+        push = _push_config_of(params)
+        if push is not None:
+            per_call.secrets.note_values(push.secrets)
+        call = self._call(
+            operation, params, deadline, per_call, request_id=request_id, is_retried=is_retried
+        )
+        reply = await self._transport.stream(call)
+        if reply.endpoint is not None:
+            self.agent = reply.endpoint.agent
+        return reply.value
+
+    def request(
         self,
         content: Content,
         *,
@@ -277,25 +328,26 @@ class Calls:
         context_id: str | None,
         metadata: Mapping[str, Any] | None,
         configuration: SendMessageConfiguration,
-        deadline: Deadline,
-        per_call: PerCall,
-    ) -> Task | Message:
-        """Sends a message whose id is fixed here, before the first try."""
+    ) -> SendMessageRequest:
+        """What sends a message, whose id is fixed here, before the first try."""
         message = to_message(
-            content, new_id=self._env.new_id(), task_id=task_id, context_id=context_id
+            content, new_id=self.env.new_id(), task_id=task_id, context_id=context_id
         )
-        request = SendMessageRequest(
+        return SendMessageRequest(
             message=message,
             configuration=None if configuration == _NOTHING_SAID else configuration,
             metadata=json_object("metadata", metadata),
         )
+
+    async def send(
+        self, request: SendMessageRequest, deadline: Deadline, per_call: PerCall
+    ) -> Task | Message:
+        """Sends a message, and gives the first that the agent makes of it."""
         response = (await self.run(SEND_MESSAGE, request, deadline, per_call)).value
         result = response.task or response.message
         if result is None:
             text = "the reply holds neither task nor message"  # the codec lets none through
             raise InvalidAgentResponseError(text)
-        if per_call.consumers:
-            await self._tell(result, response.task, deadline, per_call)
         return result
 
     async def get_task(self, task_id: str, deadline: Deadline, per_call: PerCall) -> Task:
@@ -332,7 +384,7 @@ class Calls:
         async def seen(found: Task) -> None:
             try:
                 if per_call.consumers:
-                    await self._tell(found, found, deadline, per_call)
+                    await self.tell(found, found, deadline, per_call)
             except A2AError as error:
                 theirs.append(error)
                 raise
@@ -357,17 +409,25 @@ class Calls:
                 raise waiting from error
 
     def _call(
-        self, operation: Operation[P, R], params: P, deadline: Deadline, per_call: PerCall
+        self,
+        operation: Operation[P, R],
+        params: P,
+        deadline: Deadline,
+        per_call: PerCall,
+        *,
+        request_id: str | None = None,
+        is_retried: bool = True,
     ) -> Call[P, R]:
         self._check_open()
         return Call(
             operation=operation,
             params=params,
-            request_id=self._env.new_id(),
+            request_id=request_id or self.env.new_id(),
             deadline=deadline,
             headers={**self._headers, **per_call.headers} if per_call.headers else self._headers,
             extensions=per_call.extensions,
             context=per_call.context,
+            is_retried=is_retried,
             progress=CallProgress(
                 began=asyncio.get_running_loop().time(), secrets=per_call.secrets
             ),
@@ -378,7 +438,7 @@ class Calls:
             text = "the client is closed"
             raise RuntimeError(text)
 
-    async def _tell(
+    async def tell(
         self, event: Event, task: Task | None, deadline: Deadline, per_call: PerCall
     ) -> None:
         """Gives an event to the consumers, in order, with the card as last seen.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from holdfast.answer import Answer, raise_for_outcome
 from holdfast.arguments import (
     check_kind,
     check_seconds,
@@ -29,6 +28,7 @@ from holdfast.errors import (
     TaskNotCancelableError,
     TaskNotFoundError,
 )
+from holdfast.event_stream import EventStream
 from holdfast.model import operations as op
 from holdfast.model.requests import (
     CancelTaskRequest,
@@ -44,12 +44,14 @@ from holdfast.model.requests import (
 )
 from holdfast.model.types import Message, Task, TaskState
 from holdfast.runtime.closing import close_in_turn
+from holdfast.streaming import Streaming
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
 
+    from holdfast.answer import Answer
     from holdfast.content import Content
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Operation
@@ -201,23 +203,18 @@ class Client:
             accepted_output_modes=accepted_output_modes,
             push_notification_config=push_notification_config,
         )
-        result = await self._calls.send(
+        streaming = Streaming(
+            self._calls, deadline, per_call, poll_interval=poll_interval, patient=True
+        )
+        sending = streaming.send(
             message,
             task_id=task_id,
             context_id=context_id,
             metadata=metadata,
             configuration=configuration,
-            deadline=deadline,
-            per_call=per_call,
         )
-        if isinstance(result, Message):
-            return Answer(message=result)
-        task = await self._calls.watch(
-            result.id, result, deadline, poll_interval, per_call, until=is_settled
-        )
-        with per_call.hiding_secrets():
-            raise_for_outcome(task, agent=self._calls.agent)
-        return Answer(task=task)
+        async with EventStream(streaming, sending) as events:
+            return await events.result()
 
     async def send_message(
         self,
@@ -258,7 +255,7 @@ class Client:
             ValueError: The message has no content.
         """
         deadline, per_call = self._calls.begin("call", options)
-        return await self._calls.send(
+        request = self._calls.request(
             message,
             task_id=task_id,
             context_id=context_id,
@@ -269,9 +266,60 @@ class Client:
                 accepted_output_modes=accepted_output_modes,
                 push_notification_config=push_notification_config,
             ),
-            deadline=deadline,
-            per_call=per_call,
         )
+        result = await self._calls.send(request, deadline, per_call)
+        if per_call.consumers:
+            task = result if isinstance(result, Task) else None
+            await self._calls.tell(result, task, deadline, per_call)
+        return result
+
+    def stream_message(
+        self,
+        message: Content,
+        *,
+        task_id: str | None = None,
+        context_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        accepted_output_modes: Iterable[str] | None = None,
+        push_notification_config: TaskPushNotificationConfig | None = None,
+        poll_interval: float = 2.0,
+        **options: Unpack[CallOptions],
+    ) -> EventStream:
+        """Sends a message and gives its answer as it comes (A2A 3.1.2).
+
+        The message is sent when the stream is entered; a ``timeout`` counts from now. Without one
+        the stream has no end but the task's; a connection that is quiet for longer than
+        `Timeouts.idle` counts as cut. An agent that offers no streams is polled, and the events
+        are made of what it says.
+
+        Args:
+            message: Text, parts, a `Message` or its JSON object.
+            task_id: The task to continue.
+            context_id: The conversation to go on with.
+            metadata: A JSON object to send along.
+            accepted_output_modes: Media types that the caller can use; the client's own if left
+                out.
+            push_notification_config: Where the agent sends news of the task; the client's own if
+                left out.
+            poll_interval: Seconds between two looks where the task has to be polled.
+        """
+        check_seconds("poll_interval", poll_interval)
+
+        deadline, per_call = self._calls.begin("stream", options)
+        configuration = self._calls.configuration(
+            return_immediately=True,
+            accepted_output_modes=accepted_output_modes,
+            push_notification_config=push_notification_config,
+        )
+        streaming = Streaming(self._calls, deadline, per_call, poll_interval=poll_interval)
+        sending = streaming.send(
+            message,
+            task_id=task_id,
+            context_id=context_id,
+            metadata=metadata,
+            configuration=configuration,
+        )
+        return EventStream(streaming, sending)
 
     # ── Tasks ────────────────────────────────────────────────────────────────────────────────
 
@@ -417,9 +465,46 @@ class Client:
         check_seconds("poll_interval", poll_interval)
         not_empty("task_id", task_id)
         deadline, per_call = self._calls.begin("wait", options)
-        return await self._calls.watch(
-            task_id, None, deadline, poll_interval, per_call, until=until or is_settled
+        wanted = until or is_settled
+        task = await self._calls.watch(
+            task_id, None, deadline, poll_interval, per_call, until=lambda _task: True
         )
+        if wanted(task):
+            return task
+        streaming = Streaming(
+            self._calls, deadline, per_call, poll_interval=poll_interval, patient=True
+        )
+
+        async with EventStream(streaming, streaming.subscribe_to(task=task)) as events:
+            async for _ in events:
+                if events.task is not None and wanted(events.task):
+                    return events.task
+            task = events.task or task
+        return await self._calls.watch(
+            task_id, task, deadline, poll_interval, per_call, until=wanted
+        )
+
+    def subscribe_to_task(
+        self,
+        task_id: str,
+        *,
+        poll_interval: float = 2.0,
+        **options: Unpack[CallOptions],
+    ) -> EventStream:
+        """Gives a task as it stands, and then what happens to it (A2A 3.1.6).
+
+        A task that is over is its only event. For the rest see `stream_message`.
+
+        Args:
+            task_id: The task.
+            poll_interval: Seconds between two looks where the task has to be polled.
+        """
+        check_seconds("poll_interval", poll_interval)
+        not_empty("task_id", task_id)
+
+        deadline, per_call = self._calls.begin("stream", options)
+        streaming = Streaming(self._calls, deadline, per_call, poll_interval=poll_interval)
+        return EventStream(streaming, streaming.subscribe_to(task_id))
 
     async def cancel_task(
         self,

@@ -25,6 +25,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a `ClientFactory` gives to each client that it makes.
 
     Attributes:
+        streaming: Whether to use streams where the agent offers them; tasks are polled else.
         polling: Whether `Client.send_message` asks the agent to answer at once, and leaves it
             to the caller to watch the task.
         engine: What carries requests: an `HttpEngine` or an `aiohttp.ClientSession`, which are
@@ -41,6 +42,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         TypeError: A value of another type.
     """
 
+    streaming: bool = True
     polling: bool = False
     engine: Engine | None = None
     supported_protocol_bindings: Sequence[str] = ()
@@ -49,6 +51,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     push_notification_configs: Sequence[TaskPushNotificationConfig] = ()
 
     def __post_init__(self) -> None:
+        check_kind("streaming", self.streaming, bool)
         check_kind("polling", self.polling, bool)
         check_kind("use_client_preference", self.use_client_preference, bool)
         name = "supported_protocol_bindings"
@@ -69,7 +72,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         # Not all: a push notification's token is secret, and an engine says nothing.
         return (
-            f"ClientConfig(polling={self.polling}, "
+            f"ClientConfig(streaming={self.streaming}, polling={self.polling}, "
             f"supported_protocol_bindings={self.supported_protocol_bindings}, "
             f"use_client_preference={self.use_client_preference}, "
             f"accepted_output_modes={self.accepted_output_modes})"

@@ -102,6 +102,7 @@ class ClientFactory:
             "engine": config.engine,
             "bindings": supported if config.use_client_preference else (),
             "configuration": config.configuration,
+            "streaming": config.streaming,
             **options,
             "supported_protocol_bindings": supported,
             "transport_producers": producers,

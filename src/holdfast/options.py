@@ -60,6 +60,7 @@ class CreateOptions(TypedDict, total=False):
     supported_protocol_bindings: Sequence[str]
     transport_producers: Mapping[str, TransportProducer] | None
     configuration: SendMessageConfiguration | None
+    streaming: bool
     headers: Mapping[str, str] | None
     credential_origins: Iterable[str]
     allowed_networks: Iterable[str]

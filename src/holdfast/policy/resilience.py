@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.model.settings import check_kinds
 from holdfast.policy.budget import BudgetPolicy
+from holdfast.policy.reconnect import ReconnectPolicy
 from holdfast.policy.retry import RetryPolicy
 from holdfast.wire.http import Timeouts
 from holdfast.wire.status import REFUSALS
@@ -22,6 +23,7 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
         timeouts: Limits of one attempt.
         retry: When to try again.
         budget: When to stop trying again because too much fails; None never stops.
+        reconnect: How to pick up a stream that was cut.
         refusals: HTTP statuses that, without an A2A error in the body, are taken to mean that
             the message was not executed, and may be sent again. Take out those that agents behind
             your gateways answer themselves.
@@ -33,6 +35,7 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
     retry: RetryPolicy = RetryPolicy()
     budget: BudgetPolicy | None = BudgetPolicy()
+    reconnect: ReconnectPolicy = ReconnectPolicy()
     refusals: frozenset[int] = REFUSALS
 
     def __post_init__(self) -> None:
@@ -41,6 +44,7 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
             timeouts=Timeouts,
             retry=RetryPolicy,
             budget=(BudgetPolicy, type(None)),
+            reconnect=ReconnectPolicy,
             refusals=frozenset,
         )
 
@@ -52,4 +56,5 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def off(cls) -> Self:
         """The bare wire: each call is tried once; the timeouts of an attempt stay."""
-        return cls(retry=RetryPolicy(max_retries=0), budget=None)
+        once = ReconnectPolicy(max_reconnects=0)
+        return cls(retry=RetryPolicy(max_retries=0), budget=None, reconnect=once)

@@ -17,6 +17,7 @@ import msgspec
 
 from holdfast.errors import A2AError
 from holdfast.model.card import AgentCard
+from holdfast.model.operations import SUBSCRIBE_TO_TASK
 from holdfast.model.types import (
     Message,
     Task,
@@ -38,6 +39,7 @@ __all__ = [
     "Observation",
     "Observer",
     "Observers",
+    "Reconnected",
     "RetryScheduled",
 ]
 
@@ -124,6 +126,13 @@ class RetryScheduled(Observation, frozen=True, kw_only=True):
     error: A2AError
 
 
+class Reconnected(Observation, frozen=True, kw_only=True):
+    """A stream that was cut was subscribed to again, for the time number `number`."""
+
+    task_id: str
+    number: int
+
+
 class CallFinished(Observation, frozen=True, kw_only=True):
     """The call is over after `attempts` tries and `duration` seconds; `error` is None if well.
 
@@ -158,6 +167,20 @@ class Observers:
     def retry_scheduled(self, call: AnyCall, error: A2AError, *, wait: float) -> None:
         """After a failed try, the next one begins in `wait` seconds."""
         self._tell(RetryScheduled(**_named(call), number=call.attempt + 1, wait=wait, error=error))
+
+    def reconnected(
+        self, *, request_id: str, agent: str | None, task_id: str, number: int
+    ) -> None:
+        """A stream goes on."""
+        self._tell(
+            Reconnected(
+                request_id=request_id,
+                operation=SUBSCRIBE_TO_TASK.name,
+                agent=agent,
+                task_id=task_id,
+                number=number,
+            )
+        )
 
     def call_finished(self, call: AnyCall, error: BaseException | None) -> None:
         """A call is over, well or not."""
@@ -222,6 +245,13 @@ def _log(observation: Observation) -> None:
                 _subject(observation),
                 observation.number,
                 observation.wait,
+            )
+        case Reconnected():
+            logger.info(
+                "%s reconnected to task %s, %d times by now",
+                _subject(observation),
+                observation.task_id,
+                observation.number,
             )
         case CallFinished() if logger.isEnabledFor(logging.DEBUG):
             logger.debug(

@@ -91,6 +91,8 @@ class RetryLayer(PassThrough):
             time_left=call.deadline.left(now),
             draw=self._env.random(),
         )
+        if not call.is_retried:
+            decision = GiveUp("who made the call goes on by other means")
         if isinstance(decision, Retry) and not within_budget:
             decision = GiveUp("the retry budget of this agent is spent")
         if isinstance(decision, GiveUp) and error.transient:

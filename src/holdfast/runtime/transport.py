@@ -130,6 +130,8 @@ class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
         auth: Where credentials for the endpoint come from; None until it is chosen, and where
             there are none.
         attempt: Number of the try, from 1.
+        is_retried: Whether to try it again where that is safe; who looks after that by themselves
+            say no.
         progress: How far it has come.
     """
 
@@ -146,6 +148,7 @@ class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
     card: AgentCard | None = None
     auth: AuthProvider | None = None
     attempt: int = 1
+    is_retried: bool = True
     progress: CallProgress = msgspec.field(default_factory=CallProgress)
 
     def __repr__(self) -> str:

@@ -88,10 +88,10 @@ class TaskFold:
             JSON of artifacts, history and metadata together.
     """
 
-    __slots__ = ("_limits", "_open", "_task")
+    __slots__ = ("_open", "_task", "limits")
 
     def __init__(self, task: Task | None = None, *, limits: Limits | None = None) -> None:
-        self._limits = limits or Limits()
+        self.limits = limits or Limits()
         self._task = task
         self._open: _OpenTask | None = None
 
@@ -117,7 +117,7 @@ class TaskFold:
             known = self._open or self._task
             if known is not None:
                 check_same_task(known.id, event.id)
-            check_value(event, self._limits)
+            check_value(event, self.limits)
             self._task, self._open = event, None
             return
         task = self._open or self._opened(event)
@@ -134,7 +134,7 @@ class TaskFold:
             if isinstance(event, Message):
                 return None
             task = Task(id=event.task_id, context_id=event.context_id)
-        return _OpenTask(task, self._limits)
+        return _OpenTask(task, self.limits)
 
 
 def check_same_task(known: str, named: str | None) -> None:

@@ -1,0 +1,189 @@
+"""What `Client.stream_message` and `Client.subscribe_to_task` give: an answer as it comes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from holdfast.answer import Answer, raise_for_outcome
+from holdfast.model.types import Message, TaskState
+from holdfast.tasks.text import TextDelta, TextFold
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from types import TracebackType
+
+    from holdfast.model.types import Task
+    from holdfast.runtime.stream import LiveStream
+    from holdfast.streaming import Streaming
+    from holdfast.tasks.fold import StreamEvent
+    from holdfast.tasks.text import TextChange
+
+__all__ = ["EventStream"]
+
+
+class EventStream:
+    """The events of one task, or the one message that an agent answers with.
+
+    Enter it, then iterate; or iterate over `text_deltas` or `text_changes`; or wait for `result`.
+    It goes on when a connection is cut: each event comes once, in order, and ends with the task.
+    Leaving it early, at any moment, lets go of the connection and leaves the agent's task alone.
+
+    To be used by one task at a time. An iteration that is cancelled can be gone on with.
+    """
+
+    def __init__(self, streaming: Streaming, begin: Callable[[], Awaitable[LiveStream]]) -> None:
+        self._streaming = streaming
+        self._begin: Callable[[], Awaitable[LiveStream]] | None = begin
+        self._live: LiveStream | None = None
+        self._message: Message | None = None
+        self._is_being_read = False
+        self._is_over = False
+
+    async def __aenter__(self) -> Self:
+        """Sends the message, or finds the task; entered when the first event is there.
+
+        Raises:
+            OutcomeUnknownError: The message was sent, and nothing came back; it was not sent
+                again.
+            A2AError: What else went wrong before the first event.
+            RuntimeError: It was entered before.
+        """
+        begin, self._begin = self._begin, None
+        if begin is None:
+            text = "a stream is for one use; make another one"
+            raise RuntimeError(text)
+        self._live = await begin()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Lets go of the connection; the agent goes on. Can be called twice."""
+        self._is_over = True
+        if self._live is not None:
+            await self._live.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> StreamEvent:
+        """The next event.
+
+        Raises:
+            ReconnectError: The stream was cut, and could not be picked up again; `task` is the
+                task as last seen.
+            DeadlineExceededError: The time is over; `task` is the task as last seen.
+            TaskAuthRequiredError: The same, while the task waits for an authorization.
+            A2AError: The agent refuses to go on.
+            RuntimeError: The stream was not entered, or another task is reading it.
+        """
+        live, streaming = self._live, self._streaming
+        if live is None:
+            text = "enter the stream first: async with client.stream_message(…) as events"
+            raise RuntimeError(text)
+        if self._is_being_read:
+            text = "the stream is being read already; it is for one task at a time"
+            raise RuntimeError(text)
+        if self._is_over:
+            raise StopAsyncIteration
+        self._is_being_read = True
+        try:
+            with streaming.per_call.hiding_secrets():
+                event = await live.next()
+            if event is not None:
+                await streaming.tell(event)
+        except Exception:
+            await self.close()
+            raise
+        finally:
+            self._is_being_read = False
+        if event is None:
+            self._is_over = True
+            raise StopAsyncIteration
+        if isinstance(event, Message):
+            self._message = event
+        return event
+
+    @property
+    def task(self) -> Task | None:
+        """The task as the events so far make it; None where there is none."""
+        return None if self._live is None else self._live.resume.task
+
+    @property
+    def reconnects(self) -> int:
+        """How often the stream was picked up again after a cut."""
+        return 0 if self._live is None else self._live.resume.reconnects
+
+    @property
+    def gap(self) -> bool:
+        """Whether status messages may be missing: agents need not keep those of a cut.
+
+        The task itself, its artifacts and its state, is never less for that.
+        """
+        return self._live is not None and self._live.resume.gap
+
+    async def text_changes(self) -> AsyncIterator[TextChange]:
+        """Iterates over what happens to the text of the answer: see `TextDelta`, `TextReset`.
+
+        Raises:
+            A2AError: See `__anext__`.
+        """
+        text = TextFold(self.task)
+        async for event in self:
+            for change in text.changes(event):
+                yield change
+
+    async def text_deltas(self) -> AsyncIterator[str]:
+        """Iterates over the text of the answer as it grows: new text only.
+
+        Joined, it is the text of the answer, unless the agent takes text back: what it says in
+        its place follows then, and `text_changes` tells of the reset. A line end is between two
+        artifacts.
+
+        Raises:
+            A2AError: See `__anext__`.
+        """
+        last: TextDelta | None = None
+        async for change in self.text_changes():
+            if not isinstance(change, TextDelta):
+                continue
+            if last is not None and last.artifact_id != change.artifact_id:
+                yield "\n"
+            last = change
+            yield change.text
+
+    async def result(self) -> Answer:
+        """Waits for the answer: until the task is over or needs input.
+
+        Raises:
+            TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
+            A2AError: See `__anext__`.
+        """
+        while not self._is_settled:
+            try:
+                await self.__anext__()
+            except StopAsyncIteration:
+                break
+        task = self.task
+        if task is None:
+            return Answer(message=self._message)
+        with self._streaming.per_call.hiding_secrets():
+            raise_for_outcome(task, agent=self._streaming.agent)
+        return Answer(task=task)
+
+    @property
+    def _is_settled(self) -> bool:
+        state = None if self._live is None else self._live.resume.state
+        if state is None:
+            return self._message is not None
+        # What the machine knows may be ahead of what was told.
+        told = self.task
+        return told is not None and (
+            told.state.is_terminal or told.state is TaskState.INPUT_REQUIRED
+        )

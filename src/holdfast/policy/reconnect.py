@@ -1,0 +1,53 @@
+"""How often and how patiently a stream that was cut is picked up again."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from holdfast.model.settings import check_numbers
+
+__all__ = ["ReconnectPolicy", "reconnect_delay"]
+
+
+class ReconnectPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """When to give a stream up.
+
+    Attributes:
+        max_reconnects: Reconnects without anything new; what is new sets the count to zero. After
+            as many, the task is asked for again and again instead, and after as many failures of
+            that the stream fails with `ReconnectError`. 0 fails at the first cut.
+        backoff: Upper bound of the first wait, in seconds; it doubles each time, and the wait is
+            drawn between zero and the bound.
+        max_backoff: Where the bound stops growing, in seconds.
+
+    Raises:
+        ValueError: A number is negative, or a wait is infinite.
+    """
+
+    max_reconnects: int = 8
+    backoff: float = 0.5
+    max_backoff: float = 15.0
+
+    def __post_init__(self) -> None:
+        check_numbers(self, ("max_reconnects", "backoff", "max_backoff"))
+        if not self.max_reconnects >= 0:
+            message = "max_reconnects must not be negative"
+            raise ValueError(message)
+        for name in ("backoff", "max_backoff"):
+            if not 0 <= getattr(self, name) < math.inf:
+                message = f"{name} must be a finite number of seconds, and not negative"
+                raise ValueError(message)
+
+
+def reconnect_delay(policy: ReconnectPolicy, attempt: int, draw: float) -> float:
+    """The wait in seconds before a try.
+
+    Args:
+        policy: What the caller allows.
+        attempt: Number of the try, from 1.
+        draw: A random number from 0 up to 1.
+    """
+    growth = 2.0 ** min(attempt - 1, 64)  # beyond that, any bound is reached
+    return min(policy.max_backoff, policy.backoff * growth) * draw

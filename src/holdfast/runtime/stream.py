@@ -1,0 +1,222 @@
+"""The shell around `holdfast.tasks.resume`: does what the machine says, and tells it what came.
+
+Rules: one thing at a time, and nothing in the background: between two calls of `next` nothing
+happens. A call that is cancelled can be made again. Whatever ends a stream closes its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Protocol
+
+from holdfast.errors import (
+    A2AError,
+    DeadlineExceededError,
+    LimitExceededError,
+    TaskAuthRequiredError,
+)
+from holdfast.model.types import TaskState
+from holdfast.policy.deadline import Deadline, poll_delays
+from holdfast.policy.reconnect import ReconnectPolicy, reconnect_delay
+from holdfast.tasks.resume import Resume, Step, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.model.types import StreamResponse, Task
+    from holdfast.runtime.env import Env
+    from holdfast.runtime.transport import Stream
+    from holdfast.tasks.fold import StreamEvent
+
+__all__ = ["LiveStream", "TaskSource"]
+
+_LAST_EVENTS = 1.0
+"""Seconds that a connection may stay open after the task is over."""
+
+
+class TaskSource(Protocol):
+    """Where a stream comes from: the calls that it is made of."""
+
+    async def subscribe(self, task_id: str) -> Stream[StreamResponse]:
+        """Subscribes to the task."""
+        ...
+
+    async def look(self, task_id: str) -> Task:
+        """Asks for the task."""
+        ...
+
+    def reconnected(self, task_id: str, number: int) -> None:
+        """Told of each reconnect."""
+        ...
+
+
+class LiveStream:
+    """The events of one task or message, over any number of connections.
+
+    Args:
+        resume: The machine; what it was told so far stands.
+        source: What it is made of.
+        connection: The connection that is open; None for none.
+        env: Randomness for backoffs.
+        deadline: When it ends, if ever.
+        policy: How patiently to reconnect.
+        max_retry_after: Longest hint of an agent to follow, in seconds.
+        poll_interval: Seconds between two looks at a task that is polled.
+    """
+
+    def __init__(
+        self,
+        resume: Resume,
+        source: TaskSource,
+        connection: Stream[StreamResponse] | None,
+        *,
+        env: Env,
+        deadline: Deadline,
+        policy: ReconnectPolicy,
+        max_retry_after: float,
+        poll_interval: float,
+    ) -> None:
+        self.resume = resume
+        self._source = source
+        self._connection = connection
+        self._env = env
+        self._deadline = deadline
+        self._policy = policy
+        self._max_retry_after = max_retry_after
+        self._poll_interval = poll_interval
+        self._delays: Iterator[float] = poll_delays(poll_interval)
+
+    async def next(self) -> StreamEvent | None:
+        """The next event; None at the end.
+
+        Raises:
+            ReconnectError: It was cut, and cannot be picked up again.
+            DeadlineExceededError: Its time is over; `task` is the task as last seen.
+            TaskAuthRequiredError: The same, while the task waits for an authorization.
+            A2AError: The agent refuses to go on.
+        """
+        resume = self.resume
+        try:
+            while (event := resume.take()) is None:
+                step = resume.step
+                if step is Step.READ:
+                    await self._read()
+                elif step is Step.DONE:
+                    await self._finish()
+                    return None
+                else:
+                    await self._go_on(step)
+        except DeadlineExceededError as error:
+            await self.close()
+            raise self._too_late(error) from error
+        except A2AError:
+            await self.close()
+            raise
+        return event
+
+    async def close(self) -> None:
+        """Lets go of the connection; the agent goes on with the task."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _read(self) -> None:
+        connection = self._connection
+        if connection is None:  # it was let go of, as after an error
+            self.resume.ended()
+            return
+        try:
+            response = await connection.__anext__()
+        except StopAsyncIteration:
+            await self.close()
+            self.resume.ended()
+        except (DeadlineExceededError, LimitExceededError):
+            raise
+        except A2AError as error:
+            await self.close()
+            self.resume.cut(error)
+        else:
+            event = response.event
+            if event is not None:  # else it is of a kind that this client does not know
+                self.resume.received(event)
+
+    async def _go_on(self, step: Step | Wait) -> None:
+        if isinstance(step, Wait):
+            await self._wait(step)
+            self.resume.waited()
+            return
+        task_id = self.resume.task_id or ""
+        if step is Step.SUBSCRIBE:
+            await self._subscribe(task_id)
+            return
+        try:
+            task = await self._source.look(task_id)
+        except DeadlineExceededError:
+            raise
+        except A2AError as error:
+            self.resume.not_found(error)
+        else:
+            self.resume.found(task)
+
+    async def _subscribe(self, task_id: str) -> None:
+        await self.close()
+        try:
+            self._connection = await self._source.subscribe(task_id)
+        except DeadlineExceededError:
+            raise
+        except A2AError as error:
+            self.resume.refused(error)
+        else:
+            self.resume.subscribed()
+            if self.resume.reconnects:
+                self._source.reconnected(task_id, self.resume.reconnects)
+
+    async def _wait(self, step: Wait) -> None:
+        if step.at_least > self._max_retry_after and step.error is not None:
+            raise step.error
+        if step.attempt:
+            self._delays = poll_delays(self._poll_interval)
+            delay = reconnect_delay(self._policy, step.attempt, self._env.random())
+        else:
+            delay = next(self._delays)
+        left = self._deadline.left(asyncio.get_running_loop().time())
+        await asyncio.sleep(min(max(delay, step.at_least), left))
+        if self._deadline.left(asyncio.get_running_loop().time()) <= 0:
+            raise self._expired()
+
+    async def _finish(self) -> None:
+        """Reads to the end of the connection, where an agent may tell the whole task once more."""
+        connection = self._connection
+        if connection is None:
+            return
+        with contextlib.suppress(TimeoutError, A2AError):
+            async with asyncio.timeout(_LAST_EVENTS):
+                async for response in connection:
+                    if response.task is not None:
+                        self.resume.retold(response.task)
+        await self.close()
+
+    def _expired(self) -> DeadlineExceededError:
+        return DeadlineExceededError(deadline=self._deadline.name, timeout=self._deadline.timeout)
+
+    def _too_late(self, error: DeadlineExceededError) -> A2AError:
+        """The error of a stream whose time is over, from that of the call that it struck in."""
+        task, deadline = self.resume.task, self._deadline
+        if task is None:
+            return error
+        facts = error.facts()
+        facts["executed"] = True
+        end = f"at the end of the {deadline.name} timeout of {deadline.timeout:g} s"
+        if task.state is TaskState.AUTH_REQUIRED:
+            said = task.status.message
+            prompt = f": {said.text}" if said is not None and said.text else ""
+            message = f"task {task.id} still waits for an authorization {end}{prompt}"
+            return TaskAuthRequiredError(message, task=task, **facts)
+        return DeadlineExceededError(
+            f"task {task.id} was last seen {task.state.name} {end}",
+            deadline=deadline.name,
+            timeout=deadline.timeout,
+            task=task,
+            **facts,
+        )

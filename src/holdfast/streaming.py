@@ -1,0 +1,175 @@
+"""How a client makes streams: the calls that they are made of, in place of one that waits."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from holdfast.errors import A2AConnectionError, UnsupportedOperationError
+from holdfast.model.operations import SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
+from holdfast.model.requests import SubscribeToTaskRequest
+from holdfast.runtime.stream import LiveStream
+from holdfast.tasks.resume import Resume
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from holdfast.calls import Calls, PerCall
+    from holdfast.content import Content
+    from holdfast.model.requests import SendMessageConfiguration, SendMessageRequest
+    from holdfast.model.types import StreamResponse, Task
+    from holdfast.policy.deadline import Deadline
+    from holdfast.runtime.transport import Stream
+    from holdfast.tasks.fold import StreamEvent
+
+__all__ = ["Streaming"]
+
+
+class Streaming:
+    """One stream of a client: opened by a message, or of a task that there is already.
+
+    Args:
+        calls: What makes calls.
+        deadline: When it ends, if ever.
+        per_call: What goes with each of its requests.
+        poll_interval: Seconds between two looks where the task has to be polled.
+        patient: Whether only the deadline ends it while the agent cannot be reached.
+    """
+
+    _resume: Resume
+
+    def __init__(
+        self,
+        calls: Calls,
+        deadline: Deadline,
+        per_call: PerCall,
+        *,
+        poll_interval: float,
+        patient: bool = False,
+    ) -> None:
+        self._calls = calls
+        self._deadline = deadline
+        self.per_call = per_call
+        self._poll_interval = poll_interval
+        self._patient = patient
+        self._request_id = ""
+
+    def send(
+        self,
+        content: Content,
+        *,
+        task_id: str | None,
+        context_id: str | None,
+        metadata: Mapping[str, Any] | None,
+        configuration: SendMessageConfiguration,
+    ) -> Callable[[], Awaitable[LiveStream]]:
+        """What sends a message, and gives what comes of it.
+
+        Where the agent does not stream, it is asked to answer at once, and its task is polled.
+        """
+        request = self._calls.request(
+            content,
+            task_id=task_id,
+            context_id=context_id,
+            metadata=metadata,
+            configuration=configuration,
+        )
+        return partial(self._send, request)
+
+    def subscribe_to(
+        self, task_id: str | None = None, task: Task | None = None
+    ) -> Callable[[], Awaitable[LiveStream]]:
+        """What gives the events of a task; of one that the caller has, what is new of it."""
+        return partial(self._subscribe_to, task_id, task)
+
+    async def _send(self, request: SendMessageRequest) -> LiveStream:
+        calls, deadline, per_call = self._calls, self._deadline, self.per_call
+        self._resume = resume = self._machine()
+        if await self._are_streams_offered():
+            try:
+                connection = await calls.open(SEND_STREAMING_MESSAGE, request, deadline, per_call)
+            except UnsupportedOperationError as error:
+                if error.executed is not False:  # it is the agent who says so
+                    raise
+            else:
+                return self._live(resume, connection)
+        result = await calls.send(request, deadline, per_call)
+        resume.received(result)
+        resume.polled()
+        return self._live(resume, None)
+
+    async def _subscribe_to(self, task_id: str | None, task: Task | None) -> LiveStream:
+        self._resume = resume = self._machine(task_id=task_id, task=task)
+        if not await self._are_streams_offered():
+            resume.polled()
+        return self._live(resume, None)
+
+    async def _are_streams_offered(self) -> bool:
+        if not self._calls.streaming:
+            return False
+        card = await self._calls.card(self._deadline)
+        return bool(card.capabilities.streaming)
+
+    def _machine(self, *, task_id: str | None = None, task: Task | None = None) -> Resume:
+        return Resume(
+            self._calls.limits,
+            max_reconnects=self._calls.resilience.reconnect.max_reconnects,
+            patient=self._patient,
+            task_id=task_id,
+            task=task,
+        )
+
+    def _live(self, resume: Resume, connection: Stream[StreamResponse] | None) -> LiveStream:
+        resilience = self._calls.resilience
+        return LiveStream(
+            resume,
+            self,
+            connection,
+            env=self._calls.env,
+            deadline=self._deadline,
+            policy=resilience.reconnect,
+            max_retry_after=resilience.retry.max_retry_after,
+            poll_interval=self._poll_interval,
+        )
+
+    # ── What the stream is made of ───────────────────────────────────────────────────────────
+
+    async def subscribe(self, task_id: str) -> Stream[StreamResponse]:
+        """Subscribes to the task, once: the stream itself tries again."""
+        self._check_open()
+        self._request_id = self._calls.env.new_id()
+        return await self._calls.open(
+            SUBSCRIBE_TO_TASK,
+            SubscribeToTaskRequest(id=task_id),
+            self._deadline,
+            self.per_call,
+            request_id=self._request_id,
+            is_retried=False,
+        )
+
+    async def look(self, task_id: str) -> Task:
+        """Asks for the task."""
+        self._check_open()
+        return await self._calls.get_task(task_id, self._deadline, self.per_call)
+
+    def reconnected(self, task_id: str, number: int) -> None:
+        """Tells observers."""
+        self._calls.observers.reconnected(
+            request_id=self._request_id, agent=self._calls.agent, task_id=task_id, number=number
+        )
+
+    async def tell(self, event: StreamEvent) -> None:
+        """Tells consumers; the task is put together for them only."""
+        if self.per_call.consumers:
+            await self._calls.tell(event, self._resume.task, self._deadline, self.per_call)
+
+    @property
+    def agent(self) -> str | None:
+        """The address that answered last."""
+        return self._calls.agent
+
+    def _check_open(self) -> None:
+        if self._calls.is_closed:
+            failure: Literal["closed"] = "closed"
+            text = "the client was closed while the stream was open"
+            raise A2AConnectionError(text, failure=failure, agent=self._calls.agent)
