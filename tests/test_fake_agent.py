@@ -508,7 +508,7 @@ async def test_the_extended_card_says_so_and_names_the_same_addresses(binding):
 
 @both_bindings
 async def test_what_it_does_not_offer_is_an_unsupported_operation(binding):
-    agent = FakeAgent()
+    agent = FakeAgent(streaming=False)
     document = (
         await rpc(agent, "SendStreamingMessage", message())
         if binding == "JSONRPC"

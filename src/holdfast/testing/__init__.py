@@ -16,6 +16,7 @@ from holdfast.testing.agent import FakeAgent, Received
 from holdfast.testing.faults import (
     Cut,
     Delay,
+    Duplicate,
     Fail,
     Fault,
     Garbage,
@@ -42,9 +43,11 @@ from holdfast.testing.plans import (
     needs_auth,
     rejects,
     replies,
+    streams,
     works_forever,
 )
 from holdfast.testing.server import LoopbackServer
+from holdfast.testing.streams import Streaming
 from holdfast.testing.virtualtime import (
     DeadlockError,
     OrphanTaskError,
@@ -58,6 +61,7 @@ __all__ = [
     "Cut",
     "DeadlockError",
     "Delay",
+    "Duplicate",
     "Fail",
     "FakeAgent",
     "FakeNetwork",
@@ -74,6 +78,7 @@ __all__ = [
     "Respond",
     "Stall",
     "Step",
+    "Streaming",
     "Turn",
     "VirtualTimeLoop",
     "asks",
@@ -87,6 +92,7 @@ __all__ = [
     "rejects",
     "replies",
     "run",
+    "streams",
     "unavailable",
     "works_forever",
 ]

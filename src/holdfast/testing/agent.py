@@ -21,9 +21,11 @@ from holdfast.testing.exchange import Exchange
 from holdfast.testing.operations import Operations, Result
 from holdfast.testing.plans import echo
 from holdfast.testing.serverwire import CARD, Refusal, Wire, read_request
+from holdfast.testing.streams import Streaming
 
 if TYPE_CHECKING:
     from holdfast.model.types import Message, Task
+    from holdfast.testing.bodies import EventBody
     from holdfast.testing.faults import Fault
     from holdfast.testing.plans import Behaviour, Plan
     from holdfast.wire.http import HttpRequest
@@ -69,6 +71,9 @@ class FakeAgent:
         token: A bearer token that every operation needs; None for none.
         cancel_takes: Seconds from a request to cancel until the task is CANCELED; None for never.
         records_messages: Whether messages appear in a task's history.
+        streaming: Whether it streams, and how; True as the specification says.
+        store_lag: Seconds until GetTask, ListTasks and the task that a subscription begins with
+            show what happened.
         latency: Seconds before each reply.
 
     Attributes:
@@ -87,15 +92,22 @@ class FakeAgent:
         token: str | None = None,
         cancel_takes: float | None = 0.0,
         records_messages: bool = True,
+        streaming: bool | Streaming = True,
+        store_lag: float = 0.0,
         latency: float = 0.0,
     ) -> None:
         self.url = url
         self.card = card
         self.received: list[Received] = []
+        own = Streaming() if streaming is True else None
+        self._streaming = streaming if isinstance(streaming, Streaming) else own
+        self._streams: set[EventBody] = set()
         self._operations = Operations(
             behaviour if callable(behaviour) else _always(behaviour),
             cancel_takes=cancel_takes,
             records_messages=records_messages,
+            streaming=self._streaming,
+            store_lag=store_lag,
         )
         self._bindings = bindings
         self._token = token
@@ -137,6 +149,11 @@ class FakeAgent:
         now = asyncio.get_running_loop().time()
         return {task_id: life.task(now) for task_id, life in self._operations.lives.items()}
 
+    @property
+    def open_streams(self) -> int:
+        """Streams that are being told."""
+        return len(self._streams)
+
     def calls(self, operation: str) -> list[Received]:
         """The requests for one operation, by its name."""
         return [received for received in self.received if received.operation == operation]
@@ -151,12 +168,13 @@ class FakeAgent:
         Args:
             request: The request, its URL absolute, the names of its headers in lower case.
         """
-        wire = read_request(request)
+        wire = read_request(request, self._streaming or Streaming())
         return Exchange(
             wire,
             self._take_fault(wire.operation),
             lambda: self._take_in(wire, request),
             latency=self._latency,
+            streams=self._streams,
         )
 
     def _take_fault(self, operation: str) -> Fault | None:
@@ -209,7 +227,9 @@ class FakeAgent:
                 for binding in self._bindings
             ),
             capabilities=AgentCapabilities(
-                streaming=False, push_notifications=True, extended_agent_card=True
+                streaming=self._streaming is not None and self._streaming.declared,
+                push_notifications=True,
+                extended_agent_card=True,
             ),
             default_input_modes=("text/plain",),
             default_output_modes=("text/plain",),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from holdfast.testing.bodies import EventBody, Reply, WholeBody, refusal_of
 from holdfast.testing.faults import Delay, Fail, Fault, Garbage, Reset, Respond, Stall
 from holdfast.testing.serverwire import Refusal
-from holdfast.wire.http import HttpReply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,18 +15,21 @@ if TYPE_CHECKING:
     from holdfast.testing.lives import Life
     from holdfast.testing.operations import Result
     from holdfast.testing.serverwire import Wire
+    from holdfast.testing.streams import Events
+    from holdfast.wire.http import HttpReply
 
 __all__ = ["Exchange"]
 
 
 class Exchange:
-    """A request, its fault, and its reply.
+    """A request, its fault, and its reply; to be closed by whoever carries it.
 
     Args:
         wire: The request as read.
         fault: What goes wrong with it.
         take_in: Has the agent execute it; called at most once.
         latency: Seconds before the reply.
+        streams: Where a stream is noted while it is open.
 
     Attributes:
         fault: What goes wrong with it; None for nothing.
@@ -39,24 +42,33 @@ class Exchange:
         take_in: Callable[[], Result],
         *,
         latency: float,
+        streams: set[EventBody],
     ) -> None:
         self.fault = fault
         self._wire = wire
         self._take_in = take_in
         self._latency = latency
+        self._streams = streams
+        self._stream: EventBody | None = None
         self._late: asyncio.TimerHandle | None = None
+
+    def close(self) -> None:
+        """Ends the stream, if the reply is one."""
+        if self._stream is not None:
+            self._stream.close()
+            self._streams.discard(self._stream)
 
     def drop(self) -> None:
         """Forgets a request that is still under way."""
         if self._late is not None:
             self._late.cancel()
 
-    async def reply(self) -> HttpReply | None:
+    async def reply(self) -> Reply | None:
         """Has the agent do what is asked, and waits until the reply is due.
 
         Returns:
-            The reply. What cuts it is left to the caller, who looks at `fault`. None where the
-            fault is that there is no reply.
+            The reply, whose body tells what cuts it. None where the fault, which is left to the
+            caller, is that there is no reply.
         """
         match self.fault:
             case Delay(seconds=seconds, after_execution=False):
@@ -65,29 +77,23 @@ class Exchange:
                 reply = await self._executed()
                 await asyncio.sleep(seconds)
                 return reply
-            case Reset() | Garbage() | Stall(phase="first_byte"):
+            case Reset(after_events=None) | Garbage() | Stall(phase="first_byte"):
                 if self.fault.after_execution:
                     await self._executed()
                 return None
             case Respond() as answer:
                 if answer.after_execution:
                     await self._executed()
-                return HttpReply(status=answer.status, headers=answer.headers, body=answer.body)
-            case Fail() as answer:
+                body = WholeBody(answer.body)
+                return Reply(status=answer.status, headers=answer.headers, body=body)
+            case Fail(after_events=None) as answer:
                 if answer.after_execution:
                     await self._executed()
-                return self._wire.refuse(
-                    Refusal(
-                        answer.code,
-                        answer.message,
-                        retry_after=answer.retry_after,
-                        data=answer.data,
-                    )
-                )
+                return self._whole(self._wire.refuse(refusal_of(answer)))
             case _:
                 return await self._executed()
 
-    async def _executed(self) -> HttpReply:
+    async def _executed(self) -> Reply:
         return await self._finish(self._begin())
 
     def _begin(self) -> Result | Refusal:
@@ -96,20 +102,35 @@ class Exchange:
         except Refusal as refusal:
             return refusal
 
-    async def _finish(self, result: Result | Refusal) -> HttpReply:
+    async def _finish(self, result: Result | Refusal) -> Reply:
         loop = asyncio.get_running_loop()
         not_before = loop.time() + self._latency
         if isinstance(result, Refusal):
             await asyncio.sleep(self._latency)
-            return self._wire.refuse(result)
+            return self._whole(self._wire.refuse(result))
+        if result.events is not None:
+            return await self._streamed(result.events)
         life: Life | None = result.after
         if life is not None:
             await life.settled()
         await asyncio.sleep(max(0.0, not_before - loop.time()))
+        if isinstance(self.fault, Fail) and self.fault.after_events == 0:
+            return self._whole(self._wire.refuse(refusal_of(self.fault)))
         try:
-            return self._wire.answer(result.value(loop.time()))
+            return self._whole(self._wire.answer(result.value(loop.time())))
         except Refusal as refusal:
-            return self._wire.refuse(refusal)
+            return self._whole(self._wire.refuse(refusal))
+
+    async def _streamed(self, events: Events) -> Reply:
+        self._stream = EventBody(events, self._wire, self.fault)
+        self._streams.add(self._stream)
+        await asyncio.sleep(self._latency)
+        headers = {"content-type": "text/event-stream", "cache-control": "no-store"}
+        return Reply(status=200, headers=headers, body=self._stream)
+
+    def _whole(self, reply: HttpReply) -> Reply:
+        body = WholeBody(reply.body, self.fault)
+        return Reply(status=reply.status, headers=reply.headers, body=body)
 
     async def _deliver_late(self, seconds: float) -> Result | Refusal:
         """Delivers on the clock, so that it happens whether or not somebody still waits here."""

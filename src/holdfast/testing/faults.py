@@ -3,6 +3,9 @@
 A fault is for one request: `FakeAgent.inject` says for which. What happens on the way to the
 agent leaves the message unexecuted; with ``after_execution`` it happens on the way back. A client
 sees the same of a fault in process (`FakeNetwork`) and on a socket (`LoopbackServer`).
+
+Many faults are for streams, too: ``after_events`` says how many events still come. A reply that is
+no stream counts as one event; comments do not count.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import msgspec
 __all__ = [
     "Cut",
     "Delay",
+    "Duplicate",
     "Fail",
     "Fault",
     "Garbage",
@@ -40,13 +44,16 @@ class Refuse(Fault, frozen=True, kw_only=True):
 
 
 class Reset(Fault, frozen=True, kw_only=True):
-    """The connection is reset instead of a reply.
+    """The connection is reset instead of a reply, or in the middle of it.
 
     Attributes:
         after_execution: Whether the agent takes in the request before.
+        after_events: Events that still come, after the agent took in the request; None for a
+            reset instead of a reply.
     """
 
     after_execution: bool = False
+    after_events: int | None = None
 
 
 class Stall(Fault, frozen=True, kw_only=True):
@@ -57,11 +64,13 @@ class Stall(Fault, frozen=True, kw_only=True):
             process only, see `LoopbackServer.stall`). ``"first_byte"``: no reply begins.
             ``"idle"``: the reply stops in the middle, after the agent took in the request.
         after_execution: Whether the agent takes in the request before; for ``"first_byte"``.
-        after_bytes: Bytes of the reply's body that still come; for ``"idle"``.
+        after_events: Events that still come; for ``"idle"``.
+        after_bytes: Bytes of the reply's body that still come after these; for ``"idle"``.
     """
 
     phase: Literal["connect", "first_byte", "idle"] = "first_byte"
     after_execution: bool = False
+    after_events: int = 0
     after_bytes: int = 0
 
 
@@ -81,14 +90,30 @@ class Delay(Fault, frozen=True, kw_only=True):
 class Cut(Fault, frozen=True, kw_only=True):
     """The connection is closed in the middle of the reply, after the agent took in the request.
 
-    The reply announces its full length, so that what came is known to be too little. A body that
-    is not longer than `after_bytes` comes whole.
+    The reply announces its full length, so that what came is known to be too little; a stream,
+    which announces none, lacks its end. A body that is not longer than what still comes is whole,
+    but for a stream with no more than so many events: it lacks its end all the same.
 
     Attributes:
-        after_bytes: Bytes of the body that still come.
+        after_events: Events that still come.
+        after_bytes: Bytes of the body that still come after these: inside the next event.
+        clean: Whether the body ends properly there, as if it were whole: what a proxy does to a
+            stream that takes too long.
     """
 
+    after_events: int = 0
     after_bytes: int = 0
+    clean: bool = False
+
+
+class Duplicate(Fault, frozen=True, kw_only=True):
+    """An event of a stream comes twice.
+
+    Attributes:
+        event: Which one, counted from 1.
+    """
+
+    event: int = 1
 
 
 class Garbage(Fault, frozen=True, kw_only=True):
@@ -128,6 +153,9 @@ class Fail(Fault, frozen=True, kw_only=True):
         retry_after: Seconds in a `google.rpc.RetryInfo`; None for no such hint.
         data: JSON-RPC ``error.data`` in place of typed details.
         after_execution: Whether the agent takes in the request before, as real ones do.
+        after_events: Events of a stream that come before; the error is an event then, and the
+            last one. None for an error in place of the stream.
+        named: Whether that event is of the type ``error``, as official servers send it.
     """
 
     code: int = -32603
@@ -135,6 +163,8 @@ class Fail(Fault, frozen=True, kw_only=True):
     retry_after: float | None = None
     data: Any = None
     after_execution: bool = False
+    after_events: int | None = None
+    named: bool = True
 
 
 def rate_limited(

@@ -1,39 +1,87 @@
-"""The lives of a fake agent's tasks: where each stands at a moment of the clock."""
+"""The lives of a fake agent's tasks: where each stands at a moment of the clock.
+
+A life is a list of events, each with its time; those to come are known in advance. What a task
+is follows from those that have happened, and a stream is read off them as they happen.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from holdfast.model.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
+from holdfast.model.types import (
+    Artifact,
+    Message,
+    Part,
+    Role,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from holdfast.testing.plans import Plan, Step
 
-__all__ = ["Life", "timestamp"]
+__all__ = ["Event", "Life", "Update", "folded", "timestamp"]
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """Wall time of a fake agent when the event loop's clock shows zero."""
+
+Update: TypeAlias = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One thing that happens in a life.
+
+    Attributes:
+        at: When, on the event loop's clock.
+        what: An update, which streams tell, or a message that is recorded.
+        is_stored: Whether the task shows it.
+    """
+
+    at: float
+    what: Update | Message
+    is_stored: bool = True
+
+    @property
+    def state(self) -> TaskState | None:
+        """The state that the task takes; None if its status stays as it is."""
+        return self.what.status.state if isinstance(self.what, TaskStatusUpdateEvent) else None
 
 
 class Life:
     """What happens to one task, and when.
 
+    Args:
+        task_id: Id of the task.
+        context_id: The conversation that it belongs to.
+        keeps_history: Whether the task has a history.
+
     Attributes:
         task_id: Id of the task.
         context_id: The conversation that it belongs to.
+        newest: The place among the events where the newest plan begins.
+        opening: The place behind the first step of the newest plan, if that happens at once.
     """
 
-    def __init__(self, task_id: str, context_id: str) -> None:
+    def __init__(self, task_id: str, context_id: str, *, keeps_history: bool = True) -> None:
         self.task_id = task_id
         self.context_id = context_id
-        self._events: list[tuple[float, Step]] = []
-        self._history: list[Message] = []
+        self.newest = 0
+        self.opening = 0
+        self._keeps_history = keeps_history
+        self._events: list[Event] = []
         self._crash: str | None = None
-        self._newest = 0  # the index in the events where the newest plan begins
         self._waiting: set[asyncio.Future[None]] = set()
 
     def begin(self, plan: Plan, message: Message | None, now: float) -> None:
@@ -41,43 +89,63 @@ class Life:
 
         Args:
             plan: What happens from now on.
-            message: The message that caused it, to be recorded; None for none.
+            message: The message that caused it; None for none.
             now: The event loop's time in seconds.
         """
-        self._events = [event for event in self._events if event[0] <= now]
+        del self._events[self.place(now) :]
         if message is not None:
-            self._record(message, now)
-        self._newest = len(self._events)
+            message = msgspec.structs.replace(
+                message, task_id=self.task_id, context_id=self.context_id
+            )
+            self._events.append(Event(now, message))
+        self.newest = self.opening = len(self._events)
         self._crash = plan.crash
         at = now
-        for step in plan.steps:
+        for number, step in enumerate(plan.steps):
             at += step.after
-            self._events.append((at, step))
-        for waiter in self._waiting:
-            _wake(waiter)
+            for update in self._updates(step, at):
+                self._events.append(Event(at, update, step.is_stored))
+            if number == 0 and step.after == 0:
+                self.opening = len(self._events)
+        self.stir()
+
+    # ── Where it stands ──────────────────────────────────────────────────────────────────────
+
+    def place(self, now: float) -> int:
+        """How many of the events have happened."""
+        return bisect_right(self._events, now, key=attrgetter("at"))
+
+    def event(self, place: int) -> Event | None:
+        """The event at a place; None if nothing is to come there."""
+        return self._events[place] if place < len(self._events) else None
 
     def task(self, now: float) -> Task:
         """The task as it stands."""
-        status = TaskStatus(state=TaskState.SUBMITTED)
-        artifacts: dict[str, Artifact] = {}
-        for number, (at, step) in enumerate(self._events):
-            if at > now:
-                break
-            status = TaskStatus(
-                state=step.state, message=self._says(step, number), timestamp=timestamp(at)
-            )
-            artifacts.update({artifact.artifact_id: artifact for artifact in step.artifacts})
-        return Task(
+        return self.task_at(self.place(now))
+
+    def task_at(self, place: int) -> Task:
+        """The task as it is after so many events."""
+        task = Task(
             id=self.task_id,
             context_id=self.context_id,
-            status=status,
-            artifacts=tuple(artifacts.values()),
-            history=tuple(self._history),
+            status=TaskStatus(state=TaskState.SUBMITTED),
         )
+        stored = (event.what for event in islice(self._events, place) if event.is_stored)
+        task = folded(task, stored)
+        return task if self._keeps_history else msgspec.structs.replace(task, history=())
+
+    def state_of_plan(self, place: int) -> TaskState | None:
+        """What the newest plan has made of the task after so many events; None for nothing yet."""
+        for event in reversed(self._events[self.newest : place]):
+            if event.state is not None:
+                return event.state
+        return None
 
     def crash(self, now: float) -> str | None:
         """Why the agent crashed over this task; None if it did not, or not yet."""
-        return self._crash if self.task(now).state is TaskState.FAILED else None
+        return self._crash if self.state_of_plan(self.place(now)) is TaskState.FAILED else None
+
+    # ── Waiting ──────────────────────────────────────────────────────────────────────────────
 
     async def settled(self) -> None:
         """Waits until the newest plan has the task over, or waiting for somebody."""
@@ -86,41 +154,119 @@ class Life:
             at = self._settles_at()
             if at is not None and at <= loop.time():
                 return
-            waiter = loop.create_future()
-            self._waiting.add(waiter)
-            timer = None if at is None else loop.call_at(at, _wake, waiter)
-            try:
-                await waiter
-            finally:
-                self._waiting.discard(waiter)
-                if timer is not None:
-                    timer.cancel()
+            await self.wait(at)
+
+    async def wait(self, until: float | None) -> None:
+        """Waits for a moment, for a change of what is to come, or to be stirred.
+
+        Args:
+            until: The event loop's time in seconds; None for none.
+        """
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        self._waiting.add(waiter)
+        timer = None if until is None else loop.call_at(until, _wake, waiter)
+        try:
+            await waiter
+        finally:
+            self._waiting.discard(waiter)
+            if timer is not None:
+                timer.cancel()
+
+    def stir(self) -> None:
+        """Has everybody who waits look again."""
+        for waiter in self._waiting:
+            _wake(waiter)
 
     def _settles_at(self) -> float | None:
-        for at, step in self._events[self._newest :]:
-            if step.state.is_terminal or step.state.is_interrupted:
-                return at
+        for event in islice(self._events, self.newest, None):
+            if event.state is not None and (event.state.is_terminal or event.state.is_interrupted):
+                return event.at
         return None
 
-    def _record(self, message: Message, now: float) -> None:
-        """Puts a message into the history, behind what it may be the reply to."""
-        question = self.task(now).status.message
-        if question is not None:
-            self._history.append(question)
-        self._history.append(
-            msgspec.structs.replace(message, task_id=self.task_id, context_id=self.context_id)
-        )
+    def _updates(self, step: Step, at: float) -> Iterator[Update]:
+        for artifact in step.artifacts:
+            yield TaskArtifactUpdateEvent(
+                task_id=self.task_id,
+                context_id=self.context_id,
+                artifact=artifact,
+                append=step.append,
+                last_chunk=step.last_chunk,
+            )
+        if step.state is not None:
+            yield TaskStatusUpdateEvent(
+                task_id=self.task_id,
+                context_id=self.context_id,
+                status=TaskStatus(
+                    state=step.state, message=self._says(step), timestamp=timestamp(at)
+                ),
+            )
 
-    def _says(self, step: Step, number: int) -> Message | None:
+    def _says(self, step: Step) -> Message | None:
         if step.says is None:
             return None
         return Message(
-            message_id=f"{self.task_id}-status-{number}",
+            message_id=f"{self.task_id}-status-{len(self._events)}",
             role=Role.AGENT,
             parts=(Part(text=step.says),),
             task_id=self.task_id,
             context_id=self.context_id,
         )
+
+
+def folded(task: Task, events: Iterable[Update | Message]) -> Task:
+    """A task after some events, as the official server would store it.
+
+    With ``append`` parts go behind those of the artifact with that id, and metadata is merged. A
+    status message goes into the history when something follows it, and so does a message.
+    """
+    status, history = task.status, list(task.history)
+    artifacts = {artifact.artifact_id: _Pieces(artifact) for artifact in task.artifacts}
+    for event in events:
+        if isinstance(event, TaskArtifactUpdateEvent):
+            pieces = artifacts.get(event.artifact.artifact_id)
+            if pieces is not None and event.append:
+                pieces.append(event.artifact)
+            else:
+                artifacts[event.artifact.artifact_id] = _Pieces(event.artifact)
+            continue
+        if status.message is not None:
+            history.append(status.message)
+        if isinstance(event, Message):
+            status = msgspec.structs.replace(status, message=None)
+            history.append(event)
+        else:
+            status = event.status
+    return msgspec.structs.replace(
+        task,
+        status=status,
+        artifacts=tuple(pieces.together() for pieces in artifacts.values()),
+        history=tuple(history),
+    )
+
+
+class _Pieces:
+    """An artifact that may grow."""
+
+    __slots__ = ("_first", "_metadata", "_parts")
+
+    def __init__(self, first: Artifact) -> None:
+        self._first = first
+        self._parts: list[Part] = []
+        self._metadata: dict[str, Any] = {}
+
+    def append(self, piece: Artifact) -> None:
+        self._parts += piece.parts
+        self._metadata.update(piece.metadata or {})
+
+    def together(self) -> Artifact:
+        first = self._first
+        if self._parts:
+            first = msgspec.structs.replace(first, parts=(*first.parts, *self._parts))
+        if self._metadata:
+            metadata = {**(first.metadata or {}), **self._metadata}
+            first = msgspec.structs.replace(first, metadata=metadata)
+        return first
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

@@ -19,7 +19,8 @@ from holdfast.errors import (
 )
 from holdfast.model.hosts import number_of
 from holdfast.runtime.engine import connection_error, reach_error, timeout_error
-from holdfast.testing.faults import Cut, Fault, Garbage, Refuse, Stall
+from holdfast.testing.bodies import Reply, WholeBody
+from holdfast.testing.faults import Garbage, Refuse, Stall
 from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, excerpt, presentable
 from holdfast.wire.limits import exceeded
 from holdfast.wire.origins import origin
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
     from holdfast.errors import ConnectionFailure, TimeoutPhase
     from holdfast.testing.agent import FakeAgent
+    from holdfast.testing.bodies import Body
+    from holdfast.testing.exchange import Exchange
 
 __all__ = ["FakeNetwork"]
 
@@ -127,8 +130,8 @@ class _Connection:
     def __init__(self, network: FakeNetwork, request: HttpRequest) -> None:
         self._network = network
         self._request = request
-        self._fault: Fault | None = None
-        self._reply = HttpReply(status=0)
+        self._exchange: Exchange | None = None
+        self._reply = Reply(status=0, headers={}, body=WholeBody(b""))
         self._open = False
 
     async def __aenter__(self) -> HttpStream:
@@ -160,25 +163,26 @@ class _Connection:
         return self._reply.headers
 
     def chunks(self) -> AsyncIterator[bytes]:
-        return _Chunks(self._reply.body, self._fault, self._request)
+        return _Chunks(self._reply.body, self._request)
 
     async def read(self) -> bytes:
-        pieces = [piece async for piece in self.chunks()]
-        body, limits = b"".join(pieces), self._request.limits
-        if len(body) > limits.body:
-            if self.status >= 300:
-                return b""
-            what = f"the reply is larger than {limits.body} bytes"
-            raise exceeded("body", limits, what, **_facts(self._request))
-        return body
+        body, limits = bytearray(), self._request.limits
+        async for piece in self.chunks():
+            body += piece
+            if len(body) > limits.body:
+                if self.status >= 300:
+                    return b""
+                what = f"the reply is larger than {limits.body} bytes"
+                raise exceeded("body", limits, what, **_facts(self._request))
+        return bytes(body)
 
-    async def _send(self) -> HttpReply:
+    async def _send(self) -> Reply:
         """Sends the request and waits for the headers of the reply."""
         request = self._request
         agent = await self._network.connect(request)
-        exchange = agent.exchange(request)
-        self._fault = exchange.fault
-        match self._fault:
+        exchange = self._exchange = agent.exchange(request)
+        fault = exchange.fault
+        match fault:
             case Refuse():
                 raise _broken("refused", request)
             case Stall(phase="connect"):
@@ -191,15 +195,15 @@ class _Connection:
         try:
             async with scope:
                 reply = await exchange.reply()
-                if isinstance(self._fault, Stall) and self._fault.phase == "first_byte":
+                if isinstance(fault, Stall) and fault.phase == "first_byte":
                     await asyncio.sleep(request.timeouts.first_byte)
         except TimeoutError:
             if not scope.expired():
                 raise
             raise _timeout("first_byte", request) from None
-        if isinstance(self._fault, Garbage):
+        if isinstance(fault, Garbage):
             facts = _facts(request)
-            facts["excerpt"] = excerpt(self._fault.data)
+            facts["excerpt"] = excerpt(fault.data)
             text = f"the reply of {presentable(request.url)} is not HTTP"
             raise InvalidAgentResponseError(text, **facts)
         if reply is None:
@@ -210,32 +214,41 @@ class _Connection:
         if self._open:
             self._open = False
             self._network.in_flight -= 1
+            if self._exchange is not None:
+                self._exchange.close()
 
 
 class _Chunks:
-    """The body: one piece, as much of it as the fault lets through."""
+    """The body as it comes."""
 
-    def __init__(self, body: bytes, fault: Fault | None, request: HttpRequest) -> None:
-        self._piece = body
-        self._fault: Fault | None = None
+    def __init__(self, body: Body, request: HttpRequest) -> None:
+        self._body = body
         self._request = request
-        if isinstance(fault, Cut) or (isinstance(fault, Stall) and fault.phase == "idle"):
-            self._piece = body[: fault.after_bytes]
-            self._fault = fault if len(self._piece) < len(body) else None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        if self._piece:
-            piece, self._piece = self._piece, b""
-            return piece
-        if self._fault is None:
-            raise StopAsyncIteration
-        if isinstance(self._fault, Cut):
-            raise _broken("truncated", self._request)
-        await asyncio.sleep(self._request.timeouts.idle)
-        raise _timeout("idle", self._request)
+        scope = asyncio.timeout(self._request.timeouts.idle)
+        try:
+            async with scope:
+                return await anext(self._body)
+        except StopAsyncIteration:
+            pass
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise _timeout("idle", self._request) from None
+        match self._body.ending:
+            case "whole":
+                raise StopAsyncIteration
+            case "stalled":
+                await asyncio.sleep(self._request.timeouts.idle)
+                raise _timeout("idle", self._request)
+            case "cut":
+                raise _broken("truncated", self._request)
+            case "reset":
+                raise _broken("disconnected", self._request)
 
 
 def _broken(failure: ConnectionFailure, request: HttpRequest) -> A2AConnectionError:

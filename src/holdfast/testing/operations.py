@@ -19,14 +19,17 @@ from holdfast.model.requests import (
     ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
+    SendMessageConfiguration,
     SendMessageRequest,
     SendMessageResponse,
+    SubscribeToTaskRequest,
     TaskPushNotificationConfig,
 )
-from holdfast.model.types import Message, Task, TaskState
+from holdfast.model.types import Message, StreamResponse, Task, TaskState
 from holdfast.testing.lives import Life
 from holdfast.testing.plans import Behaviour, Plan, Step, Turn, completes
 from holdfast.testing.serverwire import Refusal
+from holdfast.testing.streams import Events, Streaming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,10 +43,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         value: Makes the answer at a moment of the event loop's clock; may raise a `Refusal`.
         after: The life that has to settle before; None to answer at once.
+        events: The answer in place of `value`, if it is a stream.
     """
 
-    value: Callable[[float], object]
+    value: Callable[[float], object] = lambda _now: None
     after: Life | None = None
+    events: Events | None = None
 
 
 class Operations:
@@ -53,6 +58,8 @@ class Operations:
         behaviour: What it does with a message.
         cancel_takes: Seconds from a request to cancel until the task is CANCELED; None for never.
         records_messages: Whether messages appear in a task's history.
+        streaming: How it streams; None if it does not.
+        store_lag: Seconds until what is stored shows what happened.
 
     Attributes:
         lives: The tasks' lives, by id.
@@ -60,17 +67,27 @@ class Operations:
     """
 
     def __init__(
-        self, behaviour: Behaviour, *, cancel_takes: float | None, records_messages: bool
+        self,
+        behaviour: Behaviour,
+        *,
+        cancel_takes: float | None,
+        records_messages: bool,
+        streaming: Streaming | None,
+        store_lag: float,
     ) -> None:
         self.lives: dict[str, Life] = {}
         self.executions: dict[str, list[str]] = {}
         self._behaviour = behaviour
         self._cancel_takes = cancel_takes
         self._records_messages = records_messages
+        self._streaming = streaming
+        self._store_lag = store_lag
         self._configs: dict[tuple[str, str], TaskPushNotificationConfig] = {}
         self._made = 0
         self._by_name: dict[str, Callable[[Any, float], Result]] = {
             op.SEND_MESSAGE.name: self._send,
+            op.SEND_STREAMING_MESSAGE.name: self._stream,
+            op.SUBSCRIBE_TO_TASK.name: self._subscribe,
             op.GET_TASK.name: self._get,
             op.LIST_TASKS.name: self._list,
             op.CANCEL_TASK.name: self._cancel,
@@ -94,6 +111,43 @@ class Operations:
     # ── Messages and tasks ───────────────────────────────────────────────────────────────────
 
     def _send(self, request: SendMessageRequest, now: float) -> Result:
+        outcome = self._take(request, now)
+        if isinstance(outcome, Message):
+            return _at_once(SendMessageResponse(message=outcome))
+        configuration = request.configuration or SendMessageConfiguration()
+        immediately, length = configuration.return_immediately, configuration.history_length
+        life = outcome
+
+        def value(then: float) -> SendMessageResponse:
+            crash = None if immediately else life.crash(then)
+            if crash is not None:
+                raise Refusal(-32603, crash)
+            return SendMessageResponse(task=_with_history(life.task(then), length))
+
+        return Result(value=value, after=None if immediately else life)
+
+    def _stream(self, request: SendMessageRequest, now: float) -> Result:
+        streaming = self._checked_streaming()
+        is_new = not request.message.task_id
+        outcome = self._take(request, now)
+        if isinstance(outcome, Message):
+            return Result(events=Events(streaming, StreamResponse(message=outcome)))
+        length = None if request.configuration is None else request.configuration.history_length
+        task = _with_history(outcome.task_at(outcome.opening), length)
+        if is_new:
+            return Result(events=Events.of_new(streaming, outcome, task))
+        return Result(events=Events.of_known(streaming, outcome, outcome.opening, task))
+
+    def _subscribe(self, request: SubscribeToTaskRequest, now: float) -> Result:
+        streaming = self._checked_streaming()
+        life = self._life(request.id)
+        task = self._stored(life, now)
+        if task.state.is_terminal:
+            raise Refusal(-32004, f"Task {life.task_id} is in terminal state: {task.state}")
+        return Result(events=Events.of_known(streaming, life, life.place(now), task))
+
+    def _take(self, request: SendMessageRequest, now: float) -> Life | Message:
+        """Does what a message asks for: a life that it made or goes on with, or a reply."""
         message, configuration = request.message, request.configuration
         if not message.message_id or not message.parts:
             raise Refusal(-32602, "Validation failed: a message needs messageId and parts")
@@ -108,27 +162,21 @@ class Operations:
                 context_id=message.context_id or self._new_id("context"),
             )
             made.append(reply.message_id)
-            return _at_once(SendMessageResponse(message=reply))
+            return reply
         if life is None:
-            life = Life(self._new_id("task"), message.context_id or self._new_id("context"))
+            life = Life(
+                self._new_id("task"),
+                message.context_id or self._new_id("context"),
+                keeps_history=self._records_messages,
+            )
             self.lives[life.task_id] = life
         made.append(life.task_id)
         plan = completes(outcome) if isinstance(outcome, str) else outcome
-        life.begin(plan, message if self._records_messages else None, now)
+        life.begin(plan, message, now)
         push = None if configuration is None else configuration.task_push_notification_config
         if push is not None:
             self._create_config(msgspec.structs.replace(push, task_id=life.task_id), now)
-        immediately = configuration is not None and configuration.return_immediately
-        length = None if configuration is None else configuration.history_length
-        answered = life
-
-        def value(then: float) -> SendMessageResponse:
-            crash = None if immediately else answered.crash(then)
-            if crash is not None:
-                raise Refusal(-32603, crash)
-            return SendMessageResponse(task=_with_history(answered.task(then), length))
-
-        return Result(value=value, after=None if immediately else life)
+        return life
 
     def _continued(self, message: Message, now: float) -> Life | None:
         """The life that a message continues (A2A 3.4.3); None if it begins one."""
@@ -147,7 +195,7 @@ class Operations:
         return life
 
     def _get(self, request: GetTaskRequest, now: float) -> Result:
-        task = self._life(request.id).task(now)
+        task = self._stored(self._life(request.id), now)
         return _at_once(_with_history(task, request.history_length))
 
     def _list(self, request: ListTasksRequest, now: float) -> Result:
@@ -173,7 +221,7 @@ class Operations:
     def _matching(self, request: ListTasksRequest, now: float) -> Iterator[Task]:
         after = _time(request.status_timestamp_after)
         for life in reversed(self.lives.values()):
-            task = life.task(now)
+            task = self._stored(life, now)
             if (
                 (not request.context_id or task.context_id == request.context_id)
                 and (not request.status or task.state is request.status)
@@ -229,6 +277,15 @@ class Operations:
         if life is None:
             raise _not_found(task_id)
         return life
+
+    def _stored(self, life: Life, now: float) -> Task:
+        """A task as those see it who only read."""
+        return life.task(now - self._store_lag)
+
+    def _checked_streaming(self) -> Streaming:
+        if self._streaming is None:
+            raise Refusal(-32004, "Streaming is not supported by the agent")
+        return self._streaming
 
     def _new_id(self, kind: str) -> str:
         self._made += 1

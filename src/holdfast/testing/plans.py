@@ -29,6 +29,7 @@ __all__ = [
     "needs_auth",
     "rejects",
     "replies",
+    "streams",
     "works_forever",
 ]
 
@@ -36,24 +37,36 @@ __all__ = [
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happens to a task.
 
+    On a stream each artifact is an event, and then the status is one.
+
     Attributes:
-        state: The state that the task takes.
+        state: The state that the task takes; None if its status stays as it is.
         after: Seconds after the step before.
         says: Text of the status message; None for none.
         artifacts: Artifacts that come with it; one with a known id replaces the earlier one.
+        append: Whether the parts of the artifacts go behind those of the earlier ones instead.
+        last_chunk: Whether the artifacts are said to be complete with it.
+        is_stored: Whether the agent keeps it. What it does not keep is told on streams alone, as
+            of an agent that says "failed" when it crashes, while GetTask says "working" for ever.
 
     Raises:
-        ValueError: `after` is negative.
+        ValueError: `after` is negative, or it says something without a state.
     """
 
-    state: TaskState
+    state: TaskState | None = None
     after: float = 0.0
     says: str | None = None
     artifacts: tuple[Artifact, ...] = ()
+    append: bool = False
+    last_chunk: bool = False
+    is_stored: bool = True
 
     def __post_init__(self) -> None:
         if not self.after >= 0:
             message = f"a step cannot happen {self.after:g} s after the step before"
+            raise ValueError(message)
+        if self.says is not None and self.state is None:
+            message = "what a step says is part of a status: name its state"
             raise ValueError(message)
 
 
@@ -110,6 +123,22 @@ def completes(
     return Plan((*steps, final))
 
 
+def streams(*chunks: str, every: float = 0.0, then: Plan | None = None) -> Plan:
+    """A task that is WORKING at once, and whose one artifact grows chunk by chunk.
+
+    Args:
+        chunks: The texts that it is put together from, each a part of its own.
+        every: Seconds from one event to the next.
+        then: What the task does after the last chunk; it completes if left out.
+    """
+    steps = [Step(state=TaskState.SUBMITTED), Step(state=TaskState.WORKING)]
+    for number, chunk in enumerate(chunks, start=1):
+        artifacts = (_artifact(1, chunk),)
+        is_last = number == len(chunks)
+        steps.append(Step(after=every, artifacts=artifacts, append=number > 1, last_chunk=is_last))
+    return _followed(steps, then or completes(), after=every)
+
+
 def fails(reason: str | None = None, *, after: float = 0.0) -> Plan:
     """A task that ends in FAILED, with the reason as its status message."""
     return _ends(TaskState.FAILED, reason, after)
@@ -138,10 +167,9 @@ def needs_auth(
     waiting = Step(state=TaskState.AUTH_REQUIRED, says=prompt)
     if cleared_after is None:
         return Plan((Step(state=TaskState.SUBMITTED), waiting))
-    plan = then or completes("authorized")
     cleared = Step(state=TaskState.WORKING, after=cleared_after)
-    rest = [step for step in plan.steps if step.state is not TaskState.SUBMITTED]
-    return Plan((Step(state=TaskState.SUBMITTED), waiting, cleared, *rest), plan.crash)
+    steps = [Step(state=TaskState.SUBMITTED), waiting, cleared]
+    return _followed(steps, then or completes("authorized"))
 
 
 def crashes(reason: str = "the agent crashed", *, after: float = 0.0) -> Plan:
@@ -171,6 +199,13 @@ def echo(turn: Turn) -> Plan:
 
 def _ends(state: TaskState, says: str | None, after: float) -> Plan:
     return Plan((Step(state=TaskState.SUBMITTED), Step(state=state, after=after, says=says)))
+
+
+def _followed(steps: list[Step], plan: Plan, *, after: float = 0.0) -> Plan:
+    """Steps, and what follows from a plan, without its SUBMITTED, some seconds later."""
+    rest = [step for step in plan.steps if step.state is not TaskState.SUBMITTED]
+    rest[:1] = [msgspec.structs.replace(step, after=step.after + after) for step in rest[:1]]
+    return Plan((*steps, *rest), plan.crash)
 
 
 def _artifacts(contents: Sequence[str | Part | Artifact]) -> tuple[Artifact, ...]:

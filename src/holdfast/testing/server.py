@@ -8,10 +8,12 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Self
 
-from holdfast.testing.faults import Cut, Fault, Garbage, Refuse, Reset, Stall
+from holdfast.testing.faults import Fault, Garbage, Refuse, Reset, Stall
 from holdfast.testing.serverhttp import (
     LARGEST_HEAD,
+    LAST_CHUNK,
     BadRequestError,
+    chunk_of,
     error_reply,
     head_of,
     read_request,
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast.testing.agent import FakeAgent
-    from holdfast.wire.http import HttpReply, HttpRequest
+    from holdfast.testing.bodies import Ending, Reply
 
 __all__ = ["LoopbackServer"]
 
@@ -145,8 +147,7 @@ class LoopbackServer:
         try:
             request = await read_request(reader, self.url)
         except BadRequestError as bad:
-            no = error_reply(bad.status)
-            writer.write(head_of(no, keep_alive=False) + no.body)
+            writer.write(error_reply(bad.status))
             await writer.drain()
             return False
         if request is None:
@@ -157,13 +158,18 @@ class LoopbackServer:
             raise TypeError(text)
         try:
             reply = await exchange.reply()
+            if reply is None:
+                await _instead_of_reply(exchange.fault, reader, writer)
+                return False
+            keep_alive = request.headers.get("connection", "").lower() != "close"
+            if reply.body.length is None:
+                return await _stream(reply, reader, writer, keep_alive=keep_alive)
+            return await _send(reply, reader, writer, keep_alive=keep_alive)
         except asyncio.CancelledError:
             exchange.drop()  # the server closes
             raise
-        if reply is None:
-            await _instead_of_reply(exchange.fault, reader, writer)
-            return False
-        return await _send(reply, exchange.fault, request, reader, writer)
+        finally:
+            exchange.close()
 
 
 def _is_connect_stall(fault: Fault | None) -> bool:
@@ -171,24 +177,61 @@ def _is_connect_stall(fault: Fault | None) -> bool:
 
 
 async def _send(
-    reply: HttpReply,
-    fault: Fault | None,
-    request: HttpRequest,
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
+    reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, keep_alive: bool
 ) -> bool:
-    """Sends as much of a reply as its fault lets through; says whether another may follow."""
-    keep_alive = request.headers.get("connection", "").lower() != "close"
-    comes = len(reply.body)
-    if isinstance(fault, Cut) or (isinstance(fault, Stall) and fault.phase == "idle"):
-        comes = min(fault.after_bytes, comes)
-    writer.write(head_of(reply, keep_alive=keep_alive) + reply.body[:comes])
+    """Sends what there is of a reply; says whether another may follow."""
+    length = reply.body.length
+    head = head_of(reply.status, reply.headers, length=length, keep_alive=keep_alive)
+    writer.write(head + b"".join([piece async for piece in reply.body]))
     await writer.drain()
-    if comes == len(reply.body):
-        return keep_alive
-    if isinstance(fault, Stall):
-        await reader.read()  # until the client gives up
-    return False
+    return await _end(reply.body.ending, reader, writer) and keep_alive
+
+
+async def _stream(
+    reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, keep_alive: bool
+) -> bool:
+    """Sends what there is of a stream, as it comes; says whether another reply may follow."""
+    body = reply.body
+
+    def left(watching: asyncio.Task[bytes]) -> None:
+        if not watching.cancelled() and (watching.exception() or not watching.result()):
+            body.close()
+
+    # Whoever leaves while there is nothing to send is noticed by reading.
+    watching = asyncio.get_running_loop().create_task(reader.read(1))
+    watching.add_done_callback(left)
+    try:
+        writer.write(head_of(reply.status, reply.headers, length=None, keep_alive=keep_alive))
+        async for piece in body:
+            writer.write(chunk_of(piece))
+            await writer.drain()
+        if body.ending == "whole":
+            writer.write(LAST_CHUNK)
+        await writer.drain()
+        if watching.done():
+            return False  # it has left, or sent more before it had the reply
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+    return await _end(body.ending, reader, writer) and keep_alive
+
+
+async def _end(ending: Ending, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Ends a reply, all of which was handed over; says whether another may follow."""
+    match ending:
+        case "whole":
+            return True
+        case "cut":
+            return False
+        case "reset":
+            # What is still in the buffer would be dropped.
+            writer.transport.set_write_buffer_limits(high=0)
+            await writer.drain()
+            _reset(writer)
+            return False
+        case "stalled":
+            await reader.read()  # until the client gives up
+            return False
 
 
 async def _instead_of_reply(

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
-from holdfast.wire.http import HttpReply, HttpRequest
+from holdfast.wire.http import HttpRequest
 
-__all__ = ["LARGEST_HEAD", "BadRequestError", "error_reply", "head_of", "read_request"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "LARGEST_HEAD",
+    "LAST_CHUNK",
+    "BadRequestError",
+    "chunk_of",
+    "error_reply",
+    "head_of",
+    "read_request",
+]
 
 LARGEST_HEAD = 64 * 1024
 _LARGEST_BODY = 64 * 1024 * 1024
@@ -75,20 +87,42 @@ def _length(headers: dict[str, str]) -> int:
     return int(text)
 
 
-def head_of(reply: HttpReply, *, keep_alive: bool = True) -> bytes:
-    """The beginning of a reply, up to and with the empty line."""
-    headers = {**reply.headers, "content-length": str(len(reply.body))}
+def head_of(
+    status: int, headers: Mapping[str, str], *, length: int | None, keep_alive: bool
+) -> bytes:
+    """The beginning of a reply, up to and with the empty line.
+
+    Args:
+        status: HTTP status.
+        headers: Those that do not frame the body.
+        length: Of the body; None for one that comes in chunks.
+        keep_alive: Whether another request may follow.
+    """
+    headers = dict(headers)
+    if length is None:
+        headers["transfer-encoding"] = "chunked"
+    else:
+        headers["content-length"] = str(length)
     if not keep_alive:
         headers["connection"] = "close"
     try:
-        phrase = HTTPStatus(reply.status).phrase
+        phrase = HTTPStatus(status).phrase
     except ValueError:
         phrase = "Unknown"
-    lines = [f"HTTP/1.1 {reply.status} {phrase}", *(f"{n}: {v}" for n, v in headers.items())]
+    lines = [f"HTTP/1.1 {status} {phrase}", *(f"{n}: {v}" for n, v in headers.items())]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-def error_reply(status: HTTPStatus) -> HttpReply:
-    """The reply to what is no request."""
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+def chunk_of(data: bytes) -> bytes:
+    """A piece of a body that comes in chunks; not empty, which would be the end of it."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def error_reply(status: HTTPStatus) -> bytes:
+    """The reply to what is no request; nothing may follow it."""
     headers = {"content-type": "text/plain; charset=utf-8"}
-    return HttpReply(status=status, headers=headers, body=status.phrase.encode())
+    body = status.phrase.encode()
+    return head_of(status, headers, length=len(body), keep_alive=False) + body

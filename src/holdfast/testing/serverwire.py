@@ -7,19 +7,21 @@ have to agree.
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
 from holdfast.model import codec
-from holdfast.model.operations import OPERATIONS, Operation
+from holdfast.model.operations import OPERATIONS, SUBSCRIBE_TO_TASK, Operation
 from holdfast.model.requests import Empty
 from holdfast.wire.http import HttpReply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from holdfast.testing.streams import Streaming
     from holdfast.wire.http import HttpRequest
 
 __all__ = ["CARD", "Refusal", "Wire", "read_request"]
@@ -148,14 +150,19 @@ class Wire:
         return _json(error["code"], {"error": error})
 
 
-def read_request(request: HttpRequest) -> Wire:
-    """Finds out what a request asks for."""
+def read_request(request: HttpRequest, streaming: Streaming) -> Wire:
+    """Finds out what a request asks for.
+
+    Args:
+        request: The request.
+        streaming: By which methods a subscription is taken.
+    """
     path = urlsplit(request.url).path
     if request.method == "GET" and path.endswith("/.well-known/agent-card.json"):
         return Wire(CARD, None)
     if path == "/rpc" or path.startswith("/rpc/"):
         return _with_version(_read_rpc(request), request)
-    return _with_version(_read_rest(request, path.removeprefix("/rest")), request)
+    return _with_version(_read_rest(request, path.removeprefix("/rest"), streaming), request)
 
 
 def _with_version(wire: Wire, request: HttpRequest) -> Wire:
@@ -188,27 +195,39 @@ def _pattern(operation: Operation[Any, Any]) -> re.Pattern[str]:
 
 
 _ROUTES = [(operation, _pattern(operation)) for operation in OPERATIONS]
+_SUBSCRIPTION = _pattern(SUBSCRIBE_TO_TASK)
 _WIRE_NAMES = {"task_id": "taskId"}
 
 
-def _read_rest(request: HttpRequest, path: str) -> Wire:
+def _read_rest(request: HttpRequest, path: str, streaming: Streaming) -> Wire:
+    match = _SUBSCRIPTION.fullmatch(path)  # first: the id of GET /tasks/{id} may be anything
+    if match is not None:
+        if request.method not in streaming.verbs:
+            return _no_route(streaming.other_verb)
+        return _routed(SUBSCRIBE_TO_TASK, match, request)
     known = False
     for operation, pattern in _ROUTES:
         match = pattern.fullmatch(path)
         known = known or match is not None
-        if operation.verb != request.method or match is None:
-            continue
-        try:
-            params = _rest_params(request)
-        except codec.MalformedError as error:
-            return Wire(operation.name, Refusal(-32600, f"Failed to load JSON: {error}"))
-        for name, value in match.groupdict().items():
-            if value is not None:
-                params[_WIRE_NAMES.get(name, name)] = unquote(value)
-        return Wire(operation.name, params)
-    if known:
-        return Wire("", Refusal(-32601, "Method Not Allowed", http_status=405))
-    return Wire("", Refusal(-32601, "Not Found", http_status=404))
+        if operation.verb == request.method and match is not None:
+            return _routed(operation, match, request)
+    return _no_route(405 if known else 404)
+
+
+def _routed(operation: Operation[Any, Any], match: re.Match[str], request: HttpRequest) -> Wire:
+    try:
+        params = _rest_params(request)
+    except codec.MalformedError as error:
+        return Wire(operation.name, Refusal(-32600, f"Failed to load JSON: {error}"))
+    for name, value in match.groupdict().items():
+        if value is not None:
+            params[_WIRE_NAMES.get(name, name)] = unquote(value)
+    return Wire(operation.name, params)
+
+
+def _no_route(status: int) -> Wire:
+    phrase = HTTPStatus(status).phrase
+    return Wire("", Refusal(-32601, phrase, http_status=status))
 
 
 def _rest_params(request: HttpRequest) -> dict[str, Any]:
