@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import gc
 import json
+import re
 import socket
 
 import pytest
 from msgspec.structs import replace
+from tests.event_streams import frames_of
 
 from holdfast import A2AConnectionError, A2ATimeoutError, Resilience, TaskState, connect
 from holdfast.errors import A2AError
@@ -15,6 +17,7 @@ from holdfast.net.aiohttp import AiohttpEngine
 from holdfast.testing import (
     Cut,
     Delay,
+    Duplicate,
     Fail,
     FakeAgent,
     FakeNetwork,
@@ -24,10 +27,12 @@ from holdfast.testing import (
     Reset,
     Respond,
     Stall,
+    Streaming,
     bad_gateway,
     completes,
     crashes,
     rate_limited,
+    streams,
     unavailable,
     works_forever,
 )
@@ -49,6 +54,9 @@ SEND = json.dumps(
         },
     }
 ).encode()
+
+
+STREAM = SEND.replace(b"SendMessage", b"SendStreamingMessage")
 
 
 def request_bytes(body=SEND, *headers, first="POST /rpc HTTP/1.1"):
@@ -89,6 +97,20 @@ class Client:
             headers = dict(line.split(": ", 1) for line in lines)
             body = await self._reader.readexactly(int(headers["content-length"]))
         return int(first.split(" ")[1]), headers, body
+
+    async def head(self):
+        """Status line and headers of the next reply."""
+        async with asyncio.timeout(LIMIT):
+            first, *lines = (await self._reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[:-2]
+        return first, dict(line.split(": ", 1) for line in lines)
+
+    async def chunk(self):
+        """The next chunk of a reply; empty at its end."""
+        async with asyncio.timeout(LIMIT):
+            size = int(await self._reader.readuntil(b"\r\n"), 16)
+            data = await self._reader.readexactly(size + 2)
+        assert data.endswith(b"\r\n")
+        return data[:-2]
 
     async def rest(self):
         """Everything until the server closes."""
@@ -251,6 +273,102 @@ async def test_a_client_that_does_not_read_does_not_keep_the_server():
             await other.send(request_bytes())
             assert (await other.reply())[0] == 200
     client.leave()
+
+
+# ── Streams ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_each_event_of_a_stream_is_a_chunk_as_soon_as_it_happens():
+    agent = FakeAgent(streams("a", "b", every=0.01))
+    async with LoopbackServer(agent) as server, await Client.of(server) as client:
+        await client.send(request_bytes(STREAM))
+        first, headers = await client.head()
+        chunks = []
+        while chunk := await client.chunk():
+            chunks.append(chunk)
+
+        assert first == "HTTP/1.1 200 OK"
+        assert headers["content-type"] == "text/event-stream"
+        assert headers["transfer-encoding"] == "chunked"
+        assert "content-length" not in headers
+        assert [len(frames_of(chunk)) for chunk in chunks] == [1] * 5
+
+        await client.send(request_bytes(b"", first="GET /rest/tasks HTTP/1.1"))
+        assert (await client.reply())[0] == 200
+        assert (agent.open_streams, server.connections) == (0, 1)
+
+
+async def test_the_head_of_a_stream_comes_before_its_first_event():
+    agent = FakeAgent(streams("a", every=1000), streaming=Streaming(snapshot=False))
+    async with LoopbackServer(agent) as server, await Client.of(server) as client:
+        await client.send(request_bytes(STREAM))
+        await client.head()
+        await client.chunk()
+        async with await Client.of(server) as other:
+            path = f"/rest/tasks/{next(iter(agent.tasks))}:subscribe"
+            await other.send(request_bytes(b"", first=f"GET {path} HTTP/1.1"))
+            assert (await other.head())[0] == "HTTP/1.1 200 OK"
+
+
+@pytest.mark.parametrize("leave", [Client.leave, Client.__aexit__])
+async def test_a_client_that_leaves_a_stream_frees_it(leave):
+    agent = FakeAgent(streams("a", every=1000))
+    async with LoopbackServer(agent) as server:
+        client = await Client.of(server)
+        await client.send(request_bytes(STREAM))
+        await client.head()
+        assert agent.open_streams == 1
+
+        if leave is Client.leave:
+            client.leave()
+        else:
+            await client.__aexit__()
+
+        async with asyncio.timeout(LIMIT):
+            await something(lambda: agent.open_streams == 0)
+        assert len(agent.tasks) == 1
+        async with asyncio.timeout(LIMIT):
+            await something(lambda: not server._handlers)
+
+
+async def test_a_client_that_does_not_read_its_stream_may_leave_too():
+    agent = FakeAgent(streams(*["x" * 1_000_000] * 30))
+    async with LoopbackServer(agent) as server:
+        client = await Client.of(server)
+        client._writer.transport.pause_reading()
+        await client.send(request_bytes(STREAM))
+        async with await Client.of(server) as other:
+            await other.send(request_bytes(b"", first="GET /rest/tasks/nope HTTP/1.1"))
+            assert (await other.reply())[0] == 404
+        assert agent.open_streams == 1
+        client.leave()
+        async with asyncio.timeout(LIMIT):
+            await something(lambda: agent.open_streams == 0)
+
+
+async def test_a_client_that_talks_into_its_stream_is_hung_up_on_after_it():
+    agent = FakeAgent(streams("a", every=0.05))
+    async with LoopbackServer(agent) as server, await Client.of(server) as client:
+        await client.send(request_bytes(STREAM) + request_bytes())
+        reply = await client.rest()
+
+    assert reply.endswith(b"0\r\n\r\n")
+    assert len(agent.received) == 1
+
+
+async def test_leaving_ends_open_streams():
+    before = asyncio.all_tasks()
+    agent = FakeAgent(streams("a", every=1000), streaming=Streaming(keep_alive=0.01))
+    async with LoopbackServer(agent) as server:
+        client = await Client.of(server)
+        await client.send(request_bytes(STREAM))
+        await client.head()
+
+    assert asyncio.all_tasks() == before
+    assert agent.open_streams == 0
+    client.leave()
+    timers = asyncio.get_running_loop()._scheduled
+    assert [timer for timer in timers if not timer.cancelled()] == []
 
 
 # ── Leaving ──────────────────────────────────────────────────────────────────────────────────
@@ -440,6 +558,14 @@ FAULTS = [
     Cut(),
     Cut(after_bytes=5),
     Cut(after_bytes=100_000),
+    Cut(after_events=1),
+    Cut(after_bytes=5, clean=True),
+    Cut(clean=True),
+    Reset(after_events=0),
+    Reset(after_events=1),
+    Stall(phase="idle", after_events=1),
+    Fail(after_events=0),
+    Duplicate(),
     Garbage(),
     Garbage(after_execution=True),
     Garbage(data=b"SSH-2.0-OpenSSH_9.6\r\n"),
@@ -467,12 +593,84 @@ async def test_a_fault_looks_the_same_in_process_and_on_a_socket(fault):
 
 def _timeless(outcome):
     (first, *rest), sent, executions = outcome
-    if isinstance(first, int) and rest[0].startswith(b"{"):
+    if isinstance(first, int) and rest[0].endswith(b"}"):
         document = json.loads(rest[0])
         if "result" in document:
             document["result"]["task"]["status"]["timestamp"] = ""
         rest[0] = document
     return first, rest, sent, executions
+
+
+STREAM_FAULTS = [
+    None,
+    Cut(),
+    Cut(after_events=2),
+    Cut(after_events=1, after_bytes=30),
+    Cut(after_bytes=700),
+    Cut(after_events=5),
+    Cut(after_events=99),
+    Cut(clean=True),
+    Cut(after_events=2, clean=True),
+    Cut(after_events=1, after_bytes=30, clean=True),
+    Reset(),
+    Reset(after_execution=True),
+    Reset(after_events=0),
+    Reset(after_events=2),
+    Reset(after_events=5),
+    Reset(after_events=99),
+    Stall(after_execution=True),
+    Stall(phase="idle"),
+    Stall(phase="idle", after_events=2),
+    Stall(phase="idle", after_events=1, after_bytes=30),
+    Duplicate(event=2),
+    Delay(seconds=0.01),
+    Delay(seconds=0.01, after_execution=False),
+    Fail(),
+    Fail(after_events=0),
+    Fail(after_events=2, retry_after=3),
+    Fail(after_events=2, named=False),
+    Respond(status=200, headers={"content-type": "text/event-stream"}),
+    Respond(status=202),
+    Respond(status=401, headers={"content-type": "application/json"}, body=b'{"error": "no"}'),
+    Garbage(after_execution=True),
+    bad_gateway(),
+]
+
+
+async def streamed(engine, url, agent, fault):
+    """What a client can tell of a stream, and what the agent knows of it."""
+    if fault is not None:
+        agent.inject(fault)
+    request = replace(to(url, limits(fault)), body=STREAM)
+    status, kind, body, error = None, None, b"", None
+    try:
+        async with asyncio.timeout(LIMIT), engine.stream(request) as reply:
+            status, kind = reply.status, reply.headers.get("content-type")
+            async for chunk in reply.chunks():
+                body += chunk
+    except A2AError as failure:
+        names = ("failure", "phase", "timeout", "executed", "transient")
+        error = type(failure), *(getattr(failure, name, None) for name in names)
+    async with asyncio.timeout(LIMIT):
+        await something(lambda: agent.open_streams == 0)
+    return status, kind, body, error, request.progress.sent, len(agent.executions)
+
+
+@pytest.mark.parametrize("fault", STREAM_FAULTS, ids=repr)
+async def test_a_fault_of_a_stream_looks_the_same_in_process_and_on_a_socket(fault):
+    far, near = (FakeAgent(streams("Hello, ", "world")) for _ in range(2))
+    async with LoopbackServer(far) as server, engine_of() as engine:
+        there = await streamed(engine, server.url, far, fault)
+    here = await streamed(FakeNetwork(near), near.url, near, fault)
+
+    assert _without_times(there) == _without_times(here)
+
+
+def _without_times(outcome):
+    return [_TIME.sub(b"", seen) if isinstance(seen, bytes) else seen for seen in outcome]
+
+
+_TIME = re.compile(rb'"timestamp":"[^"]*"')
 
 
 async def test_a_reply_that_is_too_large_looks_the_same_too():

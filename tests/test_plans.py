@@ -17,6 +17,7 @@ from holdfast.testing import (
     needs_auth,
     rejects,
     replies,
+    streams,
     works_forever,
 )
 from holdfast.testing.lives import Life, timestamp
@@ -92,6 +93,38 @@ def test_a_task_that_works_for_ever_never_settles():
     assert course(works_forever(), 0, 1e9) == ["WORKING", "WORKING"]
 
 
+def test_an_artifact_grows_chunk_by_chunk():
+    life = begun(streams("Hel", "lo, ", "world", every=2))
+
+    shown = [(life.task(at).state.name, life.task(at).text) for at in (0, 1.9, 2, 4, 6, 7.9, 8)]
+    assert shown == [
+        ("WORKING", ""),
+        ("WORKING", ""),
+        ("WORKING", "Hel"),
+        ("WORKING", "Hello, "),
+        ("WORKING", "Hello, world"),
+        ("WORKING", "Hello, world"),
+        ("COMPLETED", "Hello, world"),
+    ]
+    (artifact,) = life.task(8).artifacts
+    assert [part.text for part in artifact.parts] == ["Hel", "lo, ", "world"]
+
+
+def test_what_follows_the_chunks_can_be_said():
+    assert course(streams("a", every=1, then=fails("no", after=5)), 1, 6.9, 7) == [
+        "WORKING",
+        "WORKING",
+        "FAILED",
+    ]
+    assert course(streams("a", then=Plan(())), 0, 1e9) == ["WORKING", "WORKING"]
+    assert begun(streams(then=crashes("boom"))).crash(0) == "boom"
+
+
+def test_without_chunks_there_is_no_artifact():
+    assert begun(streams()).task(0).artifacts == ()
+    assert course(streams(every=3), 2.9, 3) == ["WORKING", "COMPLETED"]
+
+
 def test_an_authorization_clears_out_of_band_and_the_task_goes_on():
     plan = needs_auth("log in", cleared_after=10, then=completes("in", after=5))
 
@@ -140,6 +173,11 @@ def test_time_does_not_run_backwards():
         completes("done", after=1, works=3)
 
 
+def test_a_status_message_needs_a_state():
+    with pytest.raises(ValueError, match="name its state"):
+        Step(says="hello")
+
+
 # ── Lives ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -172,6 +210,85 @@ def test_an_artifact_with_a_known_id_replaces_the_earlier_one():
     life.begin(completes("final"), None, 1)
 
     assert life.task(1).text == "final"
+
+
+def chunk(text, artifact_id="a", **members):
+    return Artifact(artifact_id=artifact_id, parts=(Part(text=text),), **members)
+
+
+def test_chunks_go_behind_the_artifact_with_their_id():
+    one = Step(
+        artifacts=(chunk("1", name="first", metadata={"n": 1, "kept": True}), chunk("x", "b"))
+    )
+    more = Step(
+        artifacts=(chunk("2", name="second", metadata={"n": 2}), chunk("y", "b")), append=True
+    )
+    life = begun(Plan((one, more)))
+
+    assert life.task(0).artifacts == (
+        Artifact(
+            artifact_id="a",
+            name="first",
+            parts=(Part(text="1"), Part(text="2")),
+            metadata={"n": 2, "kept": True},
+        ),
+        Artifact(artifact_id="b", parts=(Part(text="x"), Part(text="y"))),
+    )
+    assert one.artifacts[0].metadata == {"n": 1, "kept": True}
+
+
+def test_a_chunk_without_an_artifact_begins_one():
+    assert begun(Plan((Step(artifacts=(chunk("1"),), append=True),))).task(0).text == "1"
+
+
+def test_an_artifact_that_was_appended_to_can_be_replaced():
+    life = begun(streams("dr", "aft"))
+
+    life.begin(completes("final"), None, 1)
+
+    assert life.task(1).text == "final"
+
+
+def test_a_step_without_a_state_leaves_the_status():
+    life = begun(Plan((Step(state=TaskState.WORKING, says="busy"), Step(after=5))))
+
+    assert life.task(5).status == life.task(0).status
+    assert life.task(5).status.message.text == "busy"
+
+
+def test_what_is_not_stored_is_not_shown():
+    steps = (Step(state=TaskState.WORKING), Step(state=TaskState.FAILED, is_stored=False))
+    life = begun(Plan(steps))
+
+    assert life.task(0).state is TaskState.WORKING
+    assert life.place(0) == 2
+
+
+def test_status_messages_go_into_the_history_when_others_follow():
+    said = [Step(state=TaskState.WORKING, says=text) for text in ("one", "two")]
+    life = begun(Plan((*said, Step(state=TaskState.COMPLETED))), message=hello())
+
+    task = life.task(0)
+    assert [message.text for message in task.history] == ["hello", "one", "two"]
+    assert len({message.message_id for message in task.history}) == 3
+    assert task.status.message is None
+
+
+def test_a_task_without_history_keeps_no_message():
+    life = Life("task-1", "context-1", keeps_history=False)
+    life.begin(asks("which one?"), hello(), 0.0)
+    life.begin(completes("done"), hello("this"), 1.0)
+
+    assert life.task(1).history == ()
+
+
+def test_events_that_did_not_happen_are_gone():
+    life = begun(streams("a", "b", every=10))
+
+    life.begin(completes("done"), None, 15.0)
+
+    assert life.place(1e9) == 6
+    assert [part.text for part in life.task(1e9).artifacts[0].parts] == ["done"]
 
 
 def test_the_history_holds_messages_and_the_questions_that_they_answer():
@@ -236,3 +353,14 @@ async def test_who_waits_may_give_up():
 
     life.begin(completes("done"), None, 60.0)
     await life.settled()
+
+
+async def test_who_waits_can_be_stirred():
+    life = begun(works_forever())
+    waiting = asyncio.create_task(life.wait(100))
+    await asyncio.sleep(3)
+
+    life.stir()
+
+    await waiting
+    assert asyncio.get_running_loop().time() == 3

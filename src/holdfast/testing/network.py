@@ -245,10 +245,8 @@ class _Chunks:
             case "stalled":
                 await asyncio.sleep(self._request.timeouts.idle)
                 raise _timeout("idle", self._request)
-            case "cut":
+            case "cut" | "reset":  # a client cannot tell them apart
                 raise _broken("truncated", self._request)
-            case "reset":
-                raise _broken("disconnected", self._request)
 
 
 def _broken(failure: ConnectionFailure, request: HttpRequest) -> A2AConnectionError:
