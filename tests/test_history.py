@@ -4,9 +4,23 @@ import asyncio
 
 import pytest
 from msgspec.structs import replace
+from tests.event_streams import results_of
 
 from holdfast import Artifact, Part, Task, TaskState, TaskStatus, connect
-from holdfast.testing import FakeAgent, FakeNetwork, History, Reset, completes, fails, replies
+from holdfast.model import codec
+from holdfast.model.types import StreamResponse
+from holdfast.testing import (
+    FakeAgent,
+    FakeNetwork,
+    History,
+    Reset,
+    Streaming,
+    completes,
+    fails,
+    replies,
+    streams,
+)
+from holdfast.wire.http import HttpRequest
 
 
 async def told(agent, **options):
@@ -132,6 +146,93 @@ async def test_a_task_whose_end_was_not_seen_is_no_problem():
     await asyncio.sleep(60)
 
     assert history.problems() == []
+
+
+# ── Streams ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def events_of(agent):
+    """The events of a stream, from its beginning to its end."""
+    body = b'{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hello"}]}}'
+    request = HttpRequest(
+        method="POST",
+        url=f"{agent.url}/rest/message:stream",
+        headers={"a2a-version": "1.0"},
+        body=body,
+    )
+    reply = await FakeNetwork(agent).request(request)
+    results = results_of(reply.body, "HTTP+JSON")
+    return [codec.from_builtins(result, StreamResponse).event for result in results]
+
+
+CHUNKS = streams("Hel", "lo, ", "world", every=1)
+
+
+async def problems_of(plan, change, **options):
+    """What the checker says of a client that was given the events of a stream, changed."""
+    agent = FakeAgent(plan, **options)
+    history = History(agent)
+    for event in change(await events_of(agent)):
+        history.saw_event(event)
+    return history.problems()
+
+
+@pytest.mark.parametrize("plan", [CHUNKS, completes("a", "b"), fails("no"), replies("hi")])
+async def test_the_events_of_a_stream_are_right(plan):
+    assert await problems_of(plan, lambda events: events) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda events: [*events[:3], *events[4:]], "with other artifacts than the agent's"),
+        (lambda events: [*events[:4], *events[3:]], "with other artifacts than the agent's"),
+        (lambda events: [events[i] for i in (0, 1, 2, 4, 3, 5)], "with other artifacts"),
+        (lambda events: [*events, events[-1]], "was told 2 times"),
+        (lambda events: [*events, events[1]], "to leave its end, COMPLETED"),
+        (lambda events: events[1:2] + events[3:], "with other artifacts than the agent's"),
+    ],
+)
+async def test_what_a_stream_lost_or_repeated_is_found(change, problem):
+    (found,) = await problems_of(CHUNKS, change)
+
+    assert problem in found
+
+
+@pytest.mark.parametrize("change", [lambda events: events[:-1], lambda events: events[1:]])
+async def test_what_a_stream_left_open_is_no_problem(change):
+    assert await problems_of(CHUNKS, change) == []
+
+
+async def test_an_end_that_is_told_by_a_status_and_a_task_is_told_twice():
+    options = {"streaming": Streaming(final_task=True)}
+
+    (found,) = await problems_of(CHUNKS, lambda events: events, **options)
+
+    assert found == "the end of task task-1 was told 2 times"
+
+
+async def test_a_snapshot_takes_the_place_of_what_was_lost():
+    agent = FakeAgent(CHUNKS)
+    history = History(agent)
+    first, working, *_, done = await events_of(agent)
+    for event in (first, working, replace(agent.tasks["task-1"], status=working.status), done):
+        history.saw_event(event)
+
+    assert history.problems() == []
+
+
+async def test_a_consumer_is_told_of_updates_too():
+    agent = FakeAgent(CHUNKS)
+    history = History(agent)
+    first, *events = await events_of(agent)
+    for event in [first, *events, agent.tasks["task-1"], agent.tasks["task-1"]]:
+        history.consumer(event, event if isinstance(event, Task) else first, None)
+    assert history.problems() == []
+
+    history.consumer(events[-1], first, None)
+
+    assert history.problems() == ["the end of task task-1 was told 2 times"]
 
 
 async def test_every_problem_is_told():
