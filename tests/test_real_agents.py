@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.event_streams import RPC_ID, frames_of, results_of, told
 
 from holdfast import (
     A2ACardResolver,
@@ -69,6 +70,7 @@ from holdfast.testing import (
     fails,
     rejects,
     replies,
+    streams,
     works_forever,
 )
 from holdfast.wire.http import HttpRequest
@@ -156,6 +158,7 @@ COMMANDS = {
     "file": lambda rest: completes(
         Part(raw=FILE, filename=rest, media_type="application/octet-stream")
     ),
+    "chunks": lambda rest: streams(*(f"chunk {n}" for n in range(1, int(rest) + 1))),
     "crash": lambda _rest: crashes("crashed as asked"),
 }
 """Those of the real agent, as far as the tests here use them."""
@@ -503,6 +506,97 @@ async def test_a_blocking_send_answers_when_its_task_is_canceled(agent_of, bindi
         await client.cancel_task(await first_task(client, context), **SOON)
 
         assert (await blocking).state is TaskState.CANCELED
+
+
+# ── What streams tell ────────────────────────────────────────────────────────────────────────
+
+
+def streaming(agent, binding, operation, params):
+    """The request of a stream."""
+    path, body = "/rpc", {"jsonrpc": "2.0", "id": RPC_ID, "method": operation, "params": params}
+    if binding == "HTTP+JSON":
+        task_id = params.get("id")
+        path = f"/rest/tasks/{task_id}:subscribe" if task_id else "/rest/message:stream"
+        body = params
+    return HttpRequest(
+        method="POST",
+        url=f"{agent.url}{path}",
+        headers={"content-type": "application/json", "a2a-version": "1.0"},
+        body=json.dumps(body).encode(),
+    )
+
+
+def said(text, **members):
+    user = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
+    return {"message": {**user, **members}}
+
+
+TOLD = {
+    "chunks 3": [
+        "task SUBMITTED",
+        "status WORKING",
+        "artifact chunk 1",
+        "append chunk 2",
+        "append chunk 3 last",
+        "status COMPLETED",
+    ],
+    "slow 0.01 done": ["task SUBMITTED", "status WORKING", "artifact done", "status COMPLETED"],
+    "reject no": ["task SUBMITTED", "status REJECTED"],
+    "message hi": ["message hi"],
+    "crash": ["task SUBMITTED", "status WORKING", "error"],
+}
+
+
+@everywhere
+@pytest.mark.parametrize("text", TOLD)
+async def test_a_stream_tells_the_same(agent_of, binding, text):
+    async with agent_of() as agent, engine_of() as engine:
+        reply = await engine.request(streaming(agent, binding, "SendStreamingMessage", said(text)))
+
+    assert (reply.status, reply.headers["content-type"].partition(";")[0]) == (
+        200,
+        "text/event-stream",
+    )
+    told_here = [told(result).replace("\n", "") for result in results_of(reply.body, binding)]
+    lasts = [event.removesuffix(" last") for event in told_here]
+    assert lasts[-1].startswith(TOLD[text][-1])
+    assert lasts[:-1] == [event.removesuffix(" last") for event in TOLD[text][:-1]]
+    assert {kind for kind, _ in frames_of(reply.body)[:-1]} <= {"message"}
+    assert frames_of(reply.body)[-1][0] == ("error" if text == "crash" else "message")
+
+
+@everywhere
+async def test_what_is_over_or_unknown_is_no_stream(agent_of, binding):
+    async with agent_of() as agent, engine_of() as engine, connect(agent.url) as client:
+        over = await client.send_message("echo hello")
+        seen = []
+        for task_id in (over.id, "nope"):
+            request = streaming(agent, binding, "SubscribeToTask", {"id": task_id})
+            reply = await engine.request(request)
+            error = json.loads(reply.body)["error"]
+            seen.append((reply.status, reply.headers["content-type"], error["code"]))
+
+    statuses, codes = ((200, 200), (-32004, -32001))
+    if binding == "HTTP+JSON":
+        statuses = codes = (400, 404)
+    kinds = ("application/json",) * 2
+    assert seen == list(zip(statuses, kinds, codes, strict=True))
+
+
+@everywhere
+async def test_a_subscription_begins_with_the_task_as_it_stands(agent_of, binding):
+    async with agent_of() as agent, engine_of() as engine, connect(agent.url) as client:
+        task = await client.send_message("slow 30 never", return_immediately=True)
+        while task.state is not TaskState.WORKING:
+            await asyncio.sleep(0.02)
+            task = await client.get_task(task.id)
+        request = streaming(agent, binding, "SubscribeToTask", {"id": task.id})
+        async with engine.stream(request) as reply:
+            first = await anext(aiter(reply.chunks()))
+        canceled = await client.cancel_task(task.id, **SOON)
+
+    assert [told(result) for result in results_of(first, binding)] == ["task WORKING"]
+    assert canceled.state is TaskState.CANCELED
 
 
 # ── Refusals ─────────────────────────────────────────────────────────────────────────────────
