@@ -603,6 +603,44 @@ async def test_text_comes_as_it_is():
     assert "\u2028".encode() in seen.body
 
 
+@pytest.mark.parametrize("size", [1, 7, 1000, 100_000])
+async def test_events_and_characters_may_come_in_parts(size):
+    agent = FakeAgent(streams("\u00e4\U0001f600"), streaming=Streaming(piece=size))
+    network, chunks = FakeNetwork(agent), []
+
+    async with network.stream(sending()) as reply:
+        chunks = [chunk async for chunk in reply.chunks()]
+
+    whole = (await streamed(FakeAgent(streams("\u00e4\U0001f600")))).body
+    assert b"".join(chunks) == whole
+    assert max(map(len, chunks)) == min(size, max(map(len, whole.split(b"\r\n\r\n"))) + 4)
+
+
+@pytest.mark.parametrize("fault", [Cut(after_events=2, after_bytes=10), Duplicate(event=2)])
+async def test_a_fault_is_the_same_in_parts(fault):
+    at_once = streams("a", "b")  # so that both have the same times
+    one, other = (failing(fault, at_once, streaming=Streaming(piece=n)) for n in (None, 7))
+
+    assert (await streamed(one)).body == (await streamed(other)).body
+
+
+@both_bindings
+async def test_a_message_may_follow_a_task(binding):
+    steps = (
+        Step(state=TaskState.WORKING, says="busy"),
+        Step(message="by the way"),
+        Step(state=TaskState.COMPLETED, says="done", after=1),
+    )
+    agent = FakeAgent(Plan(steps))
+
+    seen = await streamed(agent, binding=binding)
+
+    assert seen.story == ["task WORKING", "message by the way", "status COMPLETED"]
+    assert seen.task == agent.tasks["task-1"]
+    history = [message.text for message in seen.task.history]
+    assert history == ["hello", "by the way", "busy"]
+
+
 @pytest.mark.parametrize(
     ("streaming", "declared"),
     [(True, True), (False, False), (Streaming(), True), (Streaming(declared=False), False)],
@@ -625,6 +663,7 @@ async def test_an_agent_may_stream_without_saying_so():
     ("options", "says"),
     [
         ({"overlap": -1}, "an overlap of -1 events"),
+        ({"piece": 0}, "0 bytes at a time"),
         ({"keep_alive": 0}, "a comment every 0 s"),
         ({"keep_alive": math.nan}, "a comment every nan s"),
     ],

@@ -170,6 +170,8 @@ class EventStream:
                 await self.__anext__()
             except StopAsyncIteration:
                 break
+        if self._live is not None and not self._is_over:
+            await self._live.settle()
         task = self.task
         if task is None:
             return Answer(message=self._message)

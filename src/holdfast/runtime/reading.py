@@ -30,8 +30,7 @@ __all__ = ["EventReader"]
 
 R = TypeVar("R")
 
-_EVENTS = frozenset({"text/event-stream", ""})
-"""Media types that events come as; an agent that names none is given the benefit of the doubt."""
+_EVENTS = "text/event-stream"
 
 
 class EventReader(Generic[R]):
@@ -70,7 +69,8 @@ class EventReader(Generic[R]):
         self._parser = EventStreamParser(limits)
         self._frames: deque[ServerSentEvent] = deque()
         self._value: R | None = None  # the first, until it is asked for
-        self._status, self._headers = 200, dict[str, str]()
+        self._status = 0
+        self._headers: Mapping[str, str] = {}
 
     def __aiter__(self) -> Self:
         return self
@@ -83,7 +83,7 @@ class EventReader(Generic[R]):
         """
         try:
             await self._send()
-            if self._status < 300 and media_type(self._headers) in _EVENTS:
+            if self._status < 300 and media_type(self._headers) == _EVENTS:
                 self._chunks = self._reply.chunks()
                 self._value = await self._first()
             else:
@@ -120,7 +120,7 @@ class EventReader(Generic[R]):
             connection = self._engine.stream(request)
             self._reply = reply = await connection.__aenter__()
             self._connection = connection
-            self._status, self._headers = reply.status, dict(reply.headers)
+            self._status, self._headers = reply.status, reply.headers
             if not 300 <= reply.status < 400:
                 return
             moved = HttpReply(status=reply.status, headers=reply.headers)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveStream", "TaskSource"]
 
-_LAST_EVENTS = 1.0
-"""Seconds that a connection may stay open after the task is over."""
+_LAST_WORD = 1.0
+"""Seconds that an agent has to tell the whole task at its end."""
 
 
 class TaskSource(Protocol):
@@ -103,7 +103,7 @@ class LiveStream:
                 if step is Step.READ:
                     await self._read()
                 elif step is Step.DONE:
-                    await self._finish()
+                    await self.settle()
                     return None
                 else:
                     await self._go_on(step)
@@ -185,17 +185,22 @@ class LiveStream:
         if self._deadline.left(asyncio.get_running_loop().time()) <= 0:
             raise self._expired()
 
-    async def _finish(self) -> None:
-        """Reads to the end of the connection, where an agent may tell the whole task once more."""
-        connection = self._connection
-        if connection is None:
-            return
+    async def settle(self) -> None:
+        """Makes a task that came to rest the agent's own to the last word, if that is quick.
+
+        Reads to the end of the connection, where an agent may tell the whole task, or asks for it.
+        """
+        resume, connection = self.resume, self._connection
         with contextlib.suppress(TimeoutError, A2AError):
-            async with asyncio.timeout(_LAST_EVENTS):
-                async for response in connection:
-                    if response.task is not None:
-                        self.resume.retold(response.task)
-        await self.close()
+            async with asyncio.timeout(_LAST_WORD):
+                if connection is not None and resume.step is Step.DONE:
+                    async for response in connection:
+                        if response.task is not None:
+                            resume.retold(response.task)
+                if not resume.is_whole and resume.task_id is not None:
+                    resume.retold(await self._source.look(resume.task_id))
+        if resume.step is Step.DONE:
+            await self.close()
 
     def _expired(self) -> DeadlineExceededError:
         return DeadlineExceededError(deadline=self._deadline.name, timeout=self._deadline.timeout)

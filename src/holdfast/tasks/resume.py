@@ -149,6 +149,7 @@ class Resume:
         self._fold = TaskFold(task, limits=limits)
         self._queue: deque[_Found] = deque()
         self._status = None if task is None else task.status  # as last told
+        self._is_whole = task is not None
         self._fruitless = 0
         self._quiet = 0
         self._in_vain = 0
@@ -191,10 +192,16 @@ class Resume:
                 return found
         return None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the task is the agent's own to the last word, and not made of updates."""
+        return self._is_whole
+
     def retold(self, task: Task) -> None:
-        """An agent told the whole task once more, after its end."""
-        if task.state.is_terminal and task.id == self.task_id:
+        """The agent told the whole task once more, at its end; what it says otherwise is kept."""
+        if task.id == self.task_id and task.state is self.state and not self._queue:
             self._fold = TaskFold(task, limits=self._fold.limits)
+            self._is_whole = True
 
     # ── What happened: connections ───────────────────────────────────────────────────────────
 
@@ -372,6 +379,7 @@ class Resume:
 
     def _put(self, event: StreamEvent) -> None:
         self._queue.append(event)
+        self._is_whole = isinstance(event, Task)
         self._fruitless = self._quiet = 0
         if isinstance(event, Task):
             self._status = event.status
@@ -411,6 +419,7 @@ class Resume:
             self._put(event)
         if have is not None and have != task:
             self._queue.append(_Truth(task))
+        self._is_whole = True
 
     # ── Within: what to do ───────────────────────────────────────────────────────────────────
 

@@ -136,6 +136,7 @@ class EventBody:
             self._error, self._share.events = fault, fault.after_events
         self._repeated = fault.event if isinstance(fault, Duplicate) else 0
         self._again = b""
+        self._rest = b""
         self._told = 0
         self._is_over = False
 
@@ -143,6 +144,14 @@ class EventBody:
         return self
 
     async def __anext__(self) -> bytes:
+        piece = self._rest or await self._next()
+        size = self._events.streaming.piece
+        if size is not None:
+            piece, self._rest = piece[:size], piece[size:]
+        return piece
+
+    async def _next(self) -> bytes:
+        """The next event, or as much of it as comes."""
         if self._is_over:
             raise StopAsyncIteration
         if self._again:
@@ -171,6 +180,7 @@ class EventBody:
     def close(self) -> None:
         """Ends it where it stands; whoever waits for a piece is told that there is none."""
         self._is_over = True
+        self._rest = b""
         self._events.close()
 
     def _count(self, piece: bytes) -> None:

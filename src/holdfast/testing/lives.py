@@ -45,13 +45,15 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         at: When, on the event loop's clock.
-        what: An update, which streams tell, or a message that is recorded.
+        what: A new status or artifact, or a message.
         is_stored: Whether the task shows it.
+        is_told: Whether streams tell it: not what a client said.
     """
 
     at: float
     what: Update | Message
     is_stored: bool = True
+    is_told: bool = True
 
     @property
     def state(self) -> TaskState | None:
@@ -97,7 +99,7 @@ class Life:
             message = msgspec.structs.replace(
                 message, task_id=self.task_id, context_id=self.context_id
             )
-            self._events.append(Event(now, message))
+            self._events.append(Event(now, message, is_told=False))
         self.newest = self.opening = len(self._events)
         self._crash = plan.crash
         at = now
@@ -184,7 +186,9 @@ class Life:
                 return event.at
         return None
 
-    def _updates(self, step: Step, at: float) -> Iterator[Update]:
+    def _updates(self, step: Step, at: float) -> Iterator[Update | Message]:
+        if step.message is not None:
+            yield self._message(step.message)
         for artifact in step.artifacts:
             yield TaskArtifactUpdateEvent(
                 task_id=self.task_id,
@@ -198,17 +202,17 @@ class Life:
                 task_id=self.task_id,
                 context_id=self.context_id,
                 status=TaskStatus(
-                    state=step.state, message=self._says(step), timestamp=timestamp(at)
+                    state=step.state,
+                    message=None if step.says is None else self._message(step.says),
+                    timestamp=timestamp(at),
                 ),
             )
 
-    def _says(self, step: Step) -> Message | None:
-        if step.says is None:
-            return None
+    def _message(self, text: str) -> Message:
         return Message(
-            message_id=f"{self.task_id}-status-{len(self._events)}",
+            message_id=f"{self.task_id}-message-{len(self._events)}",
             role=Role.AGENT,
-            parts=(Part(text=step.says),),
+            parts=(Part(text=text),),
             task_id=self.task_id,
             context_id=self.context_id,
         )
@@ -218,7 +222,8 @@ def folded(task: Task, events: Iterable[Update | Message]) -> Task:
     """A task after some events, as the official server would store it.
 
     With ``append`` parts go behind those of the artifact with that id, and metadata is merged. A
-    status message goes into the history when something follows it, and so does a message.
+    status message goes into the history when another status follows, or what a client says; each
+    message does.
     """
     status, history = task.status, list(task.history)
     artifacts = {artifact.artifact_id: _Pieces(artifact) for artifact in task.artifacts}
@@ -230,13 +235,16 @@ def folded(task: Task, events: Iterable[Update | Message]) -> Task:
             else:
                 artifacts[event.artifact.artifact_id] = _Pieces(event.artifact)
             continue
-        if status.message is not None:
-            history.append(status.message)
+        said = status.message
         if isinstance(event, Message):
-            status = msgspec.structs.replace(status, message=None)
+            if said is not None and event.role is not Role.AGENT:
+                history.append(said)
+                status = msgspec.structs.replace(status, message=None)
             history.append(event)
-        else:
-            status = event.status
+            continue
+        if said is not None:
+            history.append(said)
+        status = event.status
     return msgspec.structs.replace(
         task,
         status=status,

@@ -37,12 +37,14 @@ __all__ = [
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happens to a task.
 
-    On a stream each artifact is an event, and then the status is one.
+    On a stream the message is an event, each artifact is one, and then the status is one.
 
     Attributes:
         state: The state that the task takes; None if its status stays as it is.
         after: Seconds after the step before.
         says: Text of the status message; None for none.
+        message: Text of a message beside the status, which the history keeps; None for none. The
+            official server sends none for a task, others do.
         artifacts: Artifacts that come with it; one with a known id replaces the earlier one.
         append: Whether the parts of the artifacts go behind those of the earlier ones instead.
         last_chunk: Whether the artifacts are said to be complete with it.
@@ -56,6 +58,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     state: TaskState | None = None
     after: float = 0.0
     says: str | None = None
+    message: str | None = None
     artifacts: tuple[Artifact, ...] = ()
     append: bool = False
     last_chunk: bool = False

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from holdfast.model.operations import Verb
-from holdfast.model.types import Message, StreamResponse, Task, TaskState, TaskStatusUpdateEvent
+from holdfast.model.types import (
+    Message,
+    StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatusUpdateEvent,
+)
 from holdfast.testing.serverwire import Refusal
 
 if TYPE_CHECKING:
@@ -35,9 +42,11 @@ class Streaming(msgspec.Struct, frozen=True, kw_only=True):
         keep_alive: Seconds without anything after which a comment comes; None for none.
         line_end: What ends a line.
         pretty: Whether the JSON is indented, and comes in many lines of data.
+        piece: Bytes that come at a time, so that events, and characters, come in parts; None
+            sends each event in one.
 
     Raises:
-        ValueError: `overlap` is negative, or `keep_alive` is not positive.
+        ValueError: `overlap` is negative, or `keep_alive` or `piece` is not positive.
     """
 
     declared: bool = True
@@ -50,6 +59,7 @@ class Streaming(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive: float | None = None
     line_end: Literal["\n", "\r\n", "\r"] = "\r\n"
     pretty: bool = False
+    piece: int | None = None
 
     def __post_init__(self) -> None:
         if self.overlap < 0:
@@ -57,6 +67,9 @@ class Streaming(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(message)
         if self.keep_alive is not None and not self.keep_alive > 0:
             message = f"a comment every {self.keep_alive:g} s would be too many"
+            raise ValueError(message)
+        if self.piece is not None and self.piece < 1:
+            message = f"{self.piece} bytes at a time would never come to an end"
             raise ValueError(message)
 
 
@@ -160,15 +173,14 @@ class Events:
     def _take(self, life: Life, event: Event, now: float) -> Refusal | None:
         """Makes what has happened ready to be told."""
         self._place += 1
-        update = event.what
-        if isinstance(update, Message):
+        if not event.is_told:
             return None
         state, is_newest = event.state, self._place > life.newest
         crash = life.crash(now) if state is TaskState.FAILED and is_newest else None
         if crash is not None:
             self._life = None
             return Refusal(-32603, crash)
-        self._ready.append(_response(update))
+        self._ready.append(_response(event.what))
         if ends(state, self.streaming) and (is_newest or state is not TaskState.INPUT_REQUIRED):
             self._life = None
             if self.streaming.final_task:
@@ -204,7 +216,9 @@ def comment(streaming: Streaming) -> bytes:
     return f": ping{end}{end}".encode()
 
 
-def _response(update: Update) -> StreamResponse:
-    if isinstance(update, TaskStatusUpdateEvent):
-        return StreamResponse(status_update=update)
-    return StreamResponse(artifact_update=update)
+def _response(what: Update | Message) -> StreamResponse:
+    if isinstance(what, TaskArtifactUpdateEvent):
+        return StreamResponse(artifact_update=what)
+    if isinstance(what, TaskStatusUpdateEvent):
+        return StreamResponse(status_update=what)
+    return StreamResponse(message=what)
