@@ -246,7 +246,19 @@ async def test_a_task_that_is_over_at_once_can_come_whole():
     whole = Artifact(artifact_id="a", parts=(Part(text="all"),))
     plan = Plan((Step(state=TaskState.COMPLETED, artifacts=(whole,)),))
 
-    assert (await streamed(FakeAgent(plan))).story == ["task COMPLETED all"]
+    seen = await streamed(FakeAgent(plan))
+
+    assert seen.story == ["task COMPLETED all"]
+    assert (seen.ended, seen.error) == (0, None)
+
+
+async def test_what_does_not_happen_at_once_follows_the_task():
+    plan = Plan((Step(state=TaskState.WORKING, after=2), Step(state=TaskState.COMPLETED)))
+
+    seen = await streamed(FakeAgent(plan))
+
+    assert seen.story == ["task SUBMITTED", "status WORKING", "status COMPLETED"]
+    assert seen.times == [0, 2, 2]
 
 
 async def test_a_stream_ends_where_the_agent_asks():
@@ -334,6 +346,28 @@ async def test_a_stream_that_stays_open_goes_on_with_the_reply():
 
 async def streamed_beside(agent, request):
     return await read(FakeNetwork(agent), request)
+
+
+@pytest.mark.parametrize("answer", ["reply", "cancel"])
+async def test_a_question_that_was_answered_before_it_is_read_ends_no_stream(answer):
+    agent = FakeAgent(conversation)
+    network = FakeNetwork(agent)
+    seen = Seen("JSONRPC")
+    async with network.stream(sending()) as late:
+        await asyncio.sleep(5)
+        if answer == "reply":
+            await streamed_beside(agent, sending(text="this", task_id="task-1"))
+        else:
+            await connect(agent.url, engine=network).cancel_task("task-1")
+        async for chunk in late.chunks():
+            seen.body += chunk
+
+    rest = (
+        ["SUBMITTED", "WORKING", "blue last", "COMPLETED"] if answer == "reply" else ["CANCELED"]
+    )
+    told_rest = [event.partition(" ")[2] for event in seen.story[2:]]
+    assert seen.story[:2] == ["task SUBMITTED", "status INPUT_REQUIRED"]
+    assert told_rest == rest
 
 
 async def test_without_a_snapshot_a_reply_is_answered_by_updates_alone():

@@ -199,6 +199,15 @@ async def test_what_a_stream_lost_or_repeated_is_found(change, problem):
     assert problem in found
 
 
+async def test_a_task_that_left_its_end_and_came_back_is_found():
+    problems = await problems_of(CHUNKS, lambda events: [*events, events[1], events[-1]])
+
+    assert problems == [
+        "task task-1 was seen to leave its end, COMPLETED",
+        "the end of task task-1 was told 2 times",
+    ]
+
+
 @pytest.mark.parametrize("change", [lambda events: events[:-1], lambda events: events[1:]])
 async def test_what_a_stream_left_open_is_no_problem(change):
     assert await problems_of(CHUNKS, change) == []
@@ -215,8 +224,9 @@ async def test_an_end_that_is_told_by_a_status_and_a_task_is_told_twice():
 async def test_a_snapshot_takes_the_place_of_what_was_lost():
     agent = FakeAgent(CHUNKS)
     history = History(agent)
-    first, working, *_, done = await events_of(agent)
-    for event in (first, working, replace(agent.tasks["task-1"], status=working.status), done):
+    first, working, chunk, *_, done = await events_of(agent)
+    snapshot = replace(agent.tasks["task-1"], status=working.status)
+    for event in (first, working, chunk, snapshot, done):
         history.saw_event(event)
 
     assert history.problems() == []

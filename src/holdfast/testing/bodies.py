@@ -41,10 +41,6 @@ class Body(Protocol):
     def __aiter__(self) -> Self: ...
     async def __anext__(self) -> bytes: ...
 
-    def close(self) -> None:
-        """Ends it where it stands."""
-        ...
-
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """A reply on its way.
@@ -110,10 +106,6 @@ class WholeBody:
         piece, self._piece = self._piece, b""
         return piece
 
-    def close(self) -> None:
-        """Drops what has not come yet."""
-        self._piece = b""
-
 
 class EventBody:
     """A body of events as they happen.
@@ -162,7 +154,6 @@ class EventBody:
             return self._end()
         item = await self._events.next()
         if item is None:
-            self._is_over = True
             raise StopAsyncIteration
         if isinstance(item, Ping):
             piece = comment(self._events.streaming)
@@ -179,8 +170,6 @@ class EventBody:
 
     def close(self) -> None:
         """Ends it where it stands; whoever waits for a piece is told that there is none."""
-        self._is_over = True
-        self._rest = b""
         self._events.close()
 
     def _count(self, piece: bytes) -> None:

@@ -53,9 +53,8 @@ class Exchange:
         self._late: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
-        """Ends the stream, if the reply is one."""
+        """Ends the stream, if the reply is one: nobody reads it any more."""
         if self._stream is not None:
-            self._stream.close()
             self._streams.discard(self._stream)
 
     def drop(self) -> None:

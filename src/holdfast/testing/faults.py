@@ -46,6 +46,8 @@ class Refuse(Fault, frozen=True, kw_only=True):
 class Reset(Fault, frozen=True, kw_only=True):
     """The connection is reset instead of a reply, or in the middle of it.
 
+    On a socket, what a client has not received of events of more than some 50 KB is lost with it.
+
     Attributes:
         after_execution: Whether the agent takes in the request before.
         after_events: Events that still come, after the agent took in the request; None for a

@@ -8,6 +8,7 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Self
 
+from holdfast.testing.bodies import EventBody
 from holdfast.testing.faults import Fault, Garbage, Refuse, Reset, Stall
 from holdfast.testing.serverhttp import (
     LARGEST_HEAD,
@@ -162,8 +163,8 @@ class LoopbackServer:
                 await _instead_of_reply(exchange.fault, reader, writer)
                 return False
             keep_alive = request.headers.get("connection", "").lower() != "close"
-            if reply.body.length is None:
-                return await _stream(reply, reader, writer, keep_alive=keep_alive)
+            if isinstance(reply.body, EventBody):
+                return await _stream(reply, reply.body, reader, writer, keep_alive=keep_alive)
             return await _send(reply, reader, writer, keep_alive=keep_alive)
         except asyncio.CancelledError:
             exchange.drop()  # the server closes
@@ -188,10 +189,14 @@ async def _send(
 
 
 async def _stream(
-    reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, keep_alive: bool
+    reply: Reply,
+    body: EventBody,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    *,
+    keep_alive: bool,
 ) -> bool:
     """Sends what there is of a stream, as it comes; says whether another reply may follow."""
-    body = reply.body
 
     def left(watching: asyncio.Task[bytes]) -> None:
         if not watching.cancelled() and (watching.exception() or not watching.result()):
@@ -224,9 +229,6 @@ async def _end(ending: Ending, reader: asyncio.StreamReader, writer: asyncio.Str
         case "cut":
             return False
         case "reset":
-            # What is still in the buffer would be dropped.
-            writer.transport.set_write_buffer_limits(high=0)
-            await writer.drain()
             _reset(writer)
             return False
         case "stalled":

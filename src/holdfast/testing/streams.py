@@ -175,13 +175,14 @@ class Events:
         self._place += 1
         if not event.is_told:
             return None
-        state, is_newest = event.state, self._place > life.newest
-        crash = life.crash(now) if state is TaskState.FAILED and is_newest else None
+        state = event.state
+        crash = life.crash(now) if state is TaskState.FAILED else None
         if crash is not None:
             self._life = None
             return Refusal(-32603, crash)
         self._ready.append(_response(event.what))
-        if ends(state, self.streaming) and (is_newest or state is not TaskState.INPUT_REQUIRED):
+        was_answered = state is TaskState.INPUT_REQUIRED and self._place <= life.newest
+        if ends(state, self.streaming) and not was_answered:
             self._life = None
             if self.streaming.final_task:
                 self._ready.append(StreamResponse(task=life.task_at(self._place)))
