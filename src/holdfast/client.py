@@ -173,8 +173,10 @@ class Client:
     ) -> Answer:
         """Sends a message and waits for the answer, however long the agent works on it.
 
-        The message is sent so that the task's id is known at once; then the task is polled until
-        it is over or waits for input. A task that waits for an authorization is watched on.
+        The agent streams its answer, if its card says that it can, and a connection that is cut is
+        picked up again; else the task's id is asked for at once, and the task is polled. It ends
+        when the task is over or waits for input. A task that waits for an authorization is
+        watched on.
 
         Args:
             message: Text, parts, a `Message` or its JSON object.
@@ -199,7 +201,7 @@ class Client:
         check_seconds("poll_interval", poll_interval)
         deadline, per_call = self._calls.begin("call", options)
         configuration = self._calls.configuration(
-            return_immediately=True,
+            return_immediately=None,
             accepted_output_modes=accepted_output_modes,
             push_notification_config=push_notification_config,
         )
@@ -307,7 +309,7 @@ class Client:
 
         deadline, per_call = self._calls.begin("stream", options)
         configuration = self._calls.configuration(
-            return_immediately=True,
+            return_immediately=None,
             accepted_output_modes=accepted_output_modes,
             push_notification_config=push_notification_config,
         )

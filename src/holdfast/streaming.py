@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from holdfast.errors import A2AConnectionError, UnsupportedOperationError
 from holdfast.model.operations import SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
-from holdfast.model.requests import SubscribeToTaskRequest
+from holdfast.model.requests import SendMessageConfiguration, SubscribeToTaskRequest
 from holdfast.runtime.stream import LiveStream
 from holdfast.tasks.resume import Resume
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from holdfast.calls import Calls, PerCall
     from holdfast.content import Content
-    from holdfast.model.requests import SendMessageConfiguration, SendMessageRequest
+    from holdfast.model.requests import SendMessageRequest
     from holdfast.model.types import StreamResponse, Task
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.transport import Stream
@@ -93,6 +95,9 @@ class Streaming:
                     raise
             else:
                 return self._live(resume, connection)
+        configuration = request.configuration or SendMessageConfiguration()
+        at_once = msgspec.structs.replace(configuration, return_immediately=True)
+        request = msgspec.structs.replace(request, configuration=at_once)
         result = await calls.send(request, deadline, per_call)
         resume.received(result)
         resume.polled()

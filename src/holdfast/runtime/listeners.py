@@ -1,8 +1,8 @@
 """Those who listen to calls: interceptors, consumers and observers, each with one job.
 
 - An `Interceptor` may change a request, answer it early, and change a result or a failure.
-- A `Consumer` gets what `ask`, `send_message`, `wait` and the confirmation of a cancel receive, in
-  order; its exceptions propagate.
+- A `Consumer` gets what streams, `ask`, `send_message`, `wait` and the confirmation of a cancel
+  receive, in order; its exceptions propagate.
 - An `Observer` gets frozen details of what happens; its exceptions are logged, never raised.
 """
 
@@ -69,7 +69,10 @@ class Interceptor:
         call: AnyCall,  # noqa: ARG002  for those who override this
         outcome: AnyReply | A2AError,
     ) -> AnyReply | A2AError:
-        """Returns the outcome, changed or not; an error that is returned is raised."""
+        """Returns the outcome, changed or not; an error that is returned is raised.
+
+        Of a stream it is asked for each event, as the value of a reply of its own.
+        """
         return outcome
 
 

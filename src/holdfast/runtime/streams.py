@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -50,6 +50,7 @@ class ObservedStream(StreamOver[T]):
         self._failure: BaseException | None = None
 
     async def __anext__(self) -> T:
+        self._failure = None  # one that was cancelled can be gone on with
         try:
             return await self._inner.__anext__()
         except StopAsyncIteration:
@@ -116,9 +117,6 @@ class BoundedStream(StreamOver[T]):
     ) -> None:
         super().__init__(inner)
         self._bounded = bounded
-
-    def __aiter__(self) -> Self:
-        return self
 
     def __anext__(self) -> Coroutine[Any, Any, T]:
         return self._bounded(self._inner.__anext__())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import A2AError
@@ -19,11 +20,11 @@ async def until(at: float, awaitable: Awaitable[T], too_late: Callable[[], A2AEr
     """Waits for something until a moment on the event loop's clock.
 
     Args:
-        at: The moment.
+        at: The moment; infinity for none.
         awaitable: What to wait for.
         too_late: Makes the error to raise at that moment.
     """
-    scope = asyncio.timeout_at(at)
+    scope = asyncio.timeout_at(None if at == math.inf else at)
     try:
         async with scope:
             return await awaitable

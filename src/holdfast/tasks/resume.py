@@ -24,8 +24,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from holdfast.errors import (
+    A2AConnectionError,
     A2AError,
     A2AHTTPError,
+    A2ATimeoutError,
     Facts,
     MethodNotFoundError,
     ReconnectError,
@@ -243,11 +245,13 @@ class Resume:
             A2AError: Nothing can be done about it: no task is known.
         """
         if self.task_id is None:
-            raise error or ReconnectError("the stream ended before it named its task")
+            message = "the stream ended before it named its task"
+            raise error or A2AConnectionError(message, failure="truncated")
         if self.state is TaskState.INPUT_REQUIRED:
             self._look(_Why.RESTING)
             return
-        self._in_vain += 1
+        if not isinstance(error, A2ATimeoutError):  # which is quiet, and works
+            self._in_vain += 1
         if self._in_vain > _IN_VAIN and not self._is_first:
             self._poll()
             return
@@ -429,7 +433,7 @@ class Resume:
     def _poll(self) -> None:
         self.gap = True
         self._quiet += 1
-        if self._quiet > self._max_reconnects * _QUIET and not self._patient:
+        if self._quiet > max(1, self._max_reconnects) * _QUIET and not self._patient:
             raise self._hopeless(None)
         self._why, self._after_wait, self.step = _Why.POLLING, Step.LOOK, Wait(attempt=0)
 
@@ -437,12 +441,12 @@ class Resume:
         """Tries a step again after a wait, if that was not in vain too often."""
         self._fruitless += 1
         if self._fruitless > self._max_reconnects:
+            if not self._patient and (step is Step.LOOK or not self._max_reconnects):
+                raise self._hopeless(error) from error
             if step is Step.SUBSCRIBE:
                 self._fruitless = 0
                 self._poll()
                 return
-            if not self._patient:
-                raise self._hopeless(error) from error
         if step is Step.SUBSCRIBE and self._status is not None:
             self.gap = True
             self.reconnects += 1
@@ -462,8 +466,8 @@ class Resume:
 
     def _with_last_seen(self, error: A2AError) -> A2AError:
         error.executed = True
-        state = "" if self.state is None else f"; task {self.task_id} was last seen {self.state}"
-        error.message = f"{error.message}{state}"
+        if self.state is not None:
+            error.message = f"{error.message}; task {self.task_id} was last seen {self.state.name}"
         return error
 
 

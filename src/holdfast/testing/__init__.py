@@ -10,6 +10,10 @@ async def main():
     assert (await client.ask("hello")).text == "hello"
 
 run(main())  # takes no time
+
+A plan says what the agent does, and a fault what goes wrong: ``FakeAgent(streams("Hello, ",
+"world", every=10))`` streams an artifact in two chunks, ``inject(Cut(after_events=3))`` cuts the
+next stream after the first of them. `Streaming` has what real servers do differently.
 """
 
 from holdfast.testing.agent import FakeAgent, Received

@@ -60,6 +60,7 @@ class FakeAgent:
     """An agent for tests and demonstrations.
 
     Its card is at ``/.well-known/agent-card.json``, JSON-RPC at ``/rpc``, HTTP+JSON at ``/rest``.
+    It works on when a client leaves, and its streams tell events as they happen on the clock.
     To be used from one event loop at a time.
 
     Args:
@@ -151,7 +152,7 @@ class FakeAgent:
 
     @property
     def open_streams(self) -> int:
-        """Streams that are being told."""
+        """Streams that somebody reads: zero when nothing leaks."""
         return len(self._streams)
 
     def calls(self, operation: str) -> list[Received]:
