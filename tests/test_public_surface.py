@@ -154,8 +154,8 @@ SIGNATURES = {
         "agent *auth=None *timeout=900.0 *card_ttl=300.0 *resilience=None *limits=None "
         "*engine=None *shared=None *env=None *url=None *tenant=None *bindings=() "
         "*supported_protocol_bindings=() *transport_producers=None *configuration=None "
-        "*headers=None *credential_origins=() *allowed_networks=() *interceptors=() *consumers=() "
-        "*observers=() *call_layers=() *attempt_layers=()"
+        "*streaming=True *headers=None *credential_origins=() *allowed_networks=() "
+        "*interceptors=() *consumers=() *observers=() *call_layers=() *attempt_layers=()"
     ),
     "make_error": "code message data=None",
     "create_text_message_object": "role=<Role.USER: 'ROLE_USER'> content=''",
@@ -202,7 +202,16 @@ SIGNATURES = {
         "*history_length=None *accepted_output_modes=None *push_notification_config=None "
         "**options"
     ),
+    "Client.stream_message": (
+        "self message *task_id=None *context_id=None *metadata=None *accepted_output_modes=None "
+        "*push_notification_config=None *poll_interval=2.0 **options"
+    ),
+    "Client.subscribe_to_task": "self task_id *poll_interval=2.0 **options",
     "Client.wait": ("self task_id *until=None *poll_interval=2.0 **options"),
+    "EventStream.close": "self",
+    "EventStream.result": "self",
+    "EventStream.text_changes": "self",
+    "EventStream.text_deltas": "self",
     "Resilience.standard": "",
     "Resilience.off": "",
     "Interceptor.before": "self call",
@@ -293,13 +302,13 @@ CONSTRUCTORS = {
     "Call": (
         "*operation *params *request_id *deadline *headers=dict() *query=dict() *extensions=() "
         "*context=None *endpoint=None *reach=None *card=None *auth=None *attempt=1 "
-        "*progress=CallProgress()"
+        "*is_retried=True *progress=CallProgress()"
     ),
     "CallFinished": "*request_id *operation *agent *attempts *duration *error",
     "CancelUnconfirmedError": "message='' *task=None **facts",
     "ClientCallContext": "*state=dict()",
     "ClientConfig": (
-        "*polling=False *engine=None *supported_protocol_bindings=() "
+        "*streaming=True *polling=False *engine=None *supported_protocol_bindings=() "
         "*use_client_preference=False *accepted_output_modes=() *push_notification_configs=()"
     ),
     "ClientFactory": "config=None consumers=None",
@@ -342,9 +351,12 @@ CONSTRUCTORS = {
     "StreamOver": "inner",
     "UnaryOnly": "",
     "ReconnectError": "message='' *task=None **facts",
+    "ReconnectPolicy": "*max_reconnects=8 *backoff=0.5 *max_backoff=15.0",
+    "Reconnected": "*request_id *operation *agent *task_id *number",
     "Reply": "*value *headers=dict() *raw=b'' *endpoint=None *attempts=()",
     "Resilience": (
         "*timeouts=Timeouts() *retry=RetryPolicy() *budget=BudgetPolicy() "
+        "*reconnect=ReconnectPolicy() "
         "*refusals=[401, 403, 404, 405, 411, 413, 414, 415, 421, 422, 425, 429, 503]"
     ),
     "RetryPolicy": (
@@ -358,7 +370,12 @@ CONSTRUCTORS = {
         "*return_immediately=False"
     ),
     "StaticAuth": "headers",
+    "StreamResponse": "*task=None *message=None *status_update=None *artifact_update=None",
     "Task": "*id *context_id=None *status=TaskStatus() *artifacts=() *history=() *metadata=None",
+    "TaskArtifactUpdateEvent": (
+        "*task_id='' *context_id=None *artifact=Artifact() *append=False *last_chunk=False "
+        "*metadata=None"
+    ),
     "TaskAuthRequiredError": "message='' *task **facts",
     "TaskCanceledError": "message='' *task **facts",
     "TaskFailedError": "message='' *task **facts",
@@ -373,12 +390,15 @@ CONSTRUCTORS = {
     "TaskStatus": (
         "*state=<TaskState.UNSPECIFIED: 'TASK_STATE_UNSPECIFIED'> *message=None *timestamp=None"
     ),
+    "TaskStatusUpdateEvent": "*task_id='' *context_id=None *status=TaskStatus() *metadata=None",
     "TaskTerminalError": "message='' *task **facts",
+    "TextDelta": "text artifact_id=None",
+    "TextReset": "artifact_id",
     "Timeouts": "*pool=10.0 *connect=5.0 *write=30.0 *first_byte=120.0 *idle=120.0",
 }
 
 CLASSES = [name for name in holdfast.__all__ if inspect.isclass(getattr(holdfast, name))]
-MADE_BY_THE_LIBRARY = {"Client", "Endpoint"}
+MADE_BY_THE_LIBRARY = {"Client", "Endpoint", "EventStream"}
 CONSTRUCTED = [
     name
     for name in CLASSES

@@ -88,6 +88,7 @@ if TYPE_CHECKING:
         UnsupportedOperationError,
         VersionNotSupportedError,
     )
+    from holdfast.event_stream import EventStream
     from holdfast.factory import ClientFactory, Producer, minimal_agent_card
     from holdfast.model.card import (
         AgentCapabilities,
@@ -110,6 +111,7 @@ if TYPE_CHECKING:
         Message,
         Part,
         Role,
+        StreamResponse,
         Task,
         TaskArtifactUpdateEvent,
         TaskState,
@@ -120,6 +122,7 @@ if TYPE_CHECKING:
     from holdfast.options import CallOptions, ConnectOptions
     from holdfast.policy.budget import BudgetPolicy
     from holdfast.policy.deadline import Deadline
+    from holdfast.policy.reconnect import ReconnectPolicy
     from holdfast.policy.resilience import Resilience
     from holdfast.policy.retry import RetryPolicy
     from holdfast.runtime.endpoints import Endpoint, Endpoints
@@ -134,6 +137,7 @@ if TYPE_CHECKING:
         Interceptor,
         Observation,
         Observer,
+        Reconnected,
         RetryScheduled,
     )
     from holdfast.runtime.produced import TransportProducer
@@ -148,6 +152,7 @@ if TYPE_CHECKING:
         Transport,
         UnaryOnly,
     )
+    from holdfast.tasks.text import TextChange, TextDelta, TextReset
     from holdfast.wire.article import ArticleErrorCode, make_error
     from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, Timeouts
     from holdfast.wire.limits import Limits
@@ -203,6 +208,7 @@ __all__ = [
     "Endpoints",
     "Env",
     "Event",
+    "EventStream",
     "ExtendedAgentCardNotConfiguredError",
     "ExtensionNotSupportedError",
     "ExtensionSupportRequiredError",
@@ -240,6 +246,8 @@ __all__ = [
     "QueueFullError",
     "RateLimitedError",
     "ReconnectError",
+    "ReconnectPolicy",
+    "Reconnected",
     "Reply",
     "Resilience",
     "RetryPolicy",
@@ -250,6 +258,7 @@ __all__ = [
     "StaticAuth",
     "Stream",
     "StreamOver",
+    "StreamResponse",
     "Task",
     "TaskArtifactUpdateEvent",
     "TaskAuthRequiredError",
@@ -265,6 +274,9 @@ __all__ = [
     "TaskStatus",
     "TaskStatusUpdateEvent",
     "TaskTerminalError",
+    "TextChange",
+    "TextDelta",
+    "TextReset",
     "TimeoutPhase",
     "Timeouts",
     "Transport",
@@ -297,6 +309,7 @@ _MODULES = (
     "policy.deadline",
     "policy.budget",
     "policy.retry",
+    "policy.reconnect",
     "policy.resilience",
     "runtime.endpoints",
     "runtime.env",
@@ -304,11 +317,13 @@ _MODULES = (
     "runtime.transport",
     "runtime.listeners",
     "runtime.produced",
+    "tasks.text",
     "auth",
     "answer",
     "config",
     "options",
     "content",
+    "event_stream",
     "client",
     "assembly",
     "card_resolver",

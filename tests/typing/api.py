@@ -59,6 +59,7 @@ from holdfast import (
     DeadlineExceededError,
     Endpoints,
     Env,
+    EventStream,
     ExtendedAgentCardNotConfiguredError,
     ExtensionNotSupportedError,
     ExtensionSupportRequiredError,
@@ -93,7 +94,9 @@ from holdfast import (
     PushNotificationNotSupportedError,
     QueueFullError,
     RateLimitedError,
+    Reconnected,
     ReconnectError,
+    ReconnectPolicy,
     Reply,
     Resilience,
     RetryPolicy,
@@ -102,7 +105,10 @@ from holdfast import (
     SchemeCredentials,
     SendMessageConfiguration,
     StaticAuth,
+    StreamOver,
+    StreamResponse,
     Task,
+    TaskArtifactUpdateEvent,
     TaskAuthRequiredError,
     TaskCanceledError,
     TaskFailedError,
@@ -114,7 +120,11 @@ from holdfast import (
     TaskRejectedError,
     TaskState,
     TaskStatus,
+    TaskStatusUpdateEvent,
     TaskTerminalError,
+    TextChange,
+    TextDelta,
+    TextReset,
     Timeouts,
     Transport,
     TransportProducer,
@@ -133,7 +143,6 @@ from holdfast import (
 )
 from holdfast.model import operations as op
 from holdfast.model.requests import GetTaskRequest, SendMessageRequest, SendMessageResponse
-from holdfast.model.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -238,6 +247,21 @@ class Counting(PassThrough):
         assert_type(reply, Reply[R])
         return reply
 
+    async def stream(self, call: Call[P, R], /) -> Reply[holdfast.Stream[R]]:
+        reply = await self._inner.stream(call)
+        assert_type(reply, Reply[holdfast.Stream[R]])
+        return Reply(value=Noisy(reply.value), headers=reply.headers)
+
+
+class Noisy(StreamOver[R]):
+    """What a layer puts around a stream."""
+
+    async def __anext__(self) -> R:
+        event = await self._inner.__anext__()
+        if isinstance(event, StreamResponse):
+            assert_type(event.status_update, TaskStatusUpdateEvent | None)
+        return event
+
 
 class OwnBinding(UnaryOnly):
     """A binding of the caller's own."""
@@ -295,6 +319,9 @@ def observe(observation: Observation) -> None:
             assert_type(observation.error, A2AError)
         case RetryScheduled():
             assert_type(observation.wait, float)
+        case Reconnected():
+            assert_type(observation.task_id, str)
+            assert_type(observation.number, int)
         case CallFinished():
             assert_type(observation.error, BaseException | None)
         case _:
@@ -344,6 +371,7 @@ RESILIENCE = Resilience(
         on_retry=told_later,
     ),
     budget=BudgetPolicy(tokens=5, success_gives=0.5, seconds_per_token=60),
+    reconnect=ReconnectPolicy(max_reconnects=3, backoff=0.1, max_backoff=2),
     refusals=frozenset({429}),
 )
 assert_type(RESILIENCE, Resilience)
@@ -409,6 +437,7 @@ assert_type(
         supported_protocol_bindings=("JSONRPC",),
         transport_producers={"OWN": PRODUCER},
         configuration=CONFIGURATION,
+        streaming=False,
         headers={"x-trace": "1"},
         credential_origins={"https://b.test"},
         interceptors=[Tracing(), Interceptor()],
@@ -422,6 +451,7 @@ assert_type(
 
 
 CONFIG = ClientConfig(
+    streaming=False,
     polling=True,
     engine=ENGINE,
     supported_protocol_bindings=["JSONRPC", "OWN"],
@@ -582,6 +612,47 @@ async def use(client: Client) -> None:
     await client.close()
 
 
+async def stream(client: Client) -> None:
+    async with client.stream_message(
+        "hello",
+        task_id="t",
+        context_id="c",
+        metadata={"a": 1},
+        accepted_output_modes=["text/plain"],
+        push_notification_config=TaskPushNotificationConfig(url="https://me.test"),
+        poll_interval=1,
+        timeout=None,
+    ) as events:
+        assert_type(events, EventStream)
+        async for event in events:
+            assert_type(event, Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent)
+            if isinstance(event, TaskArtifactUpdateEvent):
+                assert_type(event.artifact, Artifact)
+                assert_type(event.append, bool)
+        assert_type(events.task, Task | None)
+        assert_type(events.reconnects, int)
+        assert_type(events.gap, bool)
+        assert_type(await events.result(), Answer)
+
+    async with client.subscribe_to_task("t", poll_interval=1, headers={"x": "y"}) as events:
+        async for text in events.text_deltas():
+            assert_type(text, str)
+
+    async with client.subscribe_to_task("t") as events:
+        async for change in events.text_changes():
+            show(change)
+        await events.close()
+
+
+def show(change: TextChange) -> None:
+    match change:
+        case TextDelta():
+            assert_type(change.text, str)
+            assert_type(change.artifact_id, str | None)
+        case TextReset():
+            assert_type(change.artifact_id, str)
+
+
 async def ask_with(message: str, **options: Unpack[CallOptions]) -> Answer:
     async with connect("https://a.test") as client:
         return await client.ask(message, **options)
@@ -605,6 +676,8 @@ async def misspell(client: Client) -> None:
     await client.get_task("t", tiemout=5)  # type: ignore[call-arg]
     await client.list_tasks(tiemout=5)  # type: ignore[call-arg]
     client.iter_tasks(tiemout=5)  # type: ignore[call-arg]
+    client.stream_message("hello", tiemout=5)  # type: ignore[call-arg]
+    client.subscribe_to_task("t", tiemout=5)  # type: ignore[call-arg]
     await client.wait("t", tiemout=5)  # type: ignore[call-arg]
     await client.cancel_task("t", tiemout=5)  # type: ignore[call-arg]
     config = TaskPushNotificationConfig(url="https://me.test")
