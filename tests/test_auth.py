@@ -1177,7 +1177,7 @@ async def test_a_failed_connection_does_not_show_the_query():
 
 async def test_a_cookie_of_the_callers_that_is_echoed_is_not_shown_either():
     agent = FakeAgent()
-    agent.inject(Respond(status=400, body=b"your session s3cr is old"), on="SendMessage")
+    agent.inject(Respond(status=400, body=b"your session s3cr is old"))
 
     with pytest.raises(A2AError) as caught:
         await connected(agent, None, headers={"Cookie": "a=b; sid=s3cr; c=d"}).ask("hello")

@@ -258,7 +258,7 @@ def test_the_timeout_counts_from_the_start_of_the_command():
 
 
 def test_the_poll_interval_is_kept_and_reached_step_by_step():
-    agent = FakeAgent(lambda _: completes("done", after=100))
+    agent = FakeAgent(lambda _: completes("done", after=100), streaming=False)
     holdfast("send", "hello", "--poll-interval", "16s", agent=agent)
     looks = [call.at for call in agent.calls("GetTask")]
     gaps = [later - earlier for earlier, later in pairwise(looks)]

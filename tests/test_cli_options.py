@@ -370,7 +370,7 @@ def test_options_come_from_the_environment(variable, value, holds):
 
 
 def test_timeout_and_poll_interval_come_from_the_environment():
-    agent = FakeAgent(lambda _: works_forever())
+    agent = FakeAgent(lambda _: works_forever(), streaming=False)
     environment = {"A2ACLI_TIMEOUT": "40s", "A2ACLI_POLL_INTERVAL": "8s"}
     done = holdfast("send", "hello", agent=agent, env=environment)
     assert done.exit == 5
@@ -1021,7 +1021,7 @@ def test_no_diagnostic_shows_a_key_as_the_query_spells_it(form):
 
 
 def test_debug_tells_on_stderr_how_it_goes_and_leaves_the_document_alone():
-    agent = FakeAgent(lambda _: completes("done", after=3))
+    agent = FakeAgent(lambda _: completes("done", after=3), streaming=False)
     agent.inject(Respond(status=503), on="GetTask")
     done = holdfast("send", "hello", "--debug", "-o", "json", agent=agent)
     assert done.json["task"]["id"] == "task-1"

@@ -501,7 +501,8 @@ def test_task_poll_001_one_look_or_a_wait(agent):
     assert done.field("State") == "TASK_STATE_COMPLETED"
 
 
-def test_task_poll_002_the_interval_bounds_a_backoff(fake):
+def test_task_poll_002_the_interval_bounds_a_backoff():
+    fake = Fake(FakeAgent(scripted, streaming=False))
     fake.run("send", "slow 100 done", "--poll-interval", "8s")
     looks = [call.at for call in fake.agent.calls("GetTask")]
     gaps = [after - before for before, after in pairwise(looks)]

@@ -220,7 +220,7 @@ async def test_ids_and_metadata_go_along(binding):
 
 
 async def test_ask_does_not_block_on_the_agent_and_the_raw_operation_does():
-    agent = FakeAgent(lambda _turn: completes("done", after=30))
+    agent = FakeAgent(lambda _turn: completes("done", after=30), streaming=False)
     client = connect(agent.url, engine=FakeNetwork(agent))
 
     await client.ask("hello")

@@ -284,11 +284,11 @@ async def test_a_card_is_kept_for_its_time_to_live(ttl, waited, fetches):
 async def test_a_new_card_is_used_for_the_next_call():
     agent = FakeAgent()
     client = connect(agent.url, engine=FakeNetwork(agent), card_ttl=10)
-    await client.ask("hello")
+    await client.send_message("hello")
     agent.card = card(interface(binding="HTTP+JSON"))
     await asyncio.sleep(10)
 
-    await client.ask("hello")
+    await client.send_message("hello")
 
     assert [urlsplit(r.url).path for r in agent.calls("SendMessage")] == [
         "/rpc",

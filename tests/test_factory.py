@@ -98,7 +98,7 @@ def test_a_configuration_is_frozen_and_keeps_what_it_was_given():
         ({"push_notification_configs": PUSH}, TypeError),
         ({"push_notification_configs": [TaskPushNotificationConfig()]}, ValueError),
         ({"push_notification_configs": [PUSH, PUSH]}, ValueError),
-        ({"streaming": True}, TypeError),
+        ({"streaming": "yes"}, TypeError),
         ({"grpc_channel_factory": None}, TypeError),
     ],
     ids=str,
@@ -253,7 +253,8 @@ async def test_what_a_call_says_counts_for_it_alone():
         history_length=3,
         return_immediately=True,
     )
-    client = connect(agent.url, engine=FakeNetwork(agent), configuration=default)
+    network = FakeNetwork(agent)
+    client = connect(agent.url, engine=network, configuration=default, streaming=False)
     other = TaskPushNotificationConfig(url="http://you.test")
 
     await client.send_message(

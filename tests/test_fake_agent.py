@@ -634,7 +634,7 @@ async def test_another_card_can_be_shown():
 async def test_a_card_offers_the_bindings_in_the_order_given():
     agent = FakeAgent(bindings=("HTTP+JSON",))
 
-    await connect(agent.url, engine=FakeNetwork(agent)).ask("hello")
+    await connect(agent.url, engine=FakeNetwork(agent)).send_message("hello")
 
     assert agent.calls("SendMessage")[0].url == "http://agent.test/rest/message:send"
 

@@ -362,6 +362,6 @@ async def test_a_client_talks_over_it():
     network = FakeNetwork(agent, latency=0.1)
 
     async with connect(agent.url, engine=network) as client:
-        assert (await client.ask("hello")).text == "hello"
+        assert (await client.send_message("hello")).text == "hello"
 
     assert now() == pytest.approx(0.2)  # the card and the message

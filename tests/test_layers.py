@@ -39,7 +39,9 @@ from holdfast import (
     Task,
     TaskNotFoundError,
     TaskPushNotificationConfig,
+    TaskArtifactUpdateEvent,
     TaskState,
+    TaskStatusUpdateEvent,
     TaskStatus,
     Timeouts,
     connect,
@@ -62,6 +64,7 @@ from holdfast.testing import (
 )
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
 CANARY = "canary-5f2b9c1d7e8a4f60"
 
 
@@ -687,23 +690,29 @@ async def test_an_observer_that_fails_is_logged_and_harms_nobody(caplog):
 
 
 @both_bindings
-async def test_consumers_get_every_event_in_order_sync_or_not(binding):
+@both_ways
+async def test_consumers_get_every_event_in_order_sync_or_not(binding, streaming):
     told = []
 
     def first(event, task, card):
-        told.append(("first", event.state, task.id, card.name))
+        told.append(("first", type(event), task, card.name))
 
     async def second(event, task, card):
         await asyncio.sleep(0.1)
-        told.append(("second", event.state, task.id, card.name))
+        told.append(("second", type(event), task, card.name))
 
-    agent = FakeAgent(lambda _turn: completes("done", after=3, works=1))
+    agent = FakeAgent(lambda _turn: completes("done", after=3, works=1), streaming=streaming)
 
     await connected(agent, binding, consumers=[first, second]).ask("hello")
 
-    states = [TaskState.SUBMITTED, TaskState.WORKING, TaskState.COMPLETED]
-    assert told == [
-        (who, state, "task-1", "Fake agent") for state in states for who in ("first", "second")
+    assert told[::2] == [("first", *what) for _, *what in told[1::2]]
+    assert {(task.id, name) for _, _, task, name in told} == {("task-1", "Fake agent")}
+    working, done = TaskState.WORKING, TaskState.COMPLETED
+    assert [(kind, task.state, task.text) for _, kind, task, _ in told[::2]] == [
+        (Task, TaskState.SUBMITTED, ""),
+        (TaskStatusUpdateEvent, working, ""),
+        (TaskArtifactUpdateEvent, working, "done"),
+        (TaskStatusUpdateEvent, done, "done"),
     ]
 
 
@@ -835,18 +844,20 @@ async def test_call_layers_see_the_call_once_and_attempt_layers_each_try(binding
 
 
 @both_bindings
-async def test_the_log_names_call_agent_and_attempt_and_shows_no_body(binding, caplog):
+@both_ways
+async def test_the_log_names_call_agent_and_attempt_and_shows_no_body(binding, streaming, caplog):
     caplog.set_level(logging.DEBUG, "holdfast")
-    agent = FakeAgent(lambda _turn: completes("the moon is far"))
-    agent.inject(Refuse(), on="SendMessage")
+    agent = FakeAgent(lambda _turn: completes("the moon is far"), streaming=streaming)
+    sends = "SendStreamingMessage" if streaming else "SendMessage"
+    agent.inject(Refuse(), on=sends)
 
     await connected(agent, binding).ask("how far is the moon?")
 
-    records = [r for r in caplog.records if "SendMessage" in r.getMessage()]
+    records = [r for r in caplog.records if sends in r.getMessage()]
     request_id = records[0].getMessage().split()[1]
     where = {"JSONRPC": "http://agent.test/rpc", "HTTP+JSON": "http://agent.test/rest"}[binding]
     assert request_id.startswith("id-")
-    assert all(f"SendMessage {request_id} to {where}:" in r.getMessage() for r in records)
+    assert all(f"{sends} {request_id} to {where}:" in r.getMessage() for r in records)
     said = [(r.levelname, r.getMessage().partition(f"{where}: ")[2]) for r in records]
     assert said[0] == ("DEBUG", "attempt 1 started")
     assert said[1][0] == "WARNING"
@@ -1342,15 +1353,19 @@ async def test_closing_waits_no_longer_than_a_last_word_for_a_layer_that_does_no
         await asking
 
 
-async def test_closing_ends_a_wait_with_an_error_that_names_the_task():
-    agent = FakeAgent(works_forever())
+@both_ways
+@pytest.mark.parametrize("after", [0.5, 30])
+async def test_closing_ends_a_wait_with_an_error_that_names_the_task(streaming, after):
+    agent = FakeAgent(works_forever(), streaming=streaming)
     client = connected(agent)
     asking = asyncio.ensure_future(client.ask("hello"))
-    await asyncio.sleep(30)
+    await asyncio.sleep(after)
 
     await client.close()
 
-    with pytest.raises(A2AConnectionError, match="closed while task task-1 was watched") as caught:
+    with pytest.raises(A2AConnectionError, match=r"closed while .* task task-1 was") as caught:
         await asking
-    assert (caught.value.executed, caught.value.agent) == (True, "http://agent.test/rpc")
-    assert now() <= 32
+    error = caught.value
+    assert (error.failure, error.executed) == ("closed", True)
+    assert error.agent == "http://agent.test/rpc"
+    assert now() <= (after if streaming else after + 2)

@@ -46,6 +46,7 @@ from holdfast.wire.http import HttpReply
 from holdfast.wire.redaction import redact
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
 
 
 def now():
@@ -255,6 +256,7 @@ async def test_who_has_little_time_does_not_fail_those_who_have_more():
 # ── Consumers ────────────────────────────────────────────────────────────────────────────────
 
 
+@both_ways
 @pytest.mark.parametrize(
     "own",
     [
@@ -263,15 +265,15 @@ async def test_who_has_little_time_does_not_fail_those_who_have_more():
         A2AError("the consumer's own", executed=False),
     ],
 )
-async def test_a_consumers_own_error_is_raised_as_it_is(own):
+async def test_a_consumers_own_error_is_raised_as_it_is(own, streaming):
     seen = []
 
     def consumer(event, _task, _card):
-        seen.append(event.state)
+        seen.append(event)
         if len(seen) == 2:
             raise own
 
-    agent = FakeAgent(completes("x", after=10, works=1))
+    agent = FakeAgent(completes("x", after=10, works=1), streaming=streaming)
 
     with pytest.raises(type(own)) as caught:
         await connected(agent, consumers=[consumer]).ask("hello")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -141,7 +141,7 @@ class Streaming:
 
     async def subscribe(self, task_id: str) -> Stream[StreamResponse]:
         """Subscribes to the task, once: the stream itself tries again."""
-        self._check_open()
+        self._check_open(task_id)
         self._request_id = self._calls.env.new_id()
         return await self._calls.open(
             SUBSCRIBE_TO_TASK,
@@ -154,7 +154,7 @@ class Streaming:
 
     async def look(self, task_id: str) -> Task:
         """Asks for the task."""
-        self._check_open()
+        self._check_open(task_id)
         return await self._calls.get_task(task_id, self._deadline, self.per_call)
 
     def reconnected(self, task_id: str, number: int) -> None:
@@ -173,8 +173,7 @@ class Streaming:
         """The address that answered last."""
         return self._calls.agent
 
-    def _check_open(self) -> None:
+    def _check_open(self, task_id: str) -> None:
         if self._calls.is_closed:
-            failure: Literal["closed"] = "closed"
-            text = "the client was closed while the stream was open"
-            raise A2AConnectionError(text, failure=failure, agent=self._calls.agent)
+            text = f"the client was closed while task {task_id} was watched"
+            raise A2AConnectionError(text, failure="closed", agent=self._calls.agent)

@@ -242,11 +242,13 @@ class Resume:
         """The connection broke, for a reason or for none.
 
         Raises:
-            A2AError: Nothing can be done about it: no task is known.
+            A2AError: Nothing can be done about it: no task is known, or the client was closed.
         """
         if self.task_id is None:
             message = "the stream ended before it named its task"
             raise error or A2AConnectionError(message, failure="truncated")
+        if isinstance(error, A2AConnectionError) and error.failure == "closed":
+            raise self._with_last_seen(error)
         if self.state is TaskState.INPUT_REQUIRED:
             self._look(_Why.RESTING)
             return
