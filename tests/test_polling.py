@@ -39,6 +39,7 @@ from holdfast.testing import (
 )
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
 
 
 def connected(agent, binding="JSONRPC", **options):
@@ -175,6 +176,7 @@ async def test_a_deadline_that_is_over_looks_no_more():
 
 
 @both_bindings
+@both_ways
 @pytest.mark.parametrize(
     ("plan", "state", "at"),
     [
@@ -186,15 +188,16 @@ async def test_a_deadline_that_is_over_looks_no_more():
     ],
     ids=["completes", "fails", "rejects", "asks", "needs authorization"],
 )
-async def test_wait_returns_a_task_that_is_over_or_asks(binding, plan, state, at):
-    client = connected(FakeAgent(lambda _turn: plan), binding)
+async def test_wait_returns_a_task_that_is_over_or_asks(binding, streaming, plan, state, at):
+    client = connected(FakeAgent(lambda _turn: plan, streaming=streaming), binding)
     task = await client.send_message("hello", return_immediately=True)
 
     assert (await client.wait(task.id)).state is state
-    assert at <= now() <= at + 2
+    assert at <= now() <= (at if streaming else at + 2)
 
 
 @both_bindings
+@both_ways
 @pytest.mark.parametrize(
     ("plan", "kind"),
     [
@@ -202,14 +205,17 @@ async def test_wait_returns_a_task_that_is_over_or_asks(binding, plan, state, at
         (rejects("no", after=4), TaskRejectedError),
     ],
 )
-async def test_ask_raises_for_a_task_that_ends_badly(binding, plan, kind):
+async def test_ask_raises_for_a_task_that_ends_badly(binding, streaming, plan, kind):
+    agent = FakeAgent(lambda _turn: plan, streaming=streaming)
+
     with pytest.raises(kind, match=r"task task-1 ended in \w+: no"):
-        await connected(FakeAgent(lambda _turn: plan), binding).ask("hello")
+        await connected(agent, binding).ask("hello")
 
 
 @both_bindings
-async def test_ask_raises_for_a_task_that_somebody_cancels(binding):
-    agent = FakeAgent(lambda _turn: works_forever())
+@both_ways
+async def test_ask_raises_for_a_task_that_somebody_cancels(binding, streaming):
+    agent = FakeAgent(lambda _turn: works_forever(), streaming=streaming)
     client = connected(agent, binding)
     asking = asyncio.create_task(client.ask("hello"))
     await asyncio.sleep(10)
@@ -222,9 +228,11 @@ async def test_ask_raises_for_a_task_that_somebody_cancels(binding):
 
 
 @both_bindings
+@both_ways
 @pytest.mark.parametrize("how", ["ask", "wait"])
-async def test_an_authorization_that_never_comes_is_named(binding, how):
-    agent = FakeAgent(lambda _turn: needs_auth("sign in at https://sso.test"))
+async def test_an_authorization_that_never_comes_is_named(binding, streaming, how):
+    behaviour = needs_auth("sign in at https://sso.test")
+    agent = FakeAgent(behaviour, streaming=streaming)
     client = connected(agent, binding)
     if how == "ask":
         call = client.ask("hello", timeout=30)
@@ -244,7 +252,7 @@ async def test_an_authorization_that_never_comes_is_named(binding, how):
 
 @both_bindings
 async def test_an_agent_that_restarts_is_asked_again(binding):
-    agent = FakeAgent(lambda _turn: completes("done", after=60))
+    agent = FakeAgent(lambda _turn: completes("done", after=60), streaming=False)
     client = connected(agent, binding)
     agent.inject(Refuse(), on="GetTask", times=14)
 
@@ -254,7 +262,7 @@ async def test_an_agent_that_restarts_is_asked_again(binding):
 
 @both_bindings
 async def test_a_busy_agent_is_left_alone_as_it_asks(binding):
-    agent = FakeAgent(lambda _turn: completes("done", after=3))
+    agent = FakeAgent(lambda _turn: completes("done", after=3), streaming=False)
     client = connected(agent, binding, resilience=Resilience.off())
     agent.inject(rate_limited(retry_after=40), on="GetTask")
 
@@ -268,7 +276,7 @@ async def test_a_busy_agent_is_left_alone_as_it_asks(binding):
     [(Respond(status=403), PermissionDeniedError), (Garbage(), InvalidAgentResponseError)],
 )
 async def test_an_ask_whose_looks_fail_says_that_the_message_ran(binding, fault, kind):
-    agent = FakeAgent(lambda _turn: completes("done", after=9))
+    agent = FakeAgent(lambda _turn: completes("done", after=9), streaming=False)
     agent.inject(fault, on="GetTask")
 
     with pytest.raises(kind, match="task task-1 was last seen SUBMITTED") as caught:
@@ -287,8 +295,10 @@ async def test_wait_for_an_unknown_task_fails_at_once(binding):
 
 
 @both_bindings
-async def test_wait_ends_where_the_caller_says(binding):
-    client = connected(FakeAgent(lambda _turn: completes("done", after=90, works=30)), binding)
+@both_ways
+async def test_wait_ends_where_the_caller_says(binding, streaming):
+    agent = FakeAgent(lambda _turn: completes("done", after=90, works=30), streaming=streaming)
+    client = connected(agent, binding)
     task = await client.send_message("hello", return_immediately=True)
 
     found = await client.wait(task.id, until=lambda task: task.state is TaskState.WORKING)
@@ -298,7 +308,7 @@ async def test_wait_ends_where_the_caller_says(binding):
 
 
 async def test_the_interval_is_the_callers():
-    agent = FakeAgent(lambda _turn: completes("done", after=1000))
+    agent = FakeAgent(lambda _turn: completes("done", after=1000), streaming=False)
 
     await connected(agent, timeout=2000).ask("hello", poll_interval=100)
 
@@ -317,8 +327,9 @@ async def test_an_interval_that_cannot_be_is_refused(how, interval):
 
 
 @both_bindings
-async def test_a_wait_that_is_cancelled_leaves_the_task_alone(binding):
-    agent = FakeAgent(lambda _turn: works_forever())
+@both_ways
+async def test_a_wait_that_is_cancelled_leaves_the_task_alone(binding, streaming):
+    agent = FakeAgent(lambda _turn: works_forever(), streaming=streaming)
     client = connected(agent, binding)
     task = await client.send_message("hello", return_immediately=True)
     waiting = asyncio.create_task(client.wait(task.id))
@@ -327,5 +338,6 @@ async def test_a_wait_that_is_cancelled_leaves_the_task_alone(binding):
     await asyncio.wait([waiting])
 
     assert waiting.cancelled()
+    assert agent.open_streams == 0
     assert agent.calls("CancelTask") == []
     assert agent.tasks[task.id].state is TaskState.WORKING

@@ -65,6 +65,7 @@ from holdfast.testing import (
 )
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
 
 
 class Recorded(FakeNetwork):
@@ -74,13 +75,14 @@ class Recorded(FakeNetwork):
         super().__init__(*agents)
         self.requests = []
 
-    async def request(self, request):
+    def stream(self, request):  # which every request goes through
         self.requests.append(request)
-        return await super().request(request)
+        return super().stream(request)
 
     def sent_ids(self):
         bodies = [json.loads(request.body) for request in self.requests if request.body]
-        return [body.get("params", body)["message"]["messageId"] for body in bodies]
+        sent = [body.get("params", body) for body in bodies]
+        return [params["message"]["messageId"] for params in sent if "message" in params]
 
 
 def connected(agent, binding, *, network=None, **options):
@@ -121,6 +123,14 @@ FAULTS = {
     "garbage after": (Garbage(after_execution=True), "perhaps", False),
     "HTML after": (Respond(status=200, body=b"<html>", after_execution=True), "perhaps", False),
 }
+each_way_to_send = pytest.mark.parametrize(
+    ("how", "operation"),
+    [
+        ("ask", "SendStreamingMessage"),
+        ("ask", "SendMessage"),
+        ("send_message", "SendMessage"),
+    ],
+)
 each_fault = pytest.mark.parametrize("name", FAULTS)
 
 CONFIG = TaskPushNotificationConfig(id="p-1", task_id="task-1", url="https://me.test/push")
@@ -231,11 +241,13 @@ async def test_a_status_taken_out_of_the_refusals_proves_nothing(binding, status
     ],
     ids=["reset", "cut", "stall", "502"],
 )
-@pytest.mark.parametrize("how", ["ask", "send_message"])
-async def test_a_lost_reply_is_told_with_everything_that_is_known(binding, fault, cause, how):
-    agent = FakeAgent()
-    agent.inject(Refuse(), on="SendMessage")
-    agent.inject(fault, on="SendMessage")
+@each_way_to_send
+async def test_a_lost_reply_is_told_with_everything_that_is_known(
+    binding, fault, cause, how, operation
+):
+    agent = FakeAgent(streaming=operation == "SendStreamingMessage")
+    agent.inject(Refuse(), on=operation)
+    agent.inject(fault, on=operation)
     client = connected(agent, binding)
     message = Message(message_id="m-1", role=Role.USER, parts=(text_part("hello"),))
 
@@ -324,10 +336,12 @@ CASES += [("JSONRPC", code, kind) for code, kind in RPC_ERRORS.items()]
 
 
 @pytest.mark.parametrize(("binding", "code", "kind"), CASES)
-@pytest.mark.parametrize("how", ["ask", "send_message"])
-async def test_an_a2a_error_is_raised_as_itself_and_ends_the_call(binding, code, kind, how):
-    agent = FakeAgent()
-    agent.inject(Fail(code=code, message="not like this", after_execution=True), on="SendMessage")
+@each_way_to_send
+async def test_an_a2a_error_is_raised_as_itself_and_ends_the_call(
+    binding, code, kind, how, operation
+):
+    agent = FakeAgent(streaming=operation == "SendStreamingMessage")
+    agent.inject(Fail(code=code, message="not like this", after_execution=True), on=operation)
 
     with pytest.raises(A2AError, match="not like this") as caught:
         await getattr(connected(agent, binding), how)("hello")
@@ -335,15 +349,16 @@ async def test_an_a2a_error_is_raised_as_itself_and_ends_the_call(binding, code,
     assert type(caught.value) is kind
     assert caught.value.code == code
     assert caught.value.executed is (False if code in {-32700, -32009} else None)
-    assert len(agent.calls("SendMessage")) == 1
+    assert len(agent.calls("SendMessage") + agent.calls("SendStreamingMessage")) == 1
 
 
 @both_bindings
+@both_ways
 @pytest.mark.parametrize("given", [None, "mine"])
-async def test_one_message_id_through_all_retries(binding, given):
-    agent = FakeAgent()
+async def test_one_message_id_through_all_retries(binding, streaming, given):
+    agent = FakeAgent(streaming=streaming)
     for fault in (Refuse(), rate_limited(), unavailable(retry_after=2)):
-        agent.inject(fault, on="SendMessage")
+        agent.inject(fault, on="SendStreamingMessage" if streaming else "SendMessage")
     network = Recorded(agent)
     message = Message(message_id=given or "", parts=(text_part("hello"),))
 
@@ -357,8 +372,9 @@ async def test_one_message_id_through_all_retries(binding, given):
 
 
 @both_bindings
-async def test_two_messages_have_two_ids(binding):
-    agent = FakeAgent()
+@both_ways
+async def test_two_messages_have_two_ids(binding, streaming):
+    agent = FakeAgent(streaming=streaming)
     network = Recorded(agent)
     client = connected(agent, binding, network=network)
 
@@ -481,7 +497,12 @@ schedules = st.lists(
     max_size=8,
 )
 injections = st.lists(
-    st.tuples(st.sampled_from([None, "SendMessage", "GetTask", "CancelTask"]), any_fault),
+    st.tuples(
+        st.sampled_from(
+            [None, "SendMessage", "SendStreamingMessage", "SubscribeToTask", "GetTask", "CancelTask"]
+        ),
+        any_fault,
+    ),
     max_size=12,
 )
 
