@@ -825,7 +825,7 @@ async def test_a_factory_makes_clients_by_its_configuration(agent_of, binding):
             supported_protocol_bindings=[binding],
             use_client_preference=True,
         )
-        factory = ClientFactory(config, [lambda event, *_: seen.append(event.id)])
+        factory = ClientFactory(config, [lambda _event, task, _card: seen.append(task.id)])
         async with A2ACardResolver(agent.url, engine=engine) as resolver:
             card = await resolver.get_agent_card()
             assert await resolver.get_agent_card("/.well-known/agent-card.json") == card
@@ -833,7 +833,7 @@ async def test_a_factory_makes_clients_by_its_configuration(agent_of, binding):
                 await resolver.get_agent_card("/no/card/here")
         async with factory.create(card) as client:
             task = await client.send_message(create_text_message_object(content="slow 0.2 hello"))
-            await client.add_event_consumer(lambda event, *_: later.append(event.id))
+            await client.add_event_consumer(lambda _event, task, _card: later.append(task.id))
             done = await client.wait(task.id, **SOON)
             configs = await client.list_task_push_notification_configs(task.id)
         assert (task.state.is_terminal, done.text) == (False, "hello")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import pytest
@@ -46,6 +47,8 @@ from holdfast.testing import (
 )
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
+SENDS = {True: "SendStreamingMessage", False: "SendMessage"}
 
 
 class Recorded(FakeNetwork):
@@ -57,11 +60,15 @@ class Recorded(FakeNetwork):
         self.pages = pages or {}
 
     async def request(self, request):
-        self.requests.append(request)
         page = self.pages.get(request.url)
-        if page is not None:
-            return page(request) if callable(page) else page
-        return await super().request(request)
+        if page is None:
+            return await super().request(request)
+        self.requests.append(request)
+        return page(request) if callable(page) else page
+
+    def stream(self, request):  # which every request goes through that an agent is to answer
+        self.requests.append(request)
+        return super().stream(request)
 
 
 def connected(agent, binding, *, network=None, **options):
@@ -74,7 +81,7 @@ def now():
 
 def message_ids(agent):
     found = []
-    for received in agent.calls("SendMessage"):
+    for received in agent.calls("SendMessage") + agent.calls("SendStreamingMessage"):
         body = json.loads(received.body)
         found.append(body.get("params", body)["message"]["messageId"])
     return found
@@ -167,7 +174,7 @@ async def test_s13_a_status_message_that_is_null_or_has_no_parts_is_no_error(bin
             result = {"jsonrpc": "2.0", "id": rpc_id, "result": result}
         return HttpReply(status=200, body=json.dumps(result).encode())
 
-    agent = FakeAgent()
+    agent = FakeAgent(streaming=False)
     pages = {"http://agent.test/rpc": page, "http://agent.test/rest/message:send": page}
 
     answer = await connected(agent, binding, network=Recorded(agent, pages=pages)).ask("hello")
@@ -307,11 +314,12 @@ async def test_s24_a_card_from_another_origin_is_fetched_without_credentials():
 
 
 @both_bindings
+@both_ways
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_s24_a_call_does_not_follow_to_another_origin(binding, status):
-    agent, elsewhere = FakeAgent(), FakeAgent(url="http://elsewhere.test")
+async def test_s24_a_call_does_not_follow_to_another_origin(binding, streaming, status):
+    agent, elsewhere = FakeAgent(streaming=streaming), FakeAgent(url="http://elsewhere.test")
     redirect = Respond(status=status, headers={"location": "http://elsewhere.test/rpc"})
-    agent.inject(redirect, on="SendMessage")
+    agent.inject(redirect, on=SENDS[streaming])
     network = Recorded(agent, elsewhere)
 
     with pytest.raises(A2AHTTPError, match=r"http://elsewhere\.test/rpc was not followed"):
@@ -378,16 +386,19 @@ class Slotted(FakeNetwork):
         super().__init__(*agents, latency=0.01)
         self.slots = asyncio.Semaphore(slots)
 
-    async def request(self, request):
-        async with self.slots:
-            return await super().request(request)
+    @asynccontextmanager
+    async def stream(self, request):  # which every request goes through
+        async with self.slots, super().stream(request) as reply:
+            yield reply
 
 
 @both_bindings
+@both_ways
 @pytest.mark.parametrize("seed", range(3))
-async def test_s28_every_slot_is_free_after_many_cancellations(binding, seed):
+async def test_s28_every_slot_is_free_after_many_cancellations(binding, streaming, seed):
     dice = random.Random(seed)
-    agent = FakeAgent(lambda _turn: completes("done", after=0.3), latency=0.2)
+    behaviour = completes("done", after=0.3)
+    agent = FakeAgent(behaviour, latency=0.2, streaming=streaming)
     network = Slotted(agent, slots=25)
     client = connected(agent, binding, network=network)
 
@@ -397,7 +408,7 @@ async def test_s28_every_slot_is_free_after_many_cancellations(binding, seed):
             asyncio.get_running_loop().call_later(dice.uniform(0, 1), call.cancel)
         await asyncio.gather(*calls, return_exceptions=True)
 
-    assert network.in_flight == 0
+    assert (network.in_flight, agent.open_streams) == (0, 0)
     began = now()
     answers = await asyncio.gather(*(client.ask("hello") for _ in range(25)))
     assert [answer.text for answer in answers] == ["done"] * 25
@@ -423,9 +434,10 @@ async def test_s29_a_wait_beyond_the_time_left_is_not_begun(binding, operation):
 
 
 @both_bindings
-async def test_s30_a_proxys_html_in_place_of_a_reply_to_a_message(binding):
-    agent = FakeAgent()
-    agent.inject(bad_gateway(after_execution=True), on="SendMessage")
+@both_ways
+async def test_s30_a_proxys_html_in_place_of_a_reply_to_a_message(binding, streaming):
+    agent = FakeAgent(streaming=streaming)
+    agent.inject(bad_gateway(after_execution=True), on=SENDS[streaming])
 
     with pytest.raises(OutcomeUnknownError) as caught:
         await connected(agent, binding).ask("hello")
@@ -433,7 +445,7 @@ async def test_s30_a_proxys_html_in_place_of_a_reply_to_a_message(binding):
     assert caught.value.http_status == 502
     assert "upstream went away" in caught.value.excerpt
     assert type(caught.value.__cause__) is A2AHTTPError
-    assert len(agent.calls("SendMessage")) == 1
+    assert len(agent.calls(SENDS[streaming])) == 1
 
 
 @both_bindings
@@ -455,9 +467,10 @@ async def test_s30_a_proxys_html_in_place_of_a_task_is_retried(binding, failures
 
 
 @both_bindings
-async def test_a_late_reply_is_no_lost_one(binding):
-    agent = FakeAgent()
-    agent.inject(Delay(seconds=100), on="SendMessage")
+@both_ways
+async def test_a_late_reply_is_no_lost_one(binding, streaming):
+    agent = FakeAgent(streaming=streaming)
+    agent.inject(Delay(seconds=100), on=SENDS[streaming])
 
     assert (await connected(agent, binding).ask("hello")).text == "hello"
     assert len(message_ids(agent)) == 1

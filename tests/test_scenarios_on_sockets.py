@@ -30,11 +30,14 @@ from holdfast.wire.origins import origin
 pytestmark = pytest.mark.real_time
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
 
 WELL_KNOWN = "/.well-known/agent-card.json"
 OLDER = "/.well-known/agent.json"
 PATHS = {"JSONRPC": "/rpc", "HTTP+JSON": "/rest"}
 SENT_TO = {"JSONRPC": "/rpc", "HTTP+JSON": "/rest/message:send"}
+STREAMED_TO = {"JSONRPC": "/rpc", "HTTP+JSON": "/rest/message:stream"}
+SENDS = {True: "SendStreamingMessage", False: "SendMessage"}
 SECRETS = {"authorization": "Bearer t0ken", "x-api-key": "k3y"}
 
 IMPATIENT = Resilience(retry=RetryPolicy(base_delay=0))
@@ -70,6 +73,11 @@ class Agent(FakeAgent):
 
 def _target(url):
     return f"/{url.partition('://')[2].partition('/')[2]}"
+
+
+def sent_to(binding, streaming):
+    """Where a message goes."""
+    return (STREAMED_TO if streaming else SENT_TO)[binding]
 
 
 def card_at(server, *bindings, **members):
@@ -334,45 +342,51 @@ async def test_s24_a_card_from_another_origin_is_fetched_without_credentials(sta
 
 
 @both_bindings
+@both_ways
 @pytest.mark.parametrize("status", [301, 302, 303])
-async def test_s24_a_call_is_not_turned_into_another_one(binding, status):
-    agent = Agent(bindings=(binding,))
-    agent.inject(Respond(status=status, headers={"location": "/moved"}), on="SendMessage")
+async def test_s24_a_call_is_not_turned_into_another_one(binding, streaming, status):
+    agent = Agent(bindings=(binding,), streaming=streaming)
+    agent.inject(Respond(status=status, headers={"location": "/moved"}), on=SENDS[streaming])
     async with LoopbackServer(agent) as server, connect(server.url) as client:
         with pytest.raises(A2AHTTPError, match="was not followed"):
             await client.ask("hello")
 
-    assert agent.targets == [WELL_KNOWN, SENT_TO[binding]]
+    assert agent.targets == [WELL_KNOWN, sent_to(binding, streaming)]
 
 
 @both_bindings
+@both_ways
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_s24_a_call_does_not_follow_to_another_origin(binding, status):
-    agent, elsewhere = Agent(bindings=(binding,)), Agent()
+async def test_s24_a_call_does_not_follow_to_another_origin(binding, streaming, status):
+    agent, elsewhere = Agent(bindings=(binding,), streaming=streaming), Agent()
     async with LoopbackServer(agent) as server, LoopbackServer(elsewhere) as other:
-        there = {"location": f"{other.url}{SENT_TO[binding]}"}
-        agent.inject(Respond(status=status, headers=there), on="SendMessage")
+        there = {"location": f"{other.url}{sent_to(binding, streaming)}"}
+        agent.inject(Respond(status=status, headers=there), on=SENDS[streaming])
         async with connect(server.url, auth=SECRETS["authorization"]) as client:
             with pytest.raises(A2AHTTPError, match="was not followed") as caught:
                 await client.ask("hello")
         assert other.connections == 0
 
     assert (caught.value.http_status, f"{other.url}/" in str(caught.value)) == (status, True)
-    assert agent.targets == [WELL_KNOWN, SENT_TO[binding]]
+    assert agent.targets == [WELL_KNOWN, sent_to(binding, streaming)]
     assert agent.executions == {}
 
 
+@both_ways
 @pytest.mark.parametrize("status", [307, 308])
-async def test_s24_a_call_that_moved_within_its_origin_keeps_body_and_credentials(status):
-    agent = Agent(token="t0ken", known_as="/moved")
-    agent.inject(Respond(status=status, headers={"location": "/moved"}), on="SendMessage")
+async def test_s24_a_call_that_moved_within_its_origin_keeps_body_and_credentials(
+    status, streaming
+):
+    agent = Agent(token="t0ken", known_as="/moved", streaming=streaming)
+    agent.inject(Respond(status=status, headers={"location": "/moved"}), on=SENDS[streaming])
     async with (
         LoopbackServer(agent) as server,
         connect(server.url, auth=SECRETS["authorization"]) as client,
     ):
         assert (await client.ask("hello")).text == "hello"
 
-    assert agent.targets == [WELL_KNOWN, "/rpc", "/moved"]
+    looks = ["/rpc"] if streaming else []  # for the whole task, at the end
+    assert agent.targets == [WELL_KNOWN, "/rpc", "/moved", *looks]
     assert len(agent.executions) == 1
 
 
@@ -388,7 +402,7 @@ async def test_s30_a_proxys_html_in_place_of_a_card_is_retried(failures, found):
         connect(server.url, resilience=IMPATIENT) as client,
     ):
         if found:
-            assert (await client.ask("hello")).text == "hello"
+            assert (await client.send_message("hello")).text == "hello"
             assert agent.targets == [WELL_KNOWN] * 4 + ["/rpc"]
             return
         with pytest.raises(A2AHTTPError, match="HTTP 502 Bad Gateway") as caught:
@@ -402,11 +416,14 @@ async def test_s30_a_proxys_html_in_place_of_a_card_is_retried(failures, found):
 
 
 @both_bindings
+@both_ways
 @pytest.mark.parametrize("after_execution", [True, False])
-async def test_s30_a_proxys_html_in_place_of_a_reply_to_a_message(binding, after_execution):
+async def test_s30_a_proxys_html_in_place_of_a_reply_to_a_message(
+    binding, streaming, after_execution
+):
     """Nobody can tell from it whether the agent ran: so it is not sent again."""
-    agent = Agent(bindings=(binding,))
-    agent.inject(bad_gateway(after_execution=after_execution), on="SendMessage")
+    agent = Agent(bindings=(binding,), streaming=streaming)
+    agent.inject(bad_gateway(after_execution=after_execution), on=SENDS[streaming])
     async with (
         LoopbackServer(agent) as server,
         connect(server.url, resilience=IMPATIENT) as client,
@@ -418,7 +435,7 @@ async def test_s30_a_proxys_html_in_place_of_a_reply_to_a_message(binding, after
     assert (error.http_status, error.executed) == (502, None)
     assert "upstream went away" in error.excerpt
     assert type(error.__cause__) is A2AHTTPError
-    assert agent.targets == [WELL_KNOWN, SENT_TO[binding]]
+    assert agent.targets == [WELL_KNOWN, sent_to(binding, streaming)]
     made = [task for tasks in agent.executions.values() for task in tasks]
     assert len(made) == after_execution
     assert not agent.executions or list(agent.executions) == [error.message_id]

@@ -499,7 +499,14 @@ schedules = st.lists(
 injections = st.lists(
     st.tuples(
         st.sampled_from(
-            [None, "SendMessage", "SendStreamingMessage", "SubscribeToTask", "GetTask", "CancelTask"]
+            [
+                None,
+                "SendMessage",
+                "SendStreamingMessage",
+                "SubscribeToTask",
+                "GetTask",
+                "CancelTask",
+            ]
         ),
         any_fault,
     ),

@@ -197,6 +197,7 @@ class LiveStream:
                     async for response in connection:
                         if response.task is not None:
                             resume.retold(response.task)
+                    await self.close()  # the next request may need its place
                 if not resume.is_whole and resume.task_id is not None:
                     resume.retold(await self._source.look(resume.task_id))
         if resume.step is Step.DONE:
