@@ -205,10 +205,14 @@ class Network(FakeNetwork):
         self.requests = []
 
     async def request(self, request):
-        self.requests.append(request)
         if request.url == CARD_URL:
+            self.requests.append(request)
             return HttpReply(status=200, body=self.body)
         return await super().request(request)
+
+    def stream(self, request):  # which every request goes through that the agent is to answer
+        self.requests.append(request)
+        return super().stream(request)
 
 
 UNLIMITED = Limits(json_depth=10**7, json_values=10**7)

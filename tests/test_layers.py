@@ -95,10 +95,10 @@ class Recorded(FakeNetwork):
         self.requests = []
         self.times = []
 
-    async def request(self, request):
+    def stream(self, request):  # which every request goes through
         self.requests.append(request)
         self.times.append(now())
-        return await super().request(request)
+        return super().stream(request)
 
     def calls(self):
         return [request for request in self.requests if "/.well-known/" not in request.url]
@@ -894,18 +894,19 @@ class Tokens:
 
 
 @both_bindings
+@both_ways
 @pytest.mark.parametrize(
     "auth",
     ["Bearer t0ken", {"Authorization": "Bearer t0ken"}, Tokens("t0ken")],
     ids=["value", "headers", "provider"],
 )
-async def test_credentials_go_with_every_request(binding, auth):
-    agent = FakeAgent(token="t0ken")
+async def test_credentials_go_with_every_request(binding, streaming, auth):
+    agent = FakeAgent(token="t0ken", streaming=streaming)
     network = Recorded(agent)
 
     assert (await connected(agent, binding, network=network, auth=auth).ask("hello")).text
 
-    assert len(network.requests) == 2
+    assert len(network.requests) == (3 if streaming else 2)
     assert {r.headers["authorization"] for r in network.requests} == {"Bearer t0ken"}
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
@@ -122,17 +123,24 @@ class Hosts(FakeNetwork):
         self.seen = []
 
     async def request(self, request):
-        await self.connect(request)
-        self.seen.append(request.url)
         page = self.pages.get(request.url)
         if page is None:
             return await super().request(request)
+        await self.connect(request)
+        self.seen.append(request.url)
         return HttpReply(
             status=page.status,
             headers=page.headers,
             body=page.body,
             address=self.address_of(request.url),
         )
+
+    @asynccontextmanager
+    async def stream(self, request):  # which every request without a page goes through
+        await self.connect(request)
+        self.seen.append(request.url)
+        async with super().stream(request) as reply:
+            yield reply
 
 
 CARD = "http://agent.test/.well-known/agent-card.json"
