@@ -277,8 +277,11 @@ class Resume:
     # ── What happened: looks ─────────────────────────────────────────────────────────────────
 
     def polled(self) -> None:
-        """There are no connections: the task is asked for again and again."""
-        self._poll()
+        """There are no connections: a task that is not at rest is asked for again and again."""
+        if self.state is TaskState.INPUT_REQUIRED:
+            self.step = Step.DONE
+        elif self.step is not Step.DONE:
+            self._poll()
 
     def waited(self) -> None:
         """The wait is over."""
