@@ -4,8 +4,28 @@ import asyncio
 
 import pytest
 
-from holdfast import Message, Task, connect
-from holdfast.testing import FakeAgent, FakeNetwork, asks, replies
+from holdfast import (
+    A2AHTTPError,
+    Credentials,
+    DeadlineExceededError,
+    LimitExceededError,
+    Limits,
+    Message,
+    ReconnectError,
+    Task,
+    TaskState,
+    connect,
+)
+from holdfast.testing import (
+    Cut,
+    FakeAgent,
+    FakeNetwork,
+    Refuse,
+    asks,
+    replies,
+    streams,
+    unavailable,
+)
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 
@@ -63,3 +83,147 @@ async def test_what_a_polled_agent_answers_at_once_is_not_asked_for_again(
 
     assert operations(agent) == ["SendMessage"]
     assert now() == 0
+
+
+# ── Going on after a cancellation ────────────────────────────────────────────────────────────
+
+
+@both_bindings
+@pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])
+async def test_who_looks_up_now_and_then_gets_everything_all_the_same(streaming, binding):
+    agent = FakeAgent(streams("a", "b", "c", every=3), streaming=streaming)
+    agent.inject(Cut(after_events=3), on="SendStreamingMessage")
+    agent.inject(Refuse(), on="SubscribeToTask", times=3)
+    client = connected(agent, binding)
+    seen = []
+
+    async with client.stream_message("hi") as events:
+        while now() < 60:
+            try:
+                async with asyncio.timeout(0.05):  # less than any wait of the client
+                    seen.append(await anext(events))
+            except TimeoutError:
+                continue
+            except StopAsyncIteration:
+                break
+
+        assert events.task.text == "abc"
+    assert told(seen[-1]) == "status COMPLETED"
+    assert now() < 30
+
+
+# ── How a stream fails ───────────────────────────────────────────────────────────────────────
+
+
+def cut_after(agent, events, **how):
+    """Lets the stream of a message end after some events."""
+    agent.inject(Cut(after_events=events, **how), on="SendStreamingMessage")
+
+
+@both_bindings
+async def test_an_agent_that_asks_to_wait_too_long_ends_the_stream_at_once(binding):
+    agent = FakeAgent(streams("a", "b", "c", every=1))
+    cut_after(agent, 3)
+    agent.inject(unavailable(retry_after=3600), on="SubscribeToTask")
+
+    with pytest.raises(A2AHTTPError, match="task task-1 was last seen WORKING") as caught:
+        await all_of(connected(agent, binding).stream_message("hi"))
+
+    error = caught.value
+    assert (error.http_status, error.retry_after) == (503, 3600)
+    assert error.executed is True  # the message, whatever became of the subscription
+    assert error.gave_up == "the agent asks to wait 3600 s"
+    assert now() < 2
+
+
+@both_bindings
+async def test_what_was_never_sent_is_not_said_to_be_executed(binding):
+    agent = FakeAgent()
+    client = connected(agent, binding)
+    await client.agent_card()
+    agent.inject(Refuse(), times=100)
+
+    with pytest.raises(ReconnectError, match="refused") as caught:
+        await all_of(client.subscribe_to_task("task-1"))
+
+    assert (caught.value.executed, caught.value.task) == (False, None)
+    assert operations(agent) == []
+
+
+@both_bindings
+async def test_an_agent_that_is_gone_ends_the_stream_with_what_is_known(binding):
+    agent = FakeAgent(streams("a", "b", "c", every=1))
+    cut_after(agent, 3)
+    client = connected(agent, binding)
+
+    async with client.stream_message("hi") as events:
+        async for event in events:
+            if told(event) == "artifact a":
+                agent.inject(Refuse(), times=10_000)
+                break
+        with pytest.raises(ReconnectError) as caught:
+            await events.result()
+
+    error = caught.value
+    assert (error.task.id, error.task.text, error.task.state) == ("task-1", "a", TaskState.WORKING)
+    assert error.executed is True
+    assert error.attempts[-1].error is not None
+    assert error.agent in str(error)
+    assert str(error).count("not tried again") == 1
+    assert "by other means" not in str(error)
+    assert 10 < now() < 8 * 15 + 8 * 3 * 30
+
+
+@both_bindings
+@pytest.mark.parametrize("limits", [Limits(event=1500), Limits(body=1500), Limits(parts=2)])
+async def test_a_stream_beyond_a_limit_ends_at_once_and_names_its_task(limits, binding):
+    agent = FakeAgent(streams("a", "b", "c" * 2000, "d", every=1))
+    network = FakeNetwork(agent)
+    client = connected(agent, binding, network=network)  # the card is larger than the limit
+    card = await client.agent_card()
+    client = connect(card, engine=network, bindings=(binding,), limits=limits)
+
+    with pytest.raises(LimitExceededError, match="task task-1 ") as caught:
+        await all_of(client.stream_message("hi"))
+
+    assert getattr(limits, caught.value.which) == caught.value.bound
+    assert caught.value.executed is True
+    assert operations(agent) == ["SendStreamingMessage"]
+    assert (network.in_flight, agent.open_streams) == (0, 0)
+
+
+@both_bindings
+async def test_a_deadline_of_somebody_else_is_not_taken_for_the_streams(binding):
+    class Elsewhere:
+        async def credentials(self, call):
+            if call.operation.name != "SendStreamingMessage" and call.card is not None:
+                raise DeadlineExceededError("no token in time", deadline="call", timeout=5)
+            return Credentials()
+
+        async def on_unauthorized(self, _call, _error):
+            return False
+
+    agent = FakeAgent(streams("a", "b", every=1))
+    cut_after(agent, 3)
+
+    with pytest.raises(DeadlineExceededError, match="no token in time; task task-1") as caught:
+        await all_of(connected(agent, binding, auth=Elsewhere()).stream_message("hi", timeout=60))
+
+    assert (caught.value.deadline, caught.value.timeout) == ("call", 5)
+    assert now() < 2
+
+
+@both_bindings
+async def test_a_task_that_could_not_be_asked_for_in_time_was_never_seen(binding):
+    agent = FakeAgent()
+    client = connected(agent, binding)
+    await client.agent_card()
+    agent.inject(Refuse(), times=100)
+
+    with pytest.raises(DeadlineExceededError, match="task task-1 was never seen at the") as caught:
+        await all_of(client.subscribe_to_task("task-1", timeout=20))
+
+    assert (caught.value.deadline, caught.value.timeout) == ("stream", 20)
+    assert caught.value.executed is not True
+    assert "refused" in str(caught.value.__cause__.__cause__)
+    assert now() == 20

@@ -552,7 +552,7 @@ class DeadlineExceededError(A2AError, TimeoutError):
     """The time that the caller gave is over.
 
     Attributes:
-        deadline: Which one: ``"call"``, ``"wait"`` or ``"cancel"``.
+        deadline: Which one: ``"call"``, ``"wait"``, ``"cancel"`` or ``"stream"``.
         timeout: What was given, in seconds.
         task: The task as last seen, if one is known. It may still be running.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from holdfast.answer import Answer, raise_for_outcome
+from holdfast.errors import A2AError
 from holdfast.model.types import Message, TaskState
 from holdfast.tasks.text import TextDelta, TextFold
 
@@ -95,7 +96,7 @@ class EventStream:
         self._is_being_read = True
         try:
             with streaming.per_call.hiding_secrets():
-                event = await live.next()
+                event = await self._next(live)
             if event is not None:
                 await streaming.tell(event)
         except Exception:
@@ -109,6 +110,13 @@ class EventStream:
         if isinstance(event, Message):
             self._message = event
         return event
+
+    async def _next(self, live: LiveStream) -> StreamEvent | None:
+        try:
+            return await live.next()
+        except A2AError as error:
+            error.agent = error.agent or self._streaming.agent
+            raise
 
     @property
     def task(self) -> Task | None:

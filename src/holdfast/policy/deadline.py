@@ -16,7 +16,8 @@ class Deadline(msgspec.Struct, frozen=True, kw_only=True):
     """A moment at which waiting ends.
 
     Attributes:
-        name: Whose deadline: ``"call"``, ``"wait"`` or ``"cancel"``; errors name it.
+        name: Whose deadline: ``"call"``, ``"wait"``, ``"cancel"`` or ``"stream"``;
+            errors name it.
         timeout: What the caller gave, in seconds.
         at: The moment, on the event loop's clock.
     """

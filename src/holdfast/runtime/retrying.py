@@ -95,7 +95,7 @@ class RetryLayer(PassThrough):
             decision = GiveUp("who made the call goes on by other means")
         if isinstance(decision, Retry) and not within_budget:
             decision = GiveUp("the retry budget of this agent is spent")
-        if isinstance(decision, GiveUp) and error.transient:
+        if isinstance(decision, GiveUp) and error.transient and call.is_retried:
             error.gave_up = decision.reason
         wait = decision.delay if isinstance(decision, Retry) else None
         self._record(

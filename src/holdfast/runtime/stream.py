@@ -86,6 +86,8 @@ class LiveStream:
         self._max_retry_after = max_retry_after
         self._poll_interval = poll_interval
         self._delays: Iterator[float] = poll_delays(poll_interval)
+        self._waiting: Wait | None = None
+        self._wakes_at = 0.0
 
     async def next(self) -> StreamEvent | None:
         """The next event; None at the end.
@@ -107,11 +109,11 @@ class LiveStream:
                     return None
                 else:
                     await self._go_on(step)
-        except DeadlineExceededError as error:
+        except A2AError as error:
             await self.close()
-            raise self._too_late(error) from error
-        except A2AError:
-            await self.close()
+            if self._is_too_late(error):
+                raise self._too_late(error) from error
+            self.resume.explain(error)
             raise
         return event
 
@@ -131,9 +133,9 @@ class LiveStream:
         except StopAsyncIteration:
             await self.close()
             self.resume.ended()
-        except (DeadlineExceededError, LimitExceededError):
-            raise
         except A2AError as error:
+            if isinstance(error, LimitExceededError) or self._is_too_late(error):
+                raise
             await self.close()
             self.resume.cut(error)
         else:
@@ -152,9 +154,9 @@ class LiveStream:
             return
         try:
             task = await self._source.look(task_id)
-        except DeadlineExceededError:
-            raise
         except A2AError as error:
+            if self._is_too_late(error):
+                raise
             self.resume.not_found(error)
         else:
             self.resume.found(task)
@@ -163,9 +165,9 @@ class LiveStream:
         await self.close()
         try:
             self._connection = await self._source.subscribe(task_id)
-        except DeadlineExceededError:
-            raise
         except A2AError as error:
+            if self._is_too_late(error):
+                raise
             self.resume.refused(error)
         else:
             self.resume.subscribed()
@@ -174,16 +176,26 @@ class LiveStream:
 
     async def _wait(self, step: Wait) -> None:
         if step.at_least > self._max_retry_after and step.error is not None:
+            step.error.gave_up = f"the agent asks to wait {step.at_least:g} s"
             raise step.error
-        if step.attempt:
-            self._delays = poll_delays(self._poll_interval)
-            delay = reconnect_delay(self._policy, step.attempt, self._env.random())
-        else:
-            delay = next(self._delays)
-        left = self._deadline.left(asyncio.get_running_loop().time())
-        await asyncio.sleep(min(max(delay, step.at_least), left))
-        if self._deadline.left(asyncio.get_running_loop().time()) <= 0:
-            raise self._expired()
+        loop = asyncio.get_running_loop()
+        if self._waiting is not step:  # else it was cancelled, and goes on
+            self._waiting = step
+            self._wakes_at = loop.time() + max(self._delay(step), step.at_least)
+        await asyncio.sleep(min(self._wakes_at - loop.time(), self._time_left))
+        if self._time_left <= 0:
+            deadline = self._deadline
+            raise DeadlineExceededError(
+                deadline=deadline.name,
+                timeout=deadline.timeout,
+                attempts=() if step.error is None else step.error.attempts,
+            ) from step.error
+
+    def _delay(self, step: Wait) -> float:
+        if not step.attempt:
+            return next(self._delays)
+        self._delays = poll_delays(self._poll_interval)
+        return reconnect_delay(self._policy, step.attempt, self._env.random())
 
     async def settle(self) -> None:
         """Makes a task that came to rest the agent's own to the last word, if that is quick.
@@ -203,24 +215,32 @@ class LiveStream:
         if resume.step is Step.DONE:
             await self.close()
 
-    def _expired(self) -> DeadlineExceededError:
-        return DeadlineExceededError(deadline=self._deadline.name, timeout=self._deadline.timeout)
+    @property
+    def _time_left(self) -> float:
+        return self._deadline.left(asyncio.get_running_loop().time())
 
-    def _too_late(self, error: DeadlineExceededError) -> A2AError:
+    def _is_too_late(self, error: A2AError) -> bool:
+        """Whether it is this stream's own deadline that an error tells of."""
+        return isinstance(error, DeadlineExceededError) and self._time_left <= 0
+
+    def _too_late(self, error: A2AError) -> A2AError:
         """The error of a stream whose time is over, from that of the call that it struck in."""
         task, deadline = self.resume.task, self._deadline
-        if task is None:
+        if self.resume.task_id is None:
             return error
         facts = error.facts()
-        facts["executed"] = True
         end = f"at the end of the {deadline.name} timeout of {deadline.timeout:g} s"
-        if task.state is TaskState.AUTH_REQUIRED:
+        seen = "never seen"
+        if task is not None:
+            facts["executed"] = True
+            seen = f"last seen {task.state.name}"
+        if task is not None and task.state is TaskState.AUTH_REQUIRED:
             said = task.status.message
             prompt = f": {said.text}" if said is not None and said.text else ""
             message = f"task {task.id} still waits for an authorization {end}{prompt}"
             return TaskAuthRequiredError(message, task=task, **facts)
         return DeadlineExceededError(
-            f"task {task.id} was last seen {task.state.name} {end}",
+            f"task {self.resume.task_id} was {seen} {end}",
             deadline=deadline.name,
             timeout=deadline.timeout,
             task=task,

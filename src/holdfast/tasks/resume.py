@@ -194,6 +194,17 @@ class Resume:
                 return found
         return None
 
+    def explain(self, error: A2AError) -> None:
+        """Adds what is known of the task to an error that ends the stream.
+
+        It is a later call that failed: where the task was seen, what the caller asked for did run.
+        """
+        if self._status is not None:
+            error.executed = True
+            if self.task_id and self.task_id not in error.message:
+                seen = f"task {self.task_id} was last seen {self._status.state.name}"
+                error.message = f"{error.message}; {seen}"
+
     @property
     def is_whole(self) -> bool:
         """Whether the task is the agent's own to the last word, and not made of updates."""
@@ -272,7 +283,7 @@ class Resume:
         elif error.transient:
             self._again(Step.SUBSCRIBE, error)
         else:
-            raise self._with_last_seen(error)
+            raise error
 
     # ── What happened: looks ─────────────────────────────────────────────────────────────────
 
@@ -325,7 +336,7 @@ class Resume:
             case _ if error.transient:
                 self._again(Step.LOOK, error)
             case _:
-                raise self._with_last_seen(error)
+                raise error
 
     # ── Within: a connection that is not the first ───────────────────────────────────────────
 
@@ -439,7 +450,7 @@ class Resume:
         self.gap = True
         self._quiet += 1
         if self._quiet > max(1, self._max_reconnects) * _QUIET and not self._patient:
-            raise self._hopeless(None)
+            raise self._hopeless(f"{self._quiet - 1} looks at it")
         self._why, self._after_wait, self.step = _Why.POLLING, Step.LOOK, Wait(attempt=0)
 
     def _again(self, step: Step, error: A2AError | None) -> None:
@@ -447,7 +458,8 @@ class Resume:
         self._fruitless += 1
         if self._fruitless > self._max_reconnects:
             if not self._patient and (step is Step.LOOK or not self._max_reconnects):
-                raise self._hopeless(error) from error
+                tries = f"{self._max_reconnects} tries to go on with its stream"
+                raise self._hopeless(tries, error) from error
             if step is Step.SUBSCRIBE:
                 self._fruitless = 0
                 self._poll()
@@ -459,21 +471,11 @@ class Resume:
         at_least = 0.0 if error is None else error.retry_after or 0.0
         self.step = Wait(attempt=self._fruitless, at_least=at_least, error=error)
 
-    def _hopeless(self, error: A2AError | None) -> ReconnectError:
+    def _hopeless(self, tries: str, error: A2AError | None = None) -> ReconnectError:
         facts = Facts() if error is None else error.facts()
-        facts["executed"] = True
-        failed = "" if error is None else f"; the last one failed: {error}"
-        message = (
-            f"task {self.task_id} brought nothing new in {self._max_reconnects} tries to go on "
-            f"with its stream{failed}"
-        )
+        failed = "" if error is None else f"; the last one failed: {error.message}"
+        message = f"task {self.task_id} brought nothing new in {tries}{failed}"
         return ReconnectError(message, task=self._have(), **facts)
-
-    def _with_last_seen(self, error: A2AError) -> A2AError:
-        error.executed = True
-        if self.state is not None:
-            error.message = f"{error.message}; task {self.task_id} was last seen {self.state.name}"
-        return error
 
 
 def _is_unknown_there(error: A2AError) -> bool:
