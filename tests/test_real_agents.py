@@ -7,18 +7,15 @@ those are limits of the official server, kept here as facts.
 import asyncio
 import contextlib
 import json
-import os
 import random
 import socket
 import struct
-import subprocess
-import threading
 import uuid
-from pathlib import Path
 
 import msgspec
 import pytest
 from tests.event_streams import RPC_ID, frames_of, results_of, told
+from tests.real_agents import LIMIT, sdk_process
 
 from holdfast import (
     A2ACardResolver,
@@ -78,10 +75,6 @@ from holdfast.wire.limits import Limits
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
 
-HERE = Path(__file__).parent
-LIMIT = 20
-"""Seconds after which a wait has failed; nothing here should come near it."""
-
 FILE = bytes(range(256))
 SOON = {"poll_interval": 0.02}
 
@@ -90,44 +83,6 @@ both_agents = pytest.mark.parametrize("kind", ["fake", "sdk"])
 
 
 # ── The agents ───────────────────────────────────────────────────────────────────────────────
-
-
-def sdk_python():
-    """The interpreter with the official SDK."""
-    named = os.environ.get("HOLDFAST_SDK_PYTHON")
-    python = Path(named) if named else HERE.parent / ".venv-sdk" / "bin" / "python"
-    if not python.exists():
-        pytest.fail(
-            f"no Python with the official SDK at {python}: run `make test`, which sets one up, or "
-            "name one in HOLDFAST_SDK_PYTHON",
-            pytrace=False,
-        )
-    return python
-
-
-@contextlib.contextmanager
-def sdk_process(errors, *options):
-    """Runs a real agent; gives its origin."""
-    command = [sdk_python(), HERE / "agents" / "sdk_agent.py", *options]
-    with (
-        errors.open("wb") as log,
-        subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
-        ) as process,
-    ):
-        watchdog = threading.Timer(LIMIT * 3, process.kill)  # a slow machine imports slowly
-        watchdog.start()
-        try:
-            line = process.stdout.readline()
-            watchdog.cancel()
-            if not line:
-                pytest.fail(f"the agent did not start:\n{errors.read_text()}", pytrace=False)
-            yield json.loads(line)["url"]
-            process.stdin.close()
-            assert process.wait(LIMIT) == 0
-        finally:
-            watchdog.cancel()
-            process.kill()
 
 
 @pytest.fixture(scope="module")

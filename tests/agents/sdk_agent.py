@@ -11,7 +11,7 @@ Rules:
   nothing outlives the test run that started it.
 - The user's text is the script: its first word picks a command, see `COMMANDS`.
 - Every execution is recorded before the command runs, so a crash is counted too.
-- What the SDK answers is left as it is; only the 401 and the two test routes are ours.
+- What the SDK answers is left as it is; only the 401 and the three test routes are ours.
 - Below `/needs/<schemes>` is the same agent behind a card that requires these schemes:
   `a+b` both of them, `a,b` one of them.
 """
@@ -76,6 +76,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 
 if TYPE_CHECKING:
+    from a2a.server.context import ServerCallContext
     from a2a.server.events import EventQueue
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -85,8 +86,9 @@ JSONRPC_PATH: Final = "/rpc"
 REST_PATH: Final = "/rest"
 EXECUTIONS_PATH: Final = "/executions"
 REQUESTS_PATH: Final = "/requests"
-RECORD_PATHS: Final = frozenset({EXECUTIONS_PATH, REQUESTS_PATH})
-PUBLIC_PATHS: Final = RECORD_PATHS | {CARD_PATH}
+PERMITS_PATH: Final = "/permits"
+TEST_PATHS: Final = frozenset({EXECUTIONS_PATH, REQUESTS_PATH, PERMITS_PATH})
+PUBLIC_PATHS: Final = TEST_PATHS | {CARD_PATH}
 
 PROTOCOL_VERSION: Final = "1.0"
 SECURITY_SCHEME: Final = "bearer"
@@ -200,6 +202,53 @@ class Record:
         return [Route(EXECUTIONS_PATH, executions), Route(REQUESTS_PATH, requests)]
 
 
+@dataclass(frozen=True)
+class Permits:
+    """What a `paced` command waits for before each chunk, by a name of the test's choice."""
+
+    _by_name: dict[str, asyncio.Semaphore] = field(default_factory=dict[str, asyncio.Semaphore])
+
+    def of(self, name: str) -> asyncio.Semaphore:
+        """Return the permits of this name; at first there are none."""
+        return self._by_name.setdefault(name, asyncio.Semaphore(0))
+
+    def routes(self) -> list[Route]:
+        """Let the tests give permits. This route is not part of A2A."""
+
+        async def give(request: Request) -> JSONResponse:
+            count = int(request.query_params["count"])
+            permits = self.of(request.query_params["name"])
+            for _ in range(count):
+                permits.release()
+            return JSONResponse(count)
+
+        return [Route(PERMITS_PATH, give)]
+
+
+class SlowTaskStore(InMemoryTaskStore):
+    """A store in which reading and writing take a while, as they do in a database."""
+
+    def __init__(self, delay: float) -> None:
+        """Take so many seconds, half of them before and half of them after."""
+        super().__init__()
+        self._half = delay / 2
+
+    async def save(self, task: Task, context: ServerCallContext) -> None:
+        """Save slowly what the task is now, whatever becomes of it meanwhile."""
+        saved = Task()
+        saved.CopyFrom(task)
+        await asyncio.sleep(self._half)
+        await super().save(saved, context)
+        await asyncio.sleep(self._half)
+
+    async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
+        """Get slowly what was there in the middle of it."""
+        await asyncio.sleep(self._half)
+        task = await super().get(task_id, context)
+        await asyncio.sleep(self._half)
+        return task
+
+
 class FrontDoor:
     """ASGI middleware that records each request and asks for the token, if any."""
 
@@ -215,7 +264,7 @@ class FrontDoor:
             await self._app(scope, receive, send)
             return
         request = Request(scope)
-        if request.url.path not in RECORD_PATHS:
+        if request.url.path not in TEST_PATHS:
             self._record.note_request(request)
         if self._admits(request):
             await self._app(_without_needs(scope), receive, send)
@@ -266,6 +315,7 @@ class Turn:
     message: Message
     existing: bool
     messages: int
+    permits: Permits
     queue: EventQueue
     updater: TaskUpdater
 
@@ -379,6 +429,30 @@ async def chunks(turn: Turn) -> None:
     await turn.updater.complete()
 
 
+async def paced(turn: Turn) -> None:
+    """Do as `chunks`, each with a permit of the name given, and each the text given, if any.
+
+    Every fiftieth chunk is followed by a status message.
+    """
+    name, _, rest = turn.argument.partition(" ")
+    of_all, _, text = rest.partition(" ")
+    count, permits = int(of_all), turn.permits.of(name)
+    await turn.begin()
+    for number in range(1, count + 1):
+        await permits.acquire()
+        await turn.updater.add_artifact(
+            [Part(text=text or f"chunk {number}\n")],
+            artifact_id="chunked",
+            name="result",
+            append=number > 1,
+            last_chunk=number == count,
+        )
+        if number % 50 == 0:
+            working = TaskState.TASK_STATE_WORKING
+            await turn.updater.update_status(working, turn.say(f"{number} of {count}"))
+    await turn.updater.complete()
+
+
 async def story(turn: Turn) -> None:
     """Complete after status messages, and artifacts that grow, merge and are replaced."""
     working, updater = TaskState.TASK_STATE_WORKING, turn.updater
@@ -429,6 +503,7 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         "data": data,
         "file": file,
         "chunks": chunks,
+        "paced": paced,
         "story": story,
         "crash": crash,
         "history": history,
@@ -446,9 +521,10 @@ REPLY_COMMANDS: Final[Mapping[str, Command]] = MappingProxyType({"history": hist
 class ScriptedExecutor(AgentExecutor):
     """Runs the command that a message names, and records that it did."""
 
-    def __init__(self, record: Record) -> None:
-        """Write every execution to `record`."""
+    def __init__(self, record: Record, permits: Permits) -> None:
+        """Write every execution to `record`; wait for `permits` where a command says so."""
         self._record = record
+        self._permits = permits
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Answer one message. An argument that makes no sense fails the task."""
@@ -467,6 +543,7 @@ class ScriptedExecutor(AgentExecutor):
             message=user_message,
             existing=task is not None,
             messages=_messages_of(task) + 1,
+            permits=self._permits,
             queue=event_queue,
             updater=updater,
         )
@@ -549,17 +626,17 @@ def build_interfaces(url: str, first: str) -> list[AgentInterface]:
     return [rest, jsonrpc] if first == "rest" else [jsonrpc, rest]
 
 
-def build_app(url: str, first: str, token: str | None) -> ASGIApp:
+def build_app(url: str, first: str, token: str | None, store_delay: float) -> ASGIApp:
     """Wire cards, executor, stores and both bindings into one ASGI application."""
     interfaces = build_interfaces(url, first)
     secured = token is not None
-    record = Record()
+    record, permits = Record(), Permits()
     card = build_card(interfaces, secured=secured, extended=False)
     push_configs = InMemoryPushNotificationConfigStore()
     push_client = httpx.AsyncClient(trust_env=False)
     handler = DefaultRequestHandler(
-        agent_executor=ScriptedExecutor(record),
-        task_store=InMemoryTaskStore(),
+        agent_executor=ScriptedExecutor(record, permits),
+        task_store=SlowTaskStore(store_delay) if store_delay else InMemoryTaskStore(),
         agent_card=card,
         push_config_store=push_configs,
         push_sender=BasePushNotificationSender(push_client, push_configs),
@@ -576,6 +653,7 @@ def build_app(url: str, first: str, token: str | None) -> ASGIApp:
     app = Starlette(
         routes=[
             *record.routes(),
+            *permits.routes(),
             *create_agent_card_routes(card),
             *(
                 route
@@ -632,7 +710,7 @@ async def serve(options: argparse.Namespace) -> None:
         listener.listen(128)
         url = f"http://{HOST}:{listener.getsockname()[1]}"
         config = uvicorn.Config(
-            build_app(url, options.first, options.token),
+            build_app(url, options.first, options.token, options.store_delay),
             access_log=False,
             log_config=None,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
@@ -659,6 +737,12 @@ def parse_options() -> argparse.Namespace:
     )
     parser.add_argument(
         "--token", help="ask for this bearer token on everything but the public card"
+    )
+    parser.add_argument(
+        "--store-delay",
+        type=float,
+        default=0.0,
+        help="seconds that reading a task takes, and saving one",
     )
     parser.add_argument(
         "--max-seconds", type=float, default=600.0, help="stop by itself after these"

@@ -259,7 +259,7 @@ class Resume:
             message = "the stream ended before it named its task"
             raise error or A2AConnectionError(message, failure="truncated")
         if isinstance(error, A2AConnectionError) and error.failure == "closed":
-            raise self._with_last_seen(error)
+            raise error
         if self.state is TaskState.INPUT_REQUIRED:
             self._look(_Why.RESTING)
             return

@@ -1,0 +1,135 @@
+"""A proxy that passes calls on to an agent, and does to its streams what networks do.
+
+It is a script for `tests.raw_server.serve`, and knows of HTTP what it needs: one request on each
+connection, replies that end with it, and bodies in chunks, of which each is one event.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from tests.raw_server import LAST_CHUNK, chunk, header
+
+__all__ = ["Fault", "Proxy"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to one stream.
+
+    Attributes:
+        kind: ``reset`` (RST), ``close`` (FIN in the middle of the body), ``end`` (the body ends in
+            good order), ``stall`` (nothing comes any more), ``twice`` (an event is repeated, and
+            all goes on).
+        after: Events that pass before; of ``twice`` the number of the event.
+        more: Bytes that pass of the event that follows.
+    """
+
+    kind: str
+    after: int
+    more: int = 0
+
+
+async def _nothing():
+    pass
+
+
+class Proxy:
+    """Passes on what is asked of an agent.
+
+    Args:
+        agent: The agent's origin.
+        faults: What happens to each of its streams, in order; None for nothing. To those that
+            follow nothing happens.
+        on_stream: ``async def on_stream()``, called when a stream has begun, and its first event
+            is still to be passed on.
+        on_break: The same when a stream is about to be broken.
+
+    Attributes:
+        requests: What was passed on.
+        streams: How many of the replies were streams.
+        happened: The faults that came to pass.
+        left: How many clients left a stream before its end.
+    """
+
+    def __init__(self, agent, faults=(), on_stream=_nothing, on_break=_nothing):
+        self._port = urlsplit(agent).port
+        self._faults = iter(faults)
+        self._on_stream, self._on_break = on_stream, on_break
+        self.requests = []
+        self.streams = 0
+        self.happened = []
+        self.left = 0
+
+    async def __call__(self, connection):
+        request = await connection.request()
+        if request is None:
+            return
+        self.requests.append(request)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        passing = asyncio.ensure_future(self._pass_on(connection, request, reader, writer))
+        leaving = asyncio.ensure_future(connection.until_gone())
+        try:
+            await asyncio.wait({passing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if passing.done():
+                passing.result()
+        finally:
+            for task in (passing, leaving):
+                task.cancel()
+            await asyncio.wait({passing, leaving})
+            writer.transport.abort()
+
+    async def _pass_on(self, connection, request, reader, writer):
+        writer.write(request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+        head = await reader.readuntil(b"\r\n\r\n")
+        if not (header(head, "content-type") or "").startswith("text/event-stream"):
+            await connection.send(head + await reader.read())
+            return
+        self.streams += 1
+        fault = next(self._faults, None)
+        await connection.send(head)
+        try:
+            await self._pass_stream_on(connection, fault, reader)
+        except asyncio.CancelledError:
+            self.left += 1
+            raise
+
+    async def _pass_stream_on(self, connection, fault, reader):
+        number = 0
+        while event := await _next_chunk(reader):
+            if number == 0:
+                await self._on_stream()
+            if fault is not None and fault.kind != "twice" and number == fault.after:
+                await self._break(connection, fault, event)
+                return
+            number += 1
+            await connection.send(chunk(event))
+            if fault is not None and number == fault.after:
+                if fault.kind == "twice":
+                    self.happened.append(fault)
+                    await connection.send(chunk(event))
+                elif not fault.more:
+                    await self._break(connection, fault, b"")
+                    return
+        await connection.send(LAST_CHUNK)
+
+    async def _break(self, connection, fault, event):
+        self.happened.append(fault)
+        await self._on_break()
+        if fault.more:
+            await connection.send(chunk(event[: fault.more]))
+        match fault.kind:
+            case "reset":
+                connection.reset()
+            case "close":
+                connection.close()
+            case "end":
+                await connection.send(LAST_CHUNK)
+            case "stall":
+                await connection.gone.wait()
+
+
+async def _next_chunk(reader):
+    """The next piece of a body in chunks; nothing at its end."""
+    size = int(await reader.readuntil(b"\r\n"), 16)
+    return (await reader.readexactly(size + 2))[:-2]

@@ -1,0 +1,223 @@
+"""Streams of a real agent on the official SDK, through a proxy that breaks them.
+
+The agent goes on when it is told to, so that a test knows what is still to come; all else is as
+quick as the machine is. What the caller has at the end is held against the agent's own task.
+"""
+
+import asyncio
+import contextlib
+import json
+import random
+import uuid
+
+import pytest
+from tests.proxy import Fault, Proxy
+from tests.raw_server import serve
+from tests.real_agents import LIMIT, sdk_process
+
+from holdfast import (
+    Resilience,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatusUpdateEvent,
+    Timeouts,
+    connect,
+)
+from holdfast.content import to_message
+from holdfast.net.aiohttp import AiohttpEngine
+from holdfast.policy.reconnect import ReconnectPolicy
+from holdfast.tasks.fold import TaskFold
+from holdfast.wire.http import HttpRequest
+
+pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
+
+PATHS = {"JSONRPC": "/rpc", "HTTP+JSON": "/rest"}
+CANCELS = (b'"CancelTask"', b":cancel ")
+
+SLOW_STORE = "0.002"
+"""Seconds: enough for a subscription to come in the middle of a write."""
+
+both_bindings = pytest.mark.parametrize("binding", PATHS)
+each_store = pytest.mark.parametrize("store", ["quick", "slow"])
+each_cut = pytest.mark.parametrize("cut", ["reset", "close", "end"])
+
+
+@pytest.fixture(scope="module")
+def quick_url(tmp_path_factory):
+    with sdk_process(tmp_path_factory.mktemp("sdk") / "stderr") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def slow_url(tmp_path_factory):
+    with sdk_process(
+        tmp_path_factory.mktemp("sdk") / "stderr", "--store-delay", SLOW_STORE
+    ) as url:
+        yield url
+
+
+@pytest.fixture
+def store():
+    """Which of the agents a test is for, where it is for one."""
+    return "quick"
+
+
+@pytest.fixture
+def world(store, binding, request):
+    """Gives a context with an agent, a proxy before it that does as told, and a client."""
+    url = request.getfixturevalue(f"{store}_url")
+    return lambda faults=(), **options: _world(url, binding, faults, **options)
+
+
+class World:
+    """An agent, and the proxy that its client reaches it by.
+
+    Attributes:
+        client: Goes through the proxy.
+        direct: A client that does not.
+        pace: The name of the permits that the agent waits for.
+    """
+
+    def __init__(self, url, engine):
+        self._url = url
+        self._engine = engine
+        self.pace = str(uuid.uuid4())
+
+    async def permit(self, count):
+        """Lets the agent send so many chunks more."""
+        await self._get(f"/permits?name={self.pace}&count={count}")
+
+    async def executions(self, message_id):
+        """The tasks that a message was executed as."""
+        return (await self._get("/executions")).get(message_id, [])
+
+    async def _get(self, path):
+        reply = await self._engine.request(HttpRequest(method="GET", url=self._url + path))
+        return json.loads(reply.body)
+
+    async def until_over(self, task_id):
+        """Waits until the agent is done with a task, and gives it."""
+        return await self.direct.wait(task_id, poll_interval=0.02)
+
+
+@contextlib.asynccontextmanager
+async def _world(url, binding, faults, *, each=0, idle=120.0, on_break=None):
+    engine = AiohttpEngine(proxies=False)
+    world = World(url, engine)
+
+    async def more():
+        if each:
+            await world.permit(each)
+
+    async def breaking():
+        if on_break is not None:
+            await on_break(world)
+
+    world.proxy = Proxy(url, faults, on_stream=more, on_break=breaking)
+    resilience = Resilience(
+        reconnect=ReconnectPolicy(backoff=0.01, max_backoff=0.05), timeouts=Timeouts(idle=idle)
+    )
+    async with (
+        asyncio.timeout(LIMIT),
+        serve(world.proxy) as server,
+        connect(
+            url,
+            bindings=[binding],
+            url=server.url.rstrip("/") + PATHS[binding],
+            resilience=resilience,
+        ) as world.client,
+        connect(url, streaming=False) as world.direct,
+    ):
+        try:
+            yield world
+        finally:
+            await engine.close()
+
+
+def words(text):
+    """A message with an id of its own."""
+    return to_message(text, new_id=str(uuid.uuid4()))
+
+
+async def watch(stream):
+    """The events of a stream to its end, and the task that it gave."""
+    async with stream as events:
+        return [event async for event in events], events.task
+
+
+def check(seen, task, truth):
+    """What the caller has is the agent's task, and what it was told says the same."""
+    assert task == truth
+    fold = TaskFold()
+    for event in seen:
+        fold.add(event)
+    assert fold.task.artifacts == truth.artifacts
+    assert fold.task.status == truth.status
+    states = [e.status.state for e in seen if isinstance(e, Task | TaskStatusUpdateEvent)]
+    assert [state.is_terminal for state in states].count(True) == 1
+    assert states[-1] is seen[-1].status.state
+
+
+def appended(seen):
+    """The text that chunks and snapshots bring, joined as they come; nothing is replaced."""
+    text = ""
+    for event in seen:
+        if isinstance(event, TaskArtifactUpdateEvent):
+            assert event.append == bool(text)
+            text += event.artifact.text
+        elif isinstance(event, Task):
+            assert event.artifacts == ()
+    return text
+
+
+def numbered(count):
+    return "".join(f"chunk {number}\n" for number in range(1, count + 1))
+
+
+# ── Cuts ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def many_cuts(dice, count):
+    """Cuts of all kinds, between events and within, each after something new."""
+    return [
+        Fault(
+            dice.choice(["reset", "close", "end"]),
+            after=dice.randint(2, 6),
+            more=dice.choice([0, 0, dice.randint(1, 150)]),
+        )
+        for _ in range(count)
+    ]
+
+
+@both_bindings
+@each_store
+@pytest.mark.parametrize("text", ["", "a"], ids=["numbered", "all-alike"])
+async def test_500_chunks_that_are_cut_50_times_come_once_whole_and_in_order(
+    world, binding, store, text
+):
+    dice = random.Random(f"{binding} {store} {text}")
+    async with world(many_cuts(dice, 50), each=10) as here:
+        message = words(f"paced {here.pace} 500 {text}".strip())
+        seen, task = await watch(here.client.stream_message(message))
+        truth = await here.direct.get_task(task.id)
+        ran = await here.executions(message.message_id)
+
+    assert len(here.proxy.happened) == 50
+    check(seen, task, truth)
+    assert truth.text == (text * 500 if text else numbered(500))
+    assert appended(seen) == truth.text
+    assert ran == [task.id]
+
+
+@both_bindings
+@each_cut
+async def test_s03_a_stream_that_ends_while_the_task_works_is_taken_up_again(world, cut):
+    async with world([Fault(cut, after=2)], each=5) as here:
+        async with here.client.stream_message(f"paced {here.pace} 10") as events:
+            seen = [event async for event in events]
+        truth = await here.direct.get_task(events.task.id)
+
+    check(seen, events.task, truth)
+    assert appended(seen) == numbered(10)
+    assert (events.reconnects, events.gap) == (1, True)
+    assert (here.proxy.streams, len(here.proxy.happened)) == (2, 1)
