@@ -5,9 +5,11 @@ import asyncio
 import pytest
 
 from holdfast import (
+    A2AConnectionError,
     A2AHTTPError,
     Credentials,
     DeadlineExceededError,
+    Interceptor,
     LimitExceededError,
     Limits,
     Message,
@@ -18,9 +20,11 @@ from holdfast import (
 )
 from holdfast.testing import (
     Cut,
+    Delay,
     FakeAgent,
     FakeNetwork,
     Refuse,
+    Streaming,
     asks,
     replies,
     streams,
@@ -110,6 +114,53 @@ async def test_who_looks_up_now_and_then_gets_everything_all_the_same(streaming,
         assert events.task.text == "abc"
     assert told(seen[-1]) == "status COMPLETED"
     assert now() < 30
+
+
+@both_bindings
+@pytest.mark.parametrize("who", ["interceptor", "consumer"])
+async def test_an_event_is_not_lost_where_its_listeners_are_cancelled(who, binding):
+    heard = {"before": [], "slow": [], "after": []}
+
+    async def slow(event):
+        await asyncio.sleep(0.5)
+        heard["slow"].append(event)
+
+    class Slow(Interceptor):
+        async def after(self, call, outcome):
+            if call.operation.streaming:
+                await slow(outcome.value.event)
+            return outcome
+
+    options = {
+        "interceptor": {"interceptors": [Slow()]},
+        "consumer": {
+            "consumers": [
+                lambda event, _task, _card: heard["before"].append(event),
+                lambda event, _task, _card: slow(event),
+                lambda event, _task, _card: heard["after"].append(event),
+            ]
+        },
+    }
+    agent = FakeAgent(streams("a", "b", "c", every=2))
+    client = connected(agent, binding, **options[who])
+    seen = []
+
+    async with client.stream_message("hi") as events:
+        while True:
+            reading = asyncio.create_task(anext(events))
+            await asyncio.sleep(0.25)
+            reading.cancel()
+            await asyncio.wait([reading])
+            try:
+                seen.append(await anext(events))
+            except StopAsyncIteration:
+                break
+
+    wanted = ["task SUBMITTED", "status WORKING", "artifact a", "append b", "append c"]
+    assert [told(event) for event in seen] == [*wanted, "status COMPLETED"]
+    assert heard["slow"] == seen
+    if who == "consumer":
+        assert heard["before"] == heard["after"] == seen
 
 
 # ── How a stream fails ───────────────────────────────────────────────────────────────────────
@@ -227,3 +278,75 @@ async def test_a_task_that_could_not_be_asked_for_in_time_was_never_seen(binding
     assert caught.value.executed is not True
     assert "refused" in str(caught.value.__cause__.__cause__)
     assert now() == 20
+
+
+# ── Leaving ──────────────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+@pytest.mark.parametrize("after", [0.5, 1.25, 3.5], ids=["reading", "reconnecting", "subscribing"])
+async def test_a_stream_that_is_closed_by_another_task_ends_and_comes_not_back(after, binding):
+    agent = FakeAgent(
+        streams("a", "b", "c", every=1), streaming=Streaming(snapshot=False), latency=0.125
+    )
+    cut_after(agent, 3, clean=True)
+    agent.inject(Refuse(), on="SubscribeToTask")
+    agent.inject(Delay(seconds=4), on="SubscribeToTask")
+    network = FakeNetwork(agent)
+    client = connected(agent, binding, network=network)
+    await client.agent_card()
+
+    async def read(events):
+        return [told(event) async for event in events]
+
+    async with client.stream_message("hi") as events:
+        reading = asyncio.create_task(read(events))
+        await asyncio.sleep(after)
+        await events.close()
+        asked = len(agent.received)
+
+        seen = await reading
+
+        assert seen[:2] == ["task SUBMITTED", "status WORKING"]
+        assert "status COMPLETED" not in seen
+        assert len(agent.received) <= asked + 1  # what was under way
+    assert (network.in_flight, agent.open_streams) == (0, 0)
+
+
+@both_bindings
+async def test_an_open_stream_ends_with_its_client(binding):
+    agent = FakeAgent(streams("a", "b", "c", every=1))
+    network = FakeNetwork(agent)  # lent: it stays usable
+    client = connected(agent, binding, network=network)
+
+    async with client.stream_message("hi") as events:
+        await anext(events)
+        await client.close()
+        with pytest.raises(A2AConnectionError, match="closed while task task-1 was") as caught:
+            await events.result()
+
+    assert (caught.value.failure, caught.value.executed) == ("closed", True)
+    assert "task-1" in str(caught.value)
+    assert operations(agent) == ["SendStreamingMessage"]
+    assert (network.in_flight, agent.open_streams, now()) == (0, 0, 0)
+
+
+@both_bindings
+async def test_closing_the_client_ends_who_waits_for_an_event(binding):
+    agent = FakeAgent(streams("a", "b", "c", every=60))
+    network = FakeNetwork(agent)
+    client = connected(agent, binding, network=network)
+
+    async with client.stream_message("hi") as events:
+        asyncio.get_running_loop().call_later(10, lambda: closing.append(close()))
+        closing = []
+
+        def close():
+            return asyncio.create_task(client.close())
+
+        with pytest.raises(A2AConnectionError, match="closed") as caught:
+            await events.result()
+        await closing[0]
+
+    assert (caught.value.failure, caught.value.executed) == ("closed", True)
+    assert (network.in_flight, agent.open_streams, now()) == (0, 0, 10)

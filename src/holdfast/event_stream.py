@@ -37,6 +37,7 @@ class EventStream:
         self._begin: Callable[[], Awaitable[LiveStream]] | None = begin
         self._live: LiveStream | None = None
         self._message: Message | None = None
+        self._untold: StreamEvent | None = None  # as long as consumers have not heard of it
         self._is_being_read = False
         self._is_over = False
 
@@ -95,10 +96,13 @@ class EventStream:
             raise StopAsyncIteration
         self._is_being_read = True
         try:
-            with streaming.per_call.hiding_secrets():
-                event = await self._next(live)
+            event = self._untold
+            if event is None:
+                with streaming.per_call.hiding_secrets():
+                    event = self._untold = await self._next(live)
             if event is not None:
                 await streaming.tell(event)
+                self._untold = None
         except Exception:
             await self.close()
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.model.requests import SendMessageRequest
     from holdfast.model.types import StreamResponse, Task
     from holdfast.policy.deadline import Deadline
+    from holdfast.runtime.listeners import Consumer
     from holdfast.runtime.transport import Stream
     from holdfast.tasks.fold import StreamEvent
 
@@ -55,6 +57,8 @@ class Streaming:
         self._poll_interval = poll_interval
         self._patient = patient
         self._request_id = ""
+        self._told: StreamEvent | None = None
+        self._listening: deque[Consumer] = deque()  # to be told of it
 
     def send(
         self,
@@ -141,7 +145,7 @@ class Streaming:
 
     async def subscribe(self, task_id: str) -> Stream[StreamResponse]:
         """Subscribes to the task, once: the stream itself tries again."""
-        self._check_open(task_id)
+        self.check_open(task_id)
         self._request_id = self._calls.env.new_id()
         return await self._calls.open(
             SUBSCRIBE_TO_TASK,
@@ -154,7 +158,7 @@ class Streaming:
 
     async def look(self, task_id: str) -> Task:
         """Asks for the task."""
-        self._check_open(task_id)
+        self.check_open(task_id)
         return await self._calls.get_task(task_id, self._deadline, self.per_call)
 
     def reconnected(self, task_id: str, number: int) -> None:
@@ -164,16 +168,28 @@ class Streaming:
         )
 
     async def tell(self, event: StreamEvent) -> None:
-        """Tells consumers; the task is put together for them only."""
-        if self.per_call.consumers:
-            await self._calls.tell(event, self._resume.task, self._deadline, self.per_call)
+        """Tells consumers; the task is put together for them only.
+
+        Cancelled, and called again with the same event, it goes on with the consumer it came to.
+        """
+        if event is not self._told:
+            self._told, self._listening = event, deque(self.per_call.consumers)
+        while self._listening:
+            one = msgspec.structs.replace(self.per_call, consumers=(self._listening[0],))
+            await self._calls.tell(event, self._resume.task, self._deadline, one)
+            self._listening.popleft()
 
     @property
     def agent(self) -> str | None:
         """The address that answered last."""
         return self._calls.agent
 
-    def _check_open(self, task_id: str) -> None:
+    def check_open(self, task_id: str) -> None:
+        """Raises if the client is closed.
+
+        Raises:
+            A2AConnectionError: It is.
+        """
         if self._calls.is_closed:
             text = f"the client was closed while task {task_id} was watched"
             raise A2AConnectionError(text, failure="closed", agent=self._calls.agent)

@@ -46,6 +46,10 @@ class TaskSource(Protocol):
         """Asks for the task."""
         ...
 
+    def check_open(self, task_id: str) -> None:
+        """Raises an `A2AConnectionError` if the client is closed."""
+        ...
+
     def reconnected(self, task_id: str, number: int) -> None:
         """Told of each reconnect."""
         ...
@@ -86,6 +90,7 @@ class LiveStream:
         self._max_retry_after = max_retry_after
         self._poll_interval = poll_interval
         self._delays: Iterator[float] = poll_delays(poll_interval)
+        self._is_closed = False
         self._waiting: Wait | None = None
         self._wakes_at = 0.0
 
@@ -102,11 +107,14 @@ class LiveStream:
         try:
             while (event := resume.take()) is None:
                 step = resume.step
-                if step is Step.READ:
-                    await self._read()
-                elif step is Step.DONE:
+                if self._is_closed:
+                    return None
+                if step is Step.DONE:
                     await self.settle()
                     return None
+                self._source.check_open(resume.task_id or "")
+                if step is Step.READ:
+                    await self._read()
                 else:
                     await self._go_on(step)
         except A2AError as error:
@@ -118,7 +126,11 @@ class LiveStream:
         return event
 
     async def close(self) -> None:
-        """Lets go of the connection; the agent goes on with the task."""
+        """Ends it, whoever waits for an event; the agent goes on with the task."""
+        self._is_closed = True
+        await self._let_go()
+
+    async def _let_go(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
@@ -131,12 +143,12 @@ class LiveStream:
         try:
             response = await connection.__anext__()
         except StopAsyncIteration:
-            await self.close()
+            await self._let_go()
             self.resume.ended()
         except A2AError as error:
             if isinstance(error, LimitExceededError) or self._is_too_late(error):
                 raise
-            await self.close()
+            await self._let_go()
             self.resume.cut(error)
         else:
             event = response.event
@@ -162,7 +174,7 @@ class LiveStream:
             self.resume.found(task)
 
     async def _subscribe(self, task_id: str) -> None:
-        await self.close()
+        await self._let_go()
         try:
             self._connection = await self._source.subscribe(task_id)
         except A2AError as error:
@@ -170,6 +182,8 @@ class LiveStream:
                 raise
             self.resume.refused(error)
         else:
+            if self._is_closed:  # meanwhile
+                await self._let_go()
             self.resume.subscribed()
             if self.resume.reconnects:
                 self._source.reconnected(task_id, self.resume.reconnects)

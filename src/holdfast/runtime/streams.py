@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -90,16 +91,22 @@ class InterceptedStream(StreamOver[T]):
         super().__init__(inner)
         self._reply: Reply[Any] = reply
         self._after = after
+        self._held: Reply[T] | A2AError | None = None
 
     async def __anext__(self) -> T:
-        outcome: Reply[T] | A2AError
+        outcome, self._held = self._held or await self._outcome(), None
+        try:
+            return (await self._after(outcome)).value
+        except asyncio.CancelledError:
+            self._held = outcome  # the event has come, and must not get lost
+            raise
+
+    async def _outcome(self) -> Reply[T] | A2AError:
         try:
             event = await self._inner.__anext__()
         except A2AError as error:
-            outcome = error
-        else:
-            outcome = msgspec.structs.replace(self._reply, value=event)
-        return (await self._after(outcome)).value
+            return error
+        return msgspec.structs.replace(self._reply, value=event)
 
 
 class BoundedStream(StreamOver[T]):
