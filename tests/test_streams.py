@@ -13,6 +13,7 @@ from holdfast import (
     LimitExceededError,
     Limits,
     Message,
+    Reconnected,
     ReconnectError,
     Task,
     TaskState,
@@ -350,3 +351,43 @@ async def test_closing_the_client_ends_who_waits_for_an_event(binding):
 
     assert (caught.value.failure, caught.value.executed) == ("closed", True)
     assert (network.in_flight, agent.open_streams, now()) == (0, 0, 10)
+
+
+@both_bindings
+async def test_a_stream_that_was_left_has_no_answer(binding):
+    agent = FakeAgent(streams("a", "b", every=1))
+    client = connected(agent, binding)
+
+    async with client.stream_message("hi") as events:
+        await anext(events)
+
+    with pytest.raises(RuntimeError, match="closed before there was an answer"):
+        await events.result()
+    assert [event async for event in events] == []
+
+
+# ── Reconnecting ─────────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+async def test_only_a_connection_that_comes_about_counts_as_a_reconnect(binding):
+    seen = []
+    agent = FakeAgent(streams("a", "b", "c", every=10))
+    cut_after(agent, 3)
+    agent.inject(Refuse(), on="SubscribeToTask", times=2)
+    agent.inject(Cut(after_events=2, after_bytes=20), on="SubscribeToTask")
+    client = connected(agent, binding, observers=[seen.append])
+
+    async with client.stream_message("hi") as events:
+        answer = await events.result()
+
+    assert (answer.text, events.reconnects, events.gap) == ("abc", 2, True)
+    found = [each for each in seen if isinstance(each, Reconnected)]
+    assert [each.number for each in found] == [1, 2]
+    assert {each.task_id for each in found} == {"task-1"}
+    assert {each.operation for each in found} == {"SubscribeToTask"}
+    assert found[0].agent == events_agent(binding)
+
+
+def events_agent(binding):
+    return "http://agent.test/rpc" if binding == "JSONRPC" else "http://agent.test/rest"

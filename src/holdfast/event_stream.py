@@ -176,6 +176,7 @@ class EventStream:
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
             A2AError: See `__anext__`.
+            RuntimeError: The stream was closed, or has failed, before there was an answer.
         """
         while not self._is_settled:
             try:
@@ -184,6 +185,9 @@ class EventStream:
                 break
         if self._live is not None and not self._is_over:
             await self._live.settle()
+        if not self._is_settled:
+            text = "the stream was closed before there was an answer"
+            raise RuntimeError(text)
         task = self.task
         if task is None:
             return Answer(message=self._message)

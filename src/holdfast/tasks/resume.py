@@ -161,6 +161,7 @@ class Resume:
         self._over: TaskStatusUpdateEvent | None = None  # told by the stream, and not yet believed
         self._writing = Writing()
         # Of a connection that is not the first:
+        self._is_cut = False  # and not yet subscribed to again
         self._is_first = True
         self._snapshot: Task | None = None
         self._ahead: StreamEvent | None = None  # what it brought before the task was asked for
@@ -221,6 +222,8 @@ class Resume:
     def subscribed(self) -> None:
         """A connection is there that the task was subscribed to with."""
         self._is_first = False
+        self.reconnects += self._is_cut
+        self._is_cut = False
         self._snapshot, self._ahead, self._catch_up = None, None, None
         self.step = Step.READ
 
@@ -465,8 +468,7 @@ class Resume:
                 self._poll()
                 return
         if step is Step.SUBSCRIBE and self._status is not None:
-            self.gap = True
-            self.reconnects += 1
+            self.gap = self._is_cut = True
         self._after_wait = step
         at_least = 0.0 if error is None else error.retry_after or 0.0
         self.step = Wait(attempt=self._fruitless, at_least=at_least, error=error)
