@@ -1,0 +1,138 @@
+"""Streams that break again and again: what the caller has came once, whole and in order."""
+
+import random
+
+import pytest
+
+from holdfast import (
+    Resilience,
+    Task,
+    TaskStatusUpdateEvent,
+    TextDelta,
+    Timeouts,
+    connect,
+)
+from holdfast.tasks.text import TextFold
+from holdfast.testing import (
+    Cut,
+    Fail,
+    FakeAgent,
+    FakeNetwork,
+    History,
+    Reset,
+    Stall,
+    Streaming,
+    run,
+    streams,
+)
+
+both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+
+CHUNKS = [f"{number} " for number in range(500)]
+PATIENT = Resilience(timeouts=Timeouts(idle=5), budget=None)
+
+BREAKS = [
+    lambda dice: Cut(after_events=dice.randint(2, 15)),
+    lambda dice: Cut(after_events=dice.randint(2, 15), clean=True),
+    lambda dice: Cut(after_events=dice.randint(2, 15), after_bytes=dice.randint(1, 60)),
+    lambda dice: Reset(after_events=dice.randint(2, 15)),
+    lambda dice: Stall(phase="idle", after_events=dice.randint(2, 15)),
+    lambda dice: Fail(after_events=dice.randint(2, 15), named=dice.random() < 0.5),
+]
+
+AGENTS = {
+    "plain": {},
+    "overlap": {"streaming": Streaming(overlap=4)},
+    "store lags": {"store_lag": 0.5},
+    "store lags, overlap": {"store_lag": 0.25, "streaming": Streaming(overlap=7)},
+    "no snapshot": {"streaming": Streaming(snapshot=False)},
+    "no snapshot, overlap": {"streaming": Streaming(snapshot=False, overlap=4)},
+    "stays open": {"streaming": Streaming(stays_open=True)},
+    "final task": {"streaming": Streaming(final_task=True)},
+    "keep-alive": {"streaming": Streaming(keep_alive=0.05)},
+    "LF": {"streaming": Streaming(line_end="\n", overlap=2)},
+    "CR": {"streaming": Streaming(line_end="\r", pretty=True, overlap=2)},
+    "pretty": {"streaming": Streaming(pretty=True)},
+    "byte by byte": {"streaming": Streaming(piece=1)},
+    "GET only": {"streaming": Streaming(verbs=("GET",))},
+    "POST only": {"streaming": Streaming(verbs=("POST",), other_verb=404)},
+    "no history": {"records_messages": False},
+}
+
+
+def connected(agent, binding, **options):
+    options.setdefault("resilience", PATIENT)
+    return connect(agent.url, bindings=(binding,), **options)
+
+
+def break_often(agent, dice, times):
+    agent.inject(dice.choice(BREAKS)(dice), on="SendStreamingMessage")
+    for _ in range(times - 1):
+        agent.inject(dice.choice(BREAKS)(dice), on="SubscribeToTask")
+
+
+def check_told(history, seen):
+    """Nothing twice, nothing out of order, one end."""
+    for event in seen:
+        history.saw_event(event)
+    history.check()
+    states = [event.status for event in seen if isinstance(event, Task | TaskStatusUpdateEvent)]
+    assert [status.state.is_terminal for status in states] == [*[False] * (len(states) - 1), True]
+    stamps = [status.timestamp for status in states]
+    assert stamps == sorted(stamps)
+
+
+def text_of(changes):
+    """What a caller has who takes back what was reset."""
+    text = ""
+    for change in changes:
+        text = text + change.text if isinstance(change, TextDelta) else ""
+    return text
+
+
+@both_bindings
+@pytest.mark.parametrize("how", AGENTS)
+def test_five_hundred_chunks_over_fifty_breaks_come_once(how, binding):
+    async def main():
+        dice = random.Random(f"{how} {binding}")
+        agent = FakeAgent(streams(*CHUNKS, every=1), **AGENTS[how])
+        break_often(agent, dice, 50)
+        network = FakeNetwork(agent)
+        history = History(agent)
+        client = connected(agent, binding, engine=network, consumers=[history.consumer])
+        seen = []
+
+        async with client.stream_message("hi") as events:
+            text = TextFold()
+            deltas = []
+            async for event in events:
+                seen.append(event)
+                deltas += text.changes(event)
+            task = events.task
+
+        check_told(History(agent), seen)
+        history.check()
+        assert text_of(deltas) == "".join(CHUNKS)
+        assert "lags" in how or all(isinstance(delta, TextDelta) for delta in deltas)
+        assert task == agent.tasks[task.id]
+        assert len(agent.executions) == 1
+        assert events.reconnects >= 40
+        assert (network.in_flight, agent.open_streams) == (0, 0)
+        assert agent.calls("CancelTask") == []
+
+    run(main())
+
+
+@both_bindings
+@pytest.mark.parametrize("seed", range(5))
+async def test_the_text_of_a_broken_stream_is_the_text_of_its_answer(seed, binding):
+    dice = random.Random(seed)
+    agent = FakeAgent(streams(*CHUNKS[:100], every=1), streaming=Streaming(overlap=3))
+    break_often(agent, dice, 20)
+    client = connected(agent, binding, engine=FakeNetwork(agent))
+
+    async with client.stream_message("hi") as events:
+        joined = "".join([text async for text in events.text_deltas()])
+        answer = await events.result()
+
+    assert joined == answer.text == "".join(CHUNKS[:100])
