@@ -8,6 +8,7 @@ moments, the faults, and in which order tasks are woken up.
 import asyncio
 import logging
 import random
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -18,7 +19,6 @@ from holdfast import (
     BudgetPolicy,
     Credentials,
     Endpoints,
-    HttpReply,
     Interceptor,
     Resilience,
     RetryPolicy,
@@ -44,25 +44,63 @@ class Storm(FakeNetwork):
         self.slots = asyncio.Semaphore(SLOTS)
         self.stormy = True
 
-    async def request(self, request):
+    @asynccontextmanager
+    async def stream(self, request):  # which every request goes through
         async with self.slots:
-            if not self.stormy:
-                return await super().request(request)
-            await asyncio.sleep(self.dice.uniform(0, 0.4))
-            fate = self.dice.random()
+            fate = 1.0
+            if self.stormy:
+                await asyncio.sleep(self.dice.uniform(0, 0.4))
+                fate = self.dice.random()
             if fate < 0.1:
                 raise A2AConnectionError("no", failure="refused", executed=False, transient=True)
             if fate < 0.15:
                 request.progress.sent = True
-                return HttpReply(status=429, headers={"retry-after": "0.2"})
-            if fate < 0.2:
+                yield Empty(429, {"retry-after": "0.2"})
+            elif fate < 0.2:
                 request.progress.sent = True
-                return HttpReply(status=401)
-            reply = await super().request(request)
-            await asyncio.sleep(self.dice.uniform(0, 0.4))
-            if fate < 0.3:
-                raise A2AConnectionError("cut", failure="truncated", transient=True)
-            return reply
+                yield Empty(401, {})
+            else:
+                async with super().stream(request) as reply:
+                    if self.stormy:
+                        await asyncio.sleep(self.dice.uniform(0, 0.4))
+                    yield Torn(reply) if fate < 0.3 else reply
+
+
+class Empty:
+    """A reply without a body."""
+
+    def __init__(self, status, headers):
+        self.status = status
+        self.headers = headers
+
+    async def read(self):
+        return b""
+
+
+class Torn:
+    """A reply that is cut: a stream after its first piece."""
+
+    def __init__(self, reply):
+        self.status = reply.status
+        self.headers = reply.headers
+        self._pieces = reply.chunks()
+        self._first = True
+
+    def chunks(self):
+        return self
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        if self._first:
+            self._first = False
+            return await anext(self._pieces)
+        raise A2AConnectionError("cut", failure="truncated", transient=True)
+
+    async def read(self):
+        async for _ in self:
+            pass
 
 
 class Slow(Interceptor):
@@ -104,6 +142,7 @@ def one_call(client, dice):
         [
             lambda: client.ask("hello", timeout=timeout, poll_interval=0.2),
             lambda: client.send_message("hello", timeout=timeout),
+            lambda: client.wait("task-1", timeout=timeout, poll_interval=0.2),
             lambda: client.get_task("task-1", timeout=timeout),
             lambda: client.agent_card(timeout=timeout),
         ]
@@ -163,7 +202,7 @@ def test_cancelled_calls_leave_nothing_behind(binding, seed, caplog):
         well = await cancel_many(client, dice, EACH)
 
         assert well > 0  # some were done before it was their turn
-        assert network.in_flight == 0
+        assert (network.in_flight, agent.open_streams) == (0, 0)
         assert network.peak <= SLOTS
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert tokens_spent(shared) == len(charges) > 0
