@@ -1364,7 +1364,7 @@ async def test_closing_ends_a_wait_with_an_error_that_names_the_task(streaming, 
 
     await client.close()
 
-    with pytest.raises(A2AConnectionError, match=r"closed while .* task task-1 was") as caught:
+    with pytest.raises(A2AConnectionError, match=r"closed while .*task task-1 was") as caught:
         await asking
     error = caught.value
     assert (error.failure, error.executed) == ("closed", True)
