@@ -202,7 +202,7 @@ class Resume:
         """
         if self._status is not None:
             error.executed = True
-            if self.task_id and self.task_id not in error.message:
+            if self.task_id and f"task {self.task_id}" not in error.message:
                 seen = f"task {self.task_id} was last seen {self._status.state.name}"
                 error.message = f"{error.message}; {seen}"
 
