@@ -49,7 +49,6 @@ class Proxy:
         requests: What was passed on.
         streams: How many of the replies were streams.
         happened: The faults that came to pass.
-        left: How many clients left a stream before its end.
     """
 
     def __init__(self, agent, faults=(), on_stream=_nothing, on_break=_nothing):
@@ -59,7 +58,12 @@ class Proxy:
         self.requests = []
         self.streams = 0
         self.happened = []
-        self.left = 0
+        self._left = asyncio.Semaphore(0)
+
+    async def until_left(self, count):
+        """Waits until so many clients have left a stream before its end."""
+        for _ in range(count):
+            await self._left.acquire()
 
     async def __call__(self, connection):
         request = await connection.request()
@@ -76,8 +80,8 @@ class Proxy:
         finally:
             for task in (passing, leaving):
                 task.cancel()
-            await asyncio.wait({passing, leaving})
             writer.transport.abort()
+            await asyncio.wait({passing, leaving})
 
     async def _pass_on(self, connection, request, reader, writer):
         writer.write(request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
@@ -91,7 +95,7 @@ class Proxy:
         try:
             await self._pass_stream_on(connection, fault, reader)
         except asyncio.CancelledError:
-            self.left += 1
+            self._left.release()
             raise
 
     async def _pass_stream_on(self, connection, fault, reader):

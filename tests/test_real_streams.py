@@ -16,9 +16,11 @@ from tests.raw_server import serve
 from tests.real_agents import LIMIT, sdk_process
 
 from holdfast import (
+    OutcomeUnknownError,
     Resilience,
     Task,
     TaskArtifactUpdateEvent,
+    TaskState,
     TaskStatusUpdateEvent,
     Timeouts,
     connect,
@@ -32,7 +34,6 @@ from holdfast.wire.http import HttpRequest
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
 
 PATHS = {"JSONRPC": "/rpc", "HTTP+JSON": "/rest"}
-CANCELS = (b'"CancelTask"', b":cancel ")
 
 SLOW_STORE = "0.002"
 """Seconds: enough for a subscription to come in the middle of a write."""
@@ -101,7 +102,7 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def _world(url, binding, faults, *, each=0, idle=120.0, on_break=None):
+async def _world(url, binding, faults, *, each=0, idle=120.0, on_break=None, limit=LIMIT):
     engine = AiohttpEngine(proxies=False)
     world = World(url, engine)
 
@@ -118,7 +119,7 @@ async def _world(url, binding, faults, *, each=0, idle=120.0, on_break=None):
         reconnect=ReconnectPolicy(backoff=0.01, max_backoff=0.05), timeouts=Timeouts(idle=idle)
     )
     async with (
-        asyncio.timeout(LIMIT),
+        asyncio.timeout(limit),
         serve(world.proxy) as server,
         connect(
             url,
@@ -196,7 +197,7 @@ async def test_500_chunks_that_are_cut_50_times_come_once_whole_and_in_order(
     world, binding, store, text
 ):
     dice = random.Random(f"{binding} {store} {text}")
-    async with world(many_cuts(dice, 50), each=10) as here:
+    async with world(many_cuts(dice, 50), each=10, limit=LIMIT * 4) as here:
         message = words(f"paced {here.pace} 500 {text}".strip())
         seen, task = await watch(here.client.stream_message(message))
         truth = await here.direct.get_task(task.id)
@@ -221,3 +222,157 @@ async def test_s03_a_stream_that_ends_while_the_task_works_is_taken_up_again(wor
     assert appended(seen) == numbered(10)
     assert (events.reconnects, events.gap) == (1, True)
     assert (here.proxy.streams, len(here.proxy.happened)) == (2, 1)
+
+
+@both_bindings
+async def test_a_connection_that_goes_quiet_is_taken_for_cut(world):
+    async with world([Fault("stall", after=3)], each=5, idle=0.3) as here:
+        seen, task = await watch(here.client.stream_message(f"paced {here.pace} 10"))
+        truth = await here.direct.get_task(task.id)
+
+    check(seen, task, truth)
+    assert appended(seen) == numbered(10)
+    assert [fault.kind for fault in here.proxy.happened] == ["stall"]
+
+
+@both_bindings
+@each_store
+@each_cut
+async def test_s04_a_task_that_ended_while_nobody_listened_is_told_whole(world, cut):
+    async def finish(here):
+        await here.permit(20)
+        async for task in here.direct.iter_tasks(here.context):
+            await here.until_over(task.id)
+
+    async with world([Fault(cut, after=4)], each=5, on_break=finish) as here:
+        here.context = str(uuid.uuid4())
+        seen, task = await watch(
+            here.client.stream_message(f"paced {here.pace} 20", context_id=here.context)
+        )
+        truth = await here.direct.get_task(task.id)
+
+    check(seen, task, truth)
+    assert appended(seen) == numbered(20)
+    assert here.proxy.streams == 1
+
+
+@both_bindings
+@each_cut
+async def test_s05_a_message_whose_stream_never_began_was_executed_once(world, cut):
+    message = words("echo hello")
+    async with world([Fault(cut, after=0)]) as here:
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await watch(here.client.stream_message(message))
+        ran = await here.executions(message.message_id)
+        truth = await here.until_over(ran[0])
+
+    assert (caught.value.message_id, caught.value.executed) == (message.message_id, None)
+    assert (len(ran), len(here.proxy.requests)) == (1, 1)
+    assert truth.text == "hello"
+
+
+@both_bindings
+@each_cut
+async def test_s05_a_stream_that_began_is_never_sent_again(world, cut):
+    message = words("echo hello")
+    async with world([Fault(cut, after=1)]) as here:
+        answer = await here.client.ask(message)
+        ran = await here.executions(message.message_id)
+
+    assert (answer.text, ran) == ("hello", [answer.task_id])
+
+
+@both_bindings
+@each_store
+@each_cut
+async def test_s15_a_question_on_a_stream_is_answered_on_its_task(world, cut):
+    async with world([Fault(cut, after=3), Fault(cut, after=1)]) as here:
+        async with here.client.stream_message("ask which colour?") as events:
+            asked = await events.result()
+        reply = here.client.stream_message(
+            "blue", task_id=asked.task_id, context_id=asked.context_id
+        )
+        seen, task = await watch(reply)
+        after = await here.client.ask("echo thanks", context_id=asked.context_id)
+        truth = await here.direct.get_task(task.id)
+
+    assert (asked.needs_input, asked.question, asked.text) == (True, "which colour?", "")
+    assert (task, task.text) == (truth, "blue")
+    assert seen[-1].status.state is TaskState.COMPLETED
+    assert [message.text for message in truth.history] == [
+        "ask which colour?",
+        "which colour?",
+        "blue",
+    ]
+    assert (after.task_id != asked.task_id, after.context_id) == (True, asked.context_id)
+    assert len(here.proxy.happened) == 2
+
+
+@both_bindings
+@each_store
+async def test_a_stream_goes_on_when_somebody_else_has_seen_to_the_authorization(world):
+    # The official server ends the stream at AUTH_REQUIRED, since its executor has returned.
+    async with world() as here:
+        async with here.client.stream_message("auth log in") as events:
+            seen = []
+            async for event in events:
+                seen.append(event)
+                if events.task.state is TaskState.AUTH_REQUIRED:
+                    break
+            await here.direct.send_message("done", task_id=events.task.id)
+            seen += [event async for event in events]
+        truth = await here.direct.get_task(events.task.id)
+
+    check(seen, events.task, truth)
+    assert (truth.state, truth.text) == (TaskState.COMPLETED, "done")
+    assert here.proxy.streams <= 2
+
+
+# ── Who leaves, and who comes later ──────────────────────────────────────────────────────────
+
+
+@both_bindings
+async def test_s18_who_leaves_a_stream_lets_go_of_it_and_leaves_the_task_alone(world):
+    async with world() as here:
+        await here.permit(5)
+        async with here.client.stream_message(f"paced {here.pace} 10") as events:
+            async for event in events:
+                if isinstance(event, TaskArtifactUpdateEvent):
+                    break
+        await here.proxy.until_left(1)
+        running = await here.direct.get_task(events.task.id)
+        await here.permit(5)
+        truth = await here.until_over(events.task.id)
+
+    assert running.state is TaskState.WORKING
+    assert (truth.state, truth.text) == (TaskState.COMPLETED, numbered(10))
+    assert len(here.proxy.requests) == 1
+
+
+@both_bindings
+@each_store
+async def test_all_who_come_to_a_running_task_see_the_same(world, binding, store):
+    dice, watchers = random.Random(f"{binding} {store}"), 8
+    async with world(many_cuts(dice, 24), each=3) as here:
+        task = await here.direct.send_message(f"paced {here.pace} 60", return_immediately=True)
+        watched = await asyncio.gather(
+            *(watch(here.client.subscribe_to_task(task.id)) for _ in range(watchers))
+        )
+        truth = await here.direct.get_task(task.id)
+
+    for seen, task in watched:
+        check(seen, task, truth)
+    assert truth.text == numbered(60)
+
+
+@both_bindings
+@pytest.mark.parametrize("number", [2, 5], ids=["status", "end"])
+async def test_a_status_that_is_repeated_changes_nothing(world, number):
+    async with world([Fault("twice", after=number)]) as here:
+        await here.permit(2)
+        seen, task = await watch(here.client.stream_message(f"paced {here.pace} 2"))
+        truth = await here.direct.get_task(task.id)
+
+    check(seen, task, truth)
+    assert appended(seen) == numbered(2)
+    assert len(here.proxy.happened) == 1
