@@ -190,9 +190,14 @@ def many_cuts(dice, count):
     ]
 
 
-@both_bindings
-@each_store
-@pytest.mark.parametrize("text", ["", "a"], ids=["numbered", "all-alike"])
+@pytest.mark.parametrize(
+    ("binding", "store", "text"),
+    [
+        *((binding, store, "") for binding in PATHS for store in ("quick", "slow")),
+        ("JSONRPC", "slow", "a"),
+        ("HTTP+JSON", "quick", "a"),
+    ],
+)
 async def test_500_chunks_that_are_cut_50_times_come_once_whole_and_in_order(
     world, binding, store, text
 ):
@@ -328,6 +333,23 @@ async def test_a_stream_goes_on_when_somebody_else_has_seen_to_the_authorization
     assert here.proxy.streams <= 2
 
 
+@both_bindings
+@each_cut
+async def test_where_nothing_but_snapshots_comes_through_the_task_is_polled(world, cut):
+    seen, snapshots_only = [], [Fault(cut, after=1)] * 20
+    async with world([Fault(cut, after=2), *snapshots_only]) as here:
+        stream = here.client.stream_message(f"paced {here.pace} 20", poll_interval=0.01)
+        async with stream as events:
+            async for event in events:
+                seen.append(event)
+                await here.permit(1)
+        truth = await here.direct.get_task(events.task.id)
+
+    check(seen, events.task, truth)
+    assert appended(seen) == numbered(20)
+    assert here.proxy.streams < 10
+
+
 # ── Who leaves, and who comes later ──────────────────────────────────────────────────────────
 
 
@@ -366,6 +388,54 @@ async def test_all_who_come_to_a_running_task_see_the_same(world, binding, store
 
 
 @both_bindings
+@each_store
+async def test_who_watches_a_question_sees_what_becomes_of_it(world):
+    # The official server ends the asker's stream at INPUT_REQUIRED, and no watcher's.
+    async with world() as here:
+        asked = await here.direct.ask("ask which colour?")
+        async with here.client.subscribe_to_task(asked.task_id) as events:
+            seen = [await anext(events)]
+            await here.direct.send_message("blue", task_id=asked.task_id)
+            seen += [event async for event in events]
+        truth = await here.direct.get_task(asked.task_id)
+
+    assert (seen[0].id, seen[0].state) == (asked.task_id, TaskState.INPUT_REQUIRED)
+    check(seen, events.task, truth)
+    assert (truth.state, truth.text) == (TaskState.COMPLETED, "blue")
+
+
+@both_bindings
+@each_store
+async def test_who_streams_learns_that_somebody_else_canceled(world):
+    async with world() as here:
+        await here.permit(3)
+        async with here.client.stream_message(f"paced {here.pace} 10") as events:
+            seen = [await anext(events)]
+            await here.direct.cancel_task(events.task.id, poll_interval=0.02)
+            seen += [event async for event in events]
+        truth = await here.direct.get_task(events.task.id)
+
+    check(seen, events.task, truth)
+    assert truth.state is TaskState.CANCELED
+
+
+@both_bindings
+@each_store
+async def test_an_agent_that_crashes_on_a_stream_leaves_a_task_that_failed(world):
+    message = words("crash")
+    async with world() as here:
+        seen, task = await watch(here.client.stream_message(message))
+        truth = await here.direct.get_task(task.id)
+        ran = await here.executions(message.message_id)
+
+    check(seen, task, truth)
+    assert (truth.state, ran) == (TaskState.FAILED, [task.id])
+
+
+# ── What comes twice ─────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
 @pytest.mark.parametrize("number", [2, 5], ids=["status", "end"])
 async def test_a_status_that_is_repeated_changes_nothing(world, number):
     async with world([Fault("twice", after=number)]) as here:
@@ -376,3 +446,28 @@ async def test_a_status_that_is_repeated_changes_nothing(world, number):
     check(seen, task, truth)
     assert appended(seen) == numbered(2)
     assert len(here.proxy.happened) == 1
+
+
+@both_bindings
+@pytest.mark.parametrize("text", ["", "a"], ids=["numbered", "all-alike"])
+@pytest.mark.parametrize("number", [1, 2, 3, 5, 6])
+async def test_what_is_repeated_after_a_cut_is_told_once_or_taken_back(world, number, text):
+    async with world([Fault("reset", after=3), Fault("twice", after=number)], each=5) as here:
+        message = f"paced {here.pace} 10 {text}".strip()
+        seen, task = await watch(here.client.stream_message(message))
+        truth = await here.direct.get_task(task.id)
+
+    check(seen, task, truth)
+    assert [fault.kind for fault in here.proxy.happened] == ["reset", "twice"]
+
+
+@both_bindings
+async def test_a_chunk_that_is_repeated_before_any_cut_is_not_in_the_task_at_the_end(world):
+    # Two chunks that are alike may be meant: only the agent's task tells.
+    async with world([Fault("twice", after=4)]) as here:
+        await here.permit(3)
+        seen, task = await watch(here.client.stream_message(f"paced {here.pace} 3"))
+        truth = await here.direct.get_task(task.id)
+
+    assert task == truth
+    assert appended(seen) == "chunk 1\nchunk 2\nchunk 2\nchunk 3\n"
