@@ -99,9 +99,22 @@ def refused(*words, agent=None, **more):
         (["send", "hello", "--context-id", " "], "empty"),
         (["send", "hello", "--wait", "--async"], "contradict"),
         (["send", "hello", "--nope"], "--nope"),
-        (["send", "hello", "--stream"], "--stream is not built yet"),
-        (["send", "--stream", "hello"], "leave it out to wait for the outcome"),
+        (["send", "hello", "--stream", "--async"], "--stream and --async contradict"),
         (["send", "hello", "--stream=yes"], "--stream"),
+        (["task", "get", "t", "--stream"], "holdfast task subscribe --stream"),
+        (["task", "cancel", "t", "--stream"], "nothing to follow"),
+        (["task", "list", "--stream"], "nothing to follow"),
+        (["card", "get", "--stream"], "nothing to follow"),
+        (["task", "subscribe"], "TASK_ID"),
+        (["task", "subscribe", "t", "--async"], "--async"),
+        (["task", "list", "--status", "busy"], "one of them is submitted, working"),
+        (["task", "list", "--status", "unspecified"], "not a state of tasks"),
+        (["task", "list", "--since", "yesterday"], "not a time"),
+        (["task", "list", "--limit", "101"], "101"),
+        (["task", "list", "--limit", "0"], "0"),
+        (["task", "list", "--all", "--page-token", "x"], "--all and --page-token contradict"),
+        (["task", "download"], "TASK_ID"),
+        (["task", "download", "t", "--to", ""], "empty"),
         (["task", "get"], "TASK_ID"),
         (["task", "get", "t", "--history", "-1"], "-1"),
         (["task", "get", "t", "--history", "many"], "many"),
@@ -1079,7 +1092,7 @@ async def test_a_reply_that_comes_in_pieces_is_logged_in_whole_lines(caplog):
             pass
 
         async def chunks(self):
-            for piece in (b"data: sec", b"ret\n\ndata", b": x\r\n", b"end"):
+            for piece in (b"data: sec", b"ret\n\ndata", b": x\r\n", b"data: y\rend"):
                 yield piece
 
         def stream(self, _request):
@@ -1090,7 +1103,7 @@ async def test_a_reply_that_comes_in_pieces_is_logged_in_whole_lines(caplog):
     async with engine.stream(HttpRequest(method="GET", url=AGENT)) as stream:
         assert len([chunk async for chunk in stream.chunks()]) == 4
     _, _, *lines = [record.getMessage().rstrip() for record in caplog.records]
-    assert lines == ["< data: secret", "< data: x", "< end"]
+    assert lines == ["< data: secret", "< data: x", "< data: y", "< end"]
 
 
 def test_without_debug_only_the_wait_for_another_try_is_told():

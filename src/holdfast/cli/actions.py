@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+import shlex
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from holdfast.cli.errors import CommandError, Failure, out_of_time
+from holdfast.cli.files import files_of
+from holdfast.cli.saving import Saved, check_free, content_of, write
+from holdfast.cli.values import shown_duration
 from holdfast.errors import A2AError, TaskNotCancelableError
-from holdfast.model.requests import SendMessageResponse
+from holdfast.model.requests import ListTasksResponse, SendMessageResponse
 from holdfast.model.types import Message, Role, Task, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
+    from pathlib import Path
 
+    from holdfast.cli.files import File
     from holdfast.cli.output import Output
     from holdfast.cli.session import Session
+    from holdfast.event_stream import EventStream
     from holdfast.model.types import Part
 
-__all__ = ["cancel_task", "get_card", "get_task", "send"]
+__all__ = [
+    "Filters",
+    "cancel_task",
+    "download_task",
+    "get_card",
+    "get_task",
+    "list_tasks",
+    "send",
+    "subscribe_to_task",
+]
+
+
+class Filters(TypedDict):
+    """Which tasks to list, and what of them: see `holdfast.Client.list_tasks`."""
+
+    context_id: str | None
+    status: TaskState | None
+    status_timestamp_after: datetime | None
+    limit: int
+    history_length: int | None
+    include_artifacts: bool
+
 
 _CANCEL_TIMEOUT = 60.0
 """Seconds that a cancel waits for the end of the task unless told otherwise."""
@@ -41,6 +72,16 @@ async def send(
         context_id=context_id,
     )
     output.sending(message)
+    if session.settings.stream:
+        events = session.client.stream_message(
+            message,
+            metadata=metadata,
+            poll_interval=session.settings.poll_interval,
+            timeout=session.left(),
+            headers=session.svc_params,
+        )
+        await _follow(session, output, events)
+        return
     answer = await session.client.send_message(
         message,
         metadata=metadata,
@@ -83,6 +124,110 @@ async def get_task(session: Session, output: Output, *, task_id: str, history: i
         task = await look(history)
     output.result(task, history=history is not None)
     _comment(session, output, task)
+
+
+async def subscribe_to_task(session: Session, output: Output, *, task_id: str) -> None:
+    """Follows the task until it is settled; shows what happens to it, or how it stands then."""
+    await session.prepare()
+    events = session.client.subscribe_to_task(
+        task_id,
+        poll_interval=session.settings.poll_interval,
+        timeout=session.left(),
+        headers=session.svc_params,
+    )
+    await _follow(session, output, events)
+
+
+async def list_tasks(
+    session: Session,
+    output: Output,
+    *,
+    filters: Filters,
+    page_token: str | None,
+    every_page: bool,
+) -> None:
+    """Shows one page of tasks, or all of them."""
+    await session.prepare()
+    if every_page:
+        await _list_all(session, output, filters)
+        return
+    page = await session.client.list_tasks(
+        **filters, page_token=page_token, timeout=session.left(), headers=session.svc_params
+    )
+    output.result(page, history=filters["history_length"] is not None)
+    if page.next_page_token:
+        output.hint(f"the next page: --page-token {shlex.quote(page.next_page_token)}")
+
+
+async def _list_all(session: Session, output: Output, filters: Filters) -> None:
+    tasks: list[Task] = []
+    pages = session.client.iter_tasks(
+        **filters, timeout=session.left(), headers=session.svc_params
+    )
+    try:
+        async with asyncio.timeout(session.left()):
+            async for task in pages:
+                if session.settings.stream:
+                    output.result(task)
+                else:
+                    tasks.append(task)
+    except TimeoutError:
+        raise CommandError(out_of_time(session.settings.timeout)) from None
+    if not session.settings.stream:
+        found = ListTasksResponse(tasks=tuple(tasks), page_size=len(tasks), total_size=len(tasks))
+        output.result(found, history=filters["history_length"] is not None)
+
+
+async def download_task(
+    session: Session, output: Output, *, task_id: str, directory: Path, overwrite: bool
+) -> None:
+    """Saves what is in the task's artifacts."""
+    await session.prepare()
+    task = await session.client.get_task(
+        task_id, timeout=session.left(), headers=session.svc_params
+    )
+    files = list(files_of(task))
+    if not overwrite:
+        check_free(directory, files)
+    saved: list[Saved] = []
+    failed = 0
+    for file in files:
+        try:
+            saved.append(await _save(session, file, directory, overwrite=overwrite))
+        except A2AError as error:
+            failed += 1
+            output.warn(f"{file.name} is not saved: {error}")
+    output.saved(task, saved, is_whole=not failed)
+    if failed:
+        raise CommandError(
+            Failure(
+                code="HOLDFAST_ERR_DOWNLOAD",
+                message=f"{failed} of {len(files)} files of task {task.id} could not be fetched",
+            )
+        )
+    if not files:
+        output.warn(f"task {task.id} has nothing to save")
+    if not task.state.is_terminal:
+        output.warn(f"task {task.id} is still {task.state}: there may be more to come")
+
+
+async def _save(session: Session, file: File, directory: Path, *, overwrite: bool) -> Saved:
+    path = directory / file.name
+    try:
+        async with asyncio.timeout(session.left()):
+            content = await content_of(file, session.engine, await session.named_address())
+    except TimeoutError:
+        raise CommandError(out_of_time(session.settings.timeout)) from None
+    try:
+        await write(path, content, overwrite=overwrite)
+    except OSError as error:
+        raise CommandError(
+            Failure(
+                code="HOLDFAST_ERR_FILE",
+                message=f"{path} cannot be written: {error.strerror or error}",
+            )
+        ) from None
+    return Saved(file, path, len(content))
 
 
 async def cancel_task(
@@ -142,6 +287,42 @@ async def _wait(session: Session, task_id: str) -> Task:
         poll_interval=session.settings.poll_interval,
         headers=session.svc_params,
     )
+
+
+async def _follow(session: Session, output: Output, events: EventStream) -> None:
+    """Tells of each event until the task is settled, or else of how it stands then."""
+    shows = session.settings.stream
+    card = session.card
+    offers = card is not None and bool(card.capabilities.streaming)
+    if not offers:
+        interval = shown_duration(session.settings.poll_interval)
+        output.warn(f"the agent offers no streams; its task is looked at every {interval} instead")
+    began = False
+    async with events:
+        session.message_id = None
+        async for event in events:
+            task = events.task
+            if shows:
+                output.event(event, task)
+            elif task is not None and not began:
+                began = True
+                output.began(task)
+            if task is not None and task.state.is_interrupted:
+                break
+        task = events.task
+    if task is None:
+        output.over()
+        return
+    if shows:
+        output.over()
+    else:
+        output.result(task)
+    if shows and offers and events.gap and not events.reconnects:
+        output.warn(
+            "the stream could not be picked up, and the task was looked at instead; status "
+            "messages may be missing"
+        )
+    _comment(session, output, task)
 
 
 def _is_settled(task: Task) -> bool:

@@ -10,19 +10,24 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 from click.shell_completion import get_completion_class
 
 from holdfast.cli import actions
-from holdfast.cli.errors import Failure, describe, internal, unwritable, usage
+from holdfast.cli.errors import CommandError, Failure, describe, internal, unwritable, usage
 from holdfast.cli.options import (
     EVERYWHERE,
     HISTORY,
+    LINES,
+    LISTING,
     METADATA,
     OUTPUT_FORMATS,
+    POLLING,
     REPLY,
+    SAVING,
     STREAMING,
     WAITING,
     with_options,
@@ -45,6 +50,11 @@ _INTERRUPTED = 130
 _COMPLETE = "_HOLDFAST_COMPLETE"
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
+_NOTHING_TO_FOLLOW = (
+    "--stream: there is nothing to follow here; it goes with -o json, to write each object on one "
+    "line. To follow a task: holdfast task subscribe --stream TASK_ID"
+)
+
 logger = logging.getLogger("holdfast.cli")
 
 Action = Callable[["Session", "Output"], Awaitable[None]]
@@ -59,6 +69,7 @@ def run(arguments: Sequence[str], world: World) -> int:
     """
     if sys.stdout is None:  # closed by whoever started us; the answer would be lost
         return _cannot_write(OSError("it is closed"))
+    in_lines = "--stream" in arguments
     try:
         code = app.main(
             args=list(arguments),
@@ -69,11 +80,11 @@ def run(arguments: Sequence[str], world: World) -> int:
         )
     except click.exceptions.NoArgsIsHelpError as error:
         told = usage("Missing command.", error.ctx.command_path, instead=error.message)
-        return _fail(_form(arguments, world, error.ctx), told)
+        return _fail(_form(arguments, world, error.ctx), told, in_lines=in_lines)
     except click.UsageError as error:
         command = "holdfast" if error.ctx is None else error.ctx.command_path
         told = usage(_message(error), command)
-        return _fail(_form(arguments, world, error.ctx), told)
+        return _fail(_form(arguments, world, error.ctx), told, in_lines=in_lines)
     except (click.Abort, KeyboardInterrupt):
         return _INTERRUPTED
     except BrokenPipeError:
@@ -93,10 +104,10 @@ def _message(error: click.UsageError) -> str:
     return error.format_message()
 
 
-def _fail(form: str, failure: Failure) -> int:
+def _fail(form: str, failure: Failure, *, in_lines: bool) -> int:
     """Reports what went wrong before the options were understood."""
     try:
-        output_for(form).failure(failure)
+        output_for(form, in_lines=in_lines).failure(failure)
     except BrokenPipeError:
         return _nobody_reads()
     except OSError as error:
@@ -142,8 +153,13 @@ def _nobody_reads() -> int:
     return 1
 
 
-def _execute(ctx: click.Context, action: Action) -> int:
+def _execute(ctx: click.Context, action: Action, *, can_follow: bool = False) -> int:
     """Runs an action against the agent, and reports how it failed, if it did.
+
+    Args:
+        ctx: The command's context.
+        action: What to do.
+        can_follow: Whether there is something to follow with ``--stream``.
 
     Raises:
         click.UsageError: The options cannot be right.
@@ -152,6 +168,8 @@ def _execute(ctx: click.Context, action: Action) -> int:
 
     world: World = ctx.obj
     settings = read_settings(ctx)
+    if settings.stream and not can_follow and settings.output != "json":
+        raise click.UsageError(_NOTHING_TO_FOLLOW, ctx)
     output = output_for(settings.output, settings)
     for problem in configuration_of(ctx).problems:
         output.warn(problem)
@@ -190,11 +208,8 @@ def _perform(world: World, session: Session, output: Output, action: Action) -> 
         raise
     except click.UsageError:
         raise
-    except A2AError as error:
-        failure = describe(error, session)
     except Exception as error:  # noqa: BLE001  whatever it is, one form of error tells it
-        logger.debug("%s", traceback.format_exc())
-        failure = internal(error)
+        failure = _failure(error, session)
     else:
         return 0
     if session.task is not None:
@@ -203,11 +218,20 @@ def _perform(world: World, session: Session, output: Output, action: Action) -> 
     return failure.exit
 
 
+def _failure(error: Exception, session: Session) -> Failure:
+    if isinstance(error, A2AError):
+        return describe(error, session)
+    if isinstance(error, CommandError):
+        return error.failure
+    logger.debug("%s", "".join(traceback.format_exception(error)))
+    return internal(error)
+
+
 def _interrupted(session: Session, output: Output) -> None:
     """Says how to go on after Ctrl-C: the agent knows nothing of it."""
     if session.task is not None:
         output.gave_up(session.task)
-        output.hint(session.command("task", "get", "--wait", session.task.id))
+        output.hint(session.go_on(session.task.id))
     elif session.message_id is not None:
         output.warn(f"message {session.message_id} was on its way; the agent may have got it")
 
@@ -229,10 +253,10 @@ def app(**_options: object) -> None:
 
 @app.command("send", cls=PartsCommand, context_settings=_CONTEXT)
 @click.argument("words", metavar="[TEXT]", nargs=-1)
-@with_options(PARTS, REPLY, METADATA, WAITING, STREAMING, EVERYWHERE)
+@with_options(PARTS, REPLY, METADATA, WAITING, POLLING, STREAMING, EVERYWHERE)
 @click.pass_context
 def send(ctx: click.Context, /, **options: Any) -> int:
-    """Send a message, and wait for the outcome.
+    """Send a message, and wait for the outcome, or follow how it comes about with --stream.
 
     The message is TEXT, or parts in the order of their flags, or both. It is never sent twice.
     """
@@ -247,6 +271,7 @@ def send(ctx: click.Context, /, **options: Any) -> int:
             context_id=options["context_id"],
             metadata=options["metadata"],
         ),
+        can_follow=True,
     )
 
 
@@ -257,7 +282,7 @@ def card(**_options: object) -> None:
 
 
 @card.command("get", context_settings=_CONTEXT)
-@with_options(EVERYWHERE)
+@with_options(LINES, EVERYWHERE)
 @click.pass_context
 def card_get(ctx: click.Context, /, **_options: object) -> int:
     """Fetch an agent's card and show it."""
@@ -267,12 +292,12 @@ def card_get(ctx: click.Context, /, **_options: object) -> int:
 @app.group("task", context_settings=_CONTEXT)
 @with_options(EVERYWHERE)
 def task(**_options: object) -> None:
-    """Look at tasks and cancel them."""
+    """Look at tasks, follow them, save what they made, cancel them."""
 
 
 @task.command("get", context_settings=_CONTEXT)
 @click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
-@with_options(HISTORY, WAITING, EVERYWHERE)
+@with_options(HISTORY, WAITING, POLLING, LINES, EVERYWHERE)
 @click.pass_context
 def task_get(ctx: click.Context, /, wanted: str, **options: Any) -> int:
     """Show a task as it stands, or with --wait as soon as it is over or needs somebody to act."""
@@ -284,9 +309,78 @@ def task_get(ctx: click.Context, /, wanted: str, **options: Any) -> int:
     )
 
 
+@task.command("list", context_settings=_CONTEXT)
+@with_options(LISTING, HISTORY, LINES, EVERYWHERE)
+@click.pass_context
+def task_list(ctx: click.Context, /, **options: Any) -> int:
+    """List tasks, the most recently updated first, page by page."""
+    if options["every_page"] and options["page_token"]:
+        message = "--all and --page-token contradict each other."
+        raise click.UsageError(message, ctx)
+    filters = actions.Filters(
+        context_id=options["context_id"],
+        status=options["status"],
+        status_timestamp_after=options["since"],
+        limit=options["limit"],
+        history_length=options["history"],
+        include_artifacts=options["with_artifacts"],
+    )
+    return _execute(
+        ctx,
+        lambda session, output: actions.list_tasks(
+            session,
+            output,
+            filters=filters,
+            page_token=options["page_token"],
+            every_page=options["every_page"],
+        ),
+    )
+
+
+@task.command("subscribe", context_settings=_CONTEXT)
+@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
+@with_options(POLLING, STREAMING, EVERYWHERE)
+@click.pass_context
+def task_subscribe(ctx: click.Context, /, wanted: str, **_options: object) -> int:
+    """Subscribe to a task until it is over or needs somebody to act.
+
+    With --stream each event is shown as it comes, first the task as it stands; without, the task
+    at the end. A connection that is cut is picked up again.
+    """
+    return _execute(
+        ctx,
+        lambda session, output: actions.subscribe_to_task(session, output, task_id=wanted),
+        can_follow=True,
+    )
+
+
+@task.command("download", context_settings=_CONTEXT)
+@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
+@with_options(SAVING, EVERYWHERE)
+@click.pass_context
+def task_download(ctx: click.Context, /, wanted: str, **options: Any) -> int:
+    """Save what is in the artifacts of a task: files, texts and data.
+
+    The agent names its files; what is no plain name is made one. What an artifact only names the
+    address of is fetched without credentials, up to 100 MiB, and not from further inside this
+    network than the agent. With -o json the document is the task, and the metadata of each part
+    says under holdfast/savedAs where it is.
+    """
+    return _execute(
+        ctx,
+        lambda session, output: actions.download_task(
+            session,
+            output,
+            task_id=wanted,
+            directory=Path(options["directory"]).expanduser(),
+            overwrite=options["overwrite"],
+        ),
+    )
+
+
 @task.command("cancel", context_settings=_CONTEXT)
 @click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
-@with_options(METADATA, WAITING, EVERYWHERE)
+@with_options(METADATA, WAITING, POLLING, LINES, EVERYWHERE)
 @click.pass_context
 def task_cancel(ctx: click.Context, /, wanted: str, **options: Any) -> int:
     """Ask the agent to cancel a task, and wait until the task is over."""
@@ -305,7 +399,7 @@ def config(**_options: object) -> None:
 
 
 @config.command("show", context_settings=_CONTEXT)
-@with_options(EVERYWHERE, REPLY, METADATA, HISTORY, WAITING)
+@with_options(EVERYWHERE, REPLY, METADATA, HISTORY, WAITING, POLLING)
 @click.pass_context
 def config_show(ctx: click.Context, /, **_options: object) -> None:
     """Show each setting as it is in effect, and where its value comes from.

@@ -15,16 +15,23 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from holdfast.model import card, types
+from holdfast.model import card, requests, types
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["document", "write_json"]
+    from holdfast.cli.saving import Saved
+    from holdfast.model.types import Task
+
+__all__ = ["SAVED_AS", "document", "with_paths", "write_json"]
+
+SAVED_AS = "holdfast/savedAs"
+"""The member of a part's metadata that names the file that it was saved as."""
 
 _REQUIRED: Mapping[type, frozenset[str]] = {
     types.Message: frozenset({"parts"}),
     types.Artifact: frozenset({"parts"}),
+    requests.ListTasksResponse: frozenset({"tasks"}),
     card.AgentCard: frozenset(
         {"supported_interfaces", "default_input_modes", "default_output_modes", "skills"}
     ),
@@ -34,6 +41,8 @@ _REQUIRED: Mapping[type, frozenset[str]] = {
     card.DeviceCodeOAuthFlow: frozenset({"scopes"}),
 }
 _NONE: frozenset[str] = frozenset()
+_UNLESS_TRUE = frozenset({"append", "last_chunk"})
+"""What is not there unless it is true, as in the protocol's own JSON."""
 
 _UNSAFE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 """What a terminal, a reader of lines or UTF-8 takes amiss, beside what JSON escapes anyway."""
@@ -60,9 +69,32 @@ def document(value: object) -> Any:
             return value
 
 
-def write_json(value: Any, *, ascii_only: bool = False) -> str:
-    """Writes plain JSON values as one indented document, safe to show in a terminal."""
-    text = json.dumps(value, ensure_ascii=ascii_only, indent=2)
+def with_paths(task: Task, saved: Iterable[Saved]) -> Task:
+    """The task with the paths of its saved parts, in the parts' metadata (A2A 4.1.6)."""
+    paths = {
+        (one.file.artifact.artifact_id, number): str(one.path.absolute())
+        for one in saved
+        for number in one.file.parts
+    }
+    replace = msgspec.structs.replace
+
+    def part_of(artifact: types.Artifact, number: int, part: types.Part) -> types.Part:
+        path = paths.get((artifact.artifact_id, number))
+        if path is None:
+            return part
+        return replace(part, metadata={**(part.metadata or {}), SAVED_AS: path})
+
+    artifacts = tuple(
+        replace(one, parts=tuple(part_of(one, n, part) for n, part in enumerate(one.parts)))
+        for one in task.artifacts
+    )
+    return replace(task, artifacts=artifacts)
+
+
+def write_json(value: Any, *, ascii_only: bool = False, in_line: bool = False) -> str:
+    """Writes plain JSON values, safe to show in a terminal: indented, or in one line."""
+    indent, separators = (None, (",", ":")) if in_line else (2, None)
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, separators=separators)
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -74,6 +106,8 @@ def _members(value: msgspec.Struct) -> dict[str, Any]:
         if member is msgspec.UNSET or (member is None and name != "data"):
             continue
         if member in ((), {}) and name != "data" and name not in required:
+            continue
+        if member is False and name in _UNLESS_TRUE:
             continue
         members[encoded] = document(member)
     return members

@@ -32,7 +32,18 @@ if TYPE_CHECKING:
     from holdfast.model.types import Task
     from holdfast.runtime.listeners import RetryScheduled
 
-__all__ = ["Failure", "Situation", "describe", "internal", "retrying", "unwritable", "usage"]
+__all__ = [
+    "CommandError",
+    "Failure",
+    "Situation",
+    "describe",
+    "internal",
+    "out_of_time",
+    "reconnecting",
+    "retrying",
+    "unwritable",
+    "usage",
+]
 
 _FAILURE, _USAGE, _UNREACHABLE, _AUTH, _TIMEOUT = 1, 2, 3, 4, 5
 
@@ -58,6 +69,21 @@ class Failure:
     instead: str | None = None
 
 
+class CommandError(Exception):
+    """A command cannot do its job, for a reason of its own.
+
+    Args:
+        failure: What to report.
+
+    Attributes:
+        failure: As given.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
 class Situation(Protocol):
     """How far a command had come."""
 
@@ -77,6 +103,8 @@ class Situation(Protocol):
     def continues(self) -> bool: ...
 
     def command(self, *words: str) -> str: ...
+
+    def go_on(self, task_id: str) -> str: ...
 
 
 def usage(message: str, command: str, *, instead: str | None = None) -> Failure:
@@ -118,6 +146,23 @@ def retrying(retry: RetryScheduled, tries: int) -> str:
     told.excerpt = None
     wait = shown_duration(math.ceil(retry.wait * 10) / 10)
     return f"{_bare(told)}; trying again in {wait} (attempt {retry.number} of {tries})"
+
+
+def reconnecting(error: A2AError) -> str:
+    """What is said where a stream that was cut cannot be picked up yet, in one line."""
+    told = copy.copy(error)
+    told.excerpt = None
+    return f"the stream was cut, and cannot be picked up yet: {_bare(told)}; trying again"
+
+
+def out_of_time(seconds: float) -> Failure:
+    """The time of a command that is over while no call is under way."""
+    return Failure(
+        code="A2ACLI_ERR_TIMEOUT",
+        message=f"the timeout of {shown_duration(seconds)} is over",
+        hint="allow more time with --timeout",
+        exit=_TIMEOUT,
+    )
 
 
 def describe(error: A2AError, situation: Situation) -> Failure:
@@ -282,7 +327,7 @@ def _wait_for_task(error: A2AError, situation: Situation) -> str | None:
     if task is None:
         first = "" if situation.card is not None else f"{_check_address(error, situation)}, or "
         return f"{first}allow more time with --timeout"
-    return situation.command("task", "get", "--wait", task.id)
+    return situation.go_on(task.id)
 
 
 def _look_for_message(error: A2AError, _situation: Situation) -> str | None:
@@ -479,6 +524,7 @@ _ROWS = (
         hint=_look_for_message,
         message=_reply_lost,
     ),
+    _Row(errors.ReconnectError, "HOLDFAST_ERR_STREAM_LOST", hint=_wait_for_task),
     _Row(errors.VersionNotSupportedError, hint=_speak_ours),
     _Row(
         errors.InvalidAgentCardError,

@@ -19,6 +19,7 @@ from holdfast.cli.sources import SettingOption
 from holdfast.cli.values import (
     Reads,
     complete_path,
+    complete_state,
     hidden,
     hidden_params,
     masked_reference,
@@ -27,7 +28,9 @@ from holdfast.cli.values import (
     read_id,
     read_metadata,
     read_secret,
+    read_state,
     read_svc_param,
+    read_time,
     read_timeout,
     read_transport,
     read_version,
@@ -40,9 +43,13 @@ __all__ = [
     "DEFAULT_TIMEOUT",
     "EVERYWHERE",
     "HISTORY",
+    "LINES",
+    "LISTING",
     "METADATA",
     "OUTPUT_FORMATS",
+    "POLLING",
     "REPLY",
+    "SAVING",
     "STREAMING",
     "WAITING",
     "with_options",
@@ -203,13 +210,16 @@ WAITING = (
         shown=_as_flag,
         help="Wait until the task is over or needs somebody to act. Default of send and cancel.",
     ),
+)
+POLLING = (
     _option(
         "--poll-interval",
         metavar="DURATION",
         type=Reads("duration", read_duration),
         default=shown_duration(DEFAULT_POLL_INTERVAL),
         shown=shown_duration,
-        help="How often to look while waiting; the first looks are quicker.",
+        help="How often to look at the task while waiting, where no stream tells of it; the first "
+        "looks are quicker.",
     ),
 )
 REPLY = (
@@ -245,22 +255,70 @@ HISTORY = (
 )
 
 
-def _refuse_stream(ctx: click.Context, _param: click.Parameter, value: object) -> None:
-    if value and not ctx.resilient_parsing:
-        message = "--stream is not built yet; leave it out to wait for the outcome."
-        raise click.UsageError(message, ctx)
-
-
 STREAMING = (
     click.option(
         "--stream",
         is_flag=True,
-        hidden=True,
-        expose_value=False,
-        callback=_refuse_stream,
+        help="Show what comes as it comes; with -o json as JSON Lines, one event on each. A flag "
+        "only: no variable and no file sets it.",
     ),
 )
-"""What is refused by name, so that nobody takes it for a misspelling."""
+LINES = (
+    click.option(
+        "--stream",
+        is_flag=True,
+        help="With -o json: write each object on one line. A flag only.",
+    ),
+)
+"""The same flag where there is nothing to follow."""
+LISTING = (
+    REPLY[1],
+    click.option(
+        "--status",
+        metavar="STATE",
+        type=Reads("state", read_state),
+        shell_complete=complete_state,
+        help="Only tasks in this state, as working or TASK_STATE_WORKING.",
+    ),
+    click.option(
+        "--since",
+        metavar="TIME",
+        type=Reads("time", read_time),
+        help="Only tasks whose state is not older than this, as 2026-11-21 or "
+        "2026-11-21T09:00:00Z; UTC unless it says otherwise.",
+    ),
+    click.option(
+        "--limit",
+        metavar="N",
+        type=click.IntRange(1, 100),
+        default=50,
+        show_default=True,
+        help="Tasks on a page.",
+    ),
+    click.option(
+        "--page-token",
+        metavar="TOKEN",
+        type=Reads("token", read_id),
+        help="Show the page that this token stands for; each page names that of the next.",
+    ),
+    click.option("--all", "every_page", is_flag=True, help="Show all of them, page by page."),
+    click.option("--with-artifacts", is_flag=True, help="Show the artifacts as well."),
+)
+SAVING = (
+    click.option(
+        "--to",
+        "directory",
+        metavar="DIRECTORY",
+        type=Reads("path", read_id),
+        default=".",
+        show_default="the working directory",
+        shell_complete=complete_path,
+        help="Where to save; made if it is not there.",
+    ),
+    click.option(
+        "--overwrite", is_flag=True, help="Replace files that are there already by these names."
+    ),
+)
 
 
 def with_options(*groups: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:

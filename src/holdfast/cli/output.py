@@ -1,8 +1,8 @@
 """What goes to standard output and what to standard error, and in which form (a2a-cli 11).
 
-Rules: standard output carries the result and nothing else, in ``json`` as one document;
-everything said about it goes to standard error; no credential is on either of them because of
-us; what an encoding cannot write is written as an escape, never left out.
+Rules: standard output carries the result and nothing else, in ``json`` as one document or, with
+``--stream``, as lines; everything said about it goes to standard error; no credential is on either
+of them because of us; what an encoding cannot write is written as an escape, never left out.
 """
 
 from __future__ import annotations
@@ -17,21 +17,32 @@ from urllib.parse import quote
 import click
 
 from holdfast.cli import text
-from holdfast.cli.document import document, write_json
+from holdfast.cli.document import document, with_paths, write_json
+from holdfast.cli.live import LiveText
 from holdfast.cli.values import secrets_in_params, secrets_in_reference
 from holdfast.errors import A2AError
+from holdfast.model.requests import ListTasksResponse
+from holdfast.model.types import (
+    Message,
+    StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatusUpdateEvent,
+)
 from holdfast.wire.redaction import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
     from types import TracebackType
 
     from holdfast.cli.configuration import Configuration
     from holdfast.cli.errors import Failure
+    from holdfast.cli.saving import Saved
     from holdfast.cli.settings import Effective, Settings
     from holdfast.model.card import AgentCard, AgentInterface
-    from holdfast.model.types import Message, Task, WireValue
+    from holdfast.model.types import WireValue
+    from holdfast.tasks.fold import StreamEvent
 
 __all__ = [
     "Diagnostics",
@@ -64,8 +75,20 @@ class Output(Protocol):
         """The wait for that task ends here, and the task goes on."""
         ...
 
+    def event(self, event: StreamEvent, task: Task | None) -> None:
+        """An event of a stream that is followed, and the task as it stands after it."""
+        ...
+
+    def over(self) -> None:
+        """That was the last event."""
+        ...
+
     def result(self, value: WireValue, *, history: bool = False) -> None:
         """The result of the command."""
+        ...
+
+    def saved(self, task: Task, saved: Sequence[Saved], *, is_whole: bool) -> None:
+        """The files of a task that were saved, and whether these are all."""
         ...
 
     def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:
@@ -96,6 +119,11 @@ class _Speaks:
         self.has_named_task = False
         self._secrets = [] if settings is None else _secrets(settings)
 
+    @property
+    def _is_within_line(self) -> bool:
+        """Whether a line of standard output has no end yet, which a terminal shows as well."""
+        return False
+
     def warn(self, message: str) -> None:
         self._say("Warning", message)
 
@@ -111,7 +139,8 @@ class _Speaks:
             self._secrets += secrets_in_reference(part.url or "")
 
     def _say(self, label: str, message: str) -> None:
-        _write(f"{label}: {text.one_line(self._hidden(message))}\n", err=True)
+        before = "\n" if self._is_within_line else ""
+        _write(f"{before}{label}: {text.one_line(self._hidden(message))}\n", err=True)
 
     def _hidden(self, message: str) -> str:
         told = A2AError(message)
@@ -126,6 +155,11 @@ class TextOutput(_Speaks):
         super().__init__(settings)
         self._verbose = settings is not None and settings.verbose
         self._told: list[str] = []
+        self._live: LiveText | None = None
+
+    @property
+    def _is_within_line(self) -> bool:
+        return self._live is not None and self._live.is_within_line
 
     def sending(self, message: Message) -> None:
         self._keep(message)
@@ -140,12 +174,27 @@ class TextOutput(_Speaks):
 
     def gave_up(self, task: Task) -> None:
         """Completes what was begun: no output about a task is without its state."""
-        if self._told:
+        if self._live is not None:
+            self._pieces(self._live.last_seen(task))
+        elif self._told:
             self._lines([text.state(task)])
+
+    def event(self, event: StreamEvent, task: Task | None) -> None:
+        if self._live is None:
+            self._live = LiveText(text.View(verbose=self._verbose))
+        self._pieces(self._live.event(event, task))
+        self.has_named_task = task is not None
+
+    def over(self) -> None:
+        if self._live is not None:
+            self._pieces(self._live.close())
 
     def result(self, value: WireValue, *, history: bool = False) -> None:
         view = text.View(verbose=self._verbose, history=history)
         self._lines(text.render(value, view, told=self._told))
+
+    def saved(self, task: Task, saved: Sequence[Saved], *, is_whole: bool) -> None:  # noqa: ARG002  it is told
+        self._lines(text.render_saved(task, saved))
 
     def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:
         self._lines(text.render_card(card, chosen, text.View(verbose=self._verbose)))
@@ -165,9 +214,20 @@ class TextOutput(_Speaks):
     def _lines(self, lines: Iterable[str]) -> None:
         _write("".join(f"{line}\n" for line in lines))
 
+    def _pieces(self, pieces: Iterable[str]) -> None:
+        if written := "".join(pieces):
+            _write(written)
+
 
 class JsonOutput(_Speaks):
-    """``-o json``: one document of the protocol's own types, or the error envelope."""
+    """``-o json``: a document of the protocol's own types, or the error envelope.
+
+    With ``--stream`` each is one line.
+    """
+
+    def __init__(self, settings: Settings | None = None, *, in_lines: bool = False) -> None:
+        super().__init__(settings)
+        self._in_lines = in_lines or (settings is not None and settings.stream)
 
     def sending(self, message: Message) -> None:
         """The document is what comes back."""
@@ -181,8 +241,26 @@ class JsonOutput(_Speaks):
     def gave_up(self, task: Task) -> None:
         """The error's message says it."""
 
+    def event(self, event: StreamEvent, task: Task | None) -> None:
+        self._document(document(_response(event)))
+        self.has_named_task = task is not None
+
+    def over(self) -> None:
+        """Its last line is written."""
+
     def result(self, value: WireValue, *, history: bool = False) -> None:  # noqa: ARG002  all is there
+        if self._in_lines and isinstance(value, ListTasksResponse):
+            for task in value.tasks:
+                self._document(document(task))
+            return
         self._document(document(value))
+
+    def saved(self, task: Task, saved: Sequence[Saved], *, is_whole: bool) -> None:
+        if is_whole:
+            self._document(document(with_paths(task, saved)))
+            return
+        for one in saved:  # the document is the error's
+            self._say("Saved", str(one.path))
 
     def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:  # noqa: ARG002  same
         self._document(document(card))
@@ -213,18 +291,36 @@ class JsonOutput(_Speaks):
     def _document(self, value: Any) -> None:
         """Writes JSON as UTF-8 or, where the stream takes something else, as ASCII."""
         in_utf8 = codecs.lookup(_encoding(sys.stdout)).name == "utf-8"
-        _write(f"{write_json(value, ascii_only=not in_utf8)}\n")
+        written = write_json(value, ascii_only=not in_utf8, in_line=self._in_lines)
+        _write(f"{written}\n")
 
 
-_FORMS: Mapping[str, Callable[[Settings | None], TextOutput | JsonOutput]] = {
-    "text": TextOutput,
-    "json": JsonOutput,
-}
+def _response(event: StreamEvent) -> StreamResponse:
+    """An event in its envelope."""
+    match event:
+        case Task():
+            return StreamResponse(task=event)
+        case Message():
+            return StreamResponse(message=event)
+        case TaskStatusUpdateEvent():
+            return StreamResponse(status_update=event)
+        case TaskArtifactUpdateEvent():
+            return StreamResponse(artifact_update=event)
 
 
-def output_for(form: str, settings: Settings | None = None) -> TextOutput | JsonOutput:
-    """The output of a form, ``text`` or ``json``."""
-    return _FORMS[form](settings)
+def output_for(
+    form: str, settings: Settings | None = None, *, in_lines: bool = False
+) -> TextOutput | JsonOutput:
+    """The output of a form, ``text`` or ``json``.
+
+    Args:
+        form: The form.
+        settings: What the command was told, once that is understood.
+        in_lines: Whether documents are lines; what the settings say, where there are some.
+    """
+    if form == "json":
+        return JsonOutput(settings, in_lines=in_lines)
+    return TextOutput(settings)
 
 
 class Diagnostics(logging.Handler):

@@ -12,7 +12,7 @@ import math
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
 import click
 
@@ -20,14 +20,15 @@ from holdfast._version import __version__
 from holdfast.assembly import connect
 from holdfast.cli.configuration import read_configuration
 from holdfast.cli.credentials import Credentials
-from holdfast.cli.errors import describe, retrying
+from holdfast.cli.errors import describe, reconnecting, retrying
 from holdfast.cli.output import command_line
 from holdfast.cli.rehearsal import Rehearsed, rehearse
 from holdfast.cli.values import masked_reference, secrets_in_params, secrets_in_reference
 from holdfast.cli.wire_log import LoggedEngine
 from holdfast.errors import A2AError, VersionNotSupportedError
+from holdfast.model.operations import SUBSCRIBE_TO_TASK
 from holdfast.policy.resilience import Resilience
-from holdfast.runtime.listeners import RetryScheduled
+from holdfast.runtime.listeners import AttemptFailed, Reconnected, RetryScheduled
 from holdfast.wire.bindings import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class Session:
         task: The task as last seen, once there is one.
         message_id: Id of the message that is being sent, if one is.
         continues: Whether that message continues a task.
+        engine: What carries requests.
 
     Raises:
         click.UsageError: The reference cannot be one.
@@ -126,7 +128,7 @@ class Session:
         engine = world.engine(verify=not settings.insecure)
         if settings.debug:
             engine = LoggedEngine(engine)
-        self._engine = engine
+        self.engine: HttpEngine = engine
         try:
             self.client: Client = connect(
                 reference,
@@ -134,7 +136,7 @@ class Session:
                 timeout=settings.timeout,
                 resilience=self._resilience,
                 card_ttl=math.inf,
-                engine=self._engine,
+                engine=self.engine,
                 bindings=settings.spoken_transports,
                 consumers=(self._saw,),
                 observers=(self._observed,),
@@ -154,7 +156,7 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         await self.client.close()
-        await self._engine.close()
+        await self.engine.close()
 
     def left(self) -> float:
         """Seconds left for the command."""
@@ -210,6 +212,12 @@ class Session:
                 self._output.hint(failure.hint)
             return None
 
+    async def named_address(self) -> str:
+        """The address that the caller stands for: of the agent, or on the card in a file."""
+        if isinstance(self.reference, str):
+            return self.reference
+        return (await self._interface()).url
+
     async def _interface(self) -> AgentInterface:
         return await rehearse(self.client, timeout=self.left(), headers=self.svc_params)
 
@@ -221,6 +229,12 @@ class Session:
         config = [] if settings.config is None else ["--config", settings.config]
         card = ["--agent-card", masked_reference(settings.agent_card)]
         return command_line([*words, *card, *config, *transports, *insecure])
+
+    def go_on(self, task_id: str) -> str:
+        """The command that goes on with a task where this one left off, as this one did."""
+        if self.settings.stream:
+            return self.command("task", "subscribe", "--stream", task_id)
+        return self.command("task", "get", "--wait", task_id)
 
     def new_message_id(self) -> str:
         """Names the message that is about to be sent."""
@@ -239,6 +253,15 @@ class Session:
         if isinstance(observation, RetryScheduled):
             tries = self._resilience.retry.max_retries + 1
             self._output.warn(retrying(observation, tries))
+        elif not self.settings.stream:
+            return  # who waits for the outcome alone misses nothing of a cut
+        elif isinstance(observation, Reconnected):
+            self._output.warn(
+                f"the stream was cut: reconnected to task {observation.task_id}; status messages "
+                "from in between may be missing"
+            )
+        elif _is_cut(observation):
+            self._output.warn(reconnecting(observation.error))
 
     def _warn(self) -> None:
         """Names what is in effect, and what may be a surprise."""
@@ -257,6 +280,15 @@ class Session:
                 "SECURITY: a credential, or what may be one, is sent over a connection whose "
                 "other end is not verified (--insecure); whoever sits between can read and use it"
             )
+
+
+def _is_cut(observation: Observation) -> TypeGuard[AttemptFailed]:
+    """Whether a try to pick up a stream failed, and there will be another one."""
+    return (
+        isinstance(observation, AttemptFailed)
+        and observation.operation == SUBSCRIBE_TO_TASK.name
+        and bool(observation.error.transient)
+    )
 
 
 def _check_version(version: str) -> None:

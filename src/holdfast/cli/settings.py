@@ -37,6 +37,7 @@ class Settings:
         verbose: Whether to show everything.
         debug: Whether to tell on stderr how it goes.
         waits: Whether to wait for the task; None leaves it to the command.
+        stream: Whether to show what comes as it comes.
         poll_interval: Seconds between two looks.
     """
 
@@ -54,6 +55,7 @@ class Settings:
     verbose: bool = False
     debug: bool = False
     waits: bool | None = None
+    stream: bool = False
     poll_interval: float = DEFAULT_POLL_INTERVAL
 
     @property
@@ -94,7 +96,13 @@ def read_settings(ctx: click.Context) -> Settings:
     if values.get("agent_card") is None:
         message = "Missing option '--agent-card' / '-a': name the agent."
         raise click.UsageError(message, ctx)
-    waits, _ = _waits(ctx, values, sources)
+    waits, source = _waits(ctx, values, sources)
+    stream = bool(values.get("stream"))
+    if stream and waits is False:
+        if source is FLAG:
+            message = "--stream and --async contradict each other."
+            raise click.UsageError(message, ctx)
+        waits = True  # a flag beats what is set elsewhere
     return Settings(
         agent_card=values["agent_card"],
         config=values["config"] if sources["config"] is FLAG else None,
@@ -110,6 +118,7 @@ def read_settings(ctx: click.Context) -> Settings:
         verbose=values["verbose"],
         debug=values["debug"],
         waits=waits,
+        stream=stream,
         poll_interval=values.get("poll_interval", DEFAULT_POLL_INTERVAL),
     )
 

@@ -8,43 +8,41 @@ the first empty line always ends it. Nothing that steers a terminal gets through
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from holdfast.cli.plain import clean
 from holdfast.cli.values import masked_reference
-from holdfast.model.requests import SendMessageResponse
-from holdfast.model.types import Artifact, Message, Part, Task, WireValue
+from holdfast.model.requests import ListTasksResponse, SendMessageResponse
+from holdfast.model.types import Artifact, Message, Part, Task, TaskStatus, WireValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from holdfast.cli.configuration import Configuration
+    from holdfast.cli.saving import Saved
     from holdfast.cli.settings import Effective
     from holdfast.model.card import AgentCard, AgentInterface, SecurityScheme
 
 __all__ = [
     "View",
+    "artifact_head",
+    "block",
     "clean",
+    "contents",
+    "field",
     "identifiers",
     "one_line",
     "render",
     "render_card",
+    "render_saved",
     "render_sent",
     "render_settings",
+    "render_status",
     "state",
 ]
-
-_SEQUENCE = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
-    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]).*?(?:\x07|\x1b\\|\x9c|$)"  # OSC, DCS and their like
-    r"|\x1b[ -/]*[0-~]?",  # any other escape
-    re.DOTALL,
-)
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
-_LINE_END = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 
 
 class View(NamedTuple):
@@ -59,12 +57,6 @@ class View(NamedTuple):
     history: bool = False
 
 
-def clean(text: str) -> str:
-    """Text without anything that steers a terminal; lines end in LF."""
-    safe = _SEQUENCE.sub("", _LINE_END.sub("\n", text))
-    return _CONTROL.sub("", safe).encode("utf-8", "replace").decode()
-
-
 def one_line(text: str) -> str:
     """Clean text on one line."""
     return " ".join(clean(text).split())
@@ -72,13 +64,13 @@ def one_line(text: str) -> str:
 
 def identifiers(task: Task) -> Iterator[str]:
     """The names that a later command needs."""
-    yield _field("Task ID", task.id)
-    yield _field("Context ID", task.context_id)
+    yield field("Task ID", task.id)
+    yield field("Context ID", task.context_id)
 
 
 def state(task: Task) -> str:
     """Where a task stands."""
-    return _field("State", str(task.state))
+    return field("State", str(task.state))
 
 
 def render(value: WireValue, view: View, *, told: Iterable[str] = ()) -> Iterator[str]:
@@ -97,26 +89,39 @@ def render(value: WireValue, view: View, *, told: Iterable[str] = ()) -> Iterato
             return _task(value, view, frozenset(told))
         case Message():
             return _reply(value, view)
+        case ListTasksResponse():
+            return _page(value, view)
         case _:
             text = f"there is no text form of {type(value).__name__}"
             raise TypeError(text)
 
 
+def render_saved(task: Task, saved: Iterable[Saved]) -> Iterator[str]:
+    """The lines for the files of a task that were saved."""
+    yield from identifiers(task)
+    yield state(task)
+    for one in saved:
+        yield field("Artifact", one.file.artifact.name or one.file.artifact.artifact_id)
+        yield field("Saved", str(one.path))
+        yield field("Media type", one.file.media_type)
+        yield field("Size", f"{one.size} bytes")
+
+
 def render_sent(message: Message) -> Iterator[str]:
     """The lines for a message that is about to be sent."""
-    yield _field("Sent message", message.message_id)
+    yield field("Sent message", message.message_id)
     for part in message.parts:
         url = None if part.url is None else masked_reference(part.url)
-        yield from _contents((msgspec.structs.replace(part, url=url),), View(verbose=True))
+        yield from contents((msgspec.structs.replace(part, url=url),), View(verbose=True))
 
 
 def render_settings(settings: Iterable[Effective], configuration: Configuration) -> Iterator[str]:
     """The lines for the settings in effect: the flag, its value, and where that comes from."""
     for one in settings:
         where = one.source.name if one.source.path is None else str(one.source.path)
-        yield _field(one.name, f"{one.value or '(none)'} [{where}]")
-    yield _field("Local file", _path(configuration.local))
-    yield _field("Global file", _path(configuration.shared))
+        yield field(one.name, f"{one.value or '(none)'} [{where}]")
+    yield field("Local file", _path(configuration.local))
+    yield field("Global file", _path(configuration.shared))
 
 
 def _path(path: Path | None) -> str | None:
@@ -126,12 +131,13 @@ def _path(path: Path | None) -> str | None:
 # ── Fields and blocks ────────────────────────────────────────────────────────────────────────
 
 
-def _field(label: str, value: str | None) -> str:
-    """One line; a value that is missing is said to be."""
+def field(label: str, value: str | None) -> str:
+    """A field on its line; a value that is missing is said to be."""
     return f"{label}: {one_line(value or '') or '(none)'}"
 
 
-def _block(label: str, text: str) -> Iterator[str]:
+def block(label: str, text: str) -> Iterator[str]:
+    """The lines of a block."""
     yield f"{label}:"
     for line in clean(text).removesuffix("\n").split("\n"):
         yield line or " "
@@ -143,13 +149,13 @@ def _entry(label: str, text: str | None) -> Iterator[str]:
     if not text:
         return
     if "\n" in clean(text).strip("\n"):
-        yield from _block(label, text)
+        yield from block(label, text)
     else:
-        yield _field(label, text)
+        yield field(label, text)
 
 
 def _json(label: str, value: Any) -> Iterator[str]:
-    yield from _block(label, json.dumps(value, indent=2, ensure_ascii=False))
+    yield from block(label, json.dumps(value, indent=2, ensure_ascii=False))
 
 
 # ── Tasks and messages ───────────────────────────────────────────────────────────────────────
@@ -157,20 +163,33 @@ def _json(label: str, value: Any) -> Iterator[str]:
 
 def _task(task: Task, view: View, told: frozenset[str]) -> Iterator[str]:
     yield from (line for line in identifiers(task) if line not in told)
-    yield state(task)
-    if view.verbose:
-        yield from _entry("Updated", task.status.timestamp)
-        if task.metadata:
-            yield from _json("Task metadata", task.metadata)
-    if task.status.message is not None:
-        yield from _said(task.status.message, view)
+    yield from render_status(task.status, task.metadata, view)
     for artifact in task.artifacts:
         yield from _artifact(artifact, view)
     if view.history or view.verbose:
         for message in task.history:
-            yield _field("History message", message.message_id)
-            yield _field("Role", str(message.role))
-            yield from _contents(message.parts, view)
+            yield field("History message", message.message_id)
+            yield field("Role", str(message.role))
+            yield from contents(message.parts, view)
+
+
+def render_status(
+    status: TaskStatus, metadata: dict[str, Any] | None, view: View
+) -> Iterator[str]:
+    """Where a task stands, and what the agent says about it.
+
+    Args:
+        status: The status.
+        metadata: What the task or the event says besides.
+        view: What to show.
+    """
+    yield field("State", str(status.state))
+    if view.verbose:
+        yield from _entry("Updated", status.timestamp)
+        if metadata:
+            yield from _json("Task metadata", metadata)
+    if status.message is not None:
+        yield from _said(status.message, view)
 
 
 def _said(message: Message, view: View) -> Iterator[str]:
@@ -179,34 +198,48 @@ def _said(message: Message, view: View) -> Iterator[str]:
         yield from _entry("Status message", text)
     others = [part for part in message.parts if part.text is None]
     if others:
-        yield _field("Status parts", str(len(others)))
-        yield from _contents(others, view)
+        yield field("Status parts", str(len(others)))
+        yield from contents(others, view)
 
 
 def _artifact(artifact: Artifact, view: View) -> Iterator[str]:
-    yield _field("Artifact", artifact.name or artifact.artifact_id)
+    yield field("Artifact", artifact.name or artifact.artifact_id)
+    yield from artifact_head(artifact, view)
+    yield from contents(artifact.parts, view)
+
+
+def artifact_head(artifact: Artifact, view: View) -> Iterator[str]:
+    """What there is to say of an artifact besides its name and its content."""
     if view.verbose:
-        yield _field("Artifact ID", artifact.artifact_id)
+        yield field("Artifact ID", artifact.artifact_id)
         yield from _entry("Artifact description", artifact.description)
         if artifact.metadata:
             yield from _json("Artifact metadata", artifact.metadata)
-    yield from _contents(artifact.parts, view)
+
+
+def _page(page: ListTasksResponse, view: View) -> Iterator[str]:
+    """Tasks one after the other: the first line of each names it."""
+    for task in page.tasks:
+        yield from _task(task, view, frozenset())
+    if page.total_size:
+        yield field("Total", str(page.total_size))
+    yield field("Next page token", page.next_page_token)
 
 
 def _reply(message: Message, view: View) -> Iterator[str]:
     """A message in place of a task."""
-    yield _field("Message ID", message.message_id)
+    yield field("Message ID", message.message_id)
     if message.task_id:
-        yield _field("Task ID", message.task_id)
-    yield _field("Context ID", message.context_id)
+        yield field("Task ID", message.task_id)
+    yield field("Context ID", message.context_id)
     if view.verbose:
-        yield _field("Role", str(message.role))
+        yield field("Role", str(message.role))
         if message.metadata:
             yield from _json("Message metadata", message.metadata)
-    yield from _contents(message.parts, view)
+    yield from contents(message.parts, view)
 
 
-def _contents(parts: Sequence[Part], view: View) -> Iterator[str]:
+def contents(parts: Sequence[Part], view: View) -> Iterator[str]:
     """The parts in order; text that came in several parts is one text."""
     for part in _joined(parts, view):
         for shows, lines in _SHOWN:
@@ -235,7 +268,7 @@ def _joined(parts: Sequence[Part], view: View) -> Iterator[Part]:
 def _text(part: Part, view: View) -> Iterator[str]:
     if view.verbose:
         yield from _entry("Media type", part.media_type)
-    yield from _block("Text", part.text or "")
+    yield from block("Text", part.text or "")
 
 
 def _data(part: Part, view: View) -> Iterator[str]:
@@ -245,16 +278,16 @@ def _data(part: Part, view: View) -> Iterator[str]:
 
 
 def _file(part: Part, _view: View) -> Iterator[str]:
-    yield _field("File", part.filename)
-    yield _field("Media type", part.media_type)
+    yield field("File", part.filename)
+    yield field("Media type", part.media_type)
     if part.url is not None:
-        yield _field("URL", part.url)
+        yield field("URL", part.url)
     else:
-        yield _field("Size", f"{len(part.raw or b'')} bytes")
+        yield field("Size", f"{len(part.raw or b'')} bytes")
 
 
 def _unknown(_part: Part, _view: View) -> Iterator[str]:
-    yield _field("Part", "of a kind that is not known")
+    yield field("Part", "of a kind that is not known")
 
 
 _SHOWN: tuple[tuple[Callable[[Part], bool], Callable[[Part, View], Iterator[str]]], ...] = (
@@ -276,29 +309,29 @@ def render_card(card: AgentCard, chosen: AgentInterface | None, view: View) -> I
         chosen: The interface that calls would use; None if there is none.
         view: What to show.
     """
-    yield _field("Name", card.name)
+    yield field("Name", card.name)
     yield from _entry("Description", card.description)
-    yield _field("Version", card.version)
+    yield field("Version", card.version)
     if card.provider is not None:
-        yield _field("Provider", f"{card.provider.organization} {card.provider.url}")
+        yield field("Provider", f"{card.provider.organization} {card.provider.url}")
     yield from _entry("Documentation", card.documentation_url)
-    yield _field("Streaming", _YES_NO[card.capabilities.streaming])
-    yield _field("Push notifications", _YES_NO[card.capabilities.push_notifications])
-    yield _field("Extended card", _YES_NO[card.capabilities.extended_agent_card])
+    yield field("Streaming", _YES_NO[card.capabilities.streaming])
+    yield field("Push notifications", _YES_NO[card.capabilities.push_notifications])
+    yield field("Extended card", _YES_NO[card.capabilities.extended_agent_card])
     for extension in card.capabilities.extensions:
-        yield _field("Extension", f"{extension.uri}{' (required)' if extension.required else ''}")
+        yield field("Extension", f"{extension.uri}{' (required)' if extension.required else ''}")
     for interface in card.supported_interfaces:
-        yield _field("Interface", _interface(interface))
-    yield _field("Transport", None if chosen is None else _interface(chosen))
+        yield field("Interface", _interface(interface))
+    yield field("Transport", None if chosen is None else _interface(chosen))
     for name, scheme in card.security_schemes.items():
-        yield _field("Security scheme", f"{name}: {_scheme(scheme)}")
+        yield field("Security scheme", f"{name}: {_scheme(scheme)}")
     for requirement in card.security_requirements:
         needed = (f"{name} {' '.join(s.list)}".strip() for name, s in requirement.schemes.items())
-        yield _field("Security requirement", " and ".join(needed))
-    yield _field("Input modes", ", ".join(card.default_input_modes))
-    yield _field("Output modes", ", ".join(card.default_output_modes))
+        yield field("Security requirement", " and ".join(needed))
+    yield field("Input modes", ", ".join(card.default_input_modes))
+    yield field("Output modes", ", ".join(card.default_output_modes))
     for skill in card.skills:
-        yield _field("Skill", f"{skill.id}: {skill.name}")
+        yield field("Skill", f"{skill.id}: {skill.name}")
         yield from _entry("Skill description", skill.description)
         yield from _entry("Skill tags", ", ".join(skill.tags))
         if view.verbose:
@@ -307,7 +340,7 @@ def render_card(card: AgentCard, chosen: AgentInterface | None, view: View) -> I
             yield from _entry("Skill input modes", ", ".join(skill.input_modes))
             yield from _entry("Skill output modes", ", ".join(skill.output_modes))
     if card.signatures:
-        yield _field("Signatures", f"{len(card.signatures)}, not verified")
+        yield field("Signatures", f"{len(card.signatures)}, not verified")
 
 
 _YES_NO: Mapping[bool | None, str] = {True: "yes", False: "no", None: "no"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
@@ -11,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from holdfast.model import codec
+from holdfast.model.types import TaskState
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 from holdfast.wire.credentials import bearer_fault
 from holdfast.wire.http import check_headers
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Reads",
     "complete_path",
+    "complete_state",
     "hidden",
     "hidden_params",
     "masked_reference",
@@ -32,7 +35,9 @@ __all__ = [
     "read_id",
     "read_metadata",
     "read_secret",
+    "read_state",
     "read_svc_param",
+    "read_time",
     "read_timeout",
     "read_transport",
     "read_version",
@@ -174,6 +179,31 @@ def read_bearer(text: str) -> str:
     return token
 
 
+def read_state(text: str) -> TaskState:
+    """Reads the name of a state: ``working``, ``input-required``, ``TASK_STATE_WORKING``."""
+    name = text.strip().upper().replace("-", "_").removeprefix("TASK_STATE_")
+    state = TaskState.__members__.get(name)
+    if state is None or state is TaskState.UNSPECIFIED:  # which would be no filter
+        message = f"{text!r} is not a state of tasks; one of them is {', '.join(_STATES)}"
+        raise ValueError(message)
+    return state
+
+
+_STATES = tuple(
+    name.lower().replace("_", "-") for name in TaskState.__members__ if name != "UNSPECIFIED"
+)
+
+
+def read_time(text: str) -> datetime:
+    """Reads a date or a time as of ISO 8601; one without a zone is UTC."""
+    try:
+        time = datetime.fromisoformat(text.strip())
+    except ValueError:
+        message = f"{text!r} is not a time; write 2026-11-21 or 2026-11-21T09:00:00Z"
+        raise ValueError(message) from None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
 def hidden(_text: str) -> str:
     """A secret, for people to see that there is one."""
     return "***"
@@ -231,6 +261,13 @@ def complete_path(
 ) -> list[CompletionItem]:
     """Leaves it to the shell to complete a path."""
     return [CompletionItem(incomplete, type="file")]
+
+
+def complete_state(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The states whose names begin so."""
+    return [CompletionItem(name) for name in _STATES if name.startswith(incomplete.lower())]
 
 
 if TYPE_CHECKING:

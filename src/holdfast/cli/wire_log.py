@@ -9,9 +9,11 @@ names; the credentials of the caller are taken out of all that is left when it i
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Self
 
 from holdfast.cli.values import hidden, masked_reference
+from holdfast.errors import A2AError
 from holdfast.wire.redaction import secrets_in
 from holdfast.wire.security import OF_THE_PROTOCOL
 
@@ -27,6 +29,7 @@ __all__ = ["LoggedEngine"]
 
 logger = logging.getLogger("holdfast.cli.wire")
 
+_LINE_END = re.compile(rb"[\r\n]")
 _MOST = 50_000
 """Characters of a body that are shown."""
 
@@ -84,20 +87,37 @@ class _LoggedStream:
         self.status = inner.status
         self.headers = inner.headers
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives; logged line by line, for a piece may end within a secret."""
-        rest = b""
-        async for chunk in self._inner.chunks():
-            *lines, rest = (rest + chunk).split(b"\n")
-            _log_lines(lines)
-            yield chunk
-        _log_lines([rest])
+        return _LoggedChunks(self._inner.chunks())
 
     async def read(self) -> bytes:
         """The whole body."""
         body = await self._inner.read()
         logger.debug("< %s", _text(body))
         return body
+
+
+class _LoggedChunks:
+    """The pieces of a body; a piece that was waited for in vain can be waited for again."""
+
+    def __init__(self, inner: AsyncIterator[bytes]) -> None:
+        self._inner = inner
+        self._rest = b""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            chunk = await anext(self._inner)
+        except (StopAsyncIteration, A2AError):
+            rest, self._rest = self._rest, b""
+            _log_lines([rest])
+            raise
+        *lines, self._rest = _LINE_END.split(self._rest + chunk)
+        _log_lines(lines)
+        return chunk
 
 
 def _log_reply(reply: HttpReply | HttpStream, body: bytes = b"") -> None:

@@ -1,0 +1,133 @@
+"""Saving the files of a task (``task download``).
+
+Rules: nothing that is there is replaced unless the caller says so, and what a link leads to never;
+a file is there as a whole or not at all. An address is fetched without credentials, if it is one
+of the web and lies no further inside this network than the agent itself (`holdfast.wire.reach`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.cli.errors import CommandError, Failure
+from holdfast.cli.values import masked_reference
+from holdfast.errors import A2AHTTPError, NetworkPolicyError
+from holdfast.model.addresses import is_http_address
+from holdfast.runtime.engine import fetch
+from holdfast.wire.http import HttpRequest, presentable
+from holdfast.wire.limits import Limits
+from holdfast.wire.origins import origin
+from holdfast.wire.reach import Reach, scope_of_host
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.cli.files import File
+    from holdfast.runtime.engine import HttpEngine
+
+__all__ = ["LARGEST", "Saved", "check_free", "content_of", "write"]
+
+LARGEST = 100 * 1024 * 1024
+"""Bytes of a file that is fetched."""
+
+
+class Saved(NamedTuple):
+    """A file that is there now."""
+
+    file: File
+    path: Path
+    size: int
+
+
+def check_free(directory: Path, files: Sequence[File]) -> None:
+    """Checks that no file is in the way.
+
+    Raises:
+        CommandError: One is.
+    """
+    there = [file.name for file in files if os.path.lexists(directory / file.name)]
+    if there:
+        more = f", and {len(there) - 1} more" if there[1:] else ""
+        raise CommandError(
+            Failure(
+                code="HOLDFAST_ERR_FILE_EXISTS",
+                message=f"{directory / there[0]} is there already{more}; nothing was saved",
+                hint="name another directory with --to, or replace what is there with --overwrite",
+            )
+        )
+
+
+async def content_of(file: File, engine: HttpEngine, agent: str) -> bytes:
+    """What is in a file.
+
+    Args:
+        file: The file.
+        engine: What fetches it.
+        agent: The address that the agent was called at.
+
+    Raises:
+        A2AError: It cannot be fetched; the message says why.
+    """
+    if file.content is not None:
+        return file.content
+    url = file.url or ""
+    if not is_http_address(url):
+        message = f"{masked_reference(url)} is no address of the web"
+        raise NetworkPolicyError(message, address=None, executed=False)
+    own = origin(url) == origin(agent)
+    request = HttpRequest(
+        method="GET",
+        url=url.partition("#")[0],
+        headers={"accept": "*/*"},
+        limits=Limits(body=LARGEST),
+        reach=None if own else Reach(inward=scope_of_host(agent)),
+    )
+    reply = (await fetch(engine, request)).reply
+    if not 200 <= reply.status < 300:
+        message = f"{presentable(url)} answered HTTP {reply.status}"
+        raise A2AHTTPError(message, http_status=reply.status)
+    return reply.body
+
+
+async def write(path: Path, content: bytes, *, overwrite: bool) -> None:
+    """Writes a file, and makes its directory if need be.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    await asyncio.to_thread(_write, path, content, overwrite=overwrite)
+
+
+def _write(path: Path, content: bytes, *, overwrite: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not overwrite:
+        with path.open("xb") as new:
+            try:
+                new.write(content)
+                new.flush()
+            except OSError:
+                path.unlink()
+                raise
+        return
+    number, name = tempfile.mkstemp(dir=path.parent, prefix=".holdfast-")
+    temporary = Path(name)
+    try:
+        with os.fdopen(number, "wb") as new:
+            new.write(content)
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
