@@ -317,9 +317,9 @@ async def _follow(session: Session, output: Output, events: EventStream) -> None
         output.over()
     else:
         output.result(task)
-    if shows and offers and events.gap and not events.reconnects:
+    if shows and offers and events.gap and not session.reconnected:
         output.warn(
-            "the stream could not be picked up, and the task was looked at instead; status "
+            "the stream was cut, and not picked up again: the task was looked at instead; status "
             "messages may be missing"
         )
     _comment(session, output, task)

@@ -18,6 +18,7 @@ from holdfast.cli.text import (
     contents,
     field,
     identifiers,
+    part_tail,
     render,
     render_status,
     state,
@@ -168,6 +169,9 @@ class LiveText:
             yield "Text:\n"
             self._block = _Block(media_type)
         yield self._block.grow(text)
+        if tail := [f"{line}\n" for line in part_tail(part, self._view)]:
+            yield from self.close()
+            yield from tail
 
 
 def _is_rest(status: TaskStatus) -> bool:

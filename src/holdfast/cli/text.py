@@ -35,6 +35,7 @@ __all__ = [
     "field",
     "identifiers",
     "one_line",
+    "part_tail",
     "render",
     "render_card",
     "render_saved",
@@ -246,8 +247,13 @@ def contents(parts: Sequence[Part], view: View) -> Iterator[str]:
             if shows(part):
                 yield from lines(part, view)
                 break
-        if view.verbose and part.metadata:
-            yield from _json("Part metadata", part.metadata)
+        yield from part_tail(part, view)
+
+
+def part_tail(part: Part, view: View) -> Iterator[str]:
+    """What there is to say of a part besides its content."""
+    if view.verbose and part.metadata:
+        yield from _json("Part metadata", part.metadata)
 
 
 def _joined(parts: Sequence[Part], view: View) -> Iterator[Part]:
