@@ -30,11 +30,14 @@ from holdfast.model.card import (
 )
 from holdfast.model.types import Artifact, Part, TaskState
 from holdfast.testing import (
+    Cut,
+    Fail,
     FakeAgent,
     FakeNetwork,
     Plan,
     Refuse,
     Respond,
+    Stall,
     Step,
     asks,
     completes,
@@ -42,6 +45,7 @@ from holdfast.testing import (
     needs_auth,
     rejects,
     replies,
+    streams,
     works_forever,
 )
 
@@ -71,6 +75,7 @@ COMMANDS = {
     "slow": slow,
     "data": lambda argument: completes(Part(data=json.loads(argument))),
     "file": lambda argument: completes(file_named(argument)),
+    "chunks": lambda argument: streams(*(f"chunk {n}\n" for n in range(1, int(argument) + 1))),
 }
 
 
@@ -148,6 +153,11 @@ def agent(request):
 @pytest.fixture
 def fake():
     return Fake()
+
+
+def json_lines(done):
+    """Each line of the output, read by itself."""
+    return [json.loads(line) for line in done.out.splitlines()]
 
 
 def body(call):
@@ -260,11 +270,42 @@ def test_send_003_a_message_without_a_task_is_a_clean_end(agent):
     assert answer.json["message"]["parts"] == [{"text": "hi there"}]
 
 
-def test_send_003_stream_is_refused_clearly_and_nothing_is_sent(agent):
-    done = agent.run("send", "echo hello", "--stream", "-o", "json")
-    assert (done.exit, done.error["code"]) == (2, "A2ACLI_ERR_USAGE")
-    assert "--stream is not built yet" in done.error["message"]
-    assert agent.executions() == 0
+def test_send_003_stream_shows_events_as_fields_and_blocks(agent):
+    done = agent.run("send", "chunks 3", "--stream")
+    assert (done.exit, done.err) == (0, "")
+    found = read_text_output(done.out)
+    assert [label for label, _ in found[:3]] == ["Task ID", "Context ID", "State"]
+    text = "".join(content + "\n" for label, content in found if label == "Text")
+    assert text == "chunk 1\nchunk 2\nchunk 3\n"
+    assert found[-3:] == [*found[:2], ("State", "TASK_STATE_COMPLETED")]
+
+
+def test_send_003_stream_of_a_message_is_a_clean_end(agent):
+    done = agent.run("send", "message hi there", "--stream")
+    assert (done.exit, done.err) == (0, "")
+    assert "Text:\nhi there\n\n" in done.out
+    (line,) = json_lines(agent.run("send", "message hi there", "--stream", "-o", "json"))
+    assert line["message"]["parts"] == [{"text": "hi there"}]
+
+
+@pytest.mark.parametrize(("word", "state"), [("ask", "INPUT"), ("auth", "AUTH")])
+def test_send_003_stream_stops_where_somebody_must_act(agent, word, state):
+    done = agent.run("send", f"{word} please", "--stream")
+    found = read_text_output(done.out)
+    assert done.exit == 0
+    assert [label for label, _ in found[-4:]] == [
+        "Task ID", "Context ID", "State", "Status message",
+    ]  # fmt: skip
+    assert found[-2][1] == f"TASK_STATE_{state}_REQUIRED"
+    assert found[-4][1] in resume_command(done)
+
+
+def test_send_003_without_streams_it_falls_back_says_so_and_never_hangs():
+    fake = Fake(FakeAgent(scripted, streaming=False))
+    done = fake.run("send", "slow 5 done", "--stream")
+    assert (done.exit, "Text:\ndone\n\n" in done.out) == (0, True)
+    assert "offers no streams" in done.err
+    assert fake.agent.calls("SendStreamingMessage") == []
 
 
 @pytest.mark.parametrize(
@@ -566,6 +607,25 @@ def test_task_poll_004_a_wait_is_driven_to_its_end_through_failures(fake):
     assert fake.run("send", "slow 60 done").field("State") == "TASK_STATE_COMPLETED"
 
 
+@pytest.mark.parametrize("word", ["slow", "ask"])
+@pytest.mark.parametrize(
+    "fault",
+    [Refuse(), Fail(code=-32601), Cut(after_events=1), Stall(phase="idle"), Respond(status=500)],
+    ids=lambda fault: type(fault).__name__,
+)
+def test_task_poll_004_a_wait_falls_back_to_polling_where_streams_fail(fault, word):
+    fake = Fake(FakeAgent(lambda _: completes("x", after=3000) if word == "slow" else asks("?")))
+    fake.agent.inject(fault, on="SubscribeToTask", times=10_000)
+    done = fake.run("send", "hello", "--timeout", "2h")
+    assert (done.exit, done.field("State") in {"TASK_STATE_COMPLETED", "TASK_STATE_INPUT_REQUIRED"}
+            ) == (0, True)  # fmt: skip
+
+
+def test_task_poll_004_a_wait_prefers_streams(agent):
+    done = agent.run("send", "slow 0.4 done", "--poll-interval", "1h")
+    assert done.field("State") == "TASK_STATE_COMPLETED"
+
+
 # ── OUT ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -666,6 +726,51 @@ FAILURES = {
         1, [], lambda: {"engine": lambda **_: Broken(FakeNetwork(FakeAgent()))},
     ),
 }  # fmt: skip
+
+
+def test_out_003_each_event_is_a_line_and_the_last_one_is_terminal(agent):
+    done = agent.run("send", "chunks 3", "--stream", "-o", "json")
+    assert (done.exit, done.err) == (0, "")
+    lines = json_lines(done)
+    assert all(len(line) == 1 for line in lines)
+    (task,) = lines[0].values()
+    assert lines[0].keys() == {"task"}
+    chunks = [line["artifactUpdate"] for line in lines if "artifactUpdate" in line]
+    assert [chunk["artifact"]["parts"][0]["text"] for chunk in chunks] == [
+        "chunk 1\n", "chunk 2\n", "chunk 3\n",
+    ]  # fmt: skip
+    last = lines[-1]["statusUpdate"]
+    assert (last["taskId"], last["contextId"]) == (task["id"], task["contextId"])
+    assert last["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+def test_out_003_an_error_is_a_line_of_its_own_at_the_end(agent):
+    done = agent.run("send", "slow 20 x", "--stream", "-o", "json", "--timeout", "300ms")
+    *events, last = json_lines(done)
+    assert done.exit == 5
+    assert events[0].keys() == {"task"}
+    assert last["error"]["code"] == "A2ACLI_ERR_TIMEOUT"
+    for words in (["send", "x", "--task-id", "nope"], ["send"], ["task", "get", "nope"]):
+        (line,) = json_lines(agent.run(*words, "--stream", "-o", "json"))
+        assert line.keys() == {"error"}
+
+
+def test_out_003_what_cannot_stream_is_lines_all_the_same():
+    fake = Fake(FakeAgent(scripted, streaming=False))
+    lines = json_lines(fake.run("send", "slow 5 done", "--stream", "-o", "json"))
+    assert lines[0].keys() == {"task"}
+    assert lines[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    task_id = lines[0]["task"]["id"]
+    for words in (["task", "get", task_id], ["card", "get"]):
+        (line,) = json_lines(fake.run(*words, "--stream", "-o", "json"))
+        assert line == fake.run(*words, "-o", "json").json
+
+
+def test_out_003_streams_are_never_asked_for_by_a_setting(agent, tmp_path):
+    (tmp_path / ".env").write_text("A2ACLI_STREAM=true\n")
+    for more in ({"env": {"A2ACLI_STREAM": "1"}}, {"directory": tmp_path}):
+        done = agent.run("send", "echo x", *SOON, "-o", "json", **more)
+        assert done.json.keys() == {"task"}
 
 
 @pytest.mark.parametrize("code", FAILURES)
@@ -1219,6 +1324,64 @@ def test_skill_001_there_is_none():
 
 
 # ── Higher tiers, where something is there ───────────────────────────────────────────────────
+
+
+def test_task_list_001_pages_and_filters(agent):
+    context = agent.run("send", "echo one", *SOON).field("Context ID")
+    for text in ("echo two", "fail three"):
+        assert agent.run("send", text, *SOON, "--context-id", context).exit == 0
+    mine = ("task", "list", "--context-id", context)
+    first = agent.run(*mine, "--limit", "2", "-o", "json").json
+    rest = agent.run(*mine, "--limit", "2", "--page-token", first["nextPageToken"], "-o", "json")
+    assert (len(first["tasks"]), len(rest.json["tasks"])) == (2, 1)
+    assert rest.json["nextPageToken"] == ""
+    failed = agent.run(*mine, "--status", "failed")
+    assert failed.field("State") == "TASK_STATE_FAILED"
+    lines = json_lines(agent.run(*mine, "--all", "--limit", "1", "-o", "json", "--stream"))
+    assert [task["id"] for task in lines] == [
+        task["id"] for page in (first, rest.json) for task in page["tasks"]
+    ]
+
+
+def test_task_subscribe_001_follows_a_task(agent):
+    task_id = begun(agent, "slow 0.5 done", "--async")
+    lines = json_lines(agent.run("task", "subscribe", task_id, "--stream", "-o", "json"))
+    assert lines[0]["task"]["id"] == task_id
+    assert lines[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+def test_task_subscribe_001_without_the_flag_gives_the_task_at_its_end(agent):
+    task_id = begun(agent, "slow 0.5 done", "--async")
+    task = agent.run("task", "subscribe", task_id, "-o", "json").json
+    assert (task["id"], task["status"]["state"]) == (task_id, "TASK_STATE_COMPLETED")
+    assert task["artifacts"][0]["parts"] == [{"text": "done"}]
+
+
+def test_task_subscribe_002_a_stream_that_was_cut_is_taken_up_again():
+    fake = Fake(FakeAgent(streams("one ", "two ", "three", every=10)))
+    fake.agent.inject(Cut(after_events=3), on="SendStreamingMessage")
+    fake.agent.inject(Cut(after_events=2), on="SubscribeToTask")
+    done = fake.run("send", "x", "--stream")
+    assert done.exit == 0
+    assert dict(read_text_output(done.out))["Text"] == "one two three"
+    assert "reconnected to task task-1" in done.err
+    assert len(fake.agent.calls("SendStreamingMessage")) == 1
+
+
+def test_ver_003_the_card_is_asked_before_a_stream():
+    fake = Fake(FakeAgent(scripted, streaming=False))
+    task_id = fake.run("send", "echo x", "--stream").out.split()[2]
+    fake.run("task", "subscribe", task_id, "--stream")
+    assert fake.agent.calls("SendStreamingMessage") == []
+    assert fake.agent.calls("SubscribeToTask") == []
+
+
+def test_download_001_saves_what_is_in_the_artifacts(agent, tmp_path):
+    task_id = begun(agent, "file ../../x.bin", *SOON)
+    done = agent.run("task", "download", task_id, "--to", str(tmp_path))
+    assert (done.exit, done.err) == (0, "")
+    assert done.field("Saved") == str(tmp_path / "x.bin")
+    assert (tmp_path / "x.bin").read_bytes() == bytes(range(256))
 
 
 def test_tx_004_two_transports_do_the_same(agent):
