@@ -18,7 +18,15 @@ import trustme
 from tests.raw_server import reply, serve_in_thread
 
 from holdfast.cli import main
-from holdfast.testing import FakeAgent, LoopbackServer, completes, works_forever
+from holdfast.testing import (
+    Cut,
+    FakeAgent,
+    LoopbackServer,
+    Reset,
+    completes,
+    streams,
+    works_forever,
+)
 
 BOUND = 60  # seconds that a command may take before the test fails
 
@@ -94,6 +102,56 @@ def test_an_interruption_is_quiet_and_keeps_the_task(form):
     assert agent.calls("CancelTask") == []
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_an_interruption_of_a_stream_is_quiet_and_says_how_to_go_on(form):
+    agent = FakeAgent(streams("one", "two", every=3000))
+    words = ("send", "hello", "--stream", "-o", form)
+    with served(agent) as url, start(*words, "-a", url) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=BOUND)
+    assert process.returncode == 130
+    assert f"Hint: holdfast task subscribe --stream task-1 --agent-card {url}\n" in err
+    assert "Traceback" not in err
+    if form == "text":
+        assert "Context ID: context-2\nState: TASK_STATE_" in out
+    else:
+        assert all(json.loads(line) for line in out.splitlines())
+    assert agent.calls("CancelTask") == []
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_reader_that_leaves_a_stream_ends_it_quietly(form):
+    agent = FakeAgent(streams(*["word "] * 300, every=0.02))
+    words = ("send", "hello", "--stream", "-o", form)
+    with served(agent) as url, start(*words, "-a", url) as process:
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=BOUND) == 1
+        assert process.stderr.read() == ""
+    assert agent.calls("CancelTask") == []
+
+
+def test_a_stream_shows_text_before_it_is_over():
+    agent = FakeAgent(streams("one\n", "two", every=0.01, then=works_forever()))
+    with served(agent) as url, start("send", "hello", "--stream", "-a", url) as process:
+        lines = iter(process.stdout.readline, "")
+        assert "one\n" in lines
+        process.kill()
+
+
+def test_a_stream_that_is_cut_on_a_socket_goes_on():
+    agent = FakeAgent(streams("one ", "two ", "three", every=0.2))
+    agent.inject(Cut(after_events=3), on="SendStreamingMessage")
+    agent.inject(Reset(after_events=1), on="SubscribeToTask")
+    words = ("send", "hello", "--stream")
+    with served(agent) as url, start(*words, "-a", url) as process:
+        out, err = process.communicate(timeout=BOUND)
+    assert process.returncode == 0
+    assert "Text:\none two three\n\n" in out
+    assert "the stream was cut" in err
+
+
 def unread(agent, *words):
     """The command, with a standard output that nobody reads any more, and the agent's address."""
     with served(agent) as url:
@@ -141,6 +199,7 @@ def test_a_reader_that_has_read_the_tasks_id_may_leave():
     ("words", "hint"),
     [
         (["send", "hello"], "task get task-1 "),
+        (["send", "hello", "--stream"], "task get task-1 "),
         (["card", "get"], ""),
         (["config", "show"], ""),
         (["send", "--help"], ""),
@@ -184,7 +243,14 @@ def test_a_closed_input_is_a_usage_error():
 
 
 @pytest.mark.parametrize(
-    "words", [["send", "hello"], ["card", "get", "-o", "json"], ["send", "--help"], ["--version"]]
+    "words",
+    [
+        ["send", "hello"],
+        ["send", "hello", "--stream"],
+        ["card", "get", "-o", "json"],
+        ["send", "--help"],
+        ["--version"],
+    ],
 )
 def test_a_closed_output_is_told_before_anything_is_sent(words):
     agent = FakeAgent()
