@@ -101,10 +101,6 @@ def refused(*words, agent=None, **more):
         (["send", "hello", "--nope"], "--nope"),
         (["send", "hello", "--stream", "--async"], "--stream and --async contradict"),
         (["send", "hello", "--stream=yes"], "--stream"),
-        (["task", "get", "t", "--stream"], "holdfast task subscribe --stream"),
-        (["task", "cancel", "t", "--stream"], "nothing to follow"),
-        (["task", "list", "--stream"], "nothing to follow"),
-        (["card", "get", "--stream"], "nothing to follow"),
         (["task", "subscribe"], "TASK_ID"),
         (["task", "subscribe", "t", "--async"], "--async"),
         (["task", "list", "--status", "busy"], "one of them is submitted, working"),
@@ -537,7 +533,7 @@ def test_a_card_that_asks_for_a_bearer_token_gets_it():
 
 @pytest.mark.parametrize("words", [["task", "get", "t"], ["card", "get"]])
 def test_an_option_that_is_not_much_like_another_is_not_taken_for_it(words):
-    assert refused(*words, "--stream") == "No such option '--stream'."
+    assert refused(*words, "--follow") == "No such option '--follow'."
     assert "Did you mean '--timeout'?" in refused(*words, "--timout", "3s")
 
 

@@ -281,6 +281,17 @@ def test_what_has_no_events_is_one_line(words):
     assert lines(done) == [whole.json]
 
 
+@pytest.mark.parametrize(
+    "words", [["task", "get", "t"], ["task", "cancel", "t"], ["task", "list"], ["card", "get"]]
+)
+def test_where_there_is_nothing_to_follow_the_flag_is_for_documents_only(words):
+    agent = FakeAgent()
+    done = holdfast(*words, "--stream", agent=agent)
+    assert done.exit == 2
+    assert "To follow a task: holdfast task subscribe --stream TASK_ID" in done.err
+    assert agent.received == []
+
+
 # ── Cuts ─────────────────────────────────────────────────────────────────────────────────────
 
 
