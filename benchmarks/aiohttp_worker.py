@@ -4,7 +4,8 @@ A POST of the same ready-made bytes each time on a session with aiohttp's defaul
 the reply as bytes: no JSON is written or read, nothing is retried, no error is told apart.
 
 With ``json`` as its argument, the worker also writes each request with `json.dumps` and reads
-each reply with `json.loads`: what one would write by hand.
+each reply with `json.loads`: what one would write by hand. With ``streams``, as many connections
+as there may be are open, for as long as they may be.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from __future__ import annotations
 import json
 import sys
 import uuid
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import payloads
-from worker import work
+from worker import streaming_jobs, work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class BareAiohttp:
@@ -28,7 +32,7 @@ class BareAiohttp:
 
     async def open(self, url: str) -> None:
         """Makes the session, and checks one answer."""
-        self._session = aiohttp.ClientSession()
+        self._session = self._made()
         self._url = url
         await self.send()
 
@@ -42,9 +46,32 @@ class BareAiohttp:
             assert response.status == 200
             return await response.read()
 
+    async def stream(self, text: str, opened: Callable[[], None]) -> int:
+        """Reads the bytes of a stream as they come."""
+        body = payloads.STREAMING_REQUESTS[text]
+        size = 0
+        async with self._session.post(self._url, data=body, headers=payloads.HEADERS) as response:
+            async for chunk in response.content.iter_any():
+                if not size:
+                    opened()
+                size += len(chunk)
+        return payloads.events_of(text)
+
     async def close(self) -> None:
         """Closes the session."""
         await self._session.close()
+
+    def _made(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession()
+
+
+class AiohttpWithStreams(BareAiohttp):
+    """Any number of them."""
+
+    def _made(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout()
+        )
 
 
 class AiohttpWithJson(BareAiohttp):
@@ -69,4 +96,6 @@ class AiohttpWithJson(BareAiohttp):
 
 
 if __name__ == "__main__":
-    work(AiohttpWithJson() if sys.argv[1:] == ["json"] else BareAiohttp())
+    kinds = {"json": AiohttpWithJson, "streams": AiohttpWithStreams}
+    client = kinds[sys.argv[1]]() if sys.argv[1:] else BareAiohttp()
+    work(client, **streaming_jobs(client))

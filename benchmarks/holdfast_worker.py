@@ -6,7 +6,8 @@ Jobs besides ``rate``:
 - ``decode``: the codec on the tasks of `payloads`, and `json.loads` beside it.
 
 With ``engine`` as its argument, the worker measures the engine alone instead: the bytes of a
-SendMessage in, the bytes of the reply out.
+SendMessage in, the bytes of the reply out. With ``streams``, the engine has room for any number of
+them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import payloads
 from floors import Floors
 from timing import microseconds_of
-from worker import work
+from worker import streaming_jobs, work
 
 from holdfast import connect
 from holdfast.model import codec
@@ -36,13 +37,14 @@ if TYPE_CHECKING:
 class Holdfast:
     """A client with all layers on."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: AiohttpEngine | None = None) -> None:
+        self._engine = engine
         self._client: Client
         self._floors: Floors | None = None
 
     async def open(self, url: str) -> None:
         """Connects, and checks one answer."""
-        self._client = connect(url, auth=payloads.TOKEN)
+        self._client = connect(url, auth=payloads.TOKEN, engine=self._engine)
         task = await self._client.send_message(payloads.QUESTION)
         assert isinstance(task, Task)
         assert task.id == payloads.TASK_ID
@@ -51,9 +53,23 @@ class Holdfast:
         """The raw operation."""
         await self._client.send_message(payloads.QUESTION)
 
+    async def stream(self, text: str, opened: Callable[[], None]) -> int:
+        """Iterates over typed events, and takes the task that they make at the end."""
+        number = 0
+        async with self._client.stream_message(text) as events:
+            opened()
+            async for _ in events:
+                number += 1
+            task = events.task
+        assert task is not None
+        assert len(task.artifacts[0].parts) == number - 2
+        return number
+
     async def close(self) -> None:
         """Closes the client."""
         await self._client.close()
+        if self._engine is not None:
+            await self._engine.close()
 
     async def floors(self, calls: int) -> dict[str, Any]:
         """Times every floor once."""
@@ -110,5 +126,7 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["engine"]:
         work(Engine())
     else:
-        holdfast = Holdfast()
-        work(holdfast, floors=holdfast.floors, decode=holdfast.decode)
+        engine = AiohttpEngine(max_streams=1_000_000) if sys.argv[1:] == ["streams"] else None
+        holdfast = Holdfast(engine)
+        jobs = streaming_jobs(holdfast)
+        work(holdfast, floors=holdfast.floors, decode=holdfast.decode, **jobs)

@@ -4,6 +4,8 @@
   and one turn of history. It is what the static agent answers to each SendMessage.
 - `LARGE_TASK`: a finished task of about 1 MB: 1,800 artifacts of the same make.
 - `QUESTION`: the text that is sent.
+- `STREAMS`: what is streamed, by the text that asks for it: a task, then pieces of an artifact in
+  events of 200 bytes or 20 kB, then that the task is completed.
 
 Only the standard library is needed, so that every Python can import this.
 """
@@ -88,8 +90,72 @@ def reply(request_id: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":{"task":%b}}' % (request_id, TASK)
 
 
+SHORT_EVENTS, LONG_EVENTS, HELD = "200 B", "20 kB", "held"
+
+STREAMS = {SHORT_EVENTS: (200, 1000), LONG_EVENTS: (20_000, 100)}
+"""How many bytes of data an event has, and how many pieces there are, by the text that asks."""
+
+_STREAMED = {"taskId": "moon", "contextId": "sky"}
+_UUID = len(TASK_ID) + 2  # of an id of a request, with its quotes
+_PLACE = b'"?"'  # where that goes
+
+
+def _event(result: dict[str, Any]) -> bytes:
+    data = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_PLACE, _json(result))
+    return b"data: %b\r\n\r\n" % data
+
+
+def _piece(size: int) -> bytes:
+    """An event with so many bytes of data."""
+
+    def of(text: str) -> bytes:
+        artifact = {"artifactId": "answer", "parts": [{"text": text}]}
+        return _event({"artifactUpdate": {**_STREAMED, "artifact": artifact, "append": True}})
+
+    room = size - (len(of("")) - len(b"data: \r\n\r\n") - len(_PLACE) + _UUID)
+    assert room > 0
+    return of((_ANSWER * (room // len(_ANSWER) + 1))[:room])
+
+
+def _opening() -> bytes:
+    status = {"state": "TASK_STATE_WORKING"}
+    return _event({"task": {"id": "moon", "contextId": "sky", "status": status}})
+
+
+def _stream(size: int, pieces: int) -> list[bytes]:
+    status = {"state": "TASK_STATE_COMPLETED"}
+    closing = _event({"statusUpdate": {**_STREAMED, "status": status}})
+    return [_opening(), *[_piece(size)] * pieces, closing]
+
+
+def _chunked(events: list[bytes]) -> bytes:
+    """Each event as a chunk of HTTP, with the id that is to go into it counted in."""
+    growth = _UUID - len(_PLACE)
+    return b"".join(b"%x\r\n%b\r\n" % (len(event) + growth, event) for event in events)
+
+
+_CHUNKS = {text: _chunked(_stream(*made)) + b"0\r\n\r\n" for text, made in STREAMS.items()}
+_CHUNKS[HELD] = _chunked([_opening()])
+
+
+def stream(text: str, request_id: bytes) -> bytes:
+    """The body of the reply to SendStreamingMessage, in chunks.
+
+    Args:
+        text: What was asked for: one of `STREAMS`, or `HELD` for one that does not end.
+        request_id: The id of the request as JSON text, with its quotes: a UUID.
+    """
+    assert len(request_id) == _UUID
+    return _CHUNKS[text].replace(_PLACE, request_id)
+
+
+def events_of(text: str) -> int:
+    """How many events a stream has."""
+    return STREAMS[text][1] + 2
+
+
 def card(url: str) -> bytes:
-    """The card of an agent that speaks JSON-RPC at an address and does not stream."""
+    """The card of an agent that speaks JSON-RPC at an address and streams."""
     return _json(
         {
             "name": "static",
@@ -98,7 +164,7 @@ def card(url: str) -> bytes:
             "supportedInterfaces": [
                 {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
             ],
-            "capabilities": {"streaming": False},
+            "capabilities": {"streaming": True},
             "defaultInputModes": ["text/plain"],
             "defaultOutputModes": ["text/plain"],
             "skills": [{"id": "moon", "name": "moon", "description": "Moon", "tags": ["moon"]}],
@@ -121,6 +187,14 @@ REQUEST = _json(
     }
 )
 """The request as Holdfast writes it, for clients that send ready-made bytes."""
+
+STREAMING_REQUESTS = {
+    text: REQUEST.replace(b'"SendMessage"', b'"SendStreamingMessage"').replace(
+        _json(QUESTION), _json(text)
+    )
+    for text in (*STREAMS, HELD)
+}
+"""The same for streams, by the text that asks for them."""
 
 HEADERS = {
     "authorization": TOKEN,

@@ -1,7 +1,7 @@
 """The official SDK as a worker: `a2a-sdk`'s client over JSON-RPC, with httpx inside.
 
-The client comes from `ClientFactory` and the agent's card. It does not stream, as the other
-clients here do not. It gets an httpx client that keeps every connection open: httpx by itself
+The clients come from `ClientFactory` and the agent's card: one for calls, and one that streams. They
+get an httpx client that keeps every connection open: httpx by itself
 keeps 20, so that with 32 in flight it would connect anew again and again.
 
 Jobs besides ``rate``: ``decode``, protobuf's `json_format` on the tasks of `payloads`; and
@@ -22,17 +22,20 @@ from a2a.client.client_factory import ClientFactory
 from a2a.types.a2a_pb2 import Message, Part, Role, SendMessageRequest, StreamResponse, Task
 from google.protobuf import json_format
 from timing import microseconds_of
-from worker import work
+from worker import streaming_jobs, work
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from a2a.client.client import Client
 
 
 class OfficialSdk:
-    """A client of the official SDK."""
+    """Clients of the official SDK."""
 
     def __init__(self) -> None:
         self._client: Client
+        self._streaming: Client
         self._http: httpx.AsyncClient
 
     async def open(self, url: str) -> None:
@@ -41,8 +44,13 @@ class OfficialSdk:
             headers={"authorization": payloads.TOKEN},
             limits=httpx.Limits(max_connections=100, max_keepalive_connections=100),
         )
-        factory = ClientFactory(ClientConfig(streaming=False, httpx_client=self._http))
-        self._client = await factory.create_from_url(url)
+
+        async def client(*, streaming: bool) -> Client:
+            config = ClientConfig(streaming=streaming, httpx_client=self._http)
+            return await ClientFactory(config).create_from_url(url)
+
+        self._client = await client(streaming=False)
+        self._streaming = await client(streaming=True)
         responses = await self._responses()
         assert [response.task.id for response in responses] == [payloads.TASK_ID]
 
@@ -51,18 +59,29 @@ class OfficialSdk:
         await self._responses()
 
     async def _responses(self) -> list[StreamResponse]:
-        message = Message(
-            message_id=str(uuid.uuid4()),
-            role=Role.ROLE_USER,
-            parts=[Part(text=payloads.QUESTION)],
-        )
-        request = SendMessageRequest(message=message)
+        request = _request(payloads.QUESTION)
         return [response async for response in self._client.send_message(request)]
 
+    async def stream(self, text: str, opened: Callable[[], None]) -> int:
+        """Iterates over the events; the client puts no task together."""
+        number = 0
+        async for _ in self._streaming.send_message(_request(text)):
+            if not number:
+                opened()
+            number += 1
+        return number
+
     async def close(self) -> None:
-        """Closes the client."""
+        """Closes the clients."""
         await self._client.close()
+        await self._streaming.close()
         await self._http.aclose()
+
+
+def _request(text: str) -> SendMessageRequest:
+    parts = [Part(text=text)]
+    message = Message(message_id=str(uuid.uuid4()), role=Role.ROLE_USER, parts=parts)
+    return SendMessageRequest(message=message)
 
 
 async def decode(seconds: float) -> dict[str, Any]:
@@ -86,4 +105,5 @@ async def versions() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    work(OfficialSdk(), decode=decode, versions=versions)
+    sdk = OfficialSdk()
+    work(sdk, decode=decode, versions=versions, **streaming_jobs(sdk))

@@ -1,9 +1,12 @@
 """The agent that the clients call: an asyncio protocol without a framework, in its own process.
 
-It answers a GET with its card and a POST with the same task each time, under the id of the
-request, and keeps connections open. It does less than any client does per call, so that it is not
-what is measured. It prints its URL when it is ready; for each line that it then gets on standard
-input it prints the CPU seconds that it used so far; at the end of standard input it stops.
+It answers a GET with its card, SendMessage with the same task each time, and SendStreamingMessage
+with the stream that the message's text names (see `payloads.STREAMS`), under the id of the request,
+and keeps connections open. A stream is written at once, each event a chunk of HTTP as servers send
+it; that of `payloads.HELD` stays open after its first event. The agent does less than any client
+does per call, so that it is not what is measured. It prints its URL when it is ready; for each line
+that it then gets on standard input it prints the CPU seconds that it used so far; at the end of
+standard input it stops.
 """
 
 from __future__ import annotations
@@ -14,9 +17,15 @@ import sys
 import time
 
 import payloads
+from descriptors import as_many_as_there_may_be
 
 _ID = re.compile(rb'"id"\s*:\s*("[^"]*"|\d+)')
+_TEXT = re.compile(rb'"text"\s*:\s*"([^"]*)"')
 _LENGTH = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
+
+_STREAMING = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
 
 
 class StaticAgent(asyncio.Protocol):
@@ -50,6 +59,11 @@ class StaticAgent(asyncio.Protocol):
             content = self._card
         elif request_id is not None and b"SendMessage" in body:
             content = payloads.reply(request_id[1])
+        elif request_id is not None and b"SendStreamingMessage" in body:
+            text = _TEXT.search(body)
+            assert text is not None
+            self._transport.write(_STREAMING + payloads.stream(text[1].decode(), request_id[1]))
+            return
         else:
             self._transport.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
             return
@@ -60,9 +74,10 @@ class StaticAgent(asyncio.Protocol):
 
 
 async def main() -> None:
+    as_many_as_there_may_be()
     loop = asyncio.get_running_loop()
     url = ""
-    server = await loop.create_server(lambda: StaticAgent(url), "127.0.0.1", 0, backlog=128)
+    server = await loop.create_server(lambda: StaticAgent(url), "127.0.0.1", 0, backlog=1024)
     host, port = server.sockets[0].getsockname()
     url = f"http://{host}:{port}/"
     print(url, flush=True)

@@ -10,19 +10,38 @@ after a fifth of that time uncounted (connections idle between the rounds, and g
 tells the calls made, the CPU seconds that this process used for them, user and system, and how
 many calls the agent answered, the uncounted ones included.
 
+A client that streams knows two more:
+
+- ``stream``: reads whole streams one after the other for some seconds, after one that is not
+  counted. It tells the events and the CPU seconds.
+- ``hold``: opens streams, waits in each of them for an event that does not come, and tells how many
+  it could open and how many bytes of memory this process grew by. It is for a process of its own.
+
 Only the standard library is needed, so that every Python can import this.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Protocol
 
+import payloads
+from descriptors import as_many_as_there_may_be
+
 LONGEST_JOB = 60.0
+
+_AT_A_TIME = 50
+"""Streams that are being opened at a time."""
+
+_OTHER_DESCRIPTORS = 100
+"""Of what a process has open besides."""
 
 Job = Callable[..., Awaitable[dict[str, Any]]]
 
@@ -41,6 +60,75 @@ class BenchmarkedClient(Protocol):
     async def close(self) -> None:
         """Closes the client."""
         ...
+
+
+class StreamingClient(BenchmarkedClient, Protocol):
+    """A client whose streams can be measured."""
+
+    async def stream(self, text: str, opened: Callable[[], None]) -> int:
+        """Sends a text, and reads the stream that answers it, as a user of this client does.
+
+        Args:
+            text: One of `payloads.STREAMS`, or `payloads.HELD`.
+            opened: To be called when the first event is there.
+
+        Returns:
+            How many events there were.
+        """
+        ...
+
+
+def streaming_jobs(client: StreamingClient) -> dict[str, Job]:
+    """What a client can do that streams."""
+
+    async def stream(text: str, seconds: float) -> dict[str, Any]:
+        async def whole() -> int:
+            events = await client.stream(text, _nothing)
+            assert events == payloads.events_of(text)
+            return events
+
+        await whole()
+        until, events = time.perf_counter() + seconds, 0
+        before = time.process_time()
+        while time.perf_counter() < until:
+            events += await whole()
+        return {"events": events, "cpu": time.process_time() - before}
+
+    async def hold(streams: int) -> dict[str, Any]:
+        streams = min(streams, as_many_as_there_may_be() - _OTHER_DESCRIPTORS)
+        held: list[asyncio.Task[int]] = []
+
+        async def more(until: int) -> None:
+            """Opens some at a time, so that they do not time out in the queue of the agent."""
+            while len(held) < until:
+                batch = [asyncio.Event() for _ in range(min(_AT_A_TIME, until - len(held)))]
+                for opened in batch:
+                    held.append(asyncio.create_task(client.stream(payloads.HELD, opened.set)))
+                await asyncio.gather(*(opened.wait() for opened in batch))
+
+        try:
+            await more(_AT_A_TIME)  # what there is once, whatever the number
+            before = _memory()
+            await more(_AT_A_TIME + streams)
+            grown = _memory() - before
+        finally:
+            for task in held:
+                task.cancel()
+            await asyncio.gather(*held, return_exceptions=True)
+        return {"streams": streams, "bytes": grown}
+
+    return {"stream": stream, "hold": hold}
+
+
+def _nothing() -> None:
+    """Nobody waits for the first event."""
+
+
+def _memory() -> int:
+    """Bytes of this process that are in memory (Linux)."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def work(client: BenchmarkedClient, **jobs: Job) -> None:
