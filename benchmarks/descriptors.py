@@ -15,7 +15,7 @@ def as_many_as_there_may_be() -> int:
     """Raises this process's soft limit to its hard one, and tells what it is then."""
     if sys.platform == "win32":
         return _WITHOUT_LIMITS
-    import resource  # noqa: PLC0415  not on Windows
+    import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:

@@ -92,7 +92,7 @@ def reply(request_id: bytes) -> bytes:
 
 SHORT_EVENTS, LONG_EVENTS, HELD = "200 B", "20 kB", "held"
 
-STREAMS = {SHORT_EVENTS: (200, 1000), LONG_EVENTS: (20_000, 100)}
+STREAMS = {SHORT_EVENTS: (200, 4000), LONG_EVENTS: (20_000, 400)}
 """How many bytes of data an event has, and how many pieces there are, by the text that asks."""
 
 _STREAMED = {"taskId": "moon", "contextId": "sky"}
@@ -152,6 +152,12 @@ def stream(text: str, request_id: bytes) -> bytes:
 def events_of(text: str) -> int:
     """How many events a stream has."""
     return STREAMS[text][1] + 2
+
+
+def no_task(request_id: bytes) -> bytes:
+    """The JSON-RPC reply to GetTask of an agent that keeps no tasks."""
+    error = _json({"code": -32001, "message": "Task not found"})
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (request_id, error)
 
 
 def card(url: str) -> bytes:

@@ -1,8 +1,8 @@
 """The official SDK as a worker: `a2a-sdk`'s client over JSON-RPC, with httpx inside.
 
-The clients come from `ClientFactory` and the agent's card: one for calls, and one that streams. They
-get an httpx client that keeps every connection open: httpx by itself
-keeps 20, so that with 32 in flight it would connect anew again and again.
+The clients come from `ClientFactory` and the agent's card: one for calls, and one that streams.
+They get an httpx client that keeps every connection open: httpx by itself keeps 20, so that with
+32 in flight it would connect anew again and again.
 
 Jobs besides ``rate``: ``decode``, protobuf's `json_format` on the tasks of `payloads`; and
 ``versions``.

@@ -1,12 +1,13 @@
 """The agent that the clients call: an asyncio protocol without a framework, in its own process.
 
 It answers a GET with its card, SendMessage with the same task each time, and SendStreamingMessage
-with the stream that the message's text names (see `payloads.STREAMS`), under the id of the request,
-and keeps connections open. A stream is written at once, each event a chunk of HTTP as servers send
-it; that of `payloads.HELD` stays open after its first event. The agent does less than any client
-does per call, so that it is not what is measured. It prints its URL when it is ready; for each line
-that it then gets on standard input it prints the CPU seconds that it used so far; at the end of
-standard input it stops.
+with the stream that the message's text names (see `payloads.STREAMS`), under the id of the
+request, and keeps connections open. A stream is written at once, each event a chunk of HTTP as
+servers send it; that of `payloads.HELD` stays open after its first event. Of streamed tasks it
+keeps nothing, and says so when it is asked for one. The agent does less than any client does per
+call, so that it is not what is measured. It prints its URL when it is ready; for each line that it
+then gets on standard input it prints the CPU seconds that it used so far; at the end of standard
+input it stops.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ class StaticAgent(asyncio.Protocol):
             assert text is not None
             self._transport.write(_STREAMING + payloads.stream(text[1].decode(), request_id[1]))
             return
+        elif request_id is not None and b"GetTask" in body:
+            content = payloads.no_task(request_id[1])
         else:
             self._transport.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
             return

@@ -14,8 +14,9 @@ A client that streams knows two more:
 
 - ``stream``: reads whole streams one after the other for some seconds, after one that is not
   counted. It tells the events and the CPU seconds.
-- ``hold``: opens streams, waits in each of them for an event that does not come, and tells how many
-  it could open and how many bytes of memory this process grew by. It is for a process of its own.
+- ``hold``: opens streams, waits in each of them for an event that does not come, and tells how
+  many it could open and how many bytes of memory this process grew by. It is for a process of its
+  own.
 
 Only the standard library is needed, so that every Python can import this.
 """
@@ -98,19 +99,20 @@ def streaming_jobs(client: StreamingClient) -> dict[str, Job]:
         streams = min(streams, as_many_as_there_may_be() - _OTHER_DESCRIPTORS)
         held: list[asyncio.Task[int]] = []
 
-        async def more(until: int) -> None:
-            """Opens some at a time, so that they do not time out in the queue of the agent."""
-            while len(held) < until:
-                batch = [asyncio.Event() for _ in range(min(_AT_A_TIME, until - len(held)))]
-                for opened in batch:
-                    held.append(asyncio.create_task(client.stream(payloads.HELD, opened.set)))
-                await asyncio.gather(*(opened.wait() for opened in batch))
+        async def some() -> None:
+            """Opens so few that none waits for long in the queue of the agent."""
+            batch = [asyncio.Event() for _ in range(_AT_A_TIME)]
+            held.extend(
+                asyncio.create_task(client.stream(payloads.HELD, opened.set)) for opened in batch
+            )
+            await asyncio.gather(*(opened.wait() for opened in batch))
 
         try:
-            await more(_AT_A_TIME)  # what there is once, whatever the number
-            before = _memory()
-            await more(_AT_A_TIME + streams)
-            grown = _memory() - before
+            await some()  # what there is once, whatever the number
+            before, others = _memory(), len(held)
+            while len(held) - others + _AT_A_TIME <= streams:
+                await some()
+            grown, streams = _memory() - before, len(held) - others
         finally:
             for task in held:
                 task.cancel()

@@ -98,9 +98,9 @@ class EventStream:
         try:
             event = self._untold
             if event is None:
-                with streaming.per_call.hiding_secrets():
-                    event = self._untold = await self._next(live)
-            if event is not None:
+                event = live.at_hand() or await self._next(live)
+            if event is not None and streaming.per_call.consumers:
+                self._untold = event
                 await streaming.tell(event)
                 self._untold = None
         except Exception:
@@ -120,6 +120,7 @@ class EventStream:
             return await live.next()
         except A2AError as error:
             error.agent = error.agent or self._streaming.agent
+            self._streaming.per_call.secrets.hide_in(error)
             raise
 
     @property

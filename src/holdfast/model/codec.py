@@ -22,6 +22,9 @@ from msgspec import inspect
 
 T = TypeVar("T")
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises for what may be readable all the same."""
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -50,7 +53,7 @@ def decode(data: bytes, kind: type[T]) -> T:
     """
     try:
         return cast("T", decoder_of(kind).decode(data))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return from_builtins(parse(data), kind)
 
 

@@ -95,6 +95,7 @@ class HttpBinding:
                 self._request(learned, endpoint, codec),
                 limits=self._limits,
                 agent=endpoint.agent,
+                read=codec.reader(call.operation, call.request_id),
                 decode=partial(self._decode, call, codec),
                 decode_error=lambda reply: read_error_event(reply, now=self._env.wall()),
             )

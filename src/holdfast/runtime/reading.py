@@ -41,7 +41,9 @@ class EventReader(Generic[R]):
         request: The request.
         limits: How large an event may be, and what is in it.
         agent: Who answers, as shown in errors.
-        decode: Makes a value of a reply or of the data of an event, or raises an `A2AError`.
+        read: Makes a value of the data of an event, or gives None.
+        decode: Makes a value of a reply or, where that gave None, of the data of an event, or
+            raises an `A2AError`.
         decode_error: Makes the error of an event that is called one.
     """
 
@@ -55,6 +57,7 @@ class EventReader(Generic[R]):
         *,
         limits: Limits,
         agent: str,
+        read: Callable[[bytes], R | None],
         decode: Callable[[HttpReply], R],
         decode_error: Callable[[HttpReply], A2AError],
     ) -> None:
@@ -63,6 +66,7 @@ class EventReader(Generic[R]):
         self._limits = limits
         self._harmless = harmless(limits)
         self._agent = agent
+        self._read = read
         self._decode = decode
         self._decode_error = decode_error
         self._connection: AbstractAsyncContextManager[HttpStream] | None = None
@@ -107,8 +111,21 @@ class EventReader(Generic[R]):
             error.agent = self._agent
             raise
 
+    def at_hand(self) -> R | None:
+        """The next value if it is there already; what fails does so where it is waited for."""
+        frames = self._frames
+        if not frames or self._value is not None or frames[0].event == "error":
+            return None
+        try:
+            value = self._value_of(frames[0].data)
+        except A2AError:
+            return None
+        frames.popleft()
+        return value
+
     async def close(self) -> None:
         """Lets go of the connection."""
+        self._frames.clear()
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.__aexit__(None, None, None)
@@ -147,20 +164,30 @@ class EventReader(Generic[R]):
                 raise
             frames.extend(self._parser.feed(chunk))
         frame = frames.popleft()
-        reply = HttpReply(status=self._status, headers=self._headers, body=frame.data)
         if frame.event == "error":
-            raise self._decode_error(reply)
-        return self._checked(reply)
+            raise self._decode_error(self._reply_of(frame.data))
+        return self._value_of(frame.data)
 
     async def _only(self) -> R:
         """What an agent says that answers with one document."""
-        reply = HttpReply(
-            status=self._status, headers=self._headers, body=await self._reply.read()
-        )
+        reply = self._reply_of(await self._reply.read())
         if not reply.body and reply.status < 300:
             raise self._empty()
         await self.close()
         return self._checked(reply)
+
+    def _reply_of(self, body: bytes) -> HttpReply:
+        return HttpReply(status=self._status, headers=self._headers, body=body)
+
+    def _value_of(self, data: bytes) -> R:
+        """What an event says."""
+        check_json_size(data, self._limits)
+        value = self._read(data)
+        if value is None:
+            value = self._decode(self._reply_of(data))
+        if len(data) > self._harmless:
+            check_value(value, self._limits)
+        return value
 
     def _checked(self, reply: HttpReply) -> R:
         check_json_size(reply.body, self._limits)

@@ -19,6 +19,7 @@ from holdfast.errors import (
 from holdfast.model.types import TaskState
 from holdfast.policy.deadline import Deadline, poll_delays
 from holdfast.policy.reconnect import ReconnectPolicy, reconnect_delay
+from holdfast.runtime.transport import at_hand
 from holdfast.tasks.resume import Resume, Step, Wait
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
     from holdfast.tasks.fold import StreamEvent
 
 __all__ = ["LiveStream", "TaskSource"]
+
+
+def _nothing() -> None:
+    """No connection has anything."""
+
 
 _LAST_WORD = 1.0
 """Seconds that an agent has to tell the whole task at its end."""
@@ -83,7 +89,7 @@ class LiveStream:
     ) -> None:
         self.resume = resume
         self._source = source
-        self._connection = connection
+        self._connect(connection)
         self._env = env
         self._deadline = deadline
         self._policy = policy
@@ -93,6 +99,19 @@ class LiveStream:
         self._is_closed = False
         self._waiting: Wait | None = None
         self._wakes_at = 0.0
+
+    def at_hand(self) -> StreamEvent | None:
+        """The next event if nothing has to be waited for; see `next`, which must close it."""
+        resume = self.resume
+        event = resume.take()
+        if event is None and resume.step is Step.READ:
+            response = self._at_hand()
+            if response is not None and (found := response.event) is not None:
+                if resume.passed_on(found):
+                    return found
+                resume.received(found)
+                event = resume.take()
+        return event
 
     async def next(self) -> StreamEvent | None:
         """The next event; None at the end.
@@ -131,9 +150,14 @@ class LiveStream:
         await self._let_go()
 
     async def _let_go(self) -> None:
-        connection, self._connection = self._connection, None
+        connection = self._connection
+        self._connect(None)
         if connection is not None:
             await connection.close()
+
+    def _connect(self, connection: Stream[StreamResponse] | None) -> None:
+        self._connection = connection
+        self._at_hand = _nothing if connection is None else at_hand(connection)
 
     async def _read(self) -> None:
         connection = self._connection
@@ -176,7 +200,7 @@ class LiveStream:
     async def _subscribe(self, task_id: str) -> None:
         await self._let_go()
         try:
-            self._connection = await self._source.subscribe(task_id)
+            self._connect(await self._source.subscribe(task_id))
         except A2AError as error:
             if self._is_too_late(error):
                 raise

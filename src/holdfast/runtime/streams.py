@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from holdfast.errors import A2AError
-from holdfast.runtime.transport import AnyCall, Reply, Stream, StreamOver
+from holdfast.runtime.transport import AnyCall, Reply, Stream, StreamOver, at_hand
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -46,6 +46,7 @@ class ObservedStream(StreamOver[T]):
 
     def __init__(self, inner: Stream[T], call: AnyCall, observers: Observers) -> None:
         super().__init__(inner)
+        self.at_hand = at_hand(inner)
         self._call: AnyCall | None = call
         self._observers = observers
         self._failure: BaseException | None = None
@@ -123,6 +124,7 @@ class BoundedStream(StreamOver[T]):
         bounded: Callable[[Coroutine[Any, Any, T]], Coroutine[Any, Any, T]],
     ) -> None:
         super().__init__(inner)
+        self.at_hand = at_hand(inner)
         self._bounded = bounded
 
     def __anext__(self) -> Coroutine[Any, Any, T]:

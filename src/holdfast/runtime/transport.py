@@ -41,6 +41,7 @@ __all__ = [
     "StreamOver",
     "Transport",
     "UnaryOnly",
+    "at_hand",
     "compose",
 ]
 
@@ -229,6 +230,21 @@ class StreamOver(Generic[T]):
     async def close(self) -> None:
         """Closes what is below."""
         await self._inner.close()
+
+
+def at_hand(stream: Stream[T]) -> Callable[[], T | None]:
+    """What gives the next event of a stream if it is there already, or None.
+
+    Events come in bursts, and a way through all layers for each would cost more than reading it.
+    So a stream that has nothing to do with single events hands on what the one below has; one
+    that overrides ``__anext__`` sees them all. It never fails: what fails is waited for.
+    """
+    found: Callable[[], T | None] = getattr(stream, "at_hand", _nothing)
+    return found
+
+
+def _nothing() -> None:
+    """Nothing is there."""
 
 
 class Transport(Protocol):

@@ -122,7 +122,8 @@ class TaskFold:
             return
         task = self._open or self._opened(event)
         if task is not None:
-            check_same_task(task.id, event.task_id)
+            if event.task_id != task.id:
+                check_same_task(task.id, event.task_id)
             _UPDATES[type(event)](task, event)
             self._task, self._open = None, task
 
@@ -217,7 +218,8 @@ class _OpenTask:
             check_value(event.artifact, self._limits)
             self._grow(_size(event.artifact) - _size_of(self._artifacts[place]))
             self._artifacts[place] = event.artifact
-        self._identify(event)
+        if not self.id or not self._context_id:
+            self._identify(event)
 
     def hear(self, message: Message) -> None:
         check_value(message, self._limits)

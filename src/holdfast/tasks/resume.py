@@ -242,6 +242,20 @@ class Resume:
             self._in_vain = 0
             self._follow(event, self._catch_up)
 
+    def passed_on(self, event: StreamEvent) -> bool:
+        """Does what `received` and `take` do, in one, if the event is but one more chunk.
+
+        Most events are; then the caller has it, or it raises what `take` does.
+
+        Returns:
+            Whether it was; otherwise nothing was done.
+        """
+        if not self._is_first or self._queue or not isinstance(event, TaskArtifactUpdateEvent):
+            return False
+        self._fold.add(event)
+        self._told_of(event)
+        return True
+
     def ended(self) -> None:
         """The connection came to its end in good order."""
         if self.state is TaskState.INPUT_REQUIRED:
@@ -402,17 +416,21 @@ class Resume:
 
     def _put(self, event: StreamEvent) -> None:
         self._queue.append(event)
-        self._is_whole = isinstance(event, Task)
+        self._told_of(event)
+
+    def _told_of(self, event: StreamEvent) -> None:
         self._fruitless = self._quiet = 0
-        if isinstance(event, Task):
-            self._status = event.status
-            self.task_id = event.id
+        self._is_whole = False
+        if isinstance(event, TaskArtifactUpdateEvent):
+            self._status = self._status or TaskStatus()
+            self.task_id = event.task_id or self.task_id
         elif isinstance(event, TaskStatusUpdateEvent):
             self._status = event.status
             self.task_id = event.task_id or self.task_id
-        elif isinstance(event, TaskArtifactUpdateEvent):
-            self._status = self._status or TaskStatus()
-            self.task_id = event.task_id or self.task_id
+        elif isinstance(event, Task):
+            self._is_whole = True
+            self._status = event.status
+            self.task_id = event.id
 
     @property
     def _is_over(self) -> bool:

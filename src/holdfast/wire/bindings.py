@@ -9,6 +9,8 @@ import msgspec
 from holdfast.wire import jsonrpc, rest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.model.operations import Operation
     from holdfast.wire.http import Encoded, HttpReply
 
@@ -40,21 +42,31 @@ class Decode(Protocol):
     ) -> Any: ...
 
 
+class Reader(Protocol):
+    """Makes what reads the plain events of a stream; it gives None where `Decode` has to say."""
+
+    def __call__(
+        self, operation: Operation[Any, Any], request_id: str, /
+    ) -> Callable[[bytes], Any]: ...
+
+
 class Codec(msgspec.Struct, frozen=True):
     """How a binding writes calls and reads replies; of a stream, the data of each event.
 
     Attributes:
         encode: Makes a request of a call.
         decode: Makes a value of a reply.
+        reader: Makes what reads the plain events of a stream.
         has_verbs: Whether the HTTP method says something.
     """
 
     encode: Encode
     decode: Decode
+    reader: Reader
     has_verbs: bool = False
 
 
 BINDINGS = {
-    "JSONRPC": Codec(jsonrpc.encode, jsonrpc.decode),
-    "HTTP+JSON": Codec(rest.encode, rest.decode, has_verbs=True),
+    "JSONRPC": Codec(jsonrpc.encode, jsonrpc.decode, jsonrpc.reader),
+    "HTTP+JSON": Codec(rest.encode, rest.decode, rest.reader, has_verbs=True),
 }

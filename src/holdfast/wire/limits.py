@@ -137,11 +137,11 @@ def check_json_size(body: bytes, limits: Limits) -> None:
     Raises:
         LimitExceededError: It is nested too deeply, or holds too many values.
     """
-    if len(body) <= limits.json_values:  # no value is shorter than a byte
+    size = len(body)
+    if size <= limits.json_values:  # no value is shorter than a byte
         # An object around another takes five bytes at least: {"":}
-        if len(body) // 5 + 1 + body.count(b"[") <= limits.json_depth:
-            return
-        if body.count(b"{") + body.count(b"[") <= limits.json_depth:
+        room = limits.json_depth - size // 5 - 1
+        if (room >= 0 and body.count(b"[") <= room) or _opens_at_most(limits.json_depth, body):
             return
     opened = body.count(b"{") + body.count(b"[")
     if opened <= limits.json_depth and opened + body.count(b",") < limits.json_values:
@@ -165,6 +165,21 @@ def check_json_size(body: bytes, limits: Limits) -> None:
             return  # no JSON, as whoever reads it will say
 
 
+def _opens_at_most(most: int, body: bytes) -> bool:
+    """Whether there are so few brackets; in a long text, to search for them is faster."""
+    if len(body) <= _LONG:
+        return body.count(b"{") + body.count(b"[") <= most
+    for bracket in (b"{", b"["):
+        at = body.find(bracket)
+        while at >= 0:
+            most -= 1
+            if most < 0:
+                return False
+            at = body.find(bracket, at + 1)
+    return True
+
+
+_LONG = 4096
 _WINDOW = 64 * 1024
 _STEPS: Mapping[int, int] = {ord("["): 1, ord("]"): -1, ord(","): 0}
 _STRUCTURE = bytes.maketrans(b"{}", b"[]")
