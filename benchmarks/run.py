@@ -4,6 +4,7 @@
 
 - Calls: SendMessage per CPU second of the client's process, with 1 and with 32 in flight, against
   an agent that answers at once from another process.
+- Streams: events per CPU second of the client's process, and its memory with 10,000 streams open.
 - Layers: CPU microseconds of each floor of a call, without I/O.
 - Decoding: CPU microseconds for a small and for a large task.
 - Import: CPU milliseconds in new processes.
@@ -22,6 +23,7 @@ import argparse
 import asyncio
 import os
 import platform
+import sys
 import time
 from collections import Counter, defaultdict
 from contextlib import AsyncExitStack
@@ -30,6 +32,7 @@ from importlib.metadata import version
 from tempfile import TemporaryDirectory
 
 import import_time
+import payloads
 import tables
 from processes import Agent, Worker
 from tables import BARE, BY_HAND, ENGINE, HOLDFAST, SDK, Rounds
@@ -44,6 +47,8 @@ class Effort:
         turns: How often each client has its turn at calling in one round.
         seconds: For the counted calls of one turn.
         calls: For each floor in one round.
+        streaming: Seconds of each client and size of events in one round; one stream at least.
+        processes: How many hold open streams, of each client, one after the other.
         decoding: Seconds for each parser and payload in one round.
     """
 
@@ -51,11 +56,17 @@ class Effort:
     turns: int
     seconds: float
     calls: int
+    streaming: float
+    processes: int
     decoding: float
 
 
-THOROUGH = Effort(rounds=15, turns=6, seconds=0.04, calls=1500, decoding=0.02)
-QUICK = Effort(rounds=3, turns=3, seconds=0.03, calls=500, decoding=0.01)
+THOROUGH = Effort(
+    rounds=15, turns=6, seconds=0.04, calls=1500, streaming=0.1, processes=2, decoding=0.02
+)
+QUICK = Effort(
+    rounds=3, turns=3, seconds=0.03, calls=500, streaming=0.05, processes=2, decoding=0.01
+)
 
 
 @dataclass
@@ -64,6 +75,9 @@ class Measured:
 
     rates: Rounds[tuple[int, str]] = field(default_factory=lambda: defaultdict(list))
     agent: Rounds[int] = field(default_factory=lambda: defaultdict(list))
+    events: Rounds[tuple[str, str]] = field(default_factory=lambda: defaultdict(list))
+    memory: Rounds[str] = field(default_factory=lambda: defaultdict(list))
+    open_streams: int = tables.OPEN_STREAMS
     floors: Rounds[str] = field(default_factory=lambda: defaultdict(list))
     decoding: Rounds[tuple[str, str]] = field(default_factory=lambda: defaultdict(list))
     imports: Rounds[str] = field(default_factory=lambda: defaultdict(list))
@@ -73,6 +87,7 @@ class Measured:
     ) -> None:
         """Measures everything once."""
         await self._rates(workers, agent, effort)
+        await self._events(workers, effort)
         done = await workers[HOLDFAST].do("floors", calls=effort.calls)
         for name, cost in done["costs"].items():
             self.floors[name].append(cost)
@@ -84,6 +99,20 @@ class Measured:
                         self.decoding[size, parser].append(cost)
         for name, cost in (await import_time.milliseconds(cache)).items():
             self.imports[name].append(cost)
+
+    async def hold(self, name: str, worker: Worker) -> None:
+        """Measures the memory of open streams, in a new process."""
+        done = await worker.do("hold", streams=tables.OPEN_STREAMS)
+        self.open_streams = min(self.open_streams, done["streams"])
+        self.memory[name].append(done["bytes"] / done["streams"] / 1000)
+
+    async def _events(self, workers: dict[str, Worker], effort: Effort) -> None:
+        """Lets the clients read streams, in turns."""
+        for size in payloads.STREAMS:
+            for name in tables.STREAMING:
+                if name in workers:
+                    done = await workers[name].do("stream", text=size, seconds=effort.streaming)
+                    self.events[size, name].append(done["events"] / done["cpu"])
 
     async def _rates(self, workers: dict[str, Worker], agent: Agent, effort: Effort) -> None:
         """Lets the clients call, in turns."""
@@ -103,6 +132,10 @@ class Measured:
                 self.agent[in_flight].append(sums["agent"] / sums["answered"] * 1e6)
 
 
+_HOLDING = {HOLDFAST: "holdfast_worker.py", BARE: "aiohttp_worker.py"}
+"""Who holds streams open."""
+
+
 async def measure(effort: Effort, sdk_python: str | None) -> Measured:
     measured = Measured()
     async with AsyncExitStack() as children:
@@ -110,9 +143,11 @@ async def measure(effort: Effort, sdk_python: str | None) -> Measured:
         children.push_async_callback(agent.stop)
         url = await agent.line()
 
-        async def client(script: str, *arguments: str, **python: str) -> Worker:
+        async def client(
+            script: str, *arguments: str, until: AsyncExitStack = children, **python: str
+        ) -> Worker:
             worker = await Worker.start(script, *arguments, **python)
-            children.push_async_callback(worker.stop)
+            until.push_async_callback(worker.stop)
             await worker.do("open", url=url)
             return worker
 
@@ -132,6 +167,10 @@ async def measure(effort: Effort, sdk_python: str | None) -> Measured:
         await import_time.milliseconds(cache)  # fills it
         for _ in range(effort.rounds):
             await measured.measure(workers, agent, cache, effort)
+        for _ in range(effort.processes if sys.platform == "linux" else 0):
+            for name, script in _HOLDING.items():
+                async with AsyncExitStack() as over:
+                    await measured.hold(name, await client(script, "streams", until=over))
     return measured
 
 
@@ -145,6 +184,9 @@ def main() -> None:
     measured = asyncio.run(measure(effort, sdk_python))
     table = tables.Table()
     tables.show_rates(table, measured.rates, measured.agent)
+    tables.show_streams(table, measured.events)
+    if measured.memory:
+        tables.show_open_streams(table, measured.memory, measured.open_streams)
     tables.show_floors(table, measured.floors)
     tables.show_decoding(table, measured.decoding)
     tables.show_imports(table, measured.imports)

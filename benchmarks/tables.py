@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, TypeVar
 
+import payloads
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,12 +21,14 @@ Rounds = dict[K, list[float]]
 """The figure of each round, by what was measured."""
 
 IN_FLIGHT = (1, 32)
+OPEN_STREAMS = 10_000
 
 HOLDFAST = "holdfast, all layers on"
 BARE = "bare aiohttp, bytes only"
 ENGINE = "holdfast's engine alone, bytes only"
 BY_HAND = "aiohttp and json, by hand"
 SDK = "a2a-sdk"
+STREAMING = (HOLDFAST, BARE, SDK)
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,39 @@ def show_rates(table: Table, rates: Rounds[tuple[int, str]], agent: Rounds[int])
                     target=target if in_flight == most else None,
                 )
         table.row("  the agent's own work, for each call", agent[in_flight], "us")
+
+
+def show_streams(table: Table, events: Rounds[tuple[str, str]]) -> None:
+    table.heading(
+        "Stream events per CPU second of the client, end to end",
+        "Each stream is one task, whose text comes as fast as it is read, each event a chunk of",
+        "HTTP. Holdfast gives typed events and the task at the end, a2a-sdk the events alone.",
+    )
+    for size, (_, pieces) in payloads.STREAMS.items():
+        print(f"  {size} of data in each event, {pieces:,} of them in a stream")
+        for name in STREAMING:
+            if rates := events.get((size, name)):
+                table.row(f"  {name}", rates, "/s", note=f"{1e6 / median(rates):,.1f} us an event")
+        if theirs := events.get((size, SDK)):
+            own = events[size, HOLDFAST]
+            table.row(
+                f"  holdfast / {SDK}, {size}",
+                [ours / other for ours, other in zip(own, theirs, strict=True)],
+                "x",
+                target=Target(15, at_least=True),
+            )
+
+
+def show_open_streams(table: Table, memory: Rounds[str], streams: int) -> None:
+    note = "" if streams >= OPEN_STREAMS else f", as many of {OPEN_STREAMS:,} as could be opened"
+    table.heading(
+        f"Memory of the client for each open stream, {streams:,} of them open{note}",
+        "In each of them somebody waits for the second event.",
+    )
+    for name, rounds in memory.items():
+        table.row(name, rounds, "kB")
+    beyond = _less(memory[HOLDFAST], memory[BARE])
+    table.row("holdfast beyond bare aiohttp", beyond, "kB", target=Target(40))
 
 
 def show_floors(table: Table, costs: Rounds[str]) -> None:

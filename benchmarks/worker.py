@@ -41,6 +41,9 @@ LONGEST_JOB = 60.0
 _AT_A_TIME = 50
 """Streams that are being opened at a time."""
 
+_LONGEST_OPENING = 45.0
+"""Seconds; then those count that are open."""
+
 _OTHER_DESCRIPTORS = 100
 """Of what a process has open besides."""
 
@@ -110,7 +113,8 @@ def streaming_jobs(client: StreamingClient) -> dict[str, Job]:
         try:
             await some()  # what there is once, whatever the number
             before, others = _memory(), len(held)
-            while len(held) - others + _AT_A_TIME <= streams:
+            until = time.perf_counter() + _LONGEST_OPENING
+            while len(held) - others + _AT_A_TIME <= streams and time.perf_counter() < until:
                 await some()
             grown, streams = _memory() - before, len(held) - others
         finally:

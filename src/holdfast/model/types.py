@@ -280,4 +280,4 @@ class StreamResponse(WireValue, frozen=True, kw_only=True):
     @property
     def event(self) -> Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent | None:
         """The member that is set."""
-        return self.task or self.message or self.status_update or self.artifact_update
+        return self.artifact_update or self.status_update or self.task or self.message

@@ -114,10 +114,13 @@ class EventReader(Generic[R]):
     def at_hand(self) -> R | None:
         """The next value if it is there already; what fails does so where it is waited for."""
         frames = self._frames
-        if not frames or self._value is not None or frames[0].event == "error":
+        if not frames or self._value is not None:
+            return None
+        frame = frames[0]
+        if frame.event == "error":
             return None
         try:
-            value = self._value_of(frames[0].data)
+            value = self._value_of(frame.data)
         except A2AError:
             return None
         frames.popleft()

@@ -103,15 +103,17 @@ class LiveStream:
     def at_hand(self) -> StreamEvent | None:
         """The next event if nothing has to be waited for; see `next`, which must close it."""
         resume = self.resume
-        event = resume.take()
-        if event is None and resume.step is Step.READ:
-            response = self._at_hand()
-            if response is not None and (found := response.event) is not None:
-                if resume.passed_on(found):
-                    return found
-                resume.received(found)
-                event = resume.take()
-        return event
+        if resume.has_news:
+            return resume.take()
+        if resume.step is Step.READ and (response := self._at_hand()) is not None:
+            chunk = response.artifact_update
+            if chunk is not None and resume.passed_on(chunk):
+                return chunk
+            event = response.event
+            if event is not None:
+                resume.received(event)
+                return resume.take()
+        return None
 
     async def next(self) -> StreamEvent | None:
         """The next event; None at the end.

@@ -209,15 +209,16 @@ class _OpenTask:
         self._identify(event)
 
     def update_artifact(self, event: TaskArtifactUpdateEvent) -> None:
-        place = self._places.get(event.artifact.artifact_id)
+        piece = event.artifact
+        place = self._places.get(piece.artifact_id)
         if place is None:
-            self._add(event.artifact)
+            self._add(piece)
         elif event.append:
-            self._append(place, event.artifact)
+            self._append(place, piece)
         else:
-            check_value(event.artifact, self._limits)
-            self._grow(_size(event.artifact) - _size_of(self._artifacts[place]))
-            self._artifacts[place] = event.artifact
+            check_value(piece, self._limits)
+            self._grow(_size(piece) - _size_of(self._artifacts[place]))
+            self._artifacts[place] = piece
         if not self.id or not self._context_id:
             self._identify(event)
 

@@ -179,6 +179,11 @@ class Resume:
         """Where the task stands, as last told; None for no task."""
         return None if self._status is None else self._status.state
 
+    @property
+    def has_news(self) -> bool:
+        """Whether something waits to be taken."""
+        return bool(self._queue)
+
     def take(self) -> StreamEvent | None:
         """The next event for the caller; None if something has to be done first.
 
@@ -242,18 +247,20 @@ class Resume:
             self._in_vain = 0
             self._follow(event, self._catch_up)
 
-    def passed_on(self, event: StreamEvent) -> bool:
-        """Does what `received` and `take` do, in one, if the event is but one more chunk.
+    def passed_on(self, chunk: TaskArtifactUpdateEvent) -> bool:
+        """Does what `received` and `take` do, in one, with one more chunk: what most events are.
 
-        Most events are; then the caller has it, or it raises what `take` does.
+        Raises what `take` does.
 
         Returns:
-            Whether it was; otherwise nothing was done.
+            Whether it could: if not, nothing was done.
         """
-        if not self._is_first or self._queue or not isinstance(event, TaskArtifactUpdateEvent):
+        status = self._status
+        if not self._is_first or self._queue or status is None or chunk.task_id != self.task_id:
             return False
-        self._fold.add(event)
-        self._told_of(event)
+        self._fold.add(chunk)
+        self._fruitless = self._quiet = 0
+        self._is_whole = False
         return True
 
     def ended(self) -> None:
@@ -416,21 +423,17 @@ class Resume:
 
     def _put(self, event: StreamEvent) -> None:
         self._queue.append(event)
-        self._told_of(event)
-
-    def _told_of(self, event: StreamEvent) -> None:
+        self._is_whole = isinstance(event, Task)
         self._fruitless = self._quiet = 0
-        self._is_whole = False
-        if isinstance(event, TaskArtifactUpdateEvent):
-            self._status = self._status or TaskStatus()
-            self.task_id = event.task_id or self.task_id
+        if isinstance(event, Task):
+            self._status = event.status
+            self.task_id = event.id
         elif isinstance(event, TaskStatusUpdateEvent):
             self._status = event.status
             self.task_id = event.task_id or self.task_id
-        elif isinstance(event, Task):
-            self._is_whole = True
-            self._status = event.status
-            self.task_id = event.id
+        elif isinstance(event, TaskArtifactUpdateEvent):
+            self._status = self._status or TaskStatus()
+            self.task_id = event.task_id or self.task_id
 
     @property
     def _is_over(self) -> bool:
