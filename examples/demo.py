@@ -1,7 +1,7 @@
 """Watch calls survive a failing agent, and the same calls made naively beside them.
 
-Starts a fake agent on loopback that refuses, limits, resets and loses replies. With AGENT=url in
-the environment it calls that agent instead.
+Starts a fake agent on loopback that refuses, limits, resets and loses replies, and one whose
+stream is cut again and again. With AGENT=url in the environment it calls that agent instead.
 """
 
 from __future__ import annotations
@@ -14,9 +14,18 @@ import uuid
 import aiohttp
 
 import holdfast
-from holdfast.testing import FakeAgent, LoopbackServer, Reset, rate_limited
+from holdfast.testing import Cut, FakeAgent, LoopbackServer, Reset, rate_limited, streams
 
-QUICK = holdfast.Resilience(retry=holdfast.RetryPolicy(base_delay=0.3, jitter=False))
+QUICK = holdfast.Resilience(
+    retry=holdfast.RetryPolicy(base_delay=0.3, jitter=False),
+    reconnect=holdfast.ReconnectPolicy(backoff=0.3),
+)
+
+ANSWER = (
+    "The moon is 384,400 km away on average. Its orbit is an ellipse, so the distance varies. "
+    "We know it to the millimetre: observatories fire laser pulses at reflectors that were left "
+    "there, and time how long the light takes to return: two and a half seconds."
+)
 
 
 class Timeline:
@@ -24,6 +33,7 @@ class Timeline:
 
     def __init__(self) -> None:
         self._zero = asyncio.get_running_loop().time()
+        self._is_in_text = False
 
     def __call__(self, observation: holdfast.Observation) -> None:
         match observation:
@@ -32,14 +42,42 @@ class Timeline:
                 self.line(f"{observation.operation}, attempt {number}: {error.message}{hint}")
             case holdfast.RetryScheduled(wait=wait):
                 self.line(f"{'':{len(observation.operation)}}  waits {wait:.2f} s")
-            case holdfast.CallFinished(attempts=attempts, error=None) if attempts:
+            case holdfast.CallFinished(attempts=attempts, error=None) if attempts > 1:
                 self.line(f"{observation.operation}, attempt {attempts}: answered")
             case _:
                 pass
 
     def line(self, text: str) -> None:
+        self.end_text()
         seconds = asyncio.get_running_loop().time() - self._zero
         print(f"  {seconds:5.2f} s  {text}")
+
+    def text(self, delta: str) -> None:
+        """Prints more of a text, behind what there is of it."""
+        if not self._is_in_text:
+            print("  agent:   ", end="")
+            delta = delta.lstrip()
+        self._is_in_text = True
+        print(delta, end="", flush=True)
+
+    def end_text(self) -> None:
+        """Ends the line of a text."""
+        if self._is_in_text:
+            print()
+        self._is_in_text = False
+
+
+class StreamTimeline(Timeline):
+    """An observer that prints where a stream was cut, and where it went on."""
+
+    def __call__(self, observation: holdfast.Observation) -> None:
+        match observation:
+            case holdfast.CallFinished(error=holdfast.A2AError(message=why)):
+                self.line(f"cut: {why}")
+            case holdfast.Reconnected(number=number):
+                self.line(f"goes on, reconnect {number}")
+            case _:
+                pass
 
 
 class Tally:
@@ -70,7 +108,7 @@ async def survive() -> str:
             timeline.line("(the agent listens again)")
             await server.listen()
 
-        agent.inject(rate_limited(retry_after=1), on="SendMessage")
+        agent.inject(rate_limited(retry_after=1), on="SendStreamingMessage")
         async with asyncio.TaskGroup() as group:
             group.create_task(come_back())
             asking = group.create_task(client.ask("Hello, agent!"))
@@ -85,13 +123,36 @@ async def survive() -> str:
         print(f"  answer:  {task.id} is {task.state.name}")
 
         print("\nThe connection is reset after a message was taken, which must not run twice:")
-        agent.inject(Reset(after_execution=True), on="SendMessage")
+        agent.inject(Reset(after_execution=True), on="SendStreamingMessage")
         try:
             await client.ask("Order one pizza.")
         except holdfast.OutcomeUnknownError as error:
             tally.unknown += 1
             print(f"  answer:  OutcomeUnknownError for message {error.message_id}; not sent again")
     return f"{tally}, {_worst(agent)}"
+
+
+async def stream() -> str:
+    """Reads a stream that is cut five times, and sums up what came of it."""
+    words = [f" {word}" for word in ANSWER.split()]
+    agent = FakeAgent(streams(*words, every=0.05))
+    agent.inject(Cut(after_events=10), on="SendStreamingMessage")
+    agent.inject(Cut(after_events=5), on="SubscribeToTask", times=4)
+    async with LoopbackServer(agent) as server:
+        print(f"\nAn agent streams {len(words)} words, and the connection is cut five times:")
+        timeline = StreamTimeline()
+        async with (
+            holdfast.connect(server.url, resilience=QUICK, observers=[timeline]) as client,
+            client.stream_message("How far is the moon?") as events,
+        ):
+            async for delta in events.text_deltas():
+                timeline.text(delta)
+            timeline.end_text()
+            answer = await events.result()
+    whole = "nothing lost, nothing twice" if answer.text.strip() == ANSWER else "not the same text"
+    heard = len(answer.text.split())
+    print(f"  answer:  {heard} words after {events.reconnects} reconnects; {whole}")
+    return f"a stream cut {events.reconnects} times, {whole}"
 
 
 async def naively() -> str:
@@ -158,7 +219,7 @@ async def main() -> None:
         await call(url)
         return
     began = asyncio.get_running_loop().time()
-    held = await survive()
+    held = f"{await survive()}; {await stream()}"
     print("\nThree such calls, naively: three tries at once, whatever went wrong:")
     lost = await naively()
     took = asyncio.get_running_loop().time() - began

@@ -97,22 +97,27 @@ class LiveStream:
         self._poll_interval = poll_interval
         self._delays: Iterator[float] = poll_delays(poll_interval)
         self._is_closed = False
+        self._failure: A2AError | None = None  # of what was at hand
         self._waiting: Wait | None = None
         self._wakes_at = 0.0
 
     def at_hand(self) -> StreamEvent | None:
-        """The next event if nothing has to be waited for; see `next`, which must close it."""
+        """The next event if nothing has to be waited for; what fails does so in `next`."""
         resume = self.resume
-        if resume.has_news:
-            return resume.take()
-        if resume.step is Step.READ and (response := self._at_hand()) is not None:
-            chunk = response.artifact_update
-            if chunk is not None and resume.passed_on(chunk):
-                return chunk
-            event = response.event
-            if event is not None:
-                resume.received(event)
+        try:
+            if resume.has_news:
                 return resume.take()
+            if resume.step is Step.READ and (response := self._at_hand()) is not None:
+                self._source.check_open(resume.task_id or "")
+                chunk = response.artifact_update
+                if chunk is not None and resume.passed_on(chunk):
+                    return chunk
+                event = response.event
+                if event is not None:
+                    resume.received(event)
+                    return resume.take()
+        except A2AError as error:
+            self._failure = error
         return None
 
     async def next(self) -> StreamEvent | None:
@@ -126,6 +131,8 @@ class LiveStream:
         """
         resume = self.resume
         try:
+            if self._failure is not None:
+                raise self._failure
             while (event := resume.take()) is None:
                 step = resume.step
                 if self._is_closed:
