@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.testing import FakeAgent, FakeNetwork, LoopbackServer, Reset, asks, completes, fails
+from holdfast.testing import (
+    Cut,
+    FakeAgent,
+    FakeNetwork,
+    LoopbackServer,
+    Reset,
+    asks,
+    completes,
+    fails,
+    streams,
+)
 
 README = Path(__file__).parent.parent / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
@@ -64,6 +74,22 @@ async def test_a_conversation_goes_on_until_it_needs_nothing():
         print=asked.append,
     )
     assert asked == ["For when? ", "Booked."]
+
+
+async def test_an_answer_comes_piece_by_piece_although_it_is_cut():
+    agent = FakeAgent(streams("384,400 ", "km, ", "on average", every=1))
+    agent.inject(Cut(after_events=3))
+    printed = []
+
+    names = await execute(
+        the_one_with("text_deltas"),
+        agent=holdfast.connect(agent.url, engine=FakeNetwork(agent)),
+        print=lambda text, **_: printed.append(text),
+    )
+
+    assert printed == ["384,400 ", "km, ", "on average"]
+    assert names["answer"].text == "384,400 km, on average"
+    assert agent.pending_faults == ()
 
 
 async def test_messages_have_many_forms(tmp_path, monkeypatch):
@@ -148,6 +174,7 @@ async def test_the_words_of_the_official_sdk_work_too(monkeypatch):
 def test_every_block_is_run():
     tried = (
         "needs_input",
+        "text_deltas",
         "file_part",
         "except holdfast",
         "AuthProvider",
