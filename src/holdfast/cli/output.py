@@ -117,12 +117,9 @@ class _Speaks:
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.has_named_task = False
+        self._is_within_line = False
+        """Whether a terminal shows a line of standard output that has no end yet."""
         self._secrets = [] if settings is None else _secrets(settings)
-
-    @property
-    def _is_within_line(self) -> bool:
-        """Whether a line of standard output has no end yet, which a terminal shows as well."""
-        return False
 
     def warn(self, message: str) -> None:
         self._say("Warning", message)
@@ -139,7 +136,7 @@ class _Speaks:
             self._secrets += secrets_in_reference(part.url or "")
 
     def _say(self, label: str, message: str) -> None:
-        before = "\n" if self._is_within_line else ""
+        before, self._is_within_line = "\n" if self._is_within_line else "", False
         _write(f"{before}{label}: {text.one_line(self._hidden(message))}\n", err=True)
 
     def _hidden(self, message: str) -> str:
@@ -157,10 +154,6 @@ class TextOutput(_Speaks):
         self._told: list[str] = []
         self._live: LiveText | None = None
 
-    @property
-    def _is_within_line(self) -> bool:
-        return self._live is not None and self._live.is_within_line
-
     def sending(self, message: Message) -> None:
         self._keep(message)
         if self._verbose:
@@ -175,19 +168,19 @@ class TextOutput(_Speaks):
     def gave_up(self, task: Task) -> None:
         """Completes what was begun: no output about a task is without its state."""
         if self._live is not None:
-            self._pieces(self._live.last_seen(task))
+            self._pieces(self._live, self._live.last_seen(task))
         elif self._told:
             self._lines([text.state(task)])
 
     def event(self, event: StreamEvent, task: Task | None) -> None:
         if self._live is None:
             self._live = LiveText(text.View(verbose=self._verbose))
-        self._pieces(self._live.event(event, task))
+        self._pieces(self._live, self._live.event(event, task))
         self.has_named_task = task is not None
 
     def over(self) -> None:
         if self._live is not None:
-            self._pieces(self._live.close())
+            self._pieces(self._live, self._live.close())
 
     def result(self, value: WireValue, *, history: bool = False) -> None:
         view = text.View(verbose=self._verbose, history=history)
@@ -214,9 +207,10 @@ class TextOutput(_Speaks):
     def _lines(self, lines: Iterable[str]) -> None:
         _write("".join(f"{line}\n" for line in lines))
 
-    def _pieces(self, pieces: Iterable[str]) -> None:
+    def _pieces(self, live: LiveText, pieces: Iterable[str]) -> None:
         if written := "".join(pieces):
             _write(written)
+            self._is_within_line = live.is_within_line
 
 
 class JsonOutput(_Speaks):
