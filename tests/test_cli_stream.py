@@ -9,8 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.cli_harness import AGENT, holdfast
 
+from holdfast.cli.live import LiveText
 from holdfast.cli.plain import Plain, clean
-from holdfast.model.types import Artifact, Part, TaskState
+from holdfast.cli.text import View
+from holdfast.model.types import Artifact, Part, Task, TaskState, TaskStatus
 from holdfast.testing import (
     Cut,
     Fail,
@@ -173,6 +175,18 @@ def test_the_whole_task_at_the_end_repeats_nothing():
     done = follow(streams("one", " two"), streaming=Streaming(final_task=True))
     assert done.out.count("one") == 1
     assert done.out.endswith(ENDED)
+
+
+def test_an_artifact_that_the_task_has_no_longer_is_told():
+    status = TaskStatus(state=TaskState.WORKING)
+    told = Artifact(artifact_id="a1", name="report", parts=(Part(text="x"), Part(data=1)))
+    before = Task(id="t", status=status, artifacts=(told,))
+    after = Task(id="t", status=status)
+    live = LiveText(View())
+    list(live.event(before, before))
+    assert "Artifact removed: report\n" in "".join(live.event(after, after))
+    again = "".join(live.event(before, before))
+    assert "Artifact: report\nText:\nx\n\nData:\n1\n\n" in again
 
 
 def test_a_message_is_the_whole_answer():
