@@ -63,12 +63,26 @@ class Server:
         dice: Decides how far it comes between two requests, and where connections break.
         overlap: How many events a snapshot may hold that its stream repeats.
         stale: How many events a snapshot may lack that its stream does not bring either.
+        ahead: How many events a snapshot that is not stale may hold before a look shows them.
+        behind: How many events a look may lack that connections brought already.
         lag: How many looks at a task that is over show an older one.
         snapshots: Whether a subscription begins with the task.
         cuts: How often a connection breaks.
     """
 
-    def __init__(self, events, dice, *, overlap=0, stale=0, lag=0, snapshots=True, cuts=3):
+    def __init__(
+        self,
+        events,
+        dice,
+        *,
+        overlap=0,
+        stale=0,
+        ahead=0,
+        behind=0,
+        lag=0,
+        snapshots=True,
+        cuts=3,
+    ):
         self.events = events
         self.tasks = [NEW]
         for event in events:
@@ -76,6 +90,7 @@ class Server:
         self.dice = dice
         self.done = 0
         self.overlap, self.stale, self.lag, self.snapshots = overlap, stale, lag, snapshots
+        self.ahead, self.behind, self.stored = ahead, behind, 0
         self.cuts = cuts
         self.looks = self.subscriptions = 0
         self.line: list = []
@@ -94,7 +109,10 @@ class Server:
         if self.done == len(self.events) and self.dice.random() < 0.7:
             raise UnsupportedOperationError("over", executed=None)
         self.at = max(0, self.done - self.dice.randint(0, self.overlap))
-        shown = max(0, self.at - self.dice.randint(0, self.stale)) if self.stale else self.done
+        if self.stale:
+            shown = max(0, self.at - self.dice.randint(0, self.stale))
+        else:
+            shown = min(len(self.events), self.done + self.dice.randint(0, self.ahead))
         self.line = [self.tasks[shown]] if self.snapshots else []
 
     def look(self):
@@ -103,6 +121,9 @@ class Server:
         if self.done == len(self.events) and self.lag:
             self.lag -= 1
             return self.tasks[max(0, self.done - 1)]
+        if self.done < len(self.events):
+            self.stored = max(self.stored, self.done - self.dice.randint(0, self.behind))
+            return self.tasks[self.stored]
         return self.tasks[self.done]
 
     def read(self):
@@ -216,6 +237,7 @@ WORLDS = {
     "seed": st.integers(0, 2**32),
     "overlap": st.integers(0, 6),
     "stale": st.integers(0, 3),
+    "ahead": st.integers(0, 2),
     "lag": st.integers(0, 2),
     "snapshots": st.booleans(),
     "cuts": st.integers(0, 12),
@@ -266,3 +288,11 @@ def test_whatever_the_connections_do_the_caller_gets_the_agents_task_once(pieces
 @given(pieces=histories("replace", "replace"), **WORLDS)
 def test_an_artifact_that_is_replaced_meanwhile_is_the_agents_at_the_end(pieces, **world):
     check_whole(*lived(pieces, **world))
+
+
+@settings(max_examples=400, deadline=None)
+@given(histories(), st.integers(0, 2**32), st.integers(1, 3), st.integers(1, 6))
+def test_where_looks_tell_less_than_streams_the_task_is_the_agents_at_the_end(
+    pieces, seed, behind, cuts
+):
+    check_whole(*lived(pieces, seed, from_the_start=True, behind=behind, cuts=cuts))
