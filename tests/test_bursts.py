@@ -15,7 +15,7 @@ from holdfast import (
     Task,
     connect,
 )
-from holdfast.testing import Cut, Duplicate, FakeAgent, FakeNetwork, Fail, asks, streams
+from holdfast.testing import Cut, Duplicate, Fail, FakeAgent, FakeNetwork, asks, streams
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 
@@ -76,14 +76,15 @@ class Held:
         return held
 
 
-async def told(agent, engine, binding, **options):
-    """All that a stream tells, and what ends it."""
-    client = connect(agent.url, engine=engine, bindings=(binding,), **options)
+async def told(agent, engine, binding, *, card=None, **options):
+    """All that a stream tells, its answer, and what ended it."""
+    client = connect(card or agent.url, engine=engine, bindings=(binding,), **options)
     events = []
+    note = events.append
     try:
         async with client.stream_message(QUESTION) as stream:
             async for event in stream:
-                events.append((event, stream.task))
+                note((event, stream.task))
             return events, await stream.result(), None
     except A2AError as error:
         return events, None, error
@@ -138,13 +139,9 @@ async def test_a_limit_counts_in_the_middle_of_a_burst(limits, binding):
         agent = FakeAgent(streams("x" * 200, *"abcdefgh", "y" * 800, every=1))
         network = engine(agent)
         card = await connect(agent.url, engine=network, bindings=(binding,)).agent_card()
-        client = connect(card, engine=network, bindings=(binding,), limits=limits)
-        events = []
-        with pytest.raises(LimitExceededError) as caught:
-            async with client.stream_message("hi") as stream:
-                async for event in stream:
-                    events.append((event, stream.task))
-        outcomes.append((len(events), caught.value))
+        events, _, error = await told(agent, network, binding, card=card, limits=limits)
+        outcomes.append((len(events), error))
+        assert isinstance(error, LimitExceededError)
         assert agent.open_streams == 0
 
     (number, error), (same_number, same_error) = outcomes
@@ -181,7 +178,10 @@ async def test_consumers_hear_of_each_of_a_burst(binding):
     agent = FakeAgent(streams(*WORDS, every=1))
 
     events, _, _ = await told(
-        agent, InOne(agent), binding, consumers=[lambda event, task, _: heard.append((event, task))]
+        agent,
+        InOne(agent),
+        binding,
+        consumers=[lambda event, task, _: heard.append((event, task))],
     )
 
     assert heard == events

@@ -79,7 +79,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
         _ = holdfast.nothing
 
 
-ONE_PER_BINDING = {"decode", "encode"}
+ONE_PER_BINDING = {"decode", "encode", "reader"}
 
 
 def test_no_two_modules_export_different_things_by_one_name():
