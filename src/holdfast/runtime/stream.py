@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveStream", "TaskSource"]
 
-
-def _nothing() -> None:
-    """No connection has anything."""
-
-
 _LAST_WORD = 1.0
 """Seconds that an agent has to tell the whole task at its end."""
 
@@ -166,7 +161,7 @@ class LiveStream:
 
     def _connect(self, connection: Stream[StreamResponse] | None) -> None:
         self._connection = connection
-        self._at_hand = _nothing if connection is None else at_hand(connection)
+        self._at_hand = at_hand(connection)
 
     async def _read(self) -> None:
         connection = self._connection

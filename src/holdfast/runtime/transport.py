@@ -232,7 +232,7 @@ class StreamOver(Generic[T]):
         await self._inner.close()
 
 
-def at_hand(stream: Stream[T]) -> Callable[[], T | None]:
+def at_hand(stream: Stream[T] | None) -> Callable[[], T | None]:
     """What gives the next event of a stream if it is there already, or None.
 
     Events come in bursts, and a way through all layers for each would cost more than reading it.

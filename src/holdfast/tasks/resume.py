@@ -250,13 +250,15 @@ class Resume:
     def passed_on(self, chunk: TaskArtifactUpdateEvent) -> bool:
         """Does what `received` and `take` do, in one, with one more chunk: what most events are.
 
-        Raises what `take` does.
-
         Returns:
             Whether it could: if not, nothing was done.
+
+        Raises:
+            LimitExceededError: The task becomes too large.
         """
-        status = self._status
-        if not self._is_first or self._queue or status is None or chunk.task_id != self.task_id:
+        if not self._is_first or self._queue or self._status is None:
+            return False
+        if chunk.task_id != self.task_id:
             return False
         self._fold.add(chunk)
         self._fruitless = self._quiet = 0
