@@ -47,8 +47,8 @@ def operations(agent):
     return [each.operation for each in agent.received if each.operation != "GetAgentCard"]
 
 
-def events_of(binding, *documents):
-    """The body of a stream; JSON-RPC's has no ids, so that it answers nobody in particular."""
+def events_of(*documents):
+    """The body of a stream."""
     return b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in documents)
 
 
@@ -65,7 +65,7 @@ class Scripted(FakeNetwork):
             if self.binding == "JSONRPC":
                 call_id = json.loads(request.body)["id"]
                 documents = [{"jsonrpc": "2.0", "id": call_id, "result": r} for r in documents]
-            body = events_of(self.binding, *documents) + self.more
+            body = events_of(*documents) + self.more
             self.agent.inject(Respond(status=200, headers=EVENTS, body=body), on=STREAMED)
         return super().stream(request)
 
@@ -146,9 +146,8 @@ async def test_s04_a_task_that_ended_meanwhile_is_asked_for(code, binding):
         answer = await events.result()
 
     assert (answer.text, answer.task) == ("ab", agent.tasks["task-1"])
-    assert operations(agent) == [STREAMED, "SubscribeToTask", "GetTask"][
-        : 3 if code is None else 1
-    ] or operations(agent) == [STREAMED, "GetTask"]
+    assert operations(agent)[-1] == "GetTask"
+    assert len(agent.calls("GetTask")) == 1
 
 
 @both_bindings
@@ -269,12 +268,9 @@ async def test_s16_an_authorization_that_is_given_out_of_band_is_seen(broken, bi
         states = [e.status.state async for e in events if hasattr(e, "status")]
         answer = await events.result()
 
-    assert states[:1] == [TaskState.SUBMITTED]
-    assert (
-        states[1:] == [TaskState.AUTH_REQUIRED, TaskState.WORKING, TaskState.COMPLETED] or broken
-    )
+    assert states[:2] == [TaskState.SUBMITTED, TaskState.AUTH_REQUIRED]
+    assert states[2] is TaskState.WORKING
     assert states[-1] is TaskState.COMPLETED
-    assert TaskState.AUTH_REQUIRED in states
     assert answer.text == "done"
 
 
@@ -306,9 +302,7 @@ async def test_s27_a_stream_that_waits_for_an_authorization_says_so_in_the_end(b
     agent = FakeAgent(needs_auth("log in at example.com"))
     client = connected(agent, binding)
 
-    with pytest.raises(
-        TaskAuthRequiredError, match=r"stream timeout of 30 s: log in at ex"
-    ) as caught:
+    with pytest.raises(TaskAuthRequiredError, match="timeout of 30 s: log in at ex") as caught:
         async with client.stream_message("hi", timeout=30) as events:
             await events.result()
 
