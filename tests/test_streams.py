@@ -7,6 +7,7 @@ import pytest
 from holdfast import (
     A2AConnectionError,
     A2AHTTPError,
+    AttemptStarted,
     Credentials,
     DeadlineExceededError,
     Interceptor,
@@ -15,21 +16,28 @@ from holdfast import (
     Message,
     Reconnected,
     ReconnectError,
+    ReconnectPolicy,
+    Resilience,
+    RetryPolicy,
     Task,
     TaskState,
     connect,
 )
+from holdfast.runtime.env import SystemEnv
 from holdfast.testing import (
     Cut,
     Delay,
+    Fail,
     FakeAgent,
     FakeNetwork,
     Refuse,
+    Respond,
     Streaming,
     asks,
     replies,
     streams,
     unavailable,
+    works_forever,
 )
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
@@ -391,3 +399,284 @@ async def test_only_a_connection_that_comes_about_counts_as_a_reconnect(binding)
 
 def events_agent(binding):
     return "http://agent.test/rpc" if binding == "JSONRPC" else "http://agent.test/rest"
+
+
+# ── The time of a stream ─────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+@pytest.mark.parametrize("on", ["message", "task"])
+@pytest.mark.parametrize("where", ["reading", "backoff", "look", "subscribing"])
+async def test_a_deadline_strikes_wherever_a_stream_waits(where, on, binding):
+    agent = FakeAgent(streams(*"abc", every=1000))
+    network = FakeNetwork(agent)
+    client = connected(agent, binding, network=network)
+    opened_by = "SendStreamingMessage" if on == "message" else "SubscribeToTask"
+    if where != "reading":
+        agent.inject(Cut(after_events=1), on=opened_by)
+    match where:
+        case "backoff":
+            agent.inject(unavailable(retry_after=50), on="SubscribeToTask", times=9)
+        case "look":
+            agent.inject(Delay(seconds=1000), on="GetTask", times=9)
+        case "subscribing":
+            agent.inject(Delay(seconds=1000), on="SubscribeToTask", times=9)
+        case _:
+            pass
+    stream = client.stream_message("hi", timeout=90)
+    if on == "task":
+        sent = await client.send_message("hi", return_immediately=True)
+        stream = client.subscribe_to_task(sent.id, timeout=90)
+    await client.agent_card()
+
+    with pytest.raises(DeadlineExceededError, match=r"stream timeout of 90 s") as caught:
+        await all_of(stream)
+
+    error = caught.value
+    assert (error.deadline, error.timeout, now()) == ("stream", 90, 90)
+    assert "task-1" in str(error)
+    if error.task is not None:
+        assert (error.task.id, error.executed) == ("task-1", True)
+    assert (error.task is None) == (on == "task" and where == "look")
+    assert (network.in_flight, agent.open_streams) == (0, 0)
+
+
+@both_bindings
+@pytest.mark.parametrize(
+    ("how", "ends"),
+    [("polled", (950, 970)), ("clean", (950, 970)), ("silent", (1900, 2200))],
+)
+async def test_an_agent_that_works_for_ever_without_a_word_is_given_up(how, ends, binding):
+    agent = FakeAgent(works_forever(), streaming=how != "polled")
+    network = FakeNetwork(agent)
+    if how == "clean":  # as behind a proxy that cuts what is quiet
+        agent.inject(Cut(after_events=2, clean=True), on="SendStreamingMessage")
+        agent.inject(Cut(after_events=1, clean=True), on="SubscribeToTask", times=100)
+    client = connected(agent, binding, network=network)
+
+    with pytest.raises(ReconnectError, match="task-1 brought nothing new in 480 looks") as caught:
+        await all_of(client.stream_message("hi"))
+
+    error = caught.value
+    assert (error.task.id, error.task.state, error.executed) == ("task-1", TaskState.WORKING, True)
+    assert error.agent is not None
+    assert ends[0] < now() < ends[1]
+    assert (network.in_flight, agent.open_streams) == (0, 0)
+
+
+@both_bindings
+async def test_an_agent_that_says_it_is_alive_is_never_given_up(binding):
+    agent = FakeAgent(works_forever(), streaming=Streaming(keep_alive=60))
+    client = connected(agent, binding)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(30 * 24 * 3600):
+            await all_of(client.stream_message("hi"))
+
+    assert agent.open_streams == 0
+
+
+# ── How patiently ────────────────────────────────────────────────────────────────────────────
+
+
+def patience(**policy):
+    return Resilience(reconnect=ReconnectPolicy(**policy), retry=RetryPolicy(max_retries=0))
+
+
+@both_bindings
+@pytest.mark.parametrize("count", [1, 3, 8])
+async def test_as_many_reconnects_are_made_as_the_policy_allows(count, binding):
+    seen = []
+    agent = FakeAgent(streams(*"abc", every=1))
+    cut_after(agent, 3)
+    client = connected(
+        agent,
+        binding,
+        observers=[seen.append],
+        resilience=patience(max_reconnects=count, backoff=2, max_backoff=5),
+    )
+    await client.agent_card()
+    agent.inject(Refuse(), on="SubscribeToTask", times=1000)
+    agent.inject(Refuse(), on="GetTask", times=1000)
+
+    with pytest.raises(ReconnectError, match=f"nothing new in {count} tries"):
+        await all_of(client.stream_message("hi"))
+
+    tries = [each for each in seen if isinstance(each, AttemptStarted)]
+    subscribed = [each for each in tries if each.operation == "SubscribeToTask"]
+    looked = [each for each in tries if each.operation == "GetTask"]
+    assert (len(subscribed), len(looked)) == (count, count + 1)
+
+
+@both_bindings
+async def test_a_policy_of_no_reconnects_fails_at_the_first_cut(binding):
+    agent = FakeAgent(streams(*"abc", every=1))
+    cut_after(agent, 3)
+
+    with pytest.raises(ReconnectError, match="the reply ended too early") as caught:
+        await all_of(
+            connected(agent, binding, resilience=patience(max_reconnects=0)).stream_message("hi")
+        )
+
+    assert (caught.value.task.text, caught.value.executed, now()) == ("a", True, 1)
+    assert operations(agent) == ["SendStreamingMessage"]
+
+
+@both_bindings
+async def test_a_policy_of_no_reconnects_polls_an_agent_that_does_not_stream(binding):
+    agent = FakeAgent(streams(*"abc", every=1), streaming=False)
+    client = connected(agent, binding, resilience=patience(max_reconnects=0))
+
+    async with client.stream_message("hi") as events:
+        assert (await events.result()).text == "abc"
+
+
+@both_bindings
+async def test_waits_between_reconnects_grow_up_to_their_bound(binding):
+    seen = []
+    loop = asyncio.get_running_loop()
+    agent = FakeAgent(works_forever())
+    cut_after(agent, 2)
+    agent.inject(Refuse(), on="SubscribeToTask", times=8)
+    client = connected(
+        agent,
+        binding,
+        env=Draws(1.0),
+        observers=[lambda each: seen.append((loop.time(), each))],
+        resilience=patience(backoff=1, max_backoff=20),
+    )
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(300):
+            await all_of(client.stream_message("hi"))
+
+    tries = [
+        at
+        for at, each in seen
+        if isinstance(each, AttemptStarted) and each.operation == "SubscribeToTask"
+    ]
+    assert tries == [1, 3, 7, 15, 31, 51, 71, 91]
+
+
+@both_bindings
+async def test_a_hint_of_the_agent_is_the_least_that_is_waited(binding):
+    seen = []
+    agent = FakeAgent(streams(*"abc", every=10))
+    cut_after(agent, 3)
+    agent.inject(unavailable(retry_after=15), on="SubscribeToTask")
+    loop = asyncio.get_running_loop()
+    client = connected(agent, binding, observers=[lambda each: seen.append((loop.time(), each))])
+
+    async with client.stream_message("hi") as events:
+        assert (await events.result()).text == "abc"
+
+    refused, again = [
+        at
+        for at, each in seen
+        if isinstance(each, AttemptStarted) and each.operation == "SubscribeToTask"
+    ]
+    assert again - refused == 15
+
+
+@both_bindings
+async def test_what_is_new_sets_the_count_to_zero(binding):
+    agent = FakeAgent(streams(*"abcdefgh", every=5))
+    cut_after(agent, 3)
+    for _ in range(7):
+        agent.inject(Refuse(), on="SubscribeToTask")
+        agent.inject(Cut(after_events=2), on="SubscribeToTask")
+    client = connected(agent, binding, resilience=patience(max_reconnects=2))
+
+    async with client.stream_message("hi") as events:
+        assert (await events.result()).text == "abcdefgh"
+
+    assert events.reconnects > 4
+
+
+class Draws(SystemEnv):
+    """Draws the same number each time."""
+
+    def __init__(self, draw):
+        self.draw = draw
+
+    def random(self):
+        return self.draw
+
+
+# ── Without subscriptions ────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Respond(status=404),
+        Respond(status=405),
+        Respond(status=501),
+        Respond(status=404, body=b'{"error": {"code": -32601, "message": "no such method"}}'),
+        Fail(code=-32004),
+        Respond(status=200, headers={"content-type": "text/event-stream"}),
+    ],
+    ids=["404", "405", "501", "-32601", "-32004", "empty streams"],
+)
+async def test_where_nothing_can_be_subscribed_to_the_task_is_polled(fault, binding):
+    agent = FakeAgent(streams(*"abcdef", every=60))
+    cut_after(agent, 3)
+    agent.inject(fault, on="SubscribeToTask", times=100)
+    client = connected(agent, binding)
+
+    async with client.stream_message("hi") as events:
+        texts = [text async for text in events.text_deltas()]
+
+    assert "".join(texts) == "abcdef"
+    assert events.gap
+    assert events.task == agent.tasks["task-1"]
+    assert 10 < len(agent.calls("GetTask")) < 250
+    assert 370 < now() < 430
+
+
+@both_bindings
+@pytest.mark.parametrize("how", ["undeclared", "unwanted"])
+async def test_where_streams_are_not_offered_or_not_wanted_the_task_is_polled(how, binding):
+    streaming = Streaming(declared=how == "unwanted")
+    agent = FakeAgent(streams(*"abc", every=60), streaming=streaming)
+    client = connected(agent, binding, streaming=how != "unwanted")
+
+    async with client.stream_message("hi") as events:
+        seen = [told(event) async for event in events]
+    async with client.subscribe_to_task("task-1") as events:
+        assert [told(event) async for event in events] == ["task COMPLETED abc"]
+
+    assert seen == ["task WORKING", "artifact a", "append b", "append c", "status COMPLETED"]
+    assert set(operations(agent)) == {"SendMessage", "GetTask"}
+
+
+# ── Using it wrongly ─────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+async def test_a_stream_is_entered_once_before_it_is_read_by_one_task(binding):
+    agent = FakeAgent(streams(*"abc", every=1))
+    client = connected(agent, binding)
+    stream = client.stream_message("hi")
+
+    with pytest.raises(RuntimeError, match="enter the stream first"):
+        await anext(stream)
+    with pytest.raises(RuntimeError, match="enter the stream first"):
+        await stream.result()
+    await stream.close()  # nothing to let go of
+    async with client.stream_message("hi") as stream:
+        with pytest.raises(RuntimeError, match="for one use"):
+            await stream.__aenter__()
+        first = asyncio.create_task(all_that_comes(stream))
+        await asyncio.sleep(0.5)
+        with pytest.raises(RuntimeError, match="read already"):
+            await anext(stream)
+        seen = await first
+
+    assert seen[-1] == "status COMPLETED"
+    assert len(agent.tasks) == 1
+
+
+async def all_that_comes(events):
+    return [told(event) async for event in events]
