@@ -5,6 +5,7 @@ import random
 import pytest
 
 from holdfast import (
+    ReconnectError,
     Resilience,
     Task,
     TaskStatusUpdateEvent,
@@ -12,6 +13,7 @@ from holdfast import (
     Timeouts,
     connect,
 )
+from holdfast.runtime.env import SystemEnv
 from holdfast.tasks.text import TextFold
 from holdfast.testing import (
     Cut,
@@ -22,8 +24,10 @@ from holdfast.testing import (
     Reset,
     Stall,
     Streaming,
+    bad_gateway,
     run,
     streams,
+    unavailable,
 )
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
@@ -136,3 +140,63 @@ async def test_the_text_of_a_broken_stream_is_the_text_of_its_answer(seed, bindi
         answer = await events.result()
 
     assert joined == answer.text == "".join(CHUNKS[:100])
+
+
+class Draws(SystemEnv):
+    """Draws the same number each time."""
+
+    def __init__(self, draw):
+        self.draw = draw
+
+    def random(self):
+        return self.draw
+
+
+@both_bindings
+@pytest.mark.parametrize("snapshot", [True, False])
+@pytest.mark.parametrize("draw", [0.0, 0.5])
+async def test_what_was_missed_is_there_at_the_end_however_late_the_store_is(
+    draw, snapshot, binding
+):
+    agent = FakeAgent(
+        streams(*"abcdef", every=0.25), store_lag=1.0, streaming=Streaming(snapshot=snapshot)
+    )
+    agent.inject(Cut(after_events=3), on="SendStreamingMessage")
+    agent.inject(unavailable(retry_after=0.6), on="SubscribeToTask")
+    client = connected(agent, binding, engine=FakeNetwork(agent), env=Draws(draw))
+
+    async with client.stream_message("hi") as events:
+        answer = await events.result()
+
+    assert answer.text == "abcdef"
+
+
+@both_bindings
+@pytest.mark.parametrize("streaming", [Streaming(), Streaming(snapshot=False)])
+async def test_a_task_that_cannot_be_asked_for_at_its_end_is_asked_for_again(streaming, binding):
+    agent = FakeAgent(streams(*"abcdef", every=5), streaming=streaming)
+    agent.inject(Cut(after_events=3), on="SendStreamingMessage")
+    agent.inject(unavailable(retry_after=11), on="SubscribeToTask")
+    agent.inject(bad_gateway(), on="GetTask", times=24)
+    client = connected(agent, binding, engine=FakeNetwork(agent))
+
+    async with client.stream_message("hi") as events:
+        answer = await events.result()
+
+    assert answer.text == "abcdef"
+
+
+@both_bindings
+@pytest.mark.parametrize("streaming", [Streaming(), Streaming(snapshot=False)])
+async def test_what_may_lack_something_is_no_answer(streaming, binding):
+    agent = FakeAgent(streams(*"abcdef", every=5), streaming=streaming)
+    agent.inject(Cut(after_events=3), on="SendStreamingMessage")
+    agent.inject(unavailable(retry_after=11), on="SubscribeToTask")
+    agent.inject(bad_gateway(), on="GetTask", times=1000)
+    client = connected(agent, binding, engine=FakeNetwork(agent))
+
+    with pytest.raises(ReconnectError, match="502") as caught:
+        async with client.stream_message("hi") as events:
+            await events.result()
+
+    assert (caught.value.task.id, caught.value.executed) == ("task-1", True)

@@ -105,8 +105,12 @@ class _Truth(msgspec.Struct, frozen=True):
 _QUIET = 60
 """Looks at a polled task that count as much as one reconnect: each without anything new."""
 
-_DISBELIEF = 3
+_DISBELIEF = 4
 """Looks at a task that is not over where its stream says so, until the stream is believed."""
+
+_LAG = 0.5
+"""Seconds, at least, from the first of these looks to the second; it doubles each time. A store
+may be behind its stream, and what it lacks may be what the caller has missed."""
 
 _IN_VAIN = 2
 """Subscriptions in a row that end without an event, until the task is polled instead."""
@@ -357,7 +361,7 @@ class Resume:
                 self._begin_from(self._snapshot or self._have())
             case _Why.DOUBT:
                 self.step = Step.READ
-            case _Why.OVER:
+            case _Why.OVER if not error.transient:
                 self._doubt_the_end(None)
             case _ if error.transient:
                 self._again(Step.LOOK, error)
@@ -412,7 +416,9 @@ class Resume:
             self._look_again_at(task)
         self._disbelief += 1
         if self._disbelief < _DISBELIEF:
-            self._after_wait, self.step = Step.LOOK, Wait(attempt=self._disbelief)
+            at_least = _LAG * 2 ** (self._disbelief - 1)
+            self._after_wait = Step.LOOK
+            self.step = Wait(attempt=self._disbelief, at_least=at_least)
             return
         if self._catch_up is not None:
             for new in self._catch_up.give_up():
