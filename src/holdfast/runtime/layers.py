@@ -126,7 +126,7 @@ class InterceptorLayer(PassThrough):
             if not isinstance(answer, Reply):
                 opened = await self._inner.stream(answer)
                 after = partial(_after, call, asked)
-                return replaced(opened, InterceptedStream(opened.value, opened, after))
+                return replaced(opened, InterceptedStream(opened.value, call, opened, after))
             outcome = answer
         except A2AError as error:
             outcome = error

@@ -79,6 +79,7 @@ class InterceptedStream(StreamOver[T]):
 
     Args:
         inner: What is below.
+        call: What is streamed.
         reply: What opened it.
         after: Shows them an outcome, and gives what they make of it, or raises it.
     """
@@ -86,10 +87,12 @@ class InterceptedStream(StreamOver[T]):
     def __init__(
         self,
         inner: Stream[T],
+        call: AnyCall,
         reply: Reply[Stream[T]],
         after: Callable[[Reply[T] | A2AError], Awaitable[Reply[T]]],
     ) -> None:
         super().__init__(inner)
+        self._call = call
         self._reply: Reply[Any] = reply
         self._after = after
         self._held: Reply[T] | A2AError | None = None
@@ -106,6 +109,8 @@ class InterceptedStream(StreamOver[T]):
         try:
             event = await self._inner.__anext__()
         except A2AError as error:
+            self._call.progress.secrets.hide_in(error)  # before anybody is told of it
+            error.request_id = self._call.request_id
             return error
         return msgspec.structs.replace(self._reply, value=event)
 
