@@ -1,6 +1,7 @@
 """The canary of `tests.test_secrets` on streams, whose agents repeat what they were sent."""
 
 import base64
+import itertools
 import json
 
 import pytest
@@ -57,6 +58,17 @@ ENDINGS = {
     "failed": lambda heard, envelope: status(heard, "FAILED", envelope),
     "rejected": lambda heard, envelope: status(heard, "REJECTED", envelope),
     "authorization": lambda heard, envelope: status(heard, "AUTH_REQUIRED", envelope),
+    "chunk of another task": lambda heard, envelope: event(
+        envelope(
+            {
+                "artifactUpdate": {
+                    "taskId": " ".join(heard.split()),
+                    "contextId": "c",
+                    "artifact": {"artifactId": "a", "parts": [{"text": heard}]},
+                }
+            }
+        )
+    ),
     "cut": lambda heard, _: b"data: " + " ".join(heard.split()).encode(),
 }
 
@@ -118,14 +130,14 @@ async def test_a_credential_shows_nowhere_on_a_stream(place, ending, caplog, cap
     network = Echo(ENDINGS[ending], card)
     listening, told, seen = Listening(), [], []
     asked_for = options.pop("interceptors", [])
-    for binding in ("JSONRPC", "HTTP+JSON"):
+    for binding, listens in itertools.product(("JSONRPC", "HTTP+JSON"), (True, False)):
         client = connect(
             HOST,
             engine=network,
             resilience=brisk(),
             bindings=[binding],
             observers=[told.append],
-            interceptors=[*asked_for, listening],
+            interceptors=[*asked_for, *[listening] * listens],
             **options,
         )
         stream = client.stream_message("hello", timeout=50, **call)
