@@ -195,14 +195,18 @@ class Resume:
             InvalidAgentResponseError: The event is of another task.
             LimitExceededError: The task becomes too large.
         """
+        event: StreamEvent | None = None
         while self._queue:
-            found = self._queue.popleft()
-            if isinstance(found, _Truth):
+            found = self._queue[0]
+            if isinstance(found, _Truth):  # which goes with the event before
                 self._fold = TaskFold(found.task, limits=self._fold.limits)
-            else:
+            elif event is None:
                 self._fold.add(found)
-                return found
-        return None
+                event = found
+            else:
+                break
+            self._queue.popleft()
+        return event
 
     def explain(self, error: A2AError) -> None:
         """Adds what is known of the task to an error that ends the stream.
@@ -520,8 +524,11 @@ def _not_older(have: Task, task: Task, writing: Writing) -> Task:
     """A task without what it holds less of than the caller has."""
     status = task.status
     then, at = status.time, have.status.time
-    if then is not None and at is not None and then < at:
-        status = have.status
+    if then is not None and at is not None:
+        if then > at:
+            return task
+        if then < at:
+            status = have.status
     found = {artifact.artifact_id: artifact for artifact in task.artifacts}
     artifacts = [_longer(a, found.pop(a.artifact_id, a), writing) for a in have.artifacts]
     return msgspec.structs.replace(task, status=status, artifacts=(*artifacts, *found.values()))
