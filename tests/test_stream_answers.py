@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import Artifact, Part, TaskState, TaskTerminalError, connect
-from holdfast.testing import Cut, FakeAgent, FakeNetwork, Plan, Step, run
+from holdfast.testing import Cut, FakeAgent, FakeNetwork, Plan, Step, Streaming, run
 
 WORDS = st.sampled_from(["Hello, ", "world!", "ha", "ha", " ", "", "\n", "ünï"])
 TIMES = st.sampled_from([0, 0, 0.5, 3, 40])
@@ -69,11 +69,12 @@ def plain(task):
     return task.id, status.state, status.message and status.message.text, task.artifacts, said
 
 
-def asked(plan, cuts, binding, how):
+def asked(plan, cuts, binding, how, *, overlap=0, lag=0.0):
     """What comes of asking."""
 
     async def main():
-        agent = FakeAgent(plan, streaming=how != "polled")
+        streaming = Streaming(overlap=overlap) if how != "polled" else False
+        agent = FakeAgent(plan, streaming=streaming, store_lag=lag)
         for number, count in enumerate(cuts):
             operation = "SubscribeToTask" if number else "SendStreamingMessage"
             agent.inject(Cut(after_events=count, clean=count % 2 == 0), on=operation)
@@ -100,3 +101,23 @@ def test_an_answer_is_the_same_however_it_comes(binding, plan, cuts):
 
     assert asked(plan, cuts, binding, "streamed") == polled
     assert asked(plan, cuts, binding, "asked") == polled
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+@settings(max_examples=100, deadline=None)
+@given(
+    plan=PLANS.filter(lambda plan: plan.steps[-1].state.is_terminal),
+    cuts=CUTS,
+    overlap=st.integers(0, 4),
+    lag=st.sampled_from([0.25, 0.75, 1.2]),
+)
+def test_a_store_that_lags_behind_makes_no_other_answer(binding, plan, cuts, overlap, lag):
+    polled = asked(plan, (), binding, "polled")
+    streamed = asked(plan, cuts, binding, "streamed", overlap=overlap, lag=lag)
+
+    assert said_in(streamed) == said_in(polled)
+
+
+def said_in(outcome):
+    """An outcome without the history, which a store that is behind may not have yet."""
+    return [each[:-1] if isinstance(each, tuple) else each for each in outcome]
