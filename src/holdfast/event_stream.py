@@ -29,7 +29,8 @@ class EventStream:
     It goes on when a connection is cut: each event comes once, in order, and ends with the task.
     Leaving it early, at any moment, lets go of the connection and leaves the agent's task alone.
 
-    To be used by one task at a time. An iteration that is cancelled can be gone on with.
+    To be used by one task at a time. An iteration that is cancelled can be gone on with: waits
+    go on where they stood, and a request that was cut short is made again.
     """
 
     def __init__(self, streaming: Streaming, begin: Callable[[], Awaitable[LiveStream]]) -> None:
