@@ -328,7 +328,7 @@ CONSTRUCTORS = {
     "LimitExceededError": "message='' *which *bound **facts",
     "Limits": (
         "*body=33554432 *headers=65536 *event=33554432 *card=1048576 *json_depth=100 "
-        "*json_values=500000 *inflation_ratio=100 *parts=10000 *artifacts=10000 *history=10000"
+        "*json_values=500000 *inflation_ratio=100 *parts=100000 *artifacts=10000 *history=10000"
     ),
     "ListTaskPushNotificationConfigsResponse": "*configs=() *next_page_token=''",
     "ListTasksResponse": "*tasks=() *next_page_token='' *page_size=0 *total_size=0",

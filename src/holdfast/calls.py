@@ -139,6 +139,7 @@ class Calls:
         hooks: Who looks at calls; a caller may add to them.
         auth: Where credentials come from; a caller may name it later.
         agent: The address that answered last, as shown in errors.
+        is_closed: Whether it takes no more calls.
     """
 
     def __init__(
@@ -172,17 +173,12 @@ class Calls:
         self._resolver = resolver
         self._headers = headers
         self._configuration = configuration
-        self._closed = False
+        self.is_closed = False
 
     async def close(self) -> None:
         """Takes no more calls, and frees what is below."""
-        self._closed = True
+        self.is_closed = True
         await close_in_turn((self._transport, self._cards), seconds=_CLOSING)
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it takes no more calls."""
-        return self._closed
 
     def deadline(self, name: str, timeout: float | None) -> Deadline:
         """A deadline that begins now; a stream for which none is named has none.
@@ -374,7 +370,7 @@ class Calls:
         self._check_open()
 
         async def look() -> Task:
-            if self._closed:
+            if self.is_closed:
                 text = f"the client was closed while task {task_id} was watched"
                 raise A2AConnectionError(text, failure="closed", agent=self.agent)
             return await self.get_task(task_id, deadline, per_call)
@@ -434,7 +430,7 @@ class Calls:
         )
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.is_closed:
             text = "the client is closed"
             raise RuntimeError(text)
 

@@ -184,6 +184,11 @@ class Streaming:
         """The address that answered last."""
         return self._calls.agent
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client is closed."""
+        return self._calls.is_closed
+
     def check_open(self, task_id: str) -> None:
         """Raises if the client is closed.
 

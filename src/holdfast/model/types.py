@@ -30,8 +30,14 @@ __all__ = [
 ]
 
 
-class WireValue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """What every type of the data model can do."""
+class WireValue(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False
+):
+    """What every type of the data model can do.
+
+    None of them can hold itself, so none is looked at by the collector of cyclic garbage: a long
+    stream makes very many.
+    """
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the protocol's JSON object as a dict, members that are not set left out."""

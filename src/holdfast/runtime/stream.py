@@ -47,6 +47,11 @@ class TaskSource(Protocol):
         """Asks for the task."""
         ...
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client is closed."""
+        ...
+
     def check_open(self, task_id: str) -> None:
         """Raises an `A2AConnectionError` if the client is closed."""
         ...
@@ -102,8 +107,9 @@ class LiveStream:
         try:
             if resume.has_news:
                 return resume.take()
-            if resume.step is Step.READ and (response := self._at_hand()) is not None:
-                self._source.check_open(resume.task_id or "")
+            if resume.step is not Step.READ or self._source.is_closed:
+                return None
+            if (response := self._at_hand()) is not None:
                 chunk = response.artifact_update
                 if chunk is not None and resume.passed_on(chunk):
                     return chunk

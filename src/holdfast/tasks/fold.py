@@ -237,13 +237,13 @@ class _OpenTask:
         self._artifacts.append(artifact)
 
     def _append(self, place: int, piece: Artifact) -> None:
-        artifact = self._artifacts[place]
+        artifact, parts = self._artifacts[place], piece.parts
         if not isinstance(artifact, _OpenArtifact):
             artifact = self._artifacts[place] = _OpenArtifact(artifact)
-        if len(artifact.parts) + len(piece.parts) > self._limits.parts:
+        if len(artifact.parts) + len(parts) > self._limits.parts:
             what = f"artifact {piece.artifact_id} has more than {self._limits.parts} parts"
             raise exceeded("parts", self._limits, what, executed=True)
-        growth = _size(piece.parts) if piece.parts else 0
+        growth = len(codec.encode(parts)) if parts else 0
         if piece.metadata:
             growth += _growth(artifact.metadata, piece.metadata)
         self._grow(growth)

@@ -66,7 +66,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     json_depth: int = 100
     json_values: int = 500_000
     inflation_ratio: int = 100
-    parts: int = 10_000
+    parts: int = 100_000
     artifacts: int = 10_000
     history: int = 10_000
 
