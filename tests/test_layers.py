@@ -50,7 +50,9 @@ from holdfast import (
 from holdfast.model import operations as op
 from holdfast.model.requests import GetTaskRequest, SendMessageRequest
 from holdfast.testing import (
+    Cut,
     Delay,
+    Fail,
     FakeAgent,
     FakeNetwork,
     Refuse,
@@ -1369,4 +1371,19 @@ async def test_closing_ends_a_wait_with_an_error_that_names_the_task(streaming, 
     error = caught.value
     assert (error.failure, error.executed) == ("closed", True)
     assert error.agent == "http://agent.test/rpc"
-    assert now() <= (after if streaming else after + 2)
+    assert now() == after
+
+
+async def test_closing_wakes_a_stream_that_waits_to_reconnect():
+    agent = FakeAgent(works_forever())
+    agent.inject(Cut(after_events=2), on="SendStreamingMessage")
+    agent.inject(Fail(code=-32603, retry_after=50), on="SubscribeToTask", times=9)
+    client = connected(agent)
+    asking = asyncio.ensure_future(client.ask("hello"))
+    await asyncio.sleep(20)
+
+    await client.close()
+
+    with pytest.raises(A2AConnectionError, match="closed while task task-1 was"):
+        await asking
+    assert now() == 20

@@ -44,6 +44,7 @@ from holdfast.policy.deadline import Deadline
 from holdfast.runtime.closing import close_in_turn
 from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation
 from holdfast.runtime.listeners import Consumer, Hooks
+from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.polling import poll
 from holdfast.runtime.transport import (
     Call,
@@ -174,11 +175,19 @@ class Calls:
         self._headers = headers
         self._configuration = configuration
         self.is_closed = False
+        self._closing = PerLoop(asyncio.Event)
 
     async def close(self) -> None:
-        """Takes no more calls, and frees what is below."""
+        """Takes no more calls, wakes who waits between two of them, and frees what is below."""
         self.is_closed = True
+        self._closing.here().set()
         await close_in_turn((self._transport, self._cards), seconds=_CLOSING)
+
+    async def pause(self, seconds: float) -> None:
+        """Waits between two calls, and no longer than until the client is closed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closing.here().wait()
 
     def deadline(self, name: str, timeout: float | None) -> Deadline:
         """A deadline that begins now; a stream for which none is named has none.
@@ -387,7 +396,13 @@ class Calls:
 
         try:
             return await poll(
-                look, task, until=until, deadline=deadline, interval=interval, seen=seen
+                look,
+                task,
+                until=until,
+                deadline=deadline,
+                interval=interval,
+                seen=seen,
+                pause=self.pause,
             )
         except DeadlineExceededError as error:
             if error in theirs:

@@ -189,6 +189,10 @@ class Streaming:
         """Whether the client is closed."""
         return self._calls.is_closed
 
+    async def pause(self, seconds: float) -> None:
+        """Waits, and no longer than until the client is closed."""
+        await self._calls.pause(seconds)
+
     def check_open(self, task_id: str) -> None:
         """Raises if the client is closed.
 

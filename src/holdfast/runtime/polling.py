@@ -24,6 +24,7 @@ async def poll(
     deadline: Deadline,
     interval: float,
     seen: Callable[[Task], Awaitable[None]],
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Task:
     """Looks at a task until it is as wanted.
 
@@ -36,6 +37,7 @@ async def poll(
         deadline: When to give up.
         interval: Seconds between two looks; the first ones are quicker.
         seen: Told of each task that differs from the one before; what it raises ends the wait.
+        pause: Waits for some seconds, or until the client is closed.
 
     Raises:
         DeadlineExceededError: With the task as last seen, caused by the last failure, if any.
@@ -48,7 +50,7 @@ async def poll(
         if task is not None or failure is not None:
             asked = 0.0 if failure is None else failure.retry_after or 0.0
             left = deadline.left(loop.time())
-            await asyncio.sleep(min(max(next(delays), asked), left))
+            await pause(min(max(next(delays), asked), left))
         if deadline.left(loop.time()) <= 0:
             raise _too_late(task, deadline, failure) from failure
         try:

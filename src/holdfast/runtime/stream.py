@@ -52,6 +52,10 @@ class TaskSource(Protocol):
         """Whether the client is closed."""
         ...
 
+    async def pause(self, seconds: float) -> None:
+        """Waits, and no longer than until the client is closed."""
+        ...
+
     def check_open(self, task_id: str) -> None:
         """Raises an `A2AConnectionError` if the client is closed."""
         ...
@@ -230,7 +234,8 @@ class LiveStream:
         if self._waiting is not step:  # else it was cancelled, and goes on
             self._waiting = step
             self._wakes_at = loop.time() + max(self._delay(step), step.at_least)
-        await asyncio.sleep(min(self._wakes_at - loop.time(), self._time_left))
+        await self._source.pause(min(self._wakes_at - loop.time(), self._time_left))
+        self._source.check_open(self.resume.task_id or "")
         if self._time_left <= 0:
             deadline = self._deadline
             raise DeadlineExceededError(
