@@ -1,6 +1,7 @@
 """Streams as a caller has them, whatever the agent and what lies between do, in virtual time."""
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -34,6 +35,7 @@ from holdfast.testing import (
     Respond,
     Streaming,
     asks,
+    completes,
     replies,
     streams,
     unavailable,
@@ -679,3 +681,28 @@ async def test_a_stream_is_entered_once_before_it_is_read_by_one_task(binding):
 
 async def all_that_comes(events):
     return [told(event) async for event in events]
+
+
+async def test_text_that_is_waited_for_in_vain_comes_when_it_is_waited_for_again():
+    agent = FakeAgent(streams("one ", "two ", "three", every=10))
+    async with connected(agent) as client, client.stream_message("hello") as events:
+        deltas, heard = events.text_deltas(), []
+        while "".join(heard) != "one two three":
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(4):
+                    heard.append(await anext(deltas))
+        assert heard == ["one ", "two ", "three"]
+        assert [text async for text in deltas] == []
+
+
+async def test_who_breaks_out_of_the_text_goes_on_with_the_next_piece():
+    agent = FakeAgent(completes("first", "second", "third"))
+    async with connected(agent) as client:
+        task_id = (await client.ask("hello")).task_id
+        async with client.subscribe_to_task(task_id) as events:
+            heard = []
+            for _ in range(5):
+                async for text in events.text_deltas():
+                    heard.append(text)
+                    break
+            assert heard == ["first", "\n", "second", "\n", "third"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Self
 
 from holdfast.answer import Answer, raise_for_outcome
@@ -41,9 +42,11 @@ class EventStream:
         self._untold: StreamEvent | None = None  # as long as consumers have not heard of it
         self._is_being_read = False
         self._is_over = False
+        self._changes: _TextChanges | None = None
+        self._deltas: _TextDeltas | None = None
 
     async def __aenter__(self) -> Self:
-        """Sends the message, or finds the task; entered when the first event is there.
+        """Sends the message, and waits for the first event; a task is subscribed to only later.
 
         Raises:
             OutcomeUnknownError: The message was sent, and nothing came back; it was not sent
@@ -142,35 +145,29 @@ class EventStream:
         """
         return self._live is not None and self._live.resume.gap
 
-    async def text_changes(self) -> AsyncIterator[TextChange]:
+    def text_changes(self) -> AsyncIterator[TextChange]:
         """Iterates over what happens to the text of the answer: see `TextDelta`, `TextReset`.
 
         Raises:
             A2AError: See `__anext__`.
         """
-        text = TextFold(self.task)
-        async for event in self:
-            for change in text.changes(event):
-                yield change
+        if self._changes is None:  # one for all, so that who breaks out can go on with the next
+            self._changes = _TextChanges(self, TextFold(self.task))
+        return self._changes
 
-    async def text_deltas(self) -> AsyncIterator[str]:
+    def text_deltas(self) -> AsyncIterator[str]:
         """Iterates over the text of the answer as it grows: new text only.
 
-        Joined, it is the text of the answer, unless the agent takes text back: what it says in
-        its place follows then, and `text_changes` tells of the reset. A line end is between two
-        artifacts.
+        Joined, it is the text of the answer, unless the agent writes artifacts in turns or takes
+        text back: what it says in its place follows then, and `text_changes` tells of the reset.
+        A line end is between two artifacts.
 
         Raises:
             A2AError: See `__anext__`.
         """
-        last: TextDelta | None = None
-        async for change in self.text_changes():
-            if not isinstance(change, TextDelta):
-                continue
-            if last is not None and last.artifact_id != change.artifact_id:
-                yield "\n"
-            last = change
-            yield change.text
+        if self._deltas is None:
+            self._deltas = _TextDeltas(self.text_changes())
+        return self._deltas
 
     async def result(self) -> Answer:
         """Waits for the answer: until the task is over or needs input.
@@ -202,8 +199,51 @@ class EventStream:
         state = None if self._live is None else self._live.resume.state
         if state is None:
             return self._message is not None
-        # What the machine knows may be ahead of what was told.
-        told = self.task
-        return told is not None and (
-            told.state.is_terminal or told.state is TaskState.INPUT_REQUIRED
-        )
+        if not _is_rest(state):
+            return False  # without the task, which takes time to put together
+        told = self.task  # what the machine knows may be ahead of it
+        return told is not None and _is_rest(told.state)
+
+
+def _is_rest(state: TaskState) -> bool:
+    """Whether nothing happens to a task without another message."""
+    return state.is_terminal or state is TaskState.INPUT_REQUIRED
+
+
+class _TextChanges:
+    """What happens to the text of a stream; an iteration that is cancelled can be gone on with."""
+
+    def __init__(self, events: EventStream, text: TextFold) -> None:
+        self._events = events
+        self._text = text
+        self._changes: deque[TextChange] = deque()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> TextChange:
+        while not self._changes:
+            self._changes.extend(self._text.changes(await self._events.__anext__()))
+        return self._changes.popleft()
+
+
+class _TextDeltas:
+    """The new text of a stream, with a line end between two artifacts."""
+
+    def __init__(self, changes: AsyncIterator[TextChange]) -> None:
+        self._changes = changes
+        self._last: TextDelta | None = None
+        self._told: TextDelta | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str:
+        while self._last is self._told:
+            change = await self._changes.__anext__()
+            if isinstance(change, TextDelta):
+                before, self._last = self._last, change
+                if before is not None and before.artifact_id != change.artifact_id:
+                    return "\n"
+        self._told = self._last
+        return "" if self._last is None else self._last.text

@@ -64,13 +64,12 @@ class CatchUp:
 
     Args:
         base: The task; None if nobody has it, and all that comes is new.
-        writing: How artifacts are written out.
     """
 
-    def __init__(self, base: Task | None, writing: Writing) -> None:
+    def __init__(self, base: Task | None) -> None:
         self._base = base
         self._status = None if base is None else base.status  # None once all that comes is new
-        self._writing = writing
+        self._writing = Writing()
         self._overlaps: dict[str, _Overlap | None] = {}  # None where all that comes is new
         self._doubts = 0
         self._is_in_doubt = False

@@ -163,7 +163,6 @@ class Resume:
         self._why = _Why.MISSED
         self._after_wait = Step.LOOK
         self._over: TaskStatusUpdateEvent | None = None  # told by the stream, and not yet believed
-        self._writing = Writing()
         # Of a connection that is not the first:
         self._is_cut = False  # and not yet subscribed to again
         self._is_first = True
@@ -388,7 +387,7 @@ class Resume:
         self.step = Step.READ
         if base is not None:
             self._adopt(base)
-        self._catch_up = CatchUp(self._have(), self._writing)
+        self._catch_up = CatchUp(self._have())
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             self._follow(ahead, self._catch_up)
@@ -462,7 +461,7 @@ class Resume:
         """Puts what the caller lacks of a task that may be older than what the caller has."""
         have = self._have()
         if have is not None:
-            task = _not_older(have, task, self._writing)
+            task = _not_older(have, task)
         self._tell(have, task)
 
     def _believe(self, task: Task) -> None:
@@ -520,7 +519,7 @@ def _is_unknown_there(error: A2AError) -> bool:
     return isinstance(error, A2AHTTPError) and error.http_status in {404, 405, 501}
 
 
-def _not_older(have: Task, task: Task, writing: Writing) -> Task:
+def _not_older(have: Task, task: Task) -> Task:
     """A task without what it holds less of than the caller has."""
     status = task.status
     then, at = status.time, have.status.time
@@ -530,12 +529,13 @@ def _not_older(have: Task, task: Task, writing: Writing) -> Task:
         if then < at:
             status = have.status
     found = {artifact.artifact_id: artifact for artifact in task.artifacts}
-    artifacts = [_longer(a, found.pop(a.artifact_id, a), writing) for a in have.artifacts]
+    artifacts = [_longer(a, found.pop(a.artifact_id, a)) for a in have.artifacts]
     return msgspec.structs.replace(task, status=status, artifacts=(*artifacts, *found.values()))
 
 
-def _longer(have: Artifact, found: Artifact, writing: Writing) -> Artifact:
+def _longer(have: Artifact, found: Artifact) -> Artifact:
     if have == found:
         return found
+    writing = Writing()  # which remembers what it wrote
     known, text = writing.text(have.parts), writing.text(found.parts)
     return have if len(text) < len(known) and known.startswith(text) else found
