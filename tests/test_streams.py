@@ -706,3 +706,20 @@ async def test_who_breaks_out_of_the_text_goes_on_with_the_next_piece():
                     heard.append(text)
                     break
             assert heard == ["first", "\n", "second", "\n", "third"]
+
+
+@pytest.mark.parametrize("after", [900, 3000])
+async def test_a_quiet_task_that_is_polled_is_watched_to_the_deadline(after):
+    agent = FakeAgent(completes("done", after=after, works=0), streaming=False)
+    async with connected(agent) as client, client.stream_message("hello", timeout=7200) as events:
+        assert (await events.result()).text == "done"
+
+
+async def test_a_stream_that_is_closed_is_not_entered():
+    agent = FakeAgent()
+    async with connected(agent) as client:
+        events = client.stream_message("order a pizza")
+        await events.close()
+        with pytest.raises(RuntimeError, match="for one use"):
+            await events.__aenter__()
+    assert agent.executions == {}

@@ -55,7 +55,7 @@ class EventStream:
             RuntimeError: It was entered before.
         """
         begin, self._begin = self._begin, None
-        if begin is None:
+        if begin is None or self._is_over:
             text = "a stream is for one use; make another one"
             raise RuntimeError(text)
         self._live = await begin()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -124,6 +125,7 @@ class Streaming:
             self._calls.limits,
             max_reconnects=self._calls.resilience.reconnect.max_reconnects,
             patient=self._patient,
+            has_deadline=math.isfinite(self._deadline.timeout),
             task_id=task_id,
             task=task,
         )

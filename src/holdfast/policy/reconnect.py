@@ -17,9 +17,9 @@ class ReconnectPolicy(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         max_reconnects: Reconnects without anything new; what is new sets the count to zero. After
             as many, the task is asked for again and again instead. After as many failures of
-            that, or 60 times as many looks at a task that brings nothing new, the stream fails
-            with `ReconnectError`; `Client.ask` and `Client.wait` go on to their deadline. 0 fails
-            at the first cut.
+            that, or 60 times as many looks at a task that brings nothing new where no deadline
+            was named, the stream fails with `ReconnectError`; `Client.ask` and `Client.wait` go
+            on to their deadline. 0 fails at the first cut.
         backoff: Upper bound of the first wait, in seconds; it doubles each time, and the wait is
             drawn between zero and the bound.
         max_backoff: Where the bound stops growing, in seconds.

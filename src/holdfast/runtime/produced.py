@@ -99,11 +99,11 @@ class ProducedTransports(PassThrough):
                 transport = UnaryOnly()
                 call.progress.sent = False
             reply: Reply[Stream[R]] = await transport.stream(_addressed(call))
+            stream = _InUse(reply.value, partial(self._leave, produced))
+            return msgspec.structs.replace(reply, value=stream, endpoint=call.endpoint)
         except BaseException:
             self._leave(produced)
             raise
-        stream = _InUse(reply.value, partial(self._leave, produced))
-        return msgspec.structs.replace(reply, value=stream, endpoint=call.endpoint)
 
     def _entered(self, call: AnyCall) -> _Produced | None:
         """The transport for a call, which is in it from now on; None if it is not a caller's."""

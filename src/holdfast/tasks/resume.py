@@ -126,6 +126,7 @@ class Resume:
         limits: How large the task may become.
         max_reconnects: Reconnects without anything new until it fails.
         patient: Whether it goes on in spite of that: for waits that have a deadline.
+        has_deadline: Whether there is an end to looks that find nothing new.
         task_id: The task, where it is known from the beginning.
         task: The same, as the caller has it already; it is subscribed to first.
 
@@ -143,6 +144,7 @@ class Resume:
         *,
         max_reconnects: int,
         patient: bool = False,
+        has_deadline: bool = False,
         task_id: str | None = None,
         task: Task | None = None,
     ) -> None:
@@ -152,6 +154,7 @@ class Resume:
         self.gap = False
         self._max_reconnects = max_reconnects
         self._patient = patient
+        self._has_deadline = has_deadline
         self._fold = TaskFold(task, limits=limits)
         self._queue: deque[_Found] = deque()
         self._status = None if task is None else task.status  # as last told
@@ -484,7 +487,8 @@ class Resume:
     def _poll(self) -> None:
         self.gap = True
         self._quiet += 1
-        if self._quiet > max(1, self._max_reconnects) * _QUIET and not self._patient:
+        too_quiet = self._quiet > max(1, self._max_reconnects) * _QUIET
+        if too_quiet and not (self._patient or self._has_deadline):
             raise self._hopeless(f"{self._quiet - 1} looks at it")
         self._why, self._after_wait, self.step = _Why.POLLING, Step.LOOK, Wait(attempt=0)
 
