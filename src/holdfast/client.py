@@ -42,7 +42,7 @@ from holdfast.model.requests import (
     SendMessageRequest,
     TaskPushNotificationConfig,
 )
-from holdfast.model.types import Message, Task, TaskState
+from holdfast.model.types import Message, Task, TaskArtifactUpdateEvent, TaskState
 from holdfast.runtime.closing import close_in_turn
 from holdfast.streaming import Streaming
 
@@ -478,7 +478,9 @@ class Client:
         )
 
         async with EventStream(streaming, streaming.subscribe_to(task=task)) as events:
-            async for _ in events:
+            async for event in events:
+                if until is None and isinstance(event, TaskArtifactUpdateEvent):
+                    continue  # it settles nothing, and the task takes time to put together
                 if events.task is not None and wanted(events.task):
                     return events.task
             task = events.task or task
