@@ -44,7 +44,7 @@ from holdfast.model.requests import (
 )
 from holdfast.model.types import Message, Task, TaskArtifactUpdateEvent, TaskState
 from holdfast.runtime.closing import close_in_turn
-from holdfast.streaming import Streaming
+from holdfast.stream_calls import StreamCalls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -205,17 +205,17 @@ class Client:
             accepted_output_modes=accepted_output_modes,
             push_notification_config=push_notification_config,
         )
-        streaming = Streaming(
+        calls = StreamCalls(
             self._calls, deadline, per_call, poll_interval=poll_interval, patient=True
         )
-        sending = streaming.send(
+        sending = calls.send(
             message,
             task_id=task_id,
             context_id=context_id,
             metadata=metadata,
             configuration=configuration,
         )
-        async with EventStream(streaming, sending) as events:
+        async with EventStream(calls, sending) as events:
             return await events.result()
 
     async def send_message(
@@ -313,15 +313,15 @@ class Client:
             accepted_output_modes=accepted_output_modes,
             push_notification_config=push_notification_config,
         )
-        streaming = Streaming(self._calls, deadline, per_call, poll_interval=poll_interval)
-        sending = streaming.send(
+        calls = StreamCalls(self._calls, deadline, per_call, poll_interval=poll_interval)
+        sending = calls.send(
             message,
             task_id=task_id,
             context_id=context_id,
             metadata=metadata,
             configuration=configuration,
         )
-        return EventStream(streaming, sending)
+        return EventStream(calls, sending)
 
     # ── Tasks ────────────────────────────────────────────────────────────────────────────────
 
@@ -473,11 +473,11 @@ class Client:
         )
         if wanted(task):
             return task
-        streaming = Streaming(
+        calls = StreamCalls(
             self._calls, deadline, per_call, poll_interval=poll_interval, patient=True
         )
 
-        async with EventStream(streaming, streaming.subscribe_to(task=task)) as events:
+        async with EventStream(calls, calls.subscribe_to(task=task)) as events:
             async for event in events:
                 if until is None and isinstance(event, TaskArtifactUpdateEvent):
                     continue  # it settles nothing, and the task takes time to put together
@@ -507,8 +507,8 @@ class Client:
         not_empty("task_id", task_id)
 
         deadline, per_call = self._calls.begin("stream", options)
-        streaming = Streaming(self._calls, deadline, per_call, poll_interval=poll_interval)
-        return EventStream(streaming, streaming.subscribe_to(task_id))
+        calls = StreamCalls(self._calls, deadline, per_call, poll_interval=poll_interval)
+        return EventStream(calls, calls.subscribe_to(task_id))
 
     async def cancel_task(
         self,

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast.model.types import Task
-    from holdfast.runtime.stream import LiveStream
-    from holdfast.streaming import Streaming
+    from holdfast.runtime.live import LiveStream
+    from holdfast.stream_calls import StreamCalls
     from holdfast.tasks.fold import StreamEvent
     from holdfast.tasks.text import TextChange
 
@@ -34,8 +34,8 @@ class EventStream:
     go on where they stood, and a request that was cut short is made again.
     """
 
-    def __init__(self, streaming: Streaming, begin: Callable[[], Awaitable[LiveStream]]) -> None:
-        self._streaming = streaming
+    def __init__(self, calls: StreamCalls, begin: Callable[[], Awaitable[LiveStream]]) -> None:
+        self._calls = calls
         self._begin: Callable[[], Awaitable[LiveStream]] | None = begin
         self._live: LiveStream | None = None
         self._message: Message | None = None
@@ -89,7 +89,7 @@ class EventStream:
             A2AError: The agent refuses to go on.
             RuntimeError: The stream was not entered, or another task is reading it.
         """
-        live, streaming = self._live, self._streaming
+        live, calls = self._live, self._calls
         if live is None:
             text = "enter the stream first: async with client.stream_message(…) as events"
             raise RuntimeError(text)
@@ -103,9 +103,9 @@ class EventStream:
             event = self._untold
             if event is None:
                 event = live.at_hand() or await self._next(live)
-            if event is not None and streaming.per_call.consumers:
+            if event is not None and calls.per_call.consumers:
                 self._untold = event
-                await streaming.tell(event)
+                await calls.tell(event)
                 self._untold = None
         except Exception:
             await self.close()
@@ -123,8 +123,8 @@ class EventStream:
         try:
             return await live.next()
         except A2AError as error:
-            error.agent = error.agent or self._streaming.agent
-            self._streaming.per_call.secrets.hide_in(error)
+            error.agent = error.agent or self._calls.agent
+            self._calls.per_call.secrets.hide_in(error)
             raise
 
     @property
@@ -190,8 +190,8 @@ class EventStream:
         task = self.task
         if task is None:
             return Answer(message=self._message)
-        with self._streaming.per_call.hiding_secrets():
-            raise_for_outcome(task, agent=self._streaming.agent)
+        with self._calls.per_call.hiding_secrets():
+            raise_for_outcome(task, agent=self._calls.agent)
         return Answer(task=task)
 
     @property

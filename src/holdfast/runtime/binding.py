@@ -13,7 +13,7 @@ from holdfast._version import __version__
 from holdfast.errors import A2AError, A2AHTTPError, LimitExceededError
 from holdfast.model.operations import GET_EXTENDED_AGENT_CARD
 from holdfast.runtime.engine import HttpEngine, send
-from holdfast.runtime.reading import EventReader
+from holdfast.runtime.event_reader import EventReader
 from holdfast.runtime.transport import AnyCall, Call, Reply, Stream
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 from holdfast.wire.credentials import with_query

@@ -22,14 +22,14 @@ from holdfast.errors import (
 )
 from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
 from holdfast.policy.retry import lost_the_reply
-from holdfast.runtime.perloop import PerLoop
-from holdfast.runtime.streams import (
+from holdfast.runtime.open_streams import (
     BoundedStream,
     InterceptedStream,
     ObservedStream,
     OneEvent,
     replaced,
 )
+from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.transport import (
     AnyCall,
     Call,

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.errors import A2AConnectionError, UnsupportedOperationError
 from holdfast.model.operations import SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
 from holdfast.model.requests import SendMessageConfiguration, SubscribeToTaskRequest
-from holdfast.runtime.stream import LiveStream
+from holdfast.runtime.live import LiveStream
 from holdfast.tasks.resume import Resume
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from holdfast.runtime.transport import Stream
     from holdfast.tasks.fold import StreamEvent
 
-__all__ = ["Streaming"]
+__all__ = ["StreamCalls"]
 
 
-class Streaming:
+class StreamCalls:
     """One stream of a client: opened by a message, or of a task that there is already.
 
     Args:
