@@ -17,6 +17,7 @@ from holdfast.runtime.env import SystemEnv
 from holdfast.tasks.text import TextFold
 from holdfast.testing import (
     Cut,
+    Duplicate,
     Fail,
     FakeAgent,
     FakeNetwork,
@@ -200,3 +201,32 @@ async def test_what_may_lack_something_is_no_answer(streaming, binding):
             await events.result()
 
     assert (caught.value.task.id, caught.value.executed) == ("task-1", True)
+
+
+@both_bindings
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("lag", [0.3, 0.7, 1.5])
+async def test_no_text_comes_twice_from_a_store_that_is_late(lag, seed, binding):
+    agent = FakeAgent(streams(*"abcdefgh", every=1), store_lag=lag)
+    agent.inject(Cut(after_events=3), on="SendStreamingMessage")
+    agent.inject(Cut(after_events=1), on="SubscribeToTask")
+    dice = Draws(random.Random(seed).random())
+    client = connected(agent, binding, engine=FakeNetwork(agent), env=dice)
+
+    async with client.stream_message("hi") as events:
+        changes = [change async for change in events.text_changes()]
+
+    assert "".join(change.text for change in changes) == "abcdefgh"
+
+
+@both_bindings
+async def test_a_chunk_that_came_twice_is_taken_back_at_the_end(binding):
+    agent = FakeAgent(streams("a", "b", every=1))
+    agent.inject(Duplicate(event=4), on="SendStreamingMessage")
+    client = connected(agent, binding, engine=FakeNetwork(agent))
+
+    async with client.stream_message("hi") as events:
+        changes = [change async for change in events.text_changes()]
+
+    assert [getattr(change, "text", None) for change in changes] == ["a", "b", "b", None, "ab"]
+    assert events.task.text == "ab"

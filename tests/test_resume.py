@@ -66,6 +66,7 @@ class Server:
         ahead: How many events a snapshot that is not stale may hold before a look shows them.
         behind: How many events a look may lack that connections brought already.
         lag: How many looks at a task that is over show an older one.
+        late: How many looks and snapshots ago the store was up to date, which all of them show.
         snapshots: Whether a subscription begins with the task.
         cuts: How often a connection breaks.
     """
@@ -80,6 +81,7 @@ class Server:
         ahead=0,
         behind=0,
         lag=0,
+        late=0,
         snapshots=True,
         cuts=3,
     ):
@@ -92,6 +94,8 @@ class Server:
         self.overlap, self.stale, self.lag, self.snapshots = overlap, stale, lag, snapshots
         self.ahead, self.behind, self.stored = ahead, behind, 0
         self.cuts = cuts
+        self.late = late
+        self.reached = [0] * late  # by the work, at the last looks and snapshots
         self.looks = self.subscriptions = 0
         self.line: list = []
         self.at = 0
@@ -109,7 +113,9 @@ class Server:
         if self.done == len(self.events) and self.dice.random() < 0.7:
             raise UnsupportedOperationError("over", executed=None)
         self.at = max(0, self.done - self.dice.randint(0, self.overlap))
-        if self.stale:
+        if self.late:
+            shown = self.in_the_store()
+        elif self.stale:
             shown = max(0, self.at - self.dice.randint(0, self.stale))
         else:
             shown = min(len(self.events), self.done + self.dice.randint(0, self.ahead))
@@ -121,10 +127,16 @@ class Server:
         if self.done == len(self.events) and self.lag:
             self.lag -= 1
             return self.tasks[max(0, self.done - 1)]
+        if self.late:
+            return self.tasks[self.in_the_store()]
         if self.done < len(self.events):
             self.stored = max(self.stored, self.done - self.dice.randint(0, self.behind))
             return self.tasks[self.stored]
         return self.tasks[self.done]
+
+    def in_the_store(self):
+        self.reached.append(self.done)
+        return self.reached.pop(0)
 
     def read(self):
         """The next event, or an exception for how the connection ends."""
@@ -147,7 +159,7 @@ def run(server, machine, *, first=True, most=2000):
     if first:
         machine.received(server.open())
     for _ in range(most):
-        while (event := machine.take()) is not None:
+        while (event := machine.told.take()) is not None:
             seen.append(event)
         if machine.step is Step.DONE:
             return seen
@@ -257,10 +269,10 @@ def lived(pieces, seed, from_the_start, **world):
 def check_whole(server, resume, seen):
     """What the caller has is the agent's task, and it ended once."""
     truth = server.tasks[-1]
-    assert resume.task is not None
-    assert resume.task.artifacts == truth.artifacts
-    assert resume.task.status == truth.status
-    assert resume.task.history == truth.history or not server.subscriptions
+    assert resume.told.task is not None
+    assert resume.told.task.artifacts == truth.artifacts
+    assert resume.told.task.status == truth.status
+    assert resume.told.task.history == truth.history or not server.subscriptions
     folded = None
     for event in seen:
         folded = fold(folded, event)
@@ -296,3 +308,25 @@ def test_where_looks_tell_less_than_streams_the_task_is_the_agents_at_the_end(
     pieces, seed, behind, cuts
 ):
     check_whole(*lived(pieces, seed, from_the_start=True, behind=behind, cuts=cuts))
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    kinds=st.lists(st.sampled_from(["chunk", "other", "status"]), max_size=25),
+    seed=st.integers(0, 2**32),
+    late=st.integers(1, 2),
+    overlap=st.integers(0, 4),
+    cuts=st.integers(1, 6),
+    snapshots=st.booleans(),
+)
+def test_from_a_store_that_is_late_all_text_comes_once_and_none_is_taken_back(
+    kinds, seed, **world
+):
+    words = [(kind, f"{kind}-{number} ") for number, kind in enumerate(kinds)]
+    server, resume, seen = lived(words, seed, from_the_start=True, **world)
+    check_whole(server, resume, seen)
+    for name in ("a", "b"):
+        texts = [text_of(seen[: n + 1], name) for n in range(len(seen))]
+        truth = text_of([server.tasks[-1]], name)
+        assert all(truth.startswith(text) for text in texts), "text was told that is not there"
+        assert texts == sorted(texts, key=len), "text was taken back"

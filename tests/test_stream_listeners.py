@@ -87,22 +87,26 @@ async def test_interceptors_are_asked_once_for_each_connection_and_see_each_even
 async def test_an_interceptor_may_change_events(binding):
     class Louder(Interceptor):
         async def after(self, call, outcome):
-            update = getattr(getattr(outcome, "value", None), "artifact_update", None)
-            if update is None:
-                return outcome
-            parts = tuple(
-                msgspec.structs.replace(p, text=p.text.upper()) for p in update.artifact.parts
-            )
-            artifact = msgspec.structs.replace(update.artifact, parts=parts)
-            update = msgspec.structs.replace(update, artifact=artifact)
-            value = msgspec.structs.replace(outcome.value, artifact_update=update)
+            value = outcome.value
+            if isinstance(value, Task):
+                artifacts = tuple(map(self.loud, value.artifacts))
+                value = msgspec.structs.replace(value, artifacts=artifacts)
+            elif isinstance(value, StreamResponse) and value.artifact_update is not None:
+                artifact = self.loud(value.artifact_update.artifact)
+                update = msgspec.structs.replace(value.artifact_update, artifact=artifact)
+                value = msgspec.structs.replace(value, artifact_update=update)
             return msgspec.structs.replace(outcome, value=value)
+
+        def loud(self, artifact):
+            parts = (msgspec.structs.replace(p, text=p.text.upper()) for p in artifact.parts)
+            return msgspec.structs.replace(artifact, parts=tuple(parts))
 
     agent = FakeAgent(streams("a", "b"))
     client = connected(agent, binding, interceptors=[Louder()])
 
     async with client.stream_message("hi") as events:
         assert [text async for text in events.text_deltas()] == ["A", "B"]
+        assert (await events.result()).text == "AB"
 
 
 @both_bindings

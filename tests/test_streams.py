@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 
 import pytest
 
@@ -15,12 +16,16 @@ from holdfast import (
     LimitExceededError,
     Limits,
     Message,
+    PassThrough,
     Reconnected,
     ReconnectError,
     ReconnectPolicy,
+    Reply,
     Resilience,
     RetryPolicy,
+    StreamOver,
     Task,
+    TaskFailedError,
     TaskState,
     connect,
 )
@@ -36,6 +41,7 @@ from holdfast.testing import (
     Streaming,
     asks,
     completes,
+    crashes,
     replies,
     streams,
     unavailable,
@@ -199,6 +205,51 @@ async def test_an_agent_that_asks_to_wait_too_long_ends_the_stream_at_once(bindi
 
 
 @both_bindings
+async def test_an_agent_that_asks_to_wait_beyond_the_deadline_ends_the_stream_at_once(binding):
+    agent = FakeAgent(streams("a", "b", "c", every=1))
+    cut_after(agent, 3)
+    agent.inject(unavailable(retry_after=30), on="SubscribeToTask")
+
+    with pytest.raises(A2AHTTPError, match="task task-1 was last seen WORKING") as caught:
+        await all_of(connected(agent, binding).stream_message("hi", timeout=20))
+
+    error = caught.value
+    assert (error.http_status, error.retry_after, error.executed) == (503, 30, True)
+    assert re.fullmatch(r"the agent asks to wait 30 s, and 1[\d.]+ s are left", error.gave_up)
+    assert now() < 2
+
+
+@both_bindings
+async def test_what_the_agent_says_where_its_stream_breaks_is_not_lost(binding):
+    seen = []
+    agent = FakeAgent(crashes("no such file", after=1))
+    client = connected(agent, binding, observers=[seen.append])
+
+    async with client.stream_message("hi") as events:
+        with pytest.raises(TaskFailedError, match=r"ended in FAILED: .*no such file") as caught:
+            await events.result()
+
+    assert "no such file" in caught.value.__cause__.message
+    assert events.last_error is caught.value.__cause__
+
+
+@both_bindings
+async def test_what_a_stream_broke_with_is_told_to_observers(binding):
+    seen = []
+    agent = FakeAgent(streams("a", "b", "c", every=1))
+    agent.inject(Fail(after_events=3, code=-32050, message="out of paper"))
+    client = connected(agent, binding, observers=[seen.append])
+
+    async with client.stream_message("hi") as events:
+        answer = await events.result()
+
+    assert answer.text == "abc"
+    (reconnected,) = [each for each in seen if isinstance(each, Reconnected)]
+    assert reconnected.error is events.last_error
+    assert "out of paper" in reconnected.error.message
+
+
+@both_bindings
 async def test_what_was_never_sent_is_not_said_to_be_executed(binding):
     agent = FakeAgent()
     client = connected(agent, binding)
@@ -287,7 +338,7 @@ async def test_a_task_that_could_not_be_asked_for_in_time_was_never_seen(binding
 
     assert (caught.value.deadline, caught.value.timeout) == ("stream", 20)
     assert caught.value.executed is not True
-    assert "refused" in str(caught.value.__cause__.__cause__)
+    assert "refused" in str(caught.value.__cause__)
     assert now() == 20
 
 
@@ -321,6 +372,57 @@ async def test_a_stream_that_is_closed_by_another_task_ends_and_comes_not_back(a
     assert "status COMPLETED" not in seen
     assert len(agent.received) <= asked + 1  # what was under way
     assert (network.in_flight, agent.open_streams) == (0, 0)
+
+
+@both_bindings
+@pytest.mark.parametrize("where", ["waiting", "subscribing", "looking", "polling"])
+async def test_closing_a_stream_wakes_who_reads_it_wherever_that_is(where, binding):
+    agent = FakeAgent(streams(*"abc", every=1000), streaming=where != "polling")
+    cut_after(agent, 1)
+    match where:
+        case "waiting":
+            agent.inject(unavailable(retry_after=50), on="SubscribeToTask")
+        case "subscribing":
+            agent.inject(Delay(seconds=100), on="SubscribeToTask")
+        case _:
+            agent.inject(Delay(seconds=100), on="GetTask")
+    network = FakeNetwork(agent)
+    client = connected(agent, binding, network=network)
+    events = client.stream_message("hi")
+    await events.__aenter__()
+    reading = asyncio.create_task(all_the_rest(events))
+    await asyncio.sleep(10)
+    assert not reading.done()
+
+    await events.close()
+    seen = await reading
+
+    assert len(seen) <= 2  # and it ended
+    assert (network.in_flight, agent.open_streams, now()) == (0, 0, 10)
+
+
+async def all_the_rest(events):
+    return [told(event) async for event in events]
+
+
+@both_bindings
+async def test_a_stream_that_does_not_close_is_given_up(binding):
+    class Stuck(StreamOver):
+        async def close(self):
+            await super().close()
+            await asyncio.sleep(1000)
+
+    class Layer(PassThrough):
+        async def stream(self, call, /):
+            return Reply(value=Stuck((await self._inner.stream(call)).value))
+
+    client = connected(FakeAgent(streams("a", every=1)), binding, call_layers=[Layer])
+
+    with pytest.raises(TimeoutError, match="did not close within 5 s"):
+        async with client.stream_message("hi") as events:
+            await anext(events)
+
+    assert now() == 5
 
 
 @both_bindings
@@ -417,7 +519,7 @@ async def test_a_deadline_strikes_wherever_a_stream_waits(where, on, binding):
         agent.inject(Cut(after_events=1), on=opened_by)
     match where:
         case "backoff":
-            agent.inject(unavailable(retry_after=50), on="SubscribeToTask", times=9)
+            agent.inject(unavailable(retry_after=7), on="SubscribeToTask", times=99)
         case "look":
             agent.inject(Delay(seconds=1000), on="GetTask", times=9)
         case "subscribing":
@@ -445,7 +547,7 @@ async def test_a_deadline_strikes_wherever_a_stream_waits(where, on, binding):
 @both_bindings
 @pytest.mark.parametrize(
     ("how", "ends"),
-    [("polled", (950, 970)), ("clean", (950, 970)), ("silent", (1900, 2200))],
+    [("polled", (500, 501)), ("clean", (500, 560)), ("silent", (1400, 1700))],
 )
 async def test_an_agent_that_works_for_ever_without_a_word_is_given_up(how, ends, binding):
     agent = FakeAgent(works_forever(), streaming=how != "polled")
@@ -453,15 +555,18 @@ async def test_an_agent_that_works_for_ever_without_a_word_is_given_up(how, ends
     if how == "clean":  # as behind a proxy that cuts what is quiet
         agent.inject(Cut(after_events=2, clean=True), on="SendStreamingMessage")
         agent.inject(Cut(after_events=1, clean=True), on="SubscribeToTask", times=100)
-    client = connected(agent, binding, network=network)
+    quiet = Resilience(reconnect=ReconnectPolicy(max_quiet=500))
+    client = connected(agent, binding, network=network, resilience=quiet)
 
-    with pytest.raises(ReconnectError, match="task-1 brought nothing new in 480 looks") as caught:
-        await all_of(client.stream_message("hi"))
+    expected = "task-1 was last seen WORKING at the end of the quiet timeout of 500 s"
+    with pytest.raises(DeadlineExceededError, match=expected) as caught:
+        await all_of(client.stream_message("hi", poll_interval=0.5))
 
     error = caught.value
+    assert (error.deadline, error.timeout) == ("quiet", 500)
     assert (error.task.id, error.task.state, error.executed) == ("task-1", TaskState.WORKING, True)
     assert error.agent is not None
-    assert ends[0] < now() < ends[1]
+    assert ends[0] <= now() < ends[1]
     assert (network.in_flight, agent.open_streams) == (0, 0)
 
 
@@ -500,7 +605,8 @@ async def test_as_many_reconnects_are_made_as_the_policy_allows(count, binding):
     agent.inject(Refuse(), on="SubscribeToTask", times=1000)
     agent.inject(Refuse(), on="GetTask", times=1000)
 
-    with pytest.raises(ReconnectError, match=f"nothing new in {count} tries"):
+    tries = "one try" if count == 1 else f"{count} tries"
+    with pytest.raises(ReconnectError, match=f"nothing new in {tries} to go on"):
         await all_of(client.stream_message("hi"))
 
     tries = [each for each in seen if isinstance(each, AttemptStarted)]
@@ -514,7 +620,8 @@ async def test_a_policy_of_no_reconnects_fails_at_the_first_cut(binding):
     agent = FakeAgent(streams(*"abc", every=1))
     cut_after(agent, 3)
 
-    with pytest.raises(ReconnectError, match="the reply ended too early") as caught:
+    off = "was cut, and reconnecting is switched off; .* the reply ended too early"
+    with pytest.raises(ReconnectError, match=off) as caught:
         await all_of(
             connected(agent, binding, resilience=patience(max_reconnects=0)).stream_message("hi")
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.errors import (
+    A2AConnectionError,
+    A2AError,
     TaskCanceledError,
     TaskFailedError,
     TaskRejectedError,
@@ -76,8 +78,15 @@ _FAILURES: dict[TaskState, type[TaskTerminalError]] = {
 }
 
 
-def raise_for_outcome(task: Task, *, agent: str | None = None) -> None:
+def raise_for_outcome(
+    task: Task, *, agent: str | None = None, broke_with: A2AError | None = None
+) -> None:
     """Raises if a task is over and not completed.
+
+    Args:
+        task: The task.
+        agent: Who worked on it.
+        broke_with: What its stream broke with; where the agent said so itself, it is the cause.
 
     Raises:
         TaskFailedError: It failed.
@@ -87,6 +96,9 @@ def raise_for_outcome(task: Task, *, agent: str | None = None) -> None:
     kind = _FAILURES.get(task.state)
     if kind is None:
         return
+    cause = None if isinstance(broke_with, A2AConnectionError | TimeoutError) else broke_with
     reason = "" if task.status.message is None else task.status.message.text
+    if not reason and cause is not None:
+        reason = cause.message
     message = f"task {task.id} ended in {task.state.name}{': ' if reason else ''}{reason}"
-    raise kind(message, task=task, executed=True, agent=agent)
+    raise kind(message, task=task, executed=True, agent=agent) from cause

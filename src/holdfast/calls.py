@@ -38,7 +38,6 @@ from holdfast.model.requests import (
     SendMessageRequest,
     TaskPushNotificationConfig,
 )
-from holdfast.model.types import Message, Task, TaskState
 from holdfast.options import CallOptions
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.closing import close_in_turn
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
 
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Operation
+    from holdfast.model.types import Message, Task
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.env import Env
@@ -389,7 +389,7 @@ class Calls:
         async def seen(found: Task) -> None:
             try:
                 if per_call.consumers:
-                    await self.tell(found, found, deadline, per_call)
+                    await self.tell(per_call.consumers, found, found, deadline)
             except A2AError as error:
                 theirs.append(error)
                 raise
@@ -397,6 +397,7 @@ class Calls:
         try:
             return await poll(
                 look,
+                task_id,
                 task,
                 until=until,
                 deadline=deadline,
@@ -404,20 +405,11 @@ class Calls:
                 seen=seen,
                 pause=self.pause,
             )
-        except DeadlineExceededError as error:
-            if error in theirs:
-                raise
-            error.agent = error.agent or self.agent
-            if error.task is None or error.task.state is not TaskState.AUTH_REQUIRED:
-                raise
-            waiting = TaskAuthRequiredError(
-                f"task {task_id} still waits for an authorization at the end of the "
-                f"{deadline.name} timeout of {deadline.timeout:g} s{_said(error.task)}",
-                task=error.task,
-                **error.facts(),
-            )
-            with per_call.hiding_secrets():
-                raise waiting from error
+        except (DeadlineExceededError, TaskAuthRequiredError) as error:
+            if error not in theirs:
+                error.agent = error.agent or self.agent
+                per_call.secrets.hide_in(error)
+            raise
 
     def _call(
         self,
@@ -450,9 +442,9 @@ class Calls:
             raise RuntimeError(text)
 
     async def tell(
-        self, event: Event, task: Task | None, deadline: Deadline, per_call: PerCall
+        self, consumers: Iterable[Consumer], event: Event, task: Task | None, deadline: Deadline
     ) -> None:
-        """Gives an event to the consumers, in order, with the card as last seen.
+        """Gives an event to consumers, in order, with the card as last seen.
 
         A card that is too old by now is not fetched anew: what has arrived must not get lost
         because the card cannot be had.
@@ -460,7 +452,7 @@ class Calls:
 
         async def tell() -> None:
             card = self._resolver.last or await self.card(deadline)
-            for consumer in per_call.consumers:
+            for consumer in consumers:
                 told = consumer(event, task, card)
                 if inspect.isawaitable(told):
                     await told
@@ -493,9 +485,4 @@ def is_terminal(task: Task) -> bool:
 
 def is_settled(task: Task) -> bool:
     """Whether a task is over, or needs a message to go on."""
-    return task.state.is_terminal or task.state is TaskState.INPUT_REQUIRED
-
-
-def _said(task: Task) -> str:
-    message = task.status.message
-    return f": {message.text}" if message is not None and message.text else ""
+    return task.state.is_settled

@@ -272,7 +272,7 @@ class Client:
         result = await self._calls.send(request, deadline, per_call)
         if per_call.consumers:
             task = result if isinstance(result, Task) else None
-            await self._calls.tell(result, task, deadline, per_call)
+            await self._calls.tell(per_call.consumers, result, task, deadline)
         return result
 
     def stream_message(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Self
 
 from holdfast.answer import Answer, raise_for_outcome
 from holdfast.errors import A2AError
-from holdfast.model.types import Message, TaskState
 from holdfast.tasks.text import TextDelta, TextFold
 
 if TYPE_CHECKING:
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast.model.types import Task
+    from holdfast.runtime.listeners import Consumer
     from holdfast.runtime.live import LiveStream
     from holdfast.stream_calls import StreamCalls
     from holdfast.tasks.fold import StreamEvent
@@ -38,8 +38,9 @@ class EventStream:
         self._calls = calls
         self._begin: Callable[[], Awaitable[LiveStream]] | None = begin
         self._live: LiveStream | None = None
-        self._message: Message | None = None
         self._untold: StreamEvent | None = None  # as long as consumers have not heard of it
+        self._listening: deque[Consumer] = deque()  # to be told of it
+        self._at_hand: Callable[[], StreamEvent | None] = _nothing
         self._is_being_read = False
         self._is_over = False
         self._changes: _TextChanges | None = None
@@ -59,6 +60,8 @@ class EventStream:
             text = "a stream is for one use; make another one"
             raise RuntimeError(text)
         self._live = await begin()
+        if not self._calls.per_call.consumers:  # who have to be waited for
+            self._at_hand = self._live.at_hand
         return self
 
     async def __aexit__(
@@ -71,9 +74,12 @@ class EventStream:
 
     async def close(self) -> None:
         """Lets go of the connection; the agent goes on. Can be called twice."""
-        self._is_over = True
+        self._end()
         if self._live is not None:
             await self._live.close()
+
+    def _end(self) -> None:
+        self._is_over, self._at_hand = True, _nothing
 
     def __aiter__(self) -> Self:
         return self
@@ -89,35 +95,41 @@ class EventStream:
             A2AError: The agent refuses to go on.
             RuntimeError: The stream was not entered, or another task is reading it.
         """
-        live, calls = self._live, self._calls
-        if live is None:
-            text = "enter the stream first: async with client.stream_message(…) as events"
-            raise RuntimeError(text)
         if self._is_being_read:
             text = "the stream is being read already; it is for one task at a time"
+            raise RuntimeError(text)
+        return self._at_hand() or await self._wait()
+
+    async def _wait(self) -> StreamEvent:
+        """Waits for the next event, and until consumers have been told of it."""
+        if self._live is None:
+            text = "enter the stream first: async with client.stream_message(…) as events"
             raise RuntimeError(text)
         if self._is_over:
             raise StopAsyncIteration
         self._is_being_read = True
         try:
-            event = self._untold
-            if event is None:
-                event = live.at_hand() or await self._next(live)
-            if event is not None and calls.per_call.consumers:
-                self._untold = event
-                await calls.tell(event)
-                self._untold = None
+            event = self._untold or await self._next(self._live)
+            if event is not None and self._calls.per_call.consumers:
+                await self._tell(event)
         except Exception:
             await self.close()
             raise
         finally:
             self._is_being_read = False
         if event is None:
-            self._is_over = True
+            self._end()
             raise StopAsyncIteration
-        if isinstance(event, Message):
-            self._message = event
         return event
+
+    async def _tell(self, event: StreamEvent) -> None:
+        """Tells consumers; cancelled, and called again, it goes on with the one it came to."""
+        if event is not self._untold:
+            self._untold, self._listening = event, deque(self._calls.per_call.consumers)
+        while self._listening:
+            await self._calls.tell((self._listening[0],), event, self.task)
+            self._listening.popleft()
+        self._untold = None
 
     async def _next(self, live: LiveStream) -> StreamEvent | None:
         try:
@@ -130,12 +142,20 @@ class EventStream:
     @property
     def task(self) -> Task | None:
         """The task as the events so far make it; None where there is none."""
-        return None if self._live is None else self._live.resume.task
+        return None if self._live is None else self._live.told.task
 
     @property
     def reconnects(self) -> int:
         """How often the stream was picked up again after a cut."""
         return 0 if self._live is None else self._live.resume.reconnects
+
+    @property
+    def last_error(self) -> A2AError | None:
+        """What a connection of the stream broke with last; None if none did.
+
+        The agent's own error is among these, where it ends a stream with one.
+        """
+        return None if self._live is None else self._live.resume.error
 
     @property
     def gap(self) -> bool:
@@ -189,25 +209,26 @@ class EventStream:
             raise RuntimeError(text)
         task = self.task
         if task is None:
-            return Answer(message=self._message)
+            return Answer(message=None if self._live is None else self._live.told.message)
         with self._calls.per_call.hiding_secrets():
-            raise_for_outcome(task, agent=self._calls.agent)
+            raise_for_outcome(task, agent=self._calls.agent, broke_with=self.last_error)
         return Answer(task=task)
 
     @property
     def _is_settled(self) -> bool:
-        state = None if self._live is None else self._live.resume.state
-        if state is None:
-            return self._message is not None
-        if not _is_rest(state):
+        if self._live is None:
+            return False
+        told = self._live.told
+        if told.state is None:
+            return told.message is not None
+        if not told.state.is_settled:
             return False  # without the task, which takes time to put together
-        told = self.task  # what the machine knows may be ahead of it
-        return told is not None and _is_rest(told.state)
+        task = told.task  # what is still to be told may be ahead of it
+        return task is not None and task.state.is_settled
 
 
-def _is_rest(state: TaskState) -> bool:
-    """Whether nothing happens to a task without another message."""
-    return state.is_terminal or state is TaskState.INPUT_REQUIRED
+def _nothing() -> None:
+    """Nothing is at hand."""
 
 
 class _TextChanges:
@@ -223,8 +244,19 @@ class _TextChanges:
 
     async def __anext__(self) -> TextChange:
         while not self._changes:
-            self._changes.extend(self._text.changes(await self._events.__anext__()))
+            self._changes.extend(await self._next())
         return self._changes.popleft()
+
+    async def _next(self) -> list[TextChange]:
+        try:
+            return [*self._text.changes(await self._events.__anext__())]
+        except StopAsyncIteration:
+            # The agent may have said at the end what it has said otherwise on the way.
+            task = self._events.task
+            changes = [*self._text.changes(task)] if task is not None and task.text else []
+            if not changes:
+                raise
+            return changes
 
 
 class _TextDeltas:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +14,11 @@ from holdfast.runtime.live import LiveStream
 from holdfast.tasks.resume import Resume
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from holdfast.calls import Calls, PerCall
     from holdfast.content import Content
+    from holdfast.errors import A2AError
     from holdfast.model.requests import SendMessageRequest
     from holdfast.model.types import StreamResponse, Task
     from holdfast.policy.deadline import Deadline
@@ -41,8 +40,6 @@ class StreamCalls:
         patient: Whether only the deadline ends it while the agent cannot be reached.
     """
 
-    _resume: Resume
-
     def __init__(
         self,
         calls: Calls,
@@ -58,8 +55,6 @@ class StreamCalls:
         self._poll_interval = poll_interval
         self._patient = patient
         self._request_id = ""
-        self._told: StreamEvent | None = None
-        self._listening: deque[Consumer] = deque()  # to be told of it
 
     def send(
         self,
@@ -91,7 +86,7 @@ class StreamCalls:
 
     async def _send(self, request: SendMessageRequest) -> LiveStream:
         calls, deadline, per_call = self._calls, self._deadline, self.per_call
-        self._resume = resume = self._machine()
+        resume = self._machine()
         if await self._are_streams_offered():
             try:
                 connection = await calls.open(SEND_STREAMING_MESSAGE, request, deadline, per_call)
@@ -109,7 +104,7 @@ class StreamCalls:
         return self._live(resume, None)
 
     async def _subscribe_to(self, task_id: str | None, task: Task | None) -> LiveStream:
-        self._resume = resume = self._machine(task_id=task_id, task=task)
+        resume = self._machine(task_id=task_id, task=task)
         if not await self._are_streams_offered():
             resume.polled()
         return self._live(resume, None)
@@ -125,7 +120,6 @@ class StreamCalls:
             self._calls.limits,
             max_reconnects=self._calls.resilience.reconnect.max_reconnects,
             patient=self._patient,
-            has_deadline=math.isfinite(self._deadline.timeout),
             task_id=task_id,
             task=task,
         )
@@ -163,23 +157,21 @@ class StreamCalls:
         self.check_open(task_id)
         return await self._calls.get_task(task_id, self._deadline, self.per_call)
 
-    def reconnected(self, task_id: str, number: int) -> None:
+    def reconnected(self, task_id: str, number: int, error: A2AError | None) -> None:
         """Tells observers."""
         self._calls.observers.reconnected(
-            request_id=self._request_id, agent=self._calls.agent, task_id=task_id, number=number
+            request_id=self._request_id,
+            agent=self._calls.agent,
+            task_id=task_id,
+            number=number,
+            error=error,
         )
 
-    async def tell(self, event: StreamEvent) -> None:
-        """Tells consumers; the task is put together for them only.
-
-        Cancelled, and called again with the same event, it goes on with the consumer it came to.
-        """
-        if event is not self._told:
-            self._told, self._listening = event, deque(self.per_call.consumers)
-        while self._listening:
-            one = msgspec.structs.replace(self.per_call, consumers=(self._listening[0],))
-            await self._calls.tell(event, self._resume.task, self._deadline, one)
-            self._listening.popleft()
+    async def tell(
+        self, consumers: Iterable[Consumer], event: StreamEvent, task: Task | None
+    ) -> None:
+        """Tells consumers of an event."""
+        await self._calls.tell(consumers, event, task, self._deadline)
 
     @property
     def agent(self) -> str | None:

@@ -98,6 +98,11 @@ class TaskState(_OpenEnum):
         return self in _TERMINAL
 
     @property
+    def is_settled(self) -> bool:
+        """Whether nothing happens to the task without another message, if at all."""
+        return self in _TERMINAL or self is TaskState.INPUT_REQUIRED
+
+    @property
     def is_interrupted(self) -> bool:
         """Whether the task waits for somebody to act."""
         return self in _INTERRUPTED

@@ -11,18 +11,23 @@ from holdfast.model.settings import check_numbers
 __all__ = ["ReconnectPolicy", "reconnect_delay"]
 
 
+_SECONDS = ("backoff", "max_backoff", "max_quiet")
+
+
 class ReconnectPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """When to give a stream up.
 
     Attributes:
         max_reconnects: Reconnects without anything new; what is new sets the count to zero. After
             as many, the task is asked for again and again instead. After as many failures of
-            that, or 60 times as many looks at a task that brings nothing new where no deadline
-            was named, the stream fails with `ReconnectError`; `Client.ask` and `Client.wait` go
-            on to their deadline. 0 fails at the first cut.
+            that in a row, the stream fails with `ReconnectError`; `Client.ask` and `Client.wait`
+            go on to their deadline. 0 fails at the first cut.
         backoff: Upper bound of the first wait, in seconds; it doubles each time, and the wait is
             drawn between zero and the bound.
         max_backoff: Where the bound stops growing, in seconds.
+        max_quiet: Seconds for which a task that has to be polled may bring nothing new, where no
+            deadline was named; then the stream fails with `DeadlineExceededError`, whose
+            ``deadline`` is ``"quiet"``.
 
     Raises:
         ValueError: A number is negative, or a wait is infinite.
@@ -31,13 +36,14 @@ class ReconnectPolicy(msgspec.Struct, frozen=True, kw_only=True):
     max_reconnects: int = 8
     backoff: float = 0.5
     max_backoff: float = 15.0
+    max_quiet: float = 3600.0
 
     def __post_init__(self) -> None:
-        check_numbers(self, ("max_reconnects", "backoff", "max_backoff"))
+        check_numbers(self, ("max_reconnects", *_SECONDS))
         if not self.max_reconnects >= 0:
             message = "max_reconnects must not be negative"
             raise ValueError(message)
-        for name in ("backoff", "max_backoff"):
+        for name in _SECONDS:
             if not 0 <= getattr(self, name) < math.inf:
                 message = f"{name} must be a finite number of seconds, and not negative"
                 raise ValueError(message)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 from holdfast.errors import A2AError
 from holdfast.runtime.engine import connection_error
 from holdfast.wire.http import HttpReply, media_type
-from holdfast.wire.limits import check_json_size, check_value, harmless
+from holdfast.wire.limits import check_json_size, check_value, harmless, is_plain
 from holdfast.wire.redirects import follow
 from holdfast.wire.sse import EventStreamParser, ServerSentEvent
 
@@ -113,17 +113,19 @@ class EventReader(Generic[R]):
 
     def at_hand(self) -> R | None:
         """The next value if it is there already; what fails does so where it is waited for."""
-        frames = self._frames
-        if not frames or self._value is not None:
+        if not self._frames or self._value is not None:
             return None
-        frame = frames[0]
+        frame = self._frames[0]
+        data = frame.data
         if frame.event == "error":
             return None
-        try:
-            value = self._value_of(frame.data)
-        except A2AError:
-            return None
-        frames.popleft()
+        value = self._read(data) if len(data) <= self._harmless else None
+        if value is None or not is_plain(value):
+            try:
+                value = self._value_of(data)
+            except A2AError:
+                return None
+        self._frames.popleft()
         return value
 
     async def close(self) -> None:

@@ -130,10 +130,14 @@ class RetryScheduled(Observation, frozen=True, kw_only=True):
 
 
 class Reconnected(Observation, frozen=True, kw_only=True):
-    """A stream that was cut was subscribed to again, for the time number `number`."""
+    """A stream that was cut was subscribed to again, for the time number `number`.
+
+    `error` is what a connection of it broke with last; None if they merely ended.
+    """
 
     task_id: str
     number: int
+    error: A2AError | None = None
 
 
 class CallFinished(Observation, frozen=True, kw_only=True):
@@ -172,7 +176,13 @@ class Observers:
         self._tell(RetryScheduled(**_named(call), number=call.attempt + 1, wait=wait, error=error))
 
     def reconnected(
-        self, *, request_id: str, agent: str | None, task_id: str, number: int
+        self,
+        *,
+        request_id: str,
+        agent: str | None,
+        task_id: str,
+        number: int,
+        error: A2AError | None,
     ) -> None:
         """A stream goes on."""
         self._tell(
@@ -182,6 +192,7 @@ class Observers:
                 agent=agent,
                 task_id=task_id,
                 number=number,
+                error=error,
             )
         )
 

@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from typing import TYPE_CHECKING, Protocol
 
-from holdfast.errors import (
-    A2AError,
-    DeadlineExceededError,
-    LimitExceededError,
-    TaskAuthRequiredError,
-)
-from holdfast.model.types import TaskState
+from holdfast.errors import A2AError, DeadlineExceededError, LimitExceededError
 from holdfast.policy.deadline import Deadline, poll_delays
 from holdfast.policy.reconnect import ReconnectPolicy, reconnect_delay
-from holdfast.runtime.transport import at_hand
+from holdfast.runtime.waiting import in_vain
 from holdfast.tasks.resume import Resume, Step, Wait
 
 if TYPE_CHECKING:
@@ -60,8 +55,8 @@ class TaskSource(Protocol):
         """Raises an `A2AConnectionError` if the client is closed."""
         ...
 
-    def reconnected(self, task_id: str, number: int) -> None:
-        """Told of each reconnect."""
+    def reconnected(self, task_id: str, number: int, error: A2AError | None) -> None:
+        """Told of each reconnect, and of what made it necessary."""
         ...
 
 
@@ -77,6 +72,10 @@ class LiveStream:
         policy: How patiently to reconnect.
         max_retry_after: Longest hint of an agent to follow, in seconds.
         poll_interval: Seconds between two looks at a task that is polled.
+
+    Attributes:
+        resume: The machine.
+        told: What it has told the caller.
     """
 
     def __init__(
@@ -92,6 +91,7 @@ class LiveStream:
         poll_interval: float,
     ) -> None:
         self.resume = resume
+        self.told = resume.told
         self._source = source
         self._connect(connection)
         self._env = env
@@ -104,23 +104,23 @@ class LiveStream:
         self._failure: A2AError | None = None  # of what was at hand
         self._waiting: Wait | None = None
         self._wakes_at = 0.0
+        self._quiet_since: float | None = None  # as far as a task is polled
+        self._going_on: asyncio.Timeout | None = None
 
     def at_hand(self) -> StreamEvent | None:
         """The next event if nothing has to be waited for; what fails does so in `next`."""
         resume = self.resume
         try:
-            if resume.has_news:
-                return resume.take()
-            if resume.step is not Step.READ or self._source.is_closed:
+            if resume.step is not Step.READ:
+                return self.told.take()
+            if self._source.is_closed or (response := self._at_hand()) is None:
                 return None
-            if (response := self._at_hand()) is not None:
-                chunk = response.artifact_update
-                if chunk is not None and resume.passed_on(chunk):
-                    return chunk
-                event = response.event
-                if event is not None:
-                    resume.received(event)
-                    return resume.take()
+            chunk = response.artifact_update
+            if chunk is not None and not resume.may_repeat:
+                return self.told.pass_on(chunk)
+            if (event := response.event) is not None:
+                resume.received(event)
+                return self.told.take()
         except A2AError as error:
             self._failure = error
         return None
@@ -138,28 +138,30 @@ class LiveStream:
         try:
             if self._failure is not None:
                 raise self._failure
-            while (event := resume.take()) is None:
+            while (event := self.told.take()) is None:
                 step = resume.step
                 if self._is_closed:
+                    await self._let_go()  # of what came meanwhile
                     return None
                 if step is Step.DONE:
                     await self.settle()
                     return None
-                self._source.check_open(resume.task_id or "")
+                self._check_open()
                 if step is Step.READ:
                     await self._read()
                 else:
                     await self._go_on(step)
         except A2AError as error:
             await self.close()
-            if self._is_too_late(error):
-                raise self._too_late(error) from error
-            self.resume.explain(error)
+            resume.explain(error)
             raise
+        self._quiet_since = None
         return event
 
     async def close(self) -> None:
         """Ends it, whoever waits for an event; the agent goes on with the task."""
+        if self._going_on is not None and not self._is_closed:
+            self._going_on.reschedule(asyncio.get_running_loop().time())
         self._is_closed = True
         await self._let_go()
 
@@ -171,7 +173,7 @@ class LiveStream:
 
     def _connect(self, connection: Stream[StreamResponse] | None) -> None:
         self._connection = connection
-        self._at_hand = at_hand(connection)
+        self._at_hand = _nothing if connection is None else connection.at_hand
 
     async def _read(self) -> None:
         connection = self._connection
@@ -184,7 +186,8 @@ class LiveStream:
             await self._let_go()
             self.resume.ended()
         except A2AError as error:
-            if isinstance(error, LimitExceededError) or self._is_too_late(error):
+            self._check_deadline(error)
+            if isinstance(error, LimitExceededError):
                 raise
             await self._let_go()
             self.resume.cut(error)
@@ -194,19 +197,28 @@ class LiveStream:
                 self.resume.received(event)
 
     async def _go_on(self, step: Step | Wait) -> None:
-        if isinstance(step, Wait):
-            await self._wait(step)
-            self.resume.waited()
-            return
-        task_id = self.resume.task_id or ""
-        if step is Step.SUBSCRIBE:
-            await self._subscribe(task_id)
-            return
+        """Does what there is to do without a connection, until it is closed."""
+        scope = self._going_on = asyncio.timeout(None)
+        task_id = self.told.task_id or ""
+        try:
+            async with scope:
+                if isinstance(step, Wait):
+                    await self._wait(step)
+                elif step is Step.SUBSCRIBE:
+                    await self._subscribe(task_id)
+                else:
+                    await self._look(task_id)
+        except TimeoutError as error:
+            if isinstance(error, A2AError) or not scope.expired():
+                raise
+        finally:
+            self._going_on = None
+
+    async def _look(self, task_id: str) -> None:
         try:
             task = await self._source.look(task_id)
         except A2AError as error:
-            if self._is_too_late(error):
-                raise
+            self._check_deadline(error)
             self.resume.not_found(error)
         else:
             self.resume.found(task)
@@ -216,39 +228,50 @@ class LiveStream:
         try:
             self._connect(await self._source.subscribe(task_id))
         except A2AError as error:
-            if self._is_too_late(error):
-                raise
+            self._check_deadline(error)
             self.resume.refused(error)
         else:
-            if self._is_closed:  # meanwhile
-                await self._let_go()
             self.resume.subscribed()
             if self.resume.reconnects:
-                self._source.reconnected(task_id, self.resume.reconnects)
+                self._source.reconnected(task_id, self.resume.reconnects, self.resume.error)
 
     async def _wait(self, step: Wait) -> None:
-        if step.at_least > self._max_retry_after and step.error is not None:
-            step.error.gave_up = f"the agent asks to wait {step.at_least:g} s"
-            raise step.error
         loop = asyncio.get_running_loop()
         if self._waiting is not step:  # else it was cancelled, and goes on
+            self._check_hint(step)
             self._waiting = step
             self._wakes_at = loop.time() + max(self._delay(step), step.at_least)
-        await self._source.pause(min(self._wakes_at - loop.time(), self._time_left))
-        self._source.check_open(self.resume.task_id or "")
-        if self._time_left <= 0:
-            deadline = self._deadline
-            raise DeadlineExceededError(
-                deadline=deadline.name,
-                timeout=deadline.timeout,
-                attempts=() if step.error is None else step.error.attempts,
-            ) from step.error
+        end = self._end(step)
+        await self._source.pause(max(0.0, min(self._wakes_at, end.at) - loop.time()))
+        self._check_open()
+        if end.left(loop.time()) <= 0:
+            raise in_vain(end, self.told.task, self.told.task_id, step.error) from step.error
+        self.resume.waited()
+
+    def _check_hint(self, step: Wait) -> None:
+        """Fails at once where the agent asks for more patience than there is."""
+        error, left = step.error, self._time_left
+        if error is None or step.at_least <= min(self._max_retry_after, left):
+            return
+        error.gave_up = f"the agent asks to wait {step.at_least:g} s"
+        if left < step.at_least <= self._max_retry_after:
+            error.gave_up = f"{error.gave_up}, and {left:g} s are left"
+        raise error
 
     def _delay(self, step: Wait) -> float:
         if not step.attempt:
             return next(self._delays)
         self._delays = poll_delays(self._poll_interval)
         return reconnect_delay(self._policy, step.attempt, self._env.random())
+
+    def _end(self, step: Wait) -> Deadline:
+        """When waiting ends: at the deadline or, where there is none, when all is quiet."""
+        if step.attempt or self._deadline.at < math.inf:
+            return self._deadline
+        if self._quiet_since is None:
+            self._quiet_since = asyncio.get_running_loop().time()
+        quiet = self._policy.max_quiet
+        return Deadline(name="quiet", timeout=quiet, at=self._quiet_since + quiet)
 
     async def settle(self) -> None:
         """Makes a task that came to rest the agent's own to the last word, if that is quick.
@@ -261,10 +284,10 @@ class LiveStream:
                 if connection is not None and resume.step is Step.DONE:
                     async for response in connection:
                         if response.task is not None:
-                            resume.retold(response.task)
+                            self.told.correct(response.task)
                     await self.close()  # the next request may need its place
-                if not resume.is_whole and resume.task_id is not None:
-                    resume.retold(await self._source.look(resume.task_id))
+                if not self.told.is_whole and self.told.task_id is not None:
+                    self.told.correct(await self._source.look(self.told.task_id))
         if resume.step is Step.DONE:
             await self.close()
 
@@ -272,30 +295,17 @@ class LiveStream:
     def _time_left(self) -> float:
         return self._deadline.left(asyncio.get_running_loop().time())
 
-    def _is_too_late(self, error: A2AError) -> bool:
-        """Whether it is this stream's own deadline that an error tells of."""
-        return isinstance(error, DeadlineExceededError) and self._time_left <= 0
+    def _check_deadline(self, error: A2AError) -> None:
+        """Raises if it is this stream's own deadline that an error of a call tells of."""
+        if not isinstance(error, DeadlineExceededError) or self._time_left > 0:
+            return
+        if self.told.task_id is None:
+            raise error
+        raise in_vain(self._deadline, self.told.task, self.told.task_id, error) from error
 
-    def _too_late(self, error: A2AError) -> A2AError:
-        """The error of a stream whose time is over, from that of the call that it struck in."""
-        task, deadline = self.resume.task, self._deadline
-        if self.resume.task_id is None:
-            return error
-        facts = error.facts()
-        end = f"at the end of the {deadline.name} timeout of {deadline.timeout:g} s"
-        seen = "never seen"
-        if task is not None:
-            facts["executed"] = True
-            seen = f"last seen {task.state.name}"
-        if task is not None and task.state is TaskState.AUTH_REQUIRED:
-            said = task.status.message
-            prompt = f": {said.text}" if said is not None and said.text else ""
-            message = f"task {task.id} still waits for an authorization {end}{prompt}"
-            return TaskAuthRequiredError(message, task=task, **facts)
-        return DeadlineExceededError(
-            f"task {self.resume.task_id} was {seen} {end}",
-            deadline=deadline.name,
-            timeout=deadline.timeout,
-            task=task,
-            **facts,
-        )
+    def _check_open(self) -> None:
+        self._source.check_open(self.told.task_id or "")
+
+
+def _nothing() -> None:
+    """Nothing is at hand."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import msgspec
 
 from holdfast.errors import A2AError
-from holdfast.runtime.transport import AnyCall, Reply, Stream, StreamOver, at_hand
+from holdfast.runtime.closing import close
+from holdfast.runtime.transport import AnyCall, Reply, Stream, StreamOver
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -25,16 +26,27 @@ def replaced(reply: Reply[Any], stream: Stream[T]) -> Reply[Stream[T]]:
     return msgspec.structs.replace(reply, value=stream)
 
 
-class OneEvent(StreamOver[T]):
+_CLOSING = 5.0
+"""Seconds that a stream has to close."""
+
+
+class OneEvent(Generic[T]):
     """A stream of what is there already."""
 
     def __init__(self, event: T) -> None:
         self._events = [event]
 
+    def __aiter__(self) -> Self:
+        return self
+
     async def __anext__(self) -> T:
         if not self._events:
             raise StopAsyncIteration
         return self._events.pop()
+
+    def at_hand(self) -> T | None:
+        """The event, until it is taken."""
+        return self._events.pop() if self._events else None
 
     async def close(self) -> None:
         """Forgets it."""
@@ -46,7 +58,7 @@ class ObservedStream(StreamOver[T]):
 
     def __init__(self, inner: Stream[T], call: AnyCall, observers: Observers) -> None:
         super().__init__(inner)
-        self.at_hand = at_hand(inner)
+        self.at_hand = inner.at_hand
         self._call: AnyCall | None = call
         self._observers = observers
         self._failure: BaseException | None = None
@@ -116,7 +128,7 @@ class InterceptedStream(StreamOver[T]):
 
 
 class BoundedStream(StreamOver[T]):
-    """Waits for no event longer than its call may.
+    """Waits for no event longer than its call may, and to be closed no longer than some seconds.
 
     Args:
         inner: What is below.
@@ -129,8 +141,16 @@ class BoundedStream(StreamOver[T]):
         bounded: Callable[[Coroutine[Any, Any, T]], Coroutine[Any, Any, T]],
     ) -> None:
         super().__init__(inner)
-        self.at_hand = at_hand(inner)
+        self.at_hand = inner.at_hand
         self._bounded = bounded
 
     def __anext__(self) -> Coroutine[Any, Any, T]:
         return self._bounded(self._inner.__anext__())
+
+    async def close(self) -> None:
+        """Closes what is below, and waits for it no longer than for anything else.
+
+        Raises:
+            TimeoutError: It was given up.
+        """
+        await close(self._inner, seconds=_CLOSING)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import A2AError, DeadlineExceededError
 from holdfast.policy.deadline import Deadline, poll_delays
+from holdfast.runtime.waiting import in_vain
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -18,6 +19,7 @@ __all__ = ["poll"]
 
 async def poll(
     look: Callable[[], Awaitable[Task]],
+    task_id: str,
     task: Task | None,
     *,
     until: Callable[[Task], bool],
@@ -32,7 +34,8 @@ async def poll(
 
     Args:
         look: Fetches the task, itself within the deadline.
-        task: The task as last seen; None looks at once.
+        task_id: The task.
+        task: The same as last seen; None looks at once.
         until: Whether it is as wanted.
         deadline: When to give up.
         interval: Seconds between two looks; the first ones are quicker.
@@ -41,6 +44,7 @@ async def poll(
 
     Raises:
         DeadlineExceededError: With the task as last seen, caused by the last failure, if any.
+        TaskAuthRequiredError: The same, where the task waits for an authorization.
         A2AError: A failure that will not pass; `executed` is True where the task was seen.
     """
     loop = asyncio.get_running_loop()
@@ -52,17 +56,18 @@ async def poll(
             left = deadline.left(loop.time())
             await pause(min(max(next(delays), asked), left))
         if deadline.left(loop.time()) <= 0:
-            raise _too_late(task, deadline, failure) from failure
+            raise in_vain(deadline, task, task_id, failure) from failure
         try:
             found = await look()
         except DeadlineExceededError as error:
-            raise _too_late(task, deadline, error) from failure
+            raise in_vain(deadline, task, task_id, error) from failure
         except A2AError as error:
             if not error.transient:
                 if task is not None:
                     # It is the look that failed; what the caller asked for did run.
                     error.executed = True
-                    error.message = f"{error.message}; {_last_seen(task)}"
+                    end = f"task {task.id} was last seen {task.state.name}"
+                    error.message = f"{error.message}; {end}"
                 raise
             failure = error
         else:
@@ -70,24 +75,3 @@ async def poll(
             if changed:
                 await seen(task)
     return task
-
-
-def _too_late(
-    task: Task | None, deadline: Deadline, failure: A2AError | None
-) -> DeadlineExceededError:
-    return DeadlineExceededError(
-        f"{_last_seen(task)} at the end of the {deadline.name} timeout of {deadline.timeout:g} s",
-        deadline=deadline.name,
-        timeout=deadline.timeout,
-        task=task,
-        executed=None if task is None else True,
-        attempts=() if failure is None else failure.attempts,
-        agent=None if failure is None else failure.agent,
-        request_id=None if failure is None else failure.request_id,
-    )
-
-
-def _last_seen(task: Task | None) -> str:
-    if task is None:
-        return "the task was never seen"
-    return f"task {task.id} was last seen {task.state.name}"

@@ -41,7 +41,6 @@ __all__ = [
     "StreamOver",
     "Transport",
     "UnaryOnly",
-    "at_hand",
     "compose",
 ]
 
@@ -205,6 +204,15 @@ class Stream(Protocol[T_co]):
         """
         ...
 
+    @property
+    def at_hand(self) -> Callable[[], T_co | None]:
+        """Gives the next event if it is there already, else None; a method will do.
+
+        Events come in bursts, and to wait for each, through all layers, costs more than to read
+        it. It never fails: what fails is waited for.
+        """
+        ...
+
     async def close(self) -> None:
         """Lets go of the connection; the agent goes on. Can be called twice."""
         ...
@@ -215,10 +223,15 @@ class StreamOver(Generic[T]):
 
     Args:
         inner: What is below.
+
+    Attributes:
+        at_hand: Gives None, so that ``__anext__`` sees every event. A stream that has nothing to
+            do with single events hands on what the one below has.
     """
 
     def __init__(self, inner: Stream[T]) -> None:
         self._inner = inner
+        self.at_hand: Callable[[], T | None] = _nothing
 
     def __aiter__(self) -> Self:
         return self
@@ -230,17 +243,6 @@ class StreamOver(Generic[T]):
     async def close(self) -> None:
         """Closes what is below."""
         await self._inner.close()
-
-
-def at_hand(stream: Stream[T] | None) -> Callable[[], T | None]:
-    """What gives the next event of a stream if it is there already, or None.
-
-    Events come in bursts, and a way through all layers for each would cost more than reading it.
-    So a stream that has nothing to do with single events hands on what the one below has; one
-    that overrides ``__anext__`` sees them all. It never fails: what fails is waited for.
-    """
-    found: Callable[[], T | None] = getattr(stream, "at_hand", _nothing)
-    return found
 
 
 def _nothing() -> None:

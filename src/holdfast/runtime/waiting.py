@@ -6,12 +6,16 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.errors import A2AError
+from holdfast.errors import A2AError, DeadlineExceededError, Facts, TaskAuthRequiredError
+from holdfast.model.types import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["until"]
+    from holdfast.model.types import Task
+    from holdfast.policy.deadline import Deadline
+
+__all__ = ["in_vain", "until"]
 
 T = TypeVar("T")
 
@@ -33,3 +37,37 @@ async def until(at: float, awaitable: Awaitable[T], too_late: Callable[[], A2AEr
         if not scope.expired() or isinstance(error, A2AError):
             raise
         raise too_late() from None
+
+
+def in_vain(
+    deadline: Deadline, task: Task | None, task_id: str | None, failure: A2AError | None
+) -> DeadlineExceededError | TaskAuthRequiredError:
+    """The error of who has waited for a task until a deadline.
+
+    Args:
+        deadline: What has struck.
+        task: The task as last seen, if ever.
+        task_id: Its id, if that is known.
+        failure: What went wrong last, if anything; its attempts are told.
+    """
+    facts = Facts(executed=None if task is None else True)
+    if failure is not None:
+        facts["attempts"] = failure.attempts
+        facts["agent"] = failure.agent
+        facts["request_id"] = failure.request_id
+        facts["executed"] = failure.executed if task is None else True
+    end = f"at the end of the {deadline.name} timeout of {deadline.timeout:g} s"
+    if task is not None and task.state is TaskState.AUTH_REQUIRED:
+        said = task.status.message
+        prompt = f": {said.text}" if said is not None and said.text else ""
+        message = f"task {task.id} still waits for an authorization {end}{prompt}"
+        return TaskAuthRequiredError(message, task=task, **facts)
+    name = f"task {task_id}" if task_id else "the task"
+    seen = "never seen" if task is None else f"last seen {task.state.name}"
+    return DeadlineExceededError(
+        f"{name} was {seen} {end}",
+        deadline=deadline.name,
+        timeout=deadline.timeout,
+        task=task,
+        **facts,
+    )

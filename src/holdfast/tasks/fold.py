@@ -246,8 +246,14 @@ class _OpenTask:
         growth = len(codec.encode(parts)) if parts else 0
         if piece.metadata:
             growth += _growth(artifact.metadata, piece.metadata)
-        self._grow(growth)
-        artifact.append(piece, growth)
+        if self._size + growth > self._limits.body:
+            self._grow(growth)  # which refuses
+        self._size += growth
+        artifact.parts += parts
+        if piece.metadata:
+            artifact.metadata = _merged(artifact.metadata, piece.metadata)
+        artifact.size += growth
+        artifact.is_closed = False
 
     def _record(self, message: Message, growth: int = 0) -> None:
         """Puts a message into the history, where it is not there yet."""
@@ -290,28 +296,22 @@ _UPDATES = cast(
 class _OpenArtifact:
     """An artifact that is being appended to."""
 
-    __slots__ = ("_closed", "_first", "metadata", "parts", "size")
+    __slots__ = ("_last", "is_closed", "metadata", "parts", "size")
 
     def __init__(self, first: Artifact) -> None:
-        self._first = first
-        self._closed: Artifact | None = first
+        self._last = first  # as it was closed last
+        self.is_closed = True  # and nothing came since
         self.parts = list(first.parts)
         self.metadata = _copied(first.metadata)
         self.size = _size(first)
 
-    def append(self, piece: Artifact, growth: int) -> None:
-        self.parts += piece.parts
-        if piece.metadata:
-            self.metadata = _merged(self.metadata, piece.metadata)
-        self.size += growth
-        self._closed = None
-
     def closed(self) -> Artifact:
-        if self._closed is None:
-            self._closed = msgspec.structs.replace(
-                self._first, parts=tuple(self.parts), metadata=_copied(self.metadata)
+        if not self.is_closed:
+            self._last = msgspec.structs.replace(
+                self._last, parts=tuple(self.parts), metadata=_copied(self.metadata)
             )
-        return self._closed
+            self.is_closed = True
+        return self._last
 
 
 _Metadata: TypeAlias = dict[str, Any]

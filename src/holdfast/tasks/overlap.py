@@ -7,7 +7,12 @@ and in 197 with a slower store). That a chunk looks like what is there proves no
 the chunks of the stream begin. Every place that fits what is known is a candidate; what the
 agent's task turns out to hold rules candidates out.
 
-Rules: nothing is new as long as it may be old; what the agent's task holds is never new.
+And a task may lack what happened before a stream began, if it comes from a store that is behind.
+So what a stream brings is told when the task is seen to hold the beginning of it; until then
+something may be missing before it.
+
+Rules: nothing is new as long as it may be old, or something may be missing before it; what the
+agent's task holds is never new.
 """
 
 from __future__ import annotations
@@ -73,6 +78,7 @@ class CatchUp:
         self._overlaps: dict[str, _Overlap | None] = {}  # None where all that comes is new
         self._doubts = 0
         self._is_in_doubt = False
+        self._is_trusting = False
 
     def follow(self, event: StreamEvent) -> list[StreamEvent]:
         """Takes what the connection brings, and gives what is known to be new by now."""
@@ -113,24 +119,36 @@ class CatchUp:
                 continue
             found += overlap.look(known)
             if overlap.is_at_odds:
-                self._overlaps[artifact_id] = _Overlap(known)
+                self._overlaps[artifact_id] = self._overlap(known)
             elif overlap.is_settled:
                 self._overlaps[artifact_id] = None
         return found
 
     def give_up(self) -> list[StreamEvent]:
         """Gives what is new if nobody can say: the connection repeats as much as it may."""
-        found: list[StreamEvent] = []
-        for overlap in self._overlaps.values():
-            if overlap is not None:
-                found += overlap.give_up()
-        return found
+        return [new for overlap in self._open() for new in overlap.give_up()]
+
+    def trust(self) -> list[StreamEvent]:
+        """Gives what is new if nothing is missing before it; so does `follow` from here on."""
+        self._is_trusting = True
+        return [new for overlap in self._open() for new in overlap.trust()]
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the task still lacks what the connection brought."""
+        return any(overlap.is_ahead for overlap in self._open())
+
+    def _open(self) -> list[_Overlap]:
+        return [overlap for overlap in self._overlaps.values() if overlap is not None]
 
     def _follow_artifact(self, event: TaskArtifactUpdateEvent) -> list[StreamEvent]:
         artifact_id = event.artifact.artifact_id
         if artifact_id not in self._overlaps:
             known = self._text_of(self._base, artifact_id)
-            self._overlaps[artifact_id] = None if known is None else _Overlap(known)
+            if known is None and (self._base is None or not event.append or self._is_trusting):
+                self._overlaps[artifact_id] = None
+            else:
+                self._overlaps[artifact_id] = self._overlap(known or "")
         overlap = self._overlaps[artifact_id]
         if overlap is None:
             return [event]
@@ -140,10 +158,16 @@ class CatchUp:
             overlap.replace(text)
         if overlap.is_settled:
             self._overlaps[artifact_id] = None
-        elif not event.append or overlap.is_open or overlap.is_at_odds:
+        elif not event.append or overlap.is_open or overlap.is_at_odds or overlap.is_ahead:
             self._is_in_doubt = True
             self._doubts += 1
         return found
+
+    def _overlap(self, known: str) -> _Overlap:
+        overlap = _Overlap(known)
+        if self._is_trusting:
+            overlap.trust()
+        return overlap
 
     def _text_of(self, task: Task | None, artifact_id: str) -> str | None:
         """An artifact written out; None if the task has none of that id."""
@@ -167,8 +191,7 @@ class _Overlap:
     """The chunks that a stream brings of one artifact, laid over what its task holds.
 
     Args:
-        known: What the task holds, written as text. It was asked for after the stream had begun,
-            so that nothing is missing between the two.
+        known: What the task holds, written as text.
         start: Where in it the stream begins; None if that is not known.
 
     Attributes:
@@ -182,6 +205,7 @@ class _Overlap:
         self._starts: list[int] | None = None if start is None else [start]
         self._seen = ""
         self._held: list[tuple[int, int, TaskArtifactUpdateEvent]] = []
+        self._is_joined = start is not None  # nothing is missing between the two
         self.is_settled = False
 
     def add(self, chunk: TaskArtifactUpdateEvent, text: str) -> list[TaskArtifactUpdateEvent]:
@@ -201,6 +225,7 @@ class _Overlap:
         """Takes a whole artifact that came in the stream: from here on, it begins at the start."""
         self._starts, self._seen = [0], text
         self._held.clear()
+        self._is_joined = True
         self._judged()
 
     def look(self, known: str) -> list[TaskArtifactUpdateEvent]:
@@ -216,13 +241,23 @@ class _Overlap:
         """Gives what is new if nobody can say: the stream repeats as much as it may."""
         if self._starts:
             self._starts = [min(self._starts)]
-            return self._judged()
-        return []
+        return self.trust()
+
+    def trust(self) -> list[TaskArtifactUpdateEvent]:
+        """Gives what is new if nothing is missing between what the task holds and the stream."""
+        self._is_joined = True
+        return self._judged() if self._starts else []
 
     @property
     def is_at_odds(self) -> bool:
         """Whether the stream and the task cannot be reconciled."""
         return self._starts is not None and not self._starts
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the task was not yet seen to hold what the stream brought."""
+        is_found = self._starts is not None and len(self._starts) == 1
+        return is_found and not self._is_joined and bool(self._held)
 
     @property
     def is_open(self) -> bool:
@@ -242,9 +277,16 @@ class _Overlap:
     def _judged(self) -> list[TaskArtifactUpdateEvent]:
         if self._starts:
             self._starts = [start for start in self._starts if self._fits(start)]
+            if not self._starts and not self._is_joined:
+                # What is between was missing when the stream began: it begins further on.
+                later = self._known.find(self._seen, self._from + 1)
+                self._starts = [] if later < 0 else [later]
         if self._starts is None or len(self._starts) != 1:
             return []
         start, known = self._starts[0], len(self._known)
+        self._is_joined = self._is_joined or start < known
+        if not self._is_joined:
+            return []
         if any(start + at < known < start + end for at, end, _ in self._held):
             self._starts = []  # a chunk is there or not, and never in part
         new = [chunk for at, _, chunk in self._held if start + at >= known]

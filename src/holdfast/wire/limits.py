@@ -11,6 +11,7 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import msgspec
+from msgspec import UNSET
 
 from holdfast.errors import A2AError, Facts, LimitExceededError
 from holdfast.model.requests import ListTasksResponse, SendMessageResponse
@@ -28,6 +29,7 @@ __all__ = [
     "check_value",
     "exceeded",
     "harmless",
+    "is_plain",
     "largest_header",
     "of_cards",
 ]
@@ -97,7 +99,7 @@ def exceeded(which: str, limits: Limits, what: str, **facts: Unpack[Facts]) -> L
 
 def harmless(limits: Limits) -> int:
     """Bytes that cannot hold too much of anything, since each thing takes one."""
-    return min(limits.parts, limits.artifacts, limits.history)
+    return min(limits.parts, limits.artifacts, limits.history, limits.json_values)
 
 
 def of_cards(limits: Limits) -> Limits:
@@ -129,6 +131,20 @@ def are_small(headers: Sequence[tuple[bytes, bytes]], limits: Limits) -> bool:
 
 
 # ── Before decoding ──────────────────────────────────────────────────────────────────────────
+
+
+def is_plain(value: object) -> bool:
+    """Whether a value, which was read from few bytes, cannot be nested deeply: a chunk of text.
+
+    Only JSON without a schema can be: metadata, and the data of a part.
+    """
+    chunk = value.artifact_update if isinstance(value, StreamResponse) else None
+    if chunk is None or chunk.metadata is not None or chunk.artifact.metadata is not None:
+        return False
+    for part in chunk.artifact.parts:
+        if part.data is not UNSET or part.metadata is not None:
+            return False
+    return True
 
 
 def check_json_size(body: bytes, limits: Limits) -> None:

@@ -22,8 +22,6 @@ __all__ = ["EventStreamParser", "ServerSentEvent"]
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-_SPACE = ord(" ")
-
 _LONGEST = 10**9
 """Milliseconds: who is to wait for eleven days does not come back."""
 
@@ -108,7 +106,12 @@ class EventStreamParser:
         bound, size = self._limits.event, len(chunk)
         before = self._size + len(self._line)
         at, lf, cr = 0, -1, -1
+        is_untried = True
         while at < size:
+            if is_untried and not before:
+                is_untried = False  # once: what is not plain here is seldom plain later
+                at = size - len(self._plain(chunk[at:], events))
+                continue
             if lf < at and (lf := chunk.find(b"\n", at)) < 0:
                 lf = size
             if cr < at and (cr := chunk.find(b"\r", at)) < 0:
@@ -120,24 +123,29 @@ class EventStreamParser:
             if end == size:
                 self._line += chunk[at:]
                 return
-            if not self._line and chunk.startswith(b"data:", at):
-                value = chunk[at + (6 if chunk[at + 5] == _SPACE else 5) : end]
-                if not self._size:
-                    # Nearly all events are one line of data and a blank one.
-                    blank = b"\n\n" if end == lf else b"\r\n\r\n"
-                    if chunk.startswith(blank, end):
-                        events.append(ServerSentEvent(value, "message", self._id))
-                        at = end + len(blank)
-                        continue
-                self._data.append(value)
-                self._size += end - at
-            else:
-                self._take(chunk[at:end], events)
+            self._take(chunk[at:end], events)
             before = self._size
             at = end + 1
             if end == cr:
                 self._is_after_cr = at == size
                 at += lf == at
+
+    def _plain(self, chunk: bytes, events: list[ServerSentEvent]) -> bytes:
+        """Takes events that are all one line of data and a blank one, as nearly all are.
+
+        Returns:
+            What is behind them; all of the chunk if another one is among them.
+        """
+        end = b"\r\n" if b"\r" in chunk else b"\n"
+        *lines, rest = chunk.split(end + end)
+        data = [line[6:] for line in lines if line.startswith(b"data: ")]
+        if not data or len(data) < len(lines) or max(map(len, lines)) > self._limits.event:
+            return chunk
+        whole = b"".join(data)  # to look through once
+        if b"\n" in whole or b"\r" in whole:
+            return chunk
+        events += [ServerSentEvent(line, "message", self._id) for line in data]
+        return rest
 
     def _take(self, line: bytes, events: list[ServerSentEvent]) -> None:
         """Takes a line, or the rest of one whose beginning is there."""

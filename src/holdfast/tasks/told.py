@@ -1,0 +1,186 @@
+"""What the caller of a stream has been told, and what is still to be told: each thing once.
+
+Rules:
+- What the caller has is never taken back because somebody tells less: only a task that is over is
+  believed in everything. Until then what is shorter is older.
+- What is told is an event; a task that says no more than the events before goes with the last.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from holdfast.model.types import (
+    Message,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+from holdfast.tasks.difference import difference
+from holdfast.tasks.fold import TaskFold, fold
+from holdfast.tasks.overlap import Writing
+
+if TYPE_CHECKING:
+    from holdfast.model.types import Artifact, TaskState
+    from holdfast.tasks.fold import StreamEvent
+    from holdfast.wire.limits import Limits
+
+__all__ = ["Told"]
+
+
+class _Truth(msgspec.Struct, frozen=True):
+    """The task as the agent has it, which says no more than the events before."""
+
+    task: Task
+
+
+_Found: TypeAlias = "StreamEvent | _Truth"
+
+
+class Told:
+    """The events of one task on their way to the caller.
+
+    Args:
+        limits: How large the task may become.
+        task_id: The task, where it is known from the beginning.
+        task: The same, as the caller has it already.
+
+    Attributes:
+        task_id: The task; None until it is known.
+        status: The last one that was put; None for no task.
+        message: The last message that was taken.
+        count: How many events were put.
+        is_whole: Whether the task is the agent's own to the last word, and not made of updates.
+    """
+
+    def __init__(
+        self, limits: Limits, *, task_id: str | None = None, task: Task | None = None
+    ) -> None:
+        self.task_id = task_id if task is None else task.id
+        self.status = None if task is None else task.status
+        self.message: Message | None = None
+        self.count = 0
+        self.is_whole = task is not None
+        self._fold = TaskFold(task, limits=limits)
+        self._queue: deque[_Found] = deque()
+
+    @property
+    def task(self) -> Task | None:
+        """The task as the events taken so far make it."""
+        return self._fold.task
+
+    @property
+    def state(self) -> TaskState | None:
+        """Where the task stands, as last put; None for no task."""
+        return None if self.status is None else self.status.state
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something waits to be taken."""
+        return bool(self._queue)
+
+    def take(self) -> StreamEvent | None:
+        """The next event for the caller, if there is one.
+
+        Raises:
+            InvalidAgentResponseError: The event is of another task.
+            LimitExceededError: The task becomes too large.
+        """
+        event: StreamEvent | None = None
+        while self._queue:
+            found = self._queue[0]
+            if isinstance(found, _Truth):  # which goes with the event before
+                self._fold = TaskFold(found.task, limits=self._fold.limits)
+            elif event is None:
+                self._fold.add(found)
+                event = found
+                if isinstance(event, Message):
+                    self.message = event
+            else:
+                break
+            self._queue.popleft()
+        return event
+
+    def put(self, event: StreamEvent) -> None:
+        """Adds an event that is new."""
+        self._queue.append(event)
+        self.count += 1
+        self.is_whole = isinstance(event, Task)
+        if isinstance(event, Task):
+            self.status = event.status
+            self.task_id = event.id
+        elif isinstance(event, TaskStatusUpdateEvent):
+            self.status = event.status
+            self.task_id = event.task_id or self.task_id
+        elif isinstance(event, TaskArtifactUpdateEvent):
+            self.status = self.status or TaskStatus()
+            self.task_id = event.task_id or self.task_id
+
+    def pass_on(self, chunk: TaskArtifactUpdateEvent) -> StreamEvent | None:
+        """Puts one more chunk, which is what most events are, and takes the next event.
+
+        Raises:
+            A2AError: See `take`.
+        """
+        if self._queue or self.status is None or chunk.task_id != self.task_id:
+            self.put(chunk)
+            return self.take()
+        self._fold.add(chunk)  # what is above comes to this
+        self.count += 1
+        self.is_whole = False
+        return chunk
+
+    def whole(self) -> Task | None:
+        """The task as the caller will have it with everything that waits to be taken."""
+        task = self._fold.task
+        for found in self._queue:
+            task = found.task if isinstance(found, _Truth) else fold(task, found)
+        return task
+
+    def adopt(self, task: Task) -> None:
+        """Puts what the caller lacks of a task that may be older than what the caller has."""
+        have = self.whole()
+        self._tell(have, task if have is None else _not_older(have, task))
+
+    def believe(self, task: Task) -> None:
+        """Puts what the caller lacks of a task, and takes back what the task has not."""
+        self._tell(self.whole(), task)
+
+    def correct(self, task: Task) -> None:
+        """Takes a task that was told at its end once more, where it says what it said before."""
+        if task.id == self.task_id and task.state is self.state and not self._queue:
+            self._fold = TaskFold(task, limits=self._fold.limits)
+            self.is_whole = True
+
+    def _tell(self, have: Task | None, task: Task) -> None:
+        for event in difference(have, task):
+            self.put(event)
+        if have is not None and have != task:
+            self._queue.append(_Truth(task))
+        self.is_whole = True
+
+
+def _not_older(have: Task, task: Task) -> Task:
+    """A task without what it holds less of than the caller has."""
+    status = task.status
+    then, at = status.time, have.status.time
+    if then is not None and at is not None:
+        if then > at:
+            return task
+        if then < at:
+            status = have.status
+    found = {artifact.artifact_id: artifact for artifact in task.artifacts}
+    artifacts = [_longer(a, found.pop(a.artifact_id, a)) for a in have.artifacts]
+    return msgspec.structs.replace(task, status=status, artifacts=(*artifacts, *found.values()))
+
+
+def _longer(have: Artifact, found: Artifact) -> Artifact:
+    if have == found:
+        return found
+    writing = Writing()  # which remembers what it wrote
+    known, text = writing.text(have.parts), writing.text(found.parts)
+    return have if len(text) < len(known) and known.startswith(text) else found
