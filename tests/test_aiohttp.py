@@ -1057,7 +1057,7 @@ async def test_open_streams_do_not_starve_calls():
 
 @pytest.mark.parametrize("option", ["max_connections", "max_streams"])
 def test_there_is_at_least_one_slot(option):
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match=f"{option} must be at least 1"):
         AiohttpEngine(**{option: 0})
 
 

@@ -155,12 +155,20 @@ def test_a_timeout_is_a_positive_number(timeout):
     assert "timeout must be a positive number of seconds" in str(refused(URL, timeout=timeout))
 
 
+@pytest.mark.parametrize("name", ["timeout", "card_ttl"])
+def test_a_bool_is_no_number_of_seconds(name):
+    error = refused(URL, **{name: True})
+
+    assert type(error) is TypeError
+    assert str(error) == f"{name} must be a number of seconds, not bool"
+
+
 @pytest.mark.parametrize("card_ttl", [-1, NAN, -INF])
 def test_a_cards_time_to_live_is_not_negative(card_ttl):
     assert "card_ttl must be zero or more seconds" in str(refused(URL, card_ttl=card_ttl))
 
 
-@pytest.mark.parametrize("timeout", [0, -1, NAN, INF, "5"])
+@pytest.mark.parametrize("timeout", [0, -1, NAN, INF, "5", True])
 @pytest.mark.parametrize(
     "call",
     [
@@ -176,7 +184,7 @@ def test_a_cards_time_to_live_is_not_negative(card_ttl):
     ],
 )
 async def test_a_timeout_of_a_call_is_checked_before_anything_is_sent(call, timeout):
-    kind = TypeError if isinstance(timeout, str) else ValueError
+    kind = TypeError if isinstance(timeout, str | bool) else ValueError
 
     with pytest.raises(kind, match="timeout must be a"):
         await call(connect(URL, engine=Untouched()), timeout)
@@ -606,7 +614,10 @@ async def test_a_dict_that_is_changed_later_changes_nothing():
         ({"status": "TASK_STATE_WORKING"}, TypeError, "status must be TaskState"),
         ({"limit": "5"}, TypeError, "limit must be a whole number"),
         ({"limit": 0}, ValueError, "limit must be from 1 to 100"),
+        ({"limit": True}, TypeError, "limit must be a whole number, not bool"),
         ({"history_length": "2"}, TypeError, "history_length must be a whole number"),
+        ({"history_length": True}, TypeError, "history_length must be a whole number, not bool"),
+        ({"timeout": True}, TypeError, "timeout must be a number of seconds, not bool"),
     ],
 )
 async def test_what_narrows_a_list_is_checked(options, kind, what):

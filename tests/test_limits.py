@@ -29,9 +29,19 @@ from holdfast.wire.limits import check_json_size, exceeded
 
 
 @pytest.mark.parametrize("name", Limits.__struct_fields__)
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, "10", None])
-def test_a_limit_is_a_positive_integer(name, value):
-    with pytest.raises(ValueError, match=f"the limit {name} must be a positive integer"):
+@pytest.mark.parametrize(
+    ("value", "kind", "said"),
+    [
+        (0, ValueError, "at least 1"),
+        (-1, ValueError, "at least 1"),
+        (1.5, TypeError, "a whole number, not float"),
+        (True, TypeError, "a whole number, not bool"),
+        ("10", TypeError, "a whole number, not str"),
+        (None, TypeError, "a whole number, not NoneType"),
+    ],
+)
+def test_a_limit_is_a_positive_whole_number(name, value, kind, said):
+    with pytest.raises(kind, match=f"the limit {name} must be {said}"):
         Limits(**{name: value})
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import math
 import pydoc
 
 import aiohttp
@@ -30,6 +31,7 @@ from holdfast import (
     LimitExceededError,
     Limits,
     NetworkPolicyError,
+    ReconnectPolicy,
     Reply,
     Resilience,
     RetryPolicy,
@@ -814,8 +816,21 @@ async def test_where_a_card_leads_is_named_when_it_fails():
         (lambda: Resilience(budget=5), "budget must be a BudgetPolicy, not int"),
         (lambda: Resilience(refusals=[429]), "refusals must be a frozenset, not list"),
         (lambda: Timeouts(connect="5"), "connect must be a number, not str"),
-        (lambda: RetryPolicy(max_retries="3"), "max_retries must be a number, not str"),
-        (lambda: BudgetPolicy(tokens="x"), "tokens must be a number, not str"),
+        (lambda: Timeouts(idle=True), "idle must be a number, not bool"),
+        (lambda: RetryPolicy(max_retries="3"), "max_retries must be a whole number, not str"),
+        (lambda: RetryPolicy(max_retries=1.5), "max_retries must be a whole number, not float"),
+        (lambda: RetryPolicy(max_retries=True), "max_retries must be a whole number, not bool"),
+        (lambda: RetryPolicy(base_delay=True), "base_delay must be a number, not bool"),
+        (lambda: RetryPolicy(jitter=0.5), "jitter must be a bool, not float"),
+        (lambda: RetryPolicy(retry_predicate=False), "retry_predicate must be callable; bool is"),
+        (lambda: RetryPolicy(on_retry="log"), "on_retry must be callable; str is not"),
+        (lambda: ReconnectPolicy(max_reconnects=1.5), "max_reconnects must be a whole number"),
+        (lambda: ReconnectPolicy(max_reconnects=math.inf), "max_reconnects must be a whole num"),
+        (lambda: ReconnectPolicy(max_reconnects=False), "max_reconnects must be a whole number"),
+        (lambda: BudgetPolicy(tokens="x"), "tokens must be a whole number, not str"),
+        (lambda: BudgetPolicy(tokens=2.5), "tokens must be a whole number, not float"),
+        (lambda: AiohttpEngine(max_streams=1.5), "max_streams must be a whole number, not float"),
+        (lambda: AiohttpEngine(max_connections=True), "max_connections must be a whole number"),
     ],
 )
 def test_settings_of_another_type_are_named(make, said):

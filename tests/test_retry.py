@@ -235,10 +235,15 @@ def test_the_backoff_never_overflows_however_large_the_numbers(factor):
 
 
 @pytest.mark.parametrize("bad", [-1, -0.001, math.nan])
-@pytest.mark.parametrize("name", ["max_retries", "base_delay", "max_delay", "max_retry_after"])
+@pytest.mark.parametrize("name", ["base_delay", "max_delay", "max_retry_after"])
 def test_a_policy_with_a_negative_number_is_refused_by_name(name, bad):
     with pytest.raises(ValueError, match=name):
         RetryPolicy(**{name: bad})
+
+
+def test_a_negative_number_of_retries_is_refused():
+    with pytest.raises(ValueError, match="max_retries must not be negative"):
+        RetryPolicy(max_retries=-1)
 
 
 @pytest.mark.parametrize("name", ["base_delay", "max_delay", "backoff_factor"])

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from holdfast.model.addresses import fault, has_user
 from holdfast.model.requests import SendMessageConfiguration, TaskPushNotificationConfig
+from holdfast.model.settings import check_count, check_number
 from holdfast.wire.reach import Network, network
 
 __all__ = [
@@ -39,6 +40,8 @@ __all__ = [
 
 T = TypeVar("T")
 
+_OF_SECONDS = "number of seconds"
+
 _SHOWN = 200
 """Characters of an address that a message shows at most."""
 
@@ -50,7 +53,7 @@ _PATH = re.compile(
 
 def check_seconds(name: str, seconds: float) -> float:
     """Checks how long to wait: a positive number of seconds that has an end."""
-    _check_number(name, seconds)
+    check_number(name, seconds, _OF_SECONDS)
     if not 0 < seconds < math.inf:
         text = f"{name} must be a positive number of seconds, not {seconds}"
         raise ValueError(text)
@@ -59,17 +62,11 @@ def check_seconds(name: str, seconds: float) -> float:
 
 def check_age(name: str, seconds: float) -> float:
     """Checks how long to keep something: zero for not at all, infinity for always."""
-    _check_number(name, seconds)
+    check_number(name, seconds, _OF_SECONDS)
     if not seconds >= 0:
         text = f"{name} must be zero or more seconds, not {seconds}"
         raise ValueError(text)
     return seconds
-
-
-def _check_number(name: str, seconds: object) -> None:
-    if not isinstance(seconds, int | float):
-        text = f"{name} must be a number of seconds, not {type(seconds).__name__}"
-        raise TypeError(text)
 
 
 def check_url(url: object, what: str, *, any_scheme: bool = False, or_path: bool = False) -> str:
@@ -234,12 +231,8 @@ def check_configuration(configuration: SendMessageConfiguration) -> SendMessageC
 
 def not_negative(name: str, value: int | None) -> int | None:
     """Checks a count that may be left out."""
-    if value is not None and (not isinstance(cast("object", value), int)):
-        text = f"{name} must be a whole number, not {type(value).__name__}"
-        raise TypeError(text)
-    if value is not None and value < 0:
-        text = f"{name} must not be negative"
-        raise ValueError(text)
+    if value is not None:
+        check_count(name, value)
     return value
 
 

@@ -1,23 +1,54 @@
-"""Checks of the values that settings are made of."""
+"""Checks of numbers, and of the values that settings are made of.
+
+A bool is no number, and a count is a whole one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["check_kinds", "check_numbers"]
+__all__ = ["check_count", "check_kinds", "check_number", "check_numbers"]
+
+
+def check_number(name: str, value: object, what: str = "number") -> None:
+    """Checks that a value is a number, before it is compared with anything.
+
+    Args:
+        name: What messages call it.
+        value: What the caller passes.
+        what: What the number is of, if that is to be told.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        message = f"{name} must be a {what}, not {type(value).__name__}"
+        raise TypeError(message)
+
+
+def check_count(name: str, value: object, *, least: int = 0) -> None:
+    """Checks that a value is a whole number, and not too small.
+
+    Raises:
+        TypeError: It is something else, infinity included.
+        ValueError: It is less than `least`.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        message = f"{name} must be a whole number, not {type(value).__name__}"
+        raise TypeError(message)
+    if value < least:
+        message = f"{name} must be at least {least}" if least else f"{name} must not be negative"
+        raise ValueError(message)
 
 
 def check_numbers(settings: object, names: Iterable[str]) -> None:
-    """Checks that settings are numbers, before they are compared with anything.
+    """Checks that settings are numbers; see `check_number`.
 
     Raises:
         TypeError: One is something else.
     """
     for name in names:
-        value = getattr(settings, name)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            message = f"{name} must be a number, not {type(value).__name__}"
-            raise TypeError(message)
+        check_number(name, getattr(settings, name))
 
 
 def check_kinds(settings: object, **kinds: type | tuple[type, ...]) -> None:

@@ -22,6 +22,7 @@ import aiohttp
 from aiohttp import payload
 
 from holdfast.errors import A2AError, InvalidAgentResponseError, LimitExceededError
+from holdfast.model.settings import check_count
 from holdfast.net.failures import Failing, presentable_cause
 from holdfast.net.pools import Pools, Settings, ssl_option
 from holdfast.net.proxies import Proxies
@@ -70,6 +71,7 @@ class AiohttpEngine:
 
     Raises:
         ValueError: A number is not positive, or the file is not a certificate.
+        TypeError: One is no whole number.
         FileNotFoundError: There is no such file.
     """
 
@@ -82,9 +84,8 @@ class AiohttpEngine:
         proxies: bool = True,
         session: aiohttp.ClientSession | None = None,
     ) -> None:
-        if max_connections < 1 or max_streams < 1:
-            message = "an engine needs at least one connection and one stream"
-            raise ValueError(message)
+        check_count("max_connections", max_connections, least=1)
+        check_count("max_streams", max_streams, least=1)
         settings = Settings(
             max_connections=max_connections,
             max_streams=max_streams,

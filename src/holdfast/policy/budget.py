@@ -8,9 +8,11 @@ adds up.
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
-from holdfast.model.settings import check_numbers
+from holdfast.model.settings import check_count, check_numbers
 
 __all__ = ["BudgetPolicy", "RetryBudget"]
 
@@ -30,7 +32,8 @@ class BudgetPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     Raises:
         ValueError: `tokens` or `seconds_per_token` is not positive, or `success_gives` is
-            negative.
+            negative or infinite.
+        TypeError: `tokens` is no whole number, or another one no number.
     """
 
     tokens: int = 10
@@ -38,12 +41,13 @@ class BudgetPolicy(msgspec.Struct, frozen=True, kw_only=True):
     seconds_per_token: float = 10.0
 
     def __post_init__(self) -> None:
-        check_numbers(self, self.__struct_fields__)
-        if not (self.tokens > 0 and self.success_gives >= 0 and self.seconds_per_token > 0):
-            message = (
-                "tokens and seconds_per_token must be positive, and success_gives must not be "
-                "negative"
-            )
+        check_count("tokens", self.tokens, least=1)
+        check_numbers(self, ("success_gives", "seconds_per_token"))
+        if not 0 <= self.success_gives < math.inf:
+            message = "success_gives must be a finite number, and not negative"
+            raise ValueError(message)
+        if not self.seconds_per_token > 0:
+            message = "seconds_per_token must be positive"
             raise ValueError(message)
 
 

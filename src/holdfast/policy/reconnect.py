@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from holdfast.model.settings import check_numbers
+from holdfast.model.settings import check_count, check_numbers
 
 __all__ = ["ReconnectPolicy", "reconnect_delay"]
 
@@ -31,6 +31,7 @@ class ReconnectPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     Raises:
         ValueError: A number is negative, or a wait is infinite.
+        TypeError: `max_reconnects` is no whole number, or another one no number.
     """
 
     max_reconnects: int = 8
@@ -39,10 +40,8 @@ class ReconnectPolicy(msgspec.Struct, frozen=True, kw_only=True):
     max_quiet: float = 3600.0
 
     def __post_init__(self) -> None:
-        check_numbers(self, ("max_reconnects", *_SECONDS))
-        if not self.max_reconnects >= 0:
-            message = "max_reconnects must not be negative"
-            raise ValueError(message)
+        check_count("max_reconnects", self.max_reconnects)
+        check_numbers(self, _SECONDS)
         for name in _SECONDS:
             if not 0 <= getattr(self, name) < math.inf:
                 message = f"{name} must be a finite number of seconds, and not negative"

@@ -26,7 +26,7 @@ from holdfast.errors import (
     A2ATimeoutError,
     DeadlineExceededError,
 )
-from holdfast.model.settings import check_numbers
+from holdfast.model.settings import check_count, check_kinds, check_numbers
 
 if TYPE_CHECKING:
     from holdfast.model.operations import Safety
@@ -55,6 +55,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     Raises:
         ValueError: A number is negative, a delay or the factor is infinite, or the factor is
             below 1.
+        TypeError: `max_retries` is no whole number, another one no number, `jitter` no bool, or
+            what is to be called cannot be.
     """
 
     max_retries: int = 3
@@ -67,12 +69,18 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     on_retry: Callable[[int, A2AError, float], Awaitable[None] | None] | None = None
 
     def __post_init__(self) -> None:
-        numbers = ("max_retries", "max_retry_after", "base_delay", "max_delay", "backoff_factor")
+        check_count("max_retries", self.max_retries)
+        numbers = ("max_retry_after", "base_delay", "max_delay", "backoff_factor")
         check_numbers(self, numbers)
-        for name in ("max_retries", "max_retry_after"):
-            if not getattr(self, name) >= 0:
-                message = f"{name} must not be negative"
-                raise ValueError(message)
+        check_kinds(self, jitter=bool)
+        for name in ("retry_predicate", "on_retry"):
+            called: object = getattr(self, name)
+            if called is not None and not callable(called):
+                message = f"{name} must be callable; {type(called).__name__} is not"
+                raise TypeError(message)
+        if not self.max_retry_after >= 0:
+            message = "max_retry_after must not be negative"
+            raise ValueError(message)
         for name in ("base_delay", "max_delay"):
             if not 0 <= getattr(self, name) < math.inf:
                 message = f"{name} must be a finite number of seconds, and not negative"

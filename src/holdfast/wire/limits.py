@@ -15,6 +15,7 @@ from msgspec import UNSET
 
 from holdfast.errors import A2AError, Facts, LimitExceededError
 from holdfast.model.requests import ListTasksResponse, SendMessageResponse
+from holdfast.model.settings import check_count
 from holdfast.model.types import Artifact, Message, StreamResponse, Task
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         history: Most messages in the history of one task.
 
     Raises:
-        ValueError: A limit is not a positive integer.
+        ValueError: A limit is not positive.
+        TypeError: A limit is no whole number.
     """
 
     body: int = 32 * 1024 * 1024
@@ -74,10 +76,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            value: object = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                message = f"the limit {name} must be a positive integer, not {value!r}"
-                raise ValueError(message)
+            check_count(f"the limit {name}", getattr(self, name), least=1)
 
 
 def exceeded(which: str, limits: Limits, what: str, **facts: Unpack[Facts]) -> LimitExceededError:
