@@ -597,6 +597,68 @@ async def test_an_interceptor_that_hangs_before_is_ended_by_the_deadline(timeout
     assert (now(), network.requests, caught.value.executed) == (timeout, [], False)
 
 
+class Forgetful(Interceptor):
+    """Forgets what to return."""
+
+    def __init__(self, **returned):
+        self.returned = returned
+
+    async def before(self, call):
+        return self.returned.get("before", call)
+
+    async def after(self, call, outcome):
+        return self.returned.get("after", outcome)
+
+
+NEITHER_CALL_NOR_REPLY = "Forgetful.before must return the call to make or a Reply, not NoneType"
+NEITHER_REPLY_NOR_ERROR = "Forgetful.after must return a Reply or an A2AError, not {}"
+
+
+@both_ways
+async def test_an_interceptor_that_returns_no_call_is_named_before_anything_is_sent(streaming):
+    agent = FakeAgent(streaming=streaming)
+    client = connected(agent, interceptors=[Forgetful(before=None)])
+
+    with pytest.raises(TypeError) as caught:
+        await client.ask("hello")
+
+    assert str(caught.value) == NEITHER_CALL_NOR_REPLY
+    assert agent.calls("SendMessage") == agent.calls("SendStreamingMessage") == []
+
+
+@both_ways
+@pytest.mark.parametrize("returned", [None, "well", ValueError("no")])
+async def test_an_interceptor_that_returns_no_outcome_is_named(streaming, returned):
+    agent = FakeAgent(streaming=streaming)
+    client = connected(agent, interceptors=[Noting("outer", []), Forgetful(after=returned)])
+
+    with pytest.raises(TypeError) as caught:
+        await client.ask("hello")
+
+    assert str(caught.value) == NEITHER_REPLY_NOR_ERROR.format(type(returned).__name__)
+
+
+async def test_a_failure_is_not_lost_on_an_interceptor_that_returns_no_outcome():
+    client = connected(FakeAgent(), interceptors=[Forgetful(after=None)])
+
+    with pytest.raises(TypeError) as caught:
+        await client.get_task("none")
+
+    assert isinstance(caught.value.__cause__, TaskNotFoundError)
+
+
+@pytest.mark.parametrize("hook", ["before", "after"])
+async def test_an_interceptor_that_cannot_be_awaited_is_named(hook):
+    class Plain(Interceptor):
+        pass
+
+    setattr(Plain, hook, lambda self, *given: given[-1])
+    client = connected(FakeAgent(), interceptors=[Plain()])
+
+    with pytest.raises(TypeError, match=rf"Plain\.{hook} must be written with async def"):
+        await client.send_message("hello")
+
+
 async def test_an_interceptor_that_hangs_after_a_late_failure_has_a_last_word_of_a_second():
     class Hanging(Interceptor):
         async def after(self, call, outcome):

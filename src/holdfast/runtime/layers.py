@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from holdfast.errors import (
     A2AConnectionError,
@@ -221,9 +222,12 @@ async def _before(
     """The call as the interceptors want it, or the answer of one of them; notes whom it asked."""
     for interceptor in interceptors:
         asked.append(interceptor)
-        answer = await _by_deadline(call, interceptor.before(call))
+        hook = _hook(interceptor, "before", interceptor.before(call))
+        answer = await _by_deadline(call, hook)
         if isinstance(answer, Reply):
             return answer
+        if not isinstance(cast("object", answer), Call):
+            raise _returns(interceptor, "before", "the call to make or a Reply", answer)
         call = answer
     return call
 
@@ -234,14 +238,33 @@ async def _after(
     """What those who were asked before make of an outcome; raises it if that is an error."""
     for interceptor in reversed(asked):
         try:
-            outcome = await _with_last_word(call, interceptor.after(call, outcome))
+            hook = _hook(interceptor, "after", interceptor.after(call, outcome))
+            made = await _with_last_word(call, hook)
         except A2AError as error:
             if isinstance(outcome, Reply):
                 error.executed = True
-            outcome = error
+            made = error
+        if not isinstance(cast("object", made), Reply | A2AError):
+            failure = outcome if isinstance(outcome, A2AError) else None
+            raise _returns(interceptor, "after", "a Reply or an A2AError", made) from failure
+        outcome = made
     if isinstance(outcome, A2AError):
         raise outcome
     return outcome
+
+
+def _hook(interceptor: Interceptor, name: str, hook: Awaitable[T]) -> Awaitable[T]:
+    """Checks what calling a hook gave, as those who write one forget to say ``async``."""
+    if not isawaitable(cast("object", hook)):
+        message = f"{type(interceptor).__name__}.{name} must be written with async def"
+        raise TypeError(message)
+    return hook
+
+
+def _returns(interceptor: Interceptor, name: str, what: str, value: object) -> TypeError:
+    """The error of a hook that returns something else."""
+    kind = type(value).__name__
+    return TypeError(f"{type(interceptor).__name__}.{name} must return {what}, not {kind}")
 
 
 def deadline_exceeded(call: AnyCall) -> DeadlineExceededError:

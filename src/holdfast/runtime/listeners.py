@@ -57,7 +57,8 @@ class Interceptor:
 
     Override what you need. With several interceptors, `before` runs in order and `after` in the
     reverse order; after an early answer, only those that were asked see it. `after` gets the call
-    as its caller made it, without what any `before` changed.
+    as its caller made it, without what any `before` changed. What is returned by mistake is a
+    `TypeError` that names the interceptor.
     """
 
     async def before(self, call: AnyCall) -> AnyCall | AnyReply:
