@@ -198,24 +198,18 @@ class Client:
             TaskAuthRequiredError: The time is over while the task waits for an authorization.
             ValueError: The message has no content.
         """
-        check_seconds("poll_interval", poll_interval)
-        deadline, per_call = self._calls.begin("call", options)
-        configuration = self._calls.configuration(
-            return_immediately=None,
-            accepted_output_modes=accepted_output_modes,
-            push_notification_config=push_notification_config,
-        )
-        calls = StreamCalls(
-            self._calls, deadline, per_call, poll_interval=poll_interval, patient=True
-        )
-        sending = calls.send(
+        events = self._sending(
+            "call",
             message,
+            options,
             task_id=task_id,
             context_id=context_id,
             metadata=metadata,
-            configuration=configuration,
+            accepted_output_modes=accepted_output_modes,
+            push_notification_config=push_notification_config,
+            poll_interval=poll_interval,
         )
-        async with EventStream(calls, sending) as events:
+        async with events:
             return await events.result()
 
     async def send_message(
@@ -305,21 +299,47 @@ class Client:
                 left out.
             poll_interval: Seconds between two looks where the task has to be polled.
         """
-        check_seconds("poll_interval", poll_interval)
-
-        deadline, per_call = self._calls.begin("stream", options)
-        configuration = self._calls.configuration(
-            return_immediately=None,
+        return self._sending(
+            "stream",
+            message,
+            options,
+            task_id=task_id,
+            context_id=context_id,
+            metadata=metadata,
             accepted_output_modes=accepted_output_modes,
             push_notification_config=push_notification_config,
+            poll_interval=poll_interval,
         )
-        calls = StreamCalls(self._calls, deadline, per_call, poll_interval=poll_interval)
+
+    def _sending(
+        self,
+        name: str,
+        message: Content,
+        options: CallOptions,
+        *,
+        task_id: str | None,
+        context_id: str | None,
+        metadata: Mapping[str, Any] | None,
+        accepted_output_modes: Iterable[str] | None,
+        push_notification_config: TaskPushNotificationConfig | None,
+        poll_interval: float,
+    ) -> EventStream:
+        """What sends a message when it is entered; a ``"call"`` waits for as long as it may."""
+        check_seconds("poll_interval", poll_interval)
+        deadline, per_call = self._calls.begin(name, options)
+        calls = StreamCalls(
+            self._calls, deadline, per_call, poll_interval=poll_interval, patient=name == "call"
+        )
         sending = calls.send(
             message,
             task_id=task_id,
             context_id=context_id,
             metadata=metadata,
-            configuration=configuration,
+            configuration=self._calls.configuration(
+                return_immediately=None,
+                accepted_output_modes=accepted_output_modes,
+                push_notification_config=push_notification_config,
+            ),
         )
         return EventStream(calls, sending)
 

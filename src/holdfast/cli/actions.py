@@ -317,7 +317,7 @@ async def _follow(session: Session, output: Output, events: EventStream) -> None
         output.over()
     else:
         output.result(task)
-    if shows and offers and events.gap and not session.reconnected:
+    if shows and offers and events.gap and not events.reconnects:
         output.warn(
             "the stream was cut, and not picked up again: the task was looked at instead; status "
             "messages may be missing"

@@ -105,7 +105,6 @@ class Session:
         message_id: Id of the message that is being sent, if one is.
         continues: Whether that message continues a task.
         engine: What carries requests.
-        reconnected: Whether a stream that was cut was picked up again.
 
     Raises:
         click.UsageError: The reference cannot be one.
@@ -119,7 +118,6 @@ class Session:
         self.task: Task | None = None
         self.message_id: str | None = None
         self.continues = False
-        self.reconnected = False
         self._output = output
         self.reference = reference
         self._ends = math.inf
@@ -258,7 +256,6 @@ class Session:
         elif not self.settings.stream:
             return  # who waits for the outcome alone misses nothing of a cut
         elif isinstance(observation, Reconnected):
-            self.reconnected = True
             self._output.warn(
                 f"the stream was cut: reconnected to task {observation.task_id}; status messages "
                 "from in between may be missing"
