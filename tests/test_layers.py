@@ -724,6 +724,37 @@ async def test_a_failed_call_finishes_with_its_error():
     assert seen[-1].error is caught.value
 
 
+async def test_fetching_the_card_finishes_with_its_attempts_and_who_was_asked():
+    seen = []
+    agent = FakeAgent()
+    agent.inject(Refuse(), on="GetAgentCard")
+    client = connected(agent, observers=[seen.append])
+
+    await asyncio.gather(client.agent_card(), client.agent_card())
+    await client.agent_card()
+
+    told = [(each.operation, each.attempts, each.agent) for each in seen if is_end(each)]
+    fetched = ("GetAgentCard", 2, seen[0].agent)
+    assert seen[0].agent.startswith("http://agent.test")
+    assert told == [fetched, fetched, ("GetAgentCard", 0, None)]  # the last one from memory
+
+
+async def test_a_call_that_got_no_further_than_the_card_finishes_with_the_attempts_of_that():
+    seen = []
+    agent = FakeAgent()
+    agent.inject(Refuse(), on="GetAgentCard", times=9)
+
+    with pytest.raises(A2AConnectionError) as caught:
+        await connected(agent, observers=[seen.append]).get_task("task-1")
+
+    assert (seen[-1].operation, seen[-1].attempts) == ("GetTask", len(caught.value.attempts))
+    assert seen[-1].agent == seen[0].agent
+
+
+def is_end(detail):
+    return isinstance(detail, CallFinished)
+
+
 async def test_a_cancelled_call_finishes_and_was_not_well():
     seen = []
     agent = FakeAgent(latency=10)

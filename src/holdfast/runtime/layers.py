@@ -23,6 +23,7 @@ from holdfast.errors import (
 )
 from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
 from holdfast.policy.retry import lost_the_reply
+from holdfast.runtime.listeners import attempts_of
 from holdfast.runtime.open_streams import (
     BoundedStream,
     InterceptedStream,
@@ -288,9 +289,7 @@ def _closed(call: AnyCall) -> A2AConnectionError:
 def _ended(call: AnyCall) -> Facts:
     """What is known of a call that is ended from outside."""
     progress = call.progress
-    attempts = progress.attempts
-    if not attempts and progress.card is not None:
-        attempts = progress.card.attempts  # it did not get further than the card
+    attempts = attempts_of(call)
     return Facts(
         executed=None if progress.sent or progress.maybe_executed else False,
         attempts=attempts,

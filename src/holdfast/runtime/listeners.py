@@ -26,6 +26,7 @@ from holdfast.model.types import (
 )
 
 if TYPE_CHECKING:
+    from holdfast.errors import Attempt
     from holdfast.runtime.transport import AnyCall, AnyReply
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Observers",
     "Reconnected",
     "RetryScheduled",
+    "attempts_of",
 ]
 
 logger = logging.getLogger("holdfast")
@@ -144,7 +146,8 @@ class Reconnected(Observation, frozen=True, kw_only=True):
 class CallFinished(Observation, frozen=True, kw_only=True):
     """The call is over after `attempts` tries and `duration` seconds; `error` is None if well.
 
-    A call that its caller cancelled has an `asyncio.CancelledError`.
+    A call that its caller cancelled has an `asyncio.CancelledError`. Where it got no further than
+    the agent's card, the tries are those of fetching that; a card that was there took none.
     """
 
     attempts: int
@@ -202,7 +205,7 @@ class Observers:
         if not self._are_curious():
             return
         now = asyncio.get_running_loop().time()
-        attempts = call.progress.attempts
+        attempts = attempts_of(call)
         self._tell(
             CallFinished(
                 request_id=call.request_id,
@@ -224,6 +227,14 @@ class Observers:
                 observer(observation)
             except Exception:
                 logger.exception("an observer failed on %s", type(observation).__name__)
+
+
+def attempts_of(call: AnyCall) -> Sequence[Attempt]:
+    """The attempts that are over; those of the card where a call got no further."""
+    progress = call.progress
+    if progress.attempts or progress.card is None:
+        return progress.attempts
+    return progress.card.attempts
 
 
 class _Named(TypedDict):
