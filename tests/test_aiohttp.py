@@ -26,6 +26,7 @@ from tests.raw_server import (
     serve_in_thread,
 )
 
+from holdfast import connect
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -1023,6 +1024,27 @@ async def test_max_connections_is_what_runs_at_once():
 
 
 @on_a_loop
+async def test_what_a_request_waits_for_is_told_as_long_as_it_waits():
+    async def script(connection):
+        while (await connection.request()) is not None:
+            if len(server.requests) > 1:
+                await connection.send(reply())
+
+    progress = Progress()
+    async with serve(script) as server, made(max_connections=1) as engine:
+        first = asyncio.create_task(engine.request(post(server.url)))
+        await server.until(lambda: server.requests)
+        second = asyncio.create_task(engine.request(post(server.url, progress=progress)))
+        while progress.awaits is None:  # noqa: ASYNC110  nobody tells
+            await asyncio.sleep(0)
+        assert progress.awaits == "place for calls (max_connections=1)"
+
+        first.cancel()
+        assert (await second).status == 200
+        assert progress.awaits is None
+
+
+@on_a_loop
 async def test_as_many_calls_as_allowed_run_at_once():
     async with serve(gathering(5)) as server, made(max_connections=5) as engine:
         await asyncio.gather(*(engine.request(post(server.url)) for _ in range(5)))
@@ -1430,14 +1452,51 @@ async def test_closing_fails_what_is_under_way_and_frees_its_slot():
 
 
 @on_a_loop
-async def test_an_engine_that_is_forgotten_is_quiet():
+async def test_an_engine_is_closed_when_its_context_is_left():
+    async with serve() as server:
+        async with AiohttpEngine() as engine:
+            await engine.request(post(server.url))
+            assert server.open
+        await server.until(lambda: not server.open)
+
+
+@on_a_loop
+async def test_an_engine_that_is_forgotten_lets_go_of_its_connections_and_says_so():
+    async with serve() as server:
+        engines = [AiohttpEngine()]
+        await engines[0].request(post(server.url))
+        with pytest.warns(ResourceWarning, match="unclosed AiohttpEngine: .*async with"):
+            engines.clear()
+
+        await server.until(lambda: not server.open)
+
+
+def test_an_engine_that_a_finished_program_left_open_says_so():
+    card = b"""{
+        "name": "Agent",
+        "supportedInterfaces": [{"url": "http://agent.test", "protocolBinding": "JSONRPC"}]
+    }"""
+
+    async def main(url):
+        async with connect(url, engine=AiohttpEngine()) as client:
+            assert (await client.agent_card()).name == "Agent"
+
+    with (
+        serve_in_thread(always(reply(card))) as server,
+        pytest.warns(ResourceWarning, match="unclosed"),
+    ):
+        asyncio.run(main(server.url))
+
+
+@on_a_loop
+async def test_an_engine_that_was_never_used_or_was_closed_is_forgotten_quietly():
     async with serve() as server:
         engine = AiohttpEngine()
         await engine.request(post(server.url))
+        await engine.close()
         del engine
+        AiohttpEngine()
         gc.collect()
-
-        await server.until(lambda: not server.open)
 
 
 # ── A session of the caller's own ────────────────────────────────────────────────────────────

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import trustme
 
 import holdfast
 from holdfast.testing import (
@@ -154,6 +155,18 @@ async def test_each_session_has_credentials_of_its_own(monkeypatch):
     assert names["answer"].text == "How far is the moon?"
 
 
+@pytest.mark.real_time
+async def test_an_engine_is_entered_beside_its_client(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    trustme.CA().cert_pem.write_to_path("ca.pem")
+
+    async with LoopbackServer(FakeAgent()) as server:
+        fragment = the_one_with("ca.pem").replace("https://agent.example.com", server.url)
+        names = await execute(fragment)
+
+    assert names["answer"].text == "How far is the moon?"
+
+
 async def test_the_words_of_the_official_sdk_work_too(monkeypatch):
     agent = FakeAgent(url="https://agent.example.com")
     told = []
@@ -179,6 +192,7 @@ def test_every_block_is_run():
         "except holdfast",
         "AuthProvider",
         "sessionId",
+        "ca.pem",
         "ClientFactory",
     )
     assert len(PROGRAMS) == 2

@@ -7,12 +7,16 @@ import pytest
 
 from holdfast import (
     A2AConnectionError,
+    A2ATimeoutError,
     AiohttpEngine,
+    DeadlineExceededError,
     LimitExceededError,
     Limits,
     ReconnectPolicy,
     Resilience,
+    RetryPolicy,
     TaskState,
+    Timeouts,
     connect,
 )
 from holdfast.testing import (
@@ -31,6 +35,7 @@ pytestmark = pytest.mark.real_time
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 
 SOON = 5.0
+BRIEF = 0.05
 
 
 async def until(holds):
@@ -208,3 +213,45 @@ async def test_a_stream_that_is_forgotten_open_is_freed_with_its_client(binding)
             assert (await client.get_task("task-1")).state is TaskState.WORKING
         await until(lambda: agent.open_streams == 0)
         gc.collect()
+
+
+# ── Places ───────────────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+async def test_a_deadline_that_ends_the_wait_for_a_place_says_so(binding):
+    agent = FakeAgent(works_forever())
+    async with (
+        LoopbackServer(agent) as server,
+        AiohttpEngine(max_streams=1) as engine,
+        connected(server, binding, engine=engine) as client,
+        client.stream_message("first"),
+    ):
+        with pytest.raises(DeadlineExceededError) as caught:
+            async with client.stream_message("second", timeout=BRIEF):
+                pass
+
+    assert caught.value.executed is False
+    assert caught.value.message.endswith(
+        f"within the stream timeout of {BRIEF:g} s while waiting for a place for streams "
+        "(max_streams=1)"
+    )
+
+
+async def test_a_place_that_never_was_free_is_named():
+    agent = FakeAgent(works_forever())
+    once = Resilience(retry=RetryPolicy(max_retries=0), timeouts=Timeouts(pool=BRIEF))
+    async with (
+        LoopbackServer(agent) as server,
+        AiohttpEngine(max_streams=1) as engine,
+        connected(server, "JSONRPC", engine=engine, resilience=once) as client,
+        client.stream_message("first"),
+    ):
+        with pytest.raises(A2ATimeoutError) as caught:
+            async with client.stream_message("second"):
+                pass
+
+    assert (caught.value.phase, caught.value.executed) == ("pool", False)
+    assert caught.value.message.startswith(
+        f"no place for streams (max_streams=1) was free for {BRIEF:g} s"
+    )

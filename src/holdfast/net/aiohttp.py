@@ -54,7 +54,9 @@ _UNASKED = "a reply was there before the request"
 
 
 class AiohttpEngine:
-    """Carries requests with `aiohttp`.
+    """Carries requests with `aiohttp`. Use it as an async context manager.
+
+    Clients that share one leave it open; whoever made it closes it.
 
     Args:
         max_connections: Calls under way at a time; more of them wait for a slot.
@@ -94,6 +96,17 @@ class AiohttpEngine:
             lent=session,
         )
         self._pools = PerLoop(lambda: Pools(settings))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
 
     async def request(self, request: HttpRequest) -> HttpReply:
         """Sends a request and reads the whole reply.
@@ -161,12 +174,16 @@ class _Exchange:
         self._pools = self._all_pools.here()
         self._slots = self._pools.streams if self._streaming else self._pools.calls
         # Where a slot is free, connecting begins at once: one limit less to set and to move.
-        self._phase = "pool" if self._slots.locked() else "connect"
+        waits = self._slots.locked()
+        self._phase = "pool" if waits else "connect"
+        progress = self._request.progress
+        progress.awaits = self._pools.place(streaming=self._streaming) if waits else None
         seconds = getattr(self._request.timeouts, self._phase)
         try:
             with self._pools.watchdog.within(seconds) as self._limit:
                 await self._slots.acquire()
-                if self._phase == "pool":
+                if waits:
+                    progress.awaits = None
                     self.enter("connect")
                 return await self._send()
         except A2AError:

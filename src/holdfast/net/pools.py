@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl as tls
+import warnings
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 __all__ = ["Pools", "Settings", "ssl_option"]
 
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
+
+_UNCLOSED = (
+    "unclosed AiohttpEngine: enter it, or the client that made it, by 'async with', or close it"
+)
 
 _Purpose = tuple[float, bool, Reach | None, int]
 """`HttpRequest.max_idle`, whether it is for streams, how far it may reach, and the bytes that
@@ -83,6 +88,17 @@ class Pools:
         self._at_last = _close_at_last(self._made)
         with contextlib.suppress(StopIteration):
             self._at_last.__anext__().send(None)  # from its first step on, the loop knows of it
+
+    def place(self, *, streaming: bool) -> str:
+        """What a request waits for where no slot is free, and what makes more of them."""
+        if streaming:
+            return f"place for streams (max_streams={self._settings.max_streams})"
+        return f"place for calls (max_connections={self._settings.max_connections})"
+
+    def __del__(self) -> None:
+        # Nobody has the engine any more, and its loop goes on.
+        if self._made:
+            warnings.warn(_UNCLOSED, ResourceWarning, stacklevel=2, source=self)
 
     async def close(self) -> None:
         """Closes the sessions; one that was lent stays open."""

@@ -179,8 +179,10 @@ def timeout_error(request: HttpRequest, phase: TimeoutPhase, *, sent: bool) -> A
         sent: Whether a byte of the request may have left.
     """
     limit: float = getattr(request.timeouts, phase)
+    place = request.progress.awaits if phase == "pool" else None
+    waited = _WAITED[phase] if place is None else f"no {place} was free"
     return A2ATimeoutError(
-        f"{_WAITED[phase]} for {limit:g} s",
+        f"{waited} for {limit:g} s",
         phase=phase,
         timeout=limit,
         executed=None if sent else False,

@@ -270,11 +270,13 @@ def _returns(interceptor: Interceptor, name: str, what: str, value: object) -> T
 
 def deadline_exceeded(call: AnyCall) -> DeadlineExceededError:
     """The error of a call whose time is over."""
-    deadline = call.deadline
+    deadline, progress = call.deadline, call.progress
     awaited = "; the agent's card was still awaited, and nothing else was sent"
+    place = progress.awaits if progress.card is None else progress.card.awaits
+    waited = "" if place is None else f" while waiting for a {place}"
     return DeadlineExceededError(
         f"{call.operation.name} did not finish within the {deadline.name} timeout of "
-        f"{deadline.timeout:g} s{'' if call.progress.card is None else awaited}",
+        f"{deadline.timeout:g} s{waited}{'' if progress.card is None else awaited}",
         deadline=deadline.name,
         timeout=deadline.timeout,
         **_ended(call),
