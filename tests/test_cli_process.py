@@ -28,6 +28,7 @@ from holdfast.testing import (
     works_forever,
 )
 
+NOBODY_READS = 141  # as a shell tells of who was ended by SIGPIPE
 BOUND = 60  # seconds that a command may take before the test fails
 
 SOURCE = str(Path(__file__).parents[1] / "src")
@@ -62,11 +63,11 @@ def served(agent):
 
 
 @contextmanager
-def start(*words, python=("-m", "holdfast"), directory="/", **more):
+def start(*words, python=("-m", "holdfast"), directory="/", stderr=subprocess.PIPE, **more):
     """The command, running; killed if the test does not wait for its end."""
     process = subprocess.Popen(
         [sys.executable, *python, *words],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr,
         text=True, env=environment(**more), cwd=directory,
         # Whoever starts the tests in the background has them ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
@@ -127,9 +128,61 @@ def test_a_reader_that_leaves_a_stream_ends_it_quietly(form):
     with served(agent) as url, start(*words, "-a", url) as process:
         assert process.stdout.readline()
         process.stdout.close()
-        assert process.wait(timeout=BOUND) == 1
+        assert process.wait(timeout=BOUND) == NOBODY_READS
         assert process.stderr.read() == ""
     assert agent.calls("CancelTask") == []
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="there are no terminals here")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_on_a_terminal_a_reader_that_leaves_a_stream_is_told_how_to_pick_it_up(form):
+    agent = FakeAgent(streams(*["word "] * 300, every=0.02))
+    words = ("send", "hello", "--stream", "-o", form)
+    terminal, stderr = os.openpty()
+    with served(agent) as url, start(*words, "-a", url, stderr=stderr) as process:
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=BOUND) == NOBODY_READS
+    told = os.read(terminal, 65536).decode()
+    os.close(stderr)
+    os.close(terminal)
+    assert told == f"Hint: holdfast task subscribe --stream task-1 --agent-card {url}\r\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="there are no terminals here")
+def test_on_a_terminal_nothing_is_said_of_a_task_that_is_over():
+    terminal, stderr = os.openpty()
+    agent = FakeAgent(completes("x", after=0.1))
+    done, _ = unread(agent, "send", "hello", "-o", "json", stderr=stderr)
+    told = os.read(terminal, 65536).decode()
+    os.close(stderr)
+    os.close(terminal)
+    assert (done.returncode, told) == (NOBODY_READS, "Task ID: task-1\r\n")
+
+
+def leave_after_the_state(process):
+    """Reads what there is to read of a task that works forever, and leaves."""
+    assert "State: TASK_STATE_WORKING\n" in iter(process.stdout.readline, "")
+    process.stdout.close()
+
+
+def test_an_interruption_where_nobody_reads_says_how_to_go_on():
+    agent = FakeAgent(lambda _: works_forever())
+    with served(agent) as url, start("send", "hello", "--stream", "-a", url) as process:
+        leave_after_the_state(process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=BOUND) == 130
+        said = process.stderr.read()
+    assert said == f"Hint: holdfast task subscribe --stream task-1 --agent-card {url}\n"
+
+
+def test_a_failure_is_told_though_nobody_reads_the_output():
+    agent = FakeAgent(lambda _: works_forever())
+    words = ("send", "hello", "--stream", "--timeout", "1s")
+    with served(agent) as url, start(*words, "-a", url) as process:
+        leave_after_the_state(process)
+        assert process.wait(timeout=BOUND) == 5
+        assert "Code: A2ACLI_ERR_TIMEOUT\n" in process.stderr.read()
 
 
 def test_a_stream_shows_text_before_it_is_over():
@@ -152,14 +205,14 @@ def test_a_stream_that_is_cut_on_a_socket_goes_on():
     assert "the stream was cut" in err
 
 
-def unread(agent, *words):
+def unread(agent, *words, stderr=subprocess.PIPE):
     """The command, with a standard output that nobody reads any more, and the agent's address."""
     with served(agent) as url:
         reader, writer = os.pipe()
         os.close(reader)
         done = subprocess.run(
             [sys.executable, "-m", "holdfast", *words],
-            stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL, stdout=writer, stderr=stderr,
             text=True, env=environment(A2ACLI_AGENT_CARD=url), check=False,
         )  # fmt: skip
         os.close(writer)
@@ -169,19 +222,19 @@ def unread(agent, *words):
 @pytest.mark.parametrize("words", [["--help"], ["send", "-o", "json"], ["card", "get"]])
 def test_a_reader_that_left_is_no_drama(words):
     done, _ = unread(FakeAgent(), *words)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr) == (NOBODY_READS, "")
 
 
-@pytest.mark.parametrize("after", [0, 0.1])
-def test_a_task_is_named_on_stderr_where_nobody_read_its_id(after):
+@pytest.mark.parametrize(("after", "words"), [(0, "task get"), (0.1, "task get --wait")])
+def test_a_task_is_named_on_stderr_where_nobody_read_its_id(after, words):
     done, url = unread(FakeAgent(completes("x", after=after)), "send", "hello")
-    hint = f"Hint: holdfast task get task-1 --agent-card {url}\n"
-    assert (done.returncode, done.stderr) == (1, hint)
+    hint = f"Hint: holdfast {words} task-1 --agent-card {url}\n"
+    assert (done.returncode, done.stderr) == (NOBODY_READS, hint)
 
 
 def test_a_task_is_named_on_stderr_once():
     done, _ = unread(FakeAgent(completes("x", after=0.1)), "send", "hello", "-o", "json")
-    assert (done.returncode, done.stderr) == (1, "Task ID: task-1\n")
+    assert (done.returncode, done.stderr) == (NOBODY_READS, "Task ID: task-1\n")
 
 
 def test_a_reader_that_has_read_the_tasks_id_may_leave():
@@ -189,7 +242,7 @@ def test_a_reader_that_has_read_the_tasks_id_may_leave():
     with served(agent) as url, start("send", "hello", "-a", url) as process:
         assert process.stdout.readline() == "Task ID: task-1\n"
         process.stdout.close()
-        assert process.wait(BOUND) == 1
+        assert process.wait(BOUND) == NOBODY_READS
         assert process.stderr.read() == ""
 
 
@@ -198,8 +251,8 @@ def test_a_reader_that_has_read_the_tasks_id_may_leave():
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["send", "hello"], "task get task-1 "),
-        (["send", "hello", "--stream"], "task get task-1 "),
+        (["send", "hello"], "task get "),
+        (["send", "hello", "--stream"], "task subscribe --stream task-1 "),
         (["card", "get"], ""),
         (["config", "show"], ""),
         (["send", "--help"], ""),

@@ -492,6 +492,12 @@ async def lend(session: aiohttp.ClientSession) -> None:
     assert_type(connect("https://a.test", engine=AiohttpEngine(session=session)), Client)
 
 
+async def share() -> None:
+    async with AiohttpEngine() as engine, connect("https://a.test", engine=engine) as client:
+        assert_type(engine, AiohttpEngine)
+        assert_type(client, Client)
+
+
 # ── What can be sent ─────────────────────────────────────────────────────────────────────────
 
 MESSAGE = Message(

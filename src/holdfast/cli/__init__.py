@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None, *, world: World | None = None) 
         world: What the command runs in; the real one if left out.
 
     Returns:
-        The exit code (a2a-cli 11.6); 130 after Ctrl-C.
+        The exit code (a2a-cli 11.6); 130 after Ctrl-C, 141 where nobody reads the output.
     """
     try:
         from holdfast.cli.commands import run

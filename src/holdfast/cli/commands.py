@@ -43,10 +43,14 @@ from holdfast.errors import A2AError
 if TYPE_CHECKING:
     from holdfast.cli.output import Output
     from holdfast.cli.session import Session, World
+    from holdfast.model.types import Task
 
 __all__ = ["app", "run"]
 
 _INTERRUPTED = 130
+_NOBODY_READS = 141
+"""What a shell says of a program that SIGPIPE ended, as most are whose output nobody reads."""
+
 _COMPLETE = "_HOLDFAST_COMPLETE"
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -138,11 +142,18 @@ def _cannot_write(error: OSError) -> int:
     """Says so where that can still be said."""
     with contextlib.suppress(OSError):
         output_for("text").failure(unwritable(error))
-    return _nobody_reads()
+    _discard()
+    return 1
 
 
 def _nobody_reads() -> int:
     """Leaves quietly when an output is closed at its other end, as by ``| head``."""
+    _discard()
+    return _NOBODY_READS
+
+
+def _discard() -> None:
+    """Forgets what an output does not take."""
     streams: tuple[TextIO | None, ...] = sys.stdout, sys.stderr
     for stream in filter(None, streams):
         try:
@@ -150,7 +161,6 @@ def _nobody_reads() -> int:
         except OSError:
             # What is still buffered would be written, and fail, once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    return 1
 
 
 def _execute(ctx: click.Context, action: Action, *, can_follow: bool = False) -> int:
@@ -203,8 +213,11 @@ def _perform(world: World, session: Session, output: Output, action: Action) -> 
         return _INTERRUPTED
     except (OutputError, BrokenPipeError) as error:
         is_lost = isinstance(error, OutputError) or not output.has_named_task
-        if session.task is not None and is_lost:
-            output.hint(session.command("task", "get", session.task.id))
+        task = session.task
+        if task is not None and not task.state.is_terminal and (is_lost or _is_seen(sys.stderr)):
+            output.hint(session.go_on(task.id))
+        elif task is not None and is_lost:
+            output.hint(session.command("task", "get", task.id))
         raise
     except click.UsageError:
         raise
@@ -213,7 +226,7 @@ def _perform(world: World, session: Session, output: Output, action: Action) -> 
     else:
         return 0
     if session.task is not None:
-        output.gave_up(session.task)
+        _give_up(session.task, output)
     output.failure(failure)
     return failure.exit
 
@@ -227,10 +240,23 @@ def _failure(error: Exception, session: Session) -> Failure:
     return internal(error)
 
 
+def _give_up(task: Task, output: Output) -> None:
+    """Completes what was begun, for those who read it."""
+    try:
+        output.gave_up(task)
+    except BrokenPipeError:  # what there is to say on standard error is said all the same
+        _discard()
+
+
+def _is_seen(stream: TextIO | None) -> bool:
+    """Whether somebody sits before a stream."""
+    return stream is not None and stream.isatty()
+
+
 def _interrupted(session: Session, output: Output) -> None:
     """Says how to go on after Ctrl-C: the agent knows nothing of it."""
     if session.task is not None:
-        output.gave_up(session.task)
+        _give_up(session.task, output)
         output.hint(session.go_on(session.task.id))
     elif session.message_id is not None:
         output.warn(f"message {session.message_id} was on its way; the agent may have got it")
@@ -244,7 +270,8 @@ def _interrupted(session: Session, output: Output) -> None:
     epilog="Each option of a command can also be set by the environment variable that its help "
     "names, or in a .env file under that name: see holdfast config show --help. Exit codes: 0 "
     "done, 1 failed, 2 wrong usage, 3 agent not reachable, 4 not authenticated, 5 timeout, 130 "
-    "interrupted. How a task ended is told by its state, not by the exit code.",
+    "interrupted, 141 nobody reads the output. How a task ended is told by its state, not by the "
+    "exit code.",
 )
 @with_options(EVERYWHERE)
 def app(**_options: object) -> None:

@@ -209,6 +209,7 @@ class TextOutput(_Speaks):
 
     def _pieces(self, live: LiveText, pieces: Iterable[str]) -> None:
         if written := "".join(pieces):
+            self._is_within_line = False  # if nobody reads it
             _write(written)
             self._is_within_line = live.is_within_line
 
