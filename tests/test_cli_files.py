@@ -171,6 +171,14 @@ def test_what_a_link_leads_to_is_never_written(tmp_path):
     assert found(directory) == {"result.txt": b"new"}
 
 
+@pytest.mark.skipif(os.name == "nt", reason="there are no permissions of this kind here")
+@pytest.mark.parametrize("words", [[], ["--overwrite"]])
+def test_a_file_may_be_read_by_those_who_may_read_new_files(words, tmp_path):
+    (tmp_path / "usual").touch()
+    assert download(having(Part(text="new")), tmp_path, *words).exit == 0
+    assert (tmp_path / "result.txt").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
 def test_a_directory_that_cannot_be_is_told(tmp_path):
     (tmp_path / "file").write_text("")
     done = download(having(Part(text="x")), tmp_path / "file" / "below", "-o", "json")

@@ -286,6 +286,33 @@ def redirected(how, *words, **more):
     )
 
 
+@pytest.mark.skipif(os.name == "nt", reason="there are no limits of files here")
+@pytest.mark.parametrize("size", [3_000, 300_000])
+def test_a_file_that_cannot_be_written_to_its_end_is_not_left_behind(size, tmp_path):
+    agent = FakeAgent(completes("x" * size))
+    limited = ("sh", "-c", 'ulimit -f 1; exec "$@"', "sh", sys.executable, "-m", "holdfast")
+
+    def download(*words):
+        return subprocess.run(
+            [*limited, "task", "download", "task-1", "-a", url, "--to", str(tmp_path), *words],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=BOUND,
+            env=environment(PYTHONDONTWRITEBYTECODE="1"),
+        )  # fmt: skip
+
+    with served(agent) as url:
+        with start("send", "hello", "-a", url) as process:
+            process.communicate(timeout=BOUND)
+        done = download()
+        assert (done.returncode, list(tmp_path.iterdir())) == (1, [])
+        assert "cannot be written: File too large" in done.stderr
+
+        there = tmp_path / "artifact-1.txt"
+        there.write_text("old")
+        assert download("--overwrite").returncode == 1
+    assert list(tmp_path.iterdir()) == [there]
+    assert there.read_text() == "old"
+
+
 def test_a_closed_input_is_a_usage_error():
     done = redirected("<&-", "send", "-a", "agent.test", "--data", "-")
     assert (done.returncode, done.stdout) == (2, "")

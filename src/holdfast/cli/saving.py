@@ -1,8 +1,9 @@
 """Saving the files of a task (``task download``).
 
 Rules: nothing that is there is replaced unless the caller says so, and what a link leads to never;
-a file is there as a whole or not at all. An address is fetched without credentials, if it is one
-of the web and lies no further inside this network than the agent itself (`holdfast.wire.reach`).
+what is replaced is so in one step, by the whole new file; a file that cannot be written to its end
+is removed again. An address is fetched without credentials, if it is one of the web and lies no
+further inside this network than the agent itself (`holdfast.wire.reach`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import tempfile
-from pathlib import Path
+import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.cli.errors import CommandError, Failure
@@ -26,6 +26,7 @@ from holdfast.wire.reach import Reach, scope_of_host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from holdfast.cli.files import File
     from holdfast.runtime.engine import HttpEngine
@@ -97,37 +98,25 @@ async def content_of(file: File, engine: HttpEngine, agent: str) -> bytes:
 async def write(path: Path, content: bytes, *, overwrite: bool) -> None:
     """Writes a file, and makes its directory if need be.
 
+    An interruption waits until it is written.
+
     Raises:
-        OSError: It cannot be written.
+        OSError: It cannot be written; what was there is as it was.
     """
     await asyncio.to_thread(_write, path, content, overwrite=overwrite)
 
 
 def _write(path: Path, content: bytes, *, overwrite: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    if not overwrite:
-        with path.open("xb") as new:
-            try:
-                new.write(content)
-                new.flush()
-            except OSError:
-                path.unlink()
-                raise
-        return
-    number, name = tempfile.mkstemp(dir=path.parent, prefix=".holdfast-")
-    temporary = Path(name)
+    # In the same directory, so that it takes the place of the other one in one step.
+    written = path.with_name(f".holdfast-{secrets.token_hex(8)}") if overwrite else path
+    new = written.open("xb")
     try:
-        with os.fdopen(number, "wb") as new:
+        with new:
             new.write(content)
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    except OSError:
+        if overwrite:
+            written.replace(path)
+    except BaseException:
         with contextlib.suppress(OSError):
-            temporary.unlink()
+            written.unlink()
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
