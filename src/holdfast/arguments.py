@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from holdfast.model.addresses import fault, has_user
 from holdfast.model.requests import SendMessageConfiguration, TaskPushNotificationConfig
-from holdfast.model.settings import check_count, check_number
+from holdfast.model.settings import check_count, check_kind, check_number
 from holdfast.wire.reach import Network, network
 
 __all__ = [
@@ -123,13 +123,6 @@ def check_networks(name: str, given: Iterable[str]) -> tuple[Network, ...]:
             message = f"{text!r} in {name} is not a network, such as '10.0.0.0/8'"
             raise ValueError(message) from None
     return tuple(found)
-
-
-def check_kind(name: str, value: object, kind: type) -> None:
-    """Checks a value by its class."""
-    if not isinstance(value, kind):
-        text = f"{name} must be {kind.__name__}, not {type(value).__name__}"
-        raise TypeError(text)
 
 
 def check_able(name: str, value: object, *methods: str) -> None:

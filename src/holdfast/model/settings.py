@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["check_count", "check_kinds", "check_number", "check_numbers"]
+__all__ = ["check_count", "check_kind", "check_kinds", "check_number", "check_numbers"]
 
 
 def check_number(name: str, value: object, what: str = "number") -> None:
@@ -58,8 +58,16 @@ def check_kinds(settings: object, **kinds: type | tuple[type, ...]) -> None:
         TypeError: One is of another class.
     """
     for name, kind in kinds.items():
-        value = getattr(settings, name)
-        if not isinstance(value, kind):
-            first = kind[0] if isinstance(kind, tuple) else kind
-            message = f"{name} must be a {first.__name__}, not {type(value).__name__}"
-            raise TypeError(message)
+        check_kind(name, getattr(settings, name), kind)
+
+
+def check_kind(name: str, value: object, kind: type | tuple[type, ...]) -> None:
+    """Checks the class of a value; of several that will do, the first one is named.
+
+    Raises:
+        TypeError: It is of another class.
+    """
+    if not isinstance(value, kind):
+        first = kind[0] if isinstance(kind, tuple) else kind
+        message = f"{name} must be {first.__name__}, not {type(value).__name__}"
+        raise TypeError(message)

@@ -22,7 +22,7 @@ import aiohttp
 from aiohttp import payload
 
 from holdfast.errors import A2AError, InvalidAgentResponseError, LimitExceededError
-from holdfast.model.settings import check_count
+from holdfast.model.settings import check_count, check_kind
 from holdfast.net.failures import Failing, presentable_cause
 from holdfast.net.pools import Pools, Settings, ssl_option
 from holdfast.net.proxies import Proxies
@@ -73,7 +73,7 @@ class AiohttpEngine:
 
     Raises:
         ValueError: A number is not positive, or the file is not a certificate.
-        TypeError: One is no whole number.
+        TypeError: A number is not whole, or another argument is of another type.
         FileNotFoundError: There is no such file.
     """
 
@@ -88,6 +88,8 @@ class AiohttpEngine:
     ) -> None:
         check_count("max_connections", max_connections, least=1)
         check_count("max_streams", max_streams, least=1)
+        check_kind("proxies", proxies, bool)
+        check_kind("session", session, (aiohttp.ClientSession, type(None)))
         settings = Settings(
             max_connections=max_connections,
             max_streams=max_streams,

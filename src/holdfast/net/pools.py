@@ -17,7 +17,7 @@ import contextlib
 import ssl as tls
 import warnings
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import aiohttp
 from yarl import URL
@@ -212,10 +212,14 @@ def ssl_option(
 
     Raises:
         ValueError: The file is no certificate.
+        TypeError: It is something else.
         FileNotFoundError: There is no such file.
     """
-    if not isinstance(ssl, str | PathLike):
+    if isinstance(ssl, tls.SSLContext | bool):
         return ssl
+    if not isinstance(cast("object", ssl), str | PathLike):
+        message = f"ssl must be a file, a context or a bool, not {type(ssl).__name__}"
+        raise TypeError(message)
     try:
         return tls.create_default_context(cafile=fspath(ssl))
     except tls.SSLError as error:

@@ -6,7 +6,7 @@ from typing import Self
 
 import msgspec
 
-from holdfast.model.settings import check_kinds
+from holdfast.model.settings import check_count, check_kinds
 from holdfast.policy.budget import BudgetPolicy
 from holdfast.policy.reconnect import ReconnectPolicy
 from holdfast.policy.retry import RetryPolicy
@@ -29,7 +29,8 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
             your gateways answer themselves.
 
     Raises:
-        TypeError: One of them is of another class.
+        ValueError: A status is negative.
+        TypeError: One of them is of another class, or a status is no whole number.
     """
 
     timeouts: Timeouts = Timeouts()
@@ -47,6 +48,8 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
             reconnect=ReconnectPolicy,
             refusals=frozenset,
         )
+        for status in self.refusals:
+            check_count("each of refusals", status)
 
     @classmethod
     def standard(cls) -> Self:
