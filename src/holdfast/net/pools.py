@@ -89,16 +89,16 @@ class Pools:
         with contextlib.suppress(StopIteration):
             self._at_last.__anext__().send(None)  # from its first step on, the loop knows of it
 
+    def __del__(self) -> None:
+        # Nobody has the engine any more, and its loop goes on.
+        if self._made:
+            warnings.warn(_UNCLOSED, ResourceWarning, stacklevel=2, source=self)
+
     def place(self, *, streaming: bool) -> str:
         """What a request waits for where no slot is free, and what makes more of them."""
         if streaming:
             return f"place for streams (max_streams={self._settings.max_streams})"
         return f"place for calls (max_connections={self._settings.max_connections})"
-
-    def __del__(self) -> None:
-        # Nobody has the engine any more, and its loop goes on.
-        if self._made:
-            warnings.warn(_UNCLOSED, ResourceWarning, stacklevel=2, source=self)
 
     async def close(self) -> None:
         """Closes the sessions; one that was lent stays open."""
