@@ -1481,11 +1481,15 @@ def test_an_engine_that_a_finished_program_left_open_says_so():
         async with connect(url, engine=AiohttpEngine()) as client:
             assert (await client.agent_card()).name == "Agent"
 
+    def run(url):
+        asyncio.run(main(url))
+        gc.collect()  # what aiohttp says of it belongs here, too
+
     with (
         serve_in_thread(always(reply(card))) as server,
-        pytest.warns(ResourceWarning, match="unclosed"),
+        pytest.warns(ResourceWarning, match="unclosed AiohttpEngine"),
     ):
-        asyncio.run(main(server.url))
+        run(server.url)
 
 
 @on_a_loop
