@@ -70,7 +70,7 @@ async def ignored(_task):
 
 
 async def poll(look, task, *, seen=ignored, **options):
-    return await poll_and_tell(look, task, seen=seen, **options)
+    return await poll_and_tell(look, "t-1", task, seen=seen, **options)
 
 
 class Looks:
@@ -140,7 +140,7 @@ async def test_a_hint_is_a_lower_bound_of_the_next_look():
 async def test_a_hint_beyond_the_deadline_does_not_prolong_it():
     busy = A2AHTTPError("busy", transient=True, retry_after=30)
 
-    with pytest.raises(DeadlineExceededError, match="the task was never seen") as caught:
+    with pytest.raises(DeadlineExceededError, match="task t-1 was never seen") as caught:
         await poll(Looks(busy), None, until=is_over, deadline=within(10), interval=2)
 
     assert now() == 10

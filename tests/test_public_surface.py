@@ -351,8 +351,8 @@ CONSTRUCTORS = {
     "StreamOver": "inner",
     "UnaryOnly": "",
     "ReconnectError": "message='' *task=None **facts",
-    "ReconnectPolicy": "*max_reconnects=8 *backoff=0.5 *max_backoff=15.0",
-    "Reconnected": "*request_id *operation *agent *task_id *number",
+    "ReconnectPolicy": "*max_reconnects=8 *backoff=0.5 *max_backoff=15.0 *max_quiet=3600.0",
+    "Reconnected": "*request_id *operation *agent *task_id *number *error=None",
     "Reply": "*value *headers=dict() *raw=b'' *endpoint=None *attempts=()",
     "Resilience": (
         "*timeouts=Timeouts() *retry=RetryPolicy() *budget=BudgetPolicy() "

@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     )
     from holdfast.model.types import (
         Artifact,
+        Event,
         Message,
         Part,
         Role,
@@ -133,7 +134,6 @@ if TYPE_CHECKING:
         AttemptStarted,
         CallFinished,
         Consumer,
-        Event,
         Interceptor,
         Observation,
         Observer,

@@ -62,11 +62,11 @@ if TYPE_CHECKING:
 
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Operation
-    from holdfast.model.types import Message, Task
+    from holdfast.model.types import Event, Message, Task
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.env import Env
-    from holdfast.runtime.listeners import Event, Observers
+    from holdfast.runtime.listeners import Observers
     from holdfast.runtime.resolver import AgentCardResolver
     from holdfast.wire.limits import Limits
 

@@ -13,11 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
-    from holdfast.model.types import Task
+    from holdfast.model.types import Event, Task
     from holdfast.runtime.listeners import Consumer
     from holdfast.runtime.live import LiveStream
     from holdfast.stream_calls import StreamCalls
-    from holdfast.tasks.fold import StreamEvent
     from holdfast.tasks.text import TextChange
 
 __all__ = ["EventStream"]
@@ -38,9 +37,9 @@ class EventStream:
         self._calls = calls
         self._begin: Callable[[], Awaitable[LiveStream]] | None = begin
         self._live: LiveStream | None = None
-        self._untold: StreamEvent | None = None  # as long as consumers have not heard of it
+        self._untold: Event | None = None  # as long as consumers have not heard of it
         self._listening: deque[Consumer] = deque()  # to be told of it
-        self._at_hand: Callable[[], StreamEvent | None] = _nothing
+        self._at_hand: Callable[[], Event | None] = _nothing
         self._is_being_read = False
         self._is_over = False
         self._changes: _TextChanges | None = None
@@ -84,7 +83,7 @@ class EventStream:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> StreamEvent:
+    async def __anext__(self) -> Event:
         """The next event.
 
         Raises:
@@ -100,7 +99,7 @@ class EventStream:
             raise RuntimeError(text)
         return self._at_hand() or await self._wait()
 
-    async def _wait(self) -> StreamEvent:
+    async def _wait(self) -> Event:
         """Waits for the next event, and until consumers have been told of it."""
         if self._live is None:
             text = "enter the stream first: async with client.stream_message(…) as events"
@@ -122,7 +121,7 @@ class EventStream:
             raise StopAsyncIteration
         return event
 
-    async def _tell(self, event: StreamEvent) -> None:
+    async def _tell(self, event: Event) -> None:
         """Tells consumers; cancelled, and called again, it goes on with the one it came to."""
         if event is not self._untold:
             self._untold, self._listening = event, deque(self._calls.per_call.consumers)
@@ -131,7 +130,7 @@ class EventStream:
             self._listening.popleft()
         self._untold = None
 
-    async def _next(self, live: LiveStream) -> StreamEvent | None:
+    async def _next(self, live: LiveStream) -> Event | None:
         try:
             return await live.next()
         except A2AError as error:

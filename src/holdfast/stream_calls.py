@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from holdfast.content import Content
     from holdfast.errors import A2AError
     from holdfast.model.requests import SendMessageRequest
-    from holdfast.model.types import StreamResponse, Task
+    from holdfast.model.types import Event, StreamResponse, Task
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.listeners import Consumer
     from holdfast.runtime.transport import Stream
-    from holdfast.tasks.fold import StreamEvent
 
 __all__ = ["StreamCalls"]
 
@@ -167,9 +166,7 @@ class StreamCalls:
             error=error,
         )
 
-    async def tell(
-        self, consumers: Iterable[Consumer], event: StreamEvent, task: Task | None
-    ) -> None:
+    async def tell(self, consumers: Iterable[Consumer], event: Event, task: Task | None) -> None:
         """Tells consumers of an event."""
         await self._calls.tell(consumers, event, task, self._deadline)
 

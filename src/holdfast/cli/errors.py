@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.errors import A2AError
     from holdfast.model.card import AgentCard
     from holdfast.model.types import Task
-    from holdfast.runtime.listeners import RetryScheduled
+    from holdfast.runtime.listeners import Reconnected, RetryScheduled
 
 __all__ = [
     "CommandError",
@@ -39,6 +39,7 @@ __all__ = [
     "describe",
     "internal",
     "out_of_time",
+    "reconnected",
     "reconnecting",
     "retrying",
     "unwritable",
@@ -146,6 +147,19 @@ def retrying(retry: RetryScheduled, tries: int) -> str:
     told.excerpt = None
     wait = shown_duration(math.ceil(retry.wait * 10) / 10)
     return f"{_bare(told)}; trying again in {wait} (attempt {retry.number} of {tries})"
+
+
+def reconnected(observation: Reconnected) -> str:
+    """What is said where a stream that was cut was picked up again, in one line."""
+    what = "the stream was cut"
+    if observation.error is not None:
+        told = copy.copy(observation.error)
+        told.excerpt = None
+        what = f"{what}: {_bare(told)}"
+    return (
+        f"{what}; reconnected to task {observation.task_id}; status messages from in between "
+        "may be missing"
+    )
 
 
 def reconnecting(error: A2AError) -> str:

@@ -29,8 +29,8 @@ from holdfast.tasks.text import TextDelta, TextFold, TextReset
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from holdfast.model.types import Artifact, Part, TaskStatus
-    from holdfast.tasks.fold import StreamEvent, TaskUpdate
+    from holdfast.model.types import Artifact, Event, Part, TaskStatus
+    from holdfast.tasks.fold import TaskUpdate
 
 __all__ = ["LiveText"]
 
@@ -56,7 +56,7 @@ class LiveText:
         """Whether what was written last is a line that has no end yet."""
         return self._block is not None and not self._block.is_at_line_start
 
-    def event(self, event: StreamEvent, task: Task | None) -> Iterator[str]:
+    def event(self, event: Event, task: Task | None) -> Iterator[str]:
         """What there is to write for an event.
 
         Args:

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from holdfast.cli.saving import Saved
     from holdfast.cli.settings import Effective, Settings
     from holdfast.model.card import AgentCard, AgentInterface
-    from holdfast.model.types import WireValue
-    from holdfast.tasks.fold import StreamEvent
+    from holdfast.model.types import Event, WireValue
 
 __all__ = [
     "Diagnostics",
@@ -75,7 +74,7 @@ class Output(Protocol):
         """The wait for that task ends here, and the task goes on."""
         ...
 
-    def event(self, event: StreamEvent, task: Task | None) -> None:
+    def event(self, event: Event, task: Task | None) -> None:
         """An event of a stream that is followed, and the task as it stands after it."""
         ...
 
@@ -172,7 +171,7 @@ class TextOutput(_Speaks):
         elif self._told:
             self._lines([text.state(task)])
 
-    def event(self, event: StreamEvent, task: Task | None) -> None:
+    def event(self, event: Event, task: Task | None) -> None:
         if self._live is None:
             self._live = LiveText(text.View(verbose=self._verbose))
         self._pieces(self._live, self._live.event(event, task))
@@ -236,7 +235,7 @@ class JsonOutput(_Speaks):
     def gave_up(self, task: Task) -> None:
         """The error's message says it."""
 
-    def event(self, event: StreamEvent, task: Task | None) -> None:
+    def event(self, event: Event, task: Task | None) -> None:
         self._document(document(_response(event)))
         self.has_named_task = task is not None
 
@@ -290,7 +289,7 @@ class JsonOutput(_Speaks):
         _write(f"{written}\n")
 
 
-def _response(event: StreamEvent) -> StreamResponse:
+def _response(event: Event) -> StreamResponse:
     """An event in its envelope."""
     match event:
         case Task():

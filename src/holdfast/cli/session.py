@@ -20,7 +20,7 @@ from holdfast._version import __version__
 from holdfast.assembly import connect
 from holdfast.cli.configuration import read_configuration
 from holdfast.cli.credentials import Credentials
-from holdfast.cli.errors import describe, reconnecting, retrying
+from holdfast.cli.errors import describe, reconnected, reconnecting, retrying
 from holdfast.cli.output import command_line
 from holdfast.cli.rehearsal import Rehearsed, rehearse
 from holdfast.cli.values import masked_reference, secrets_in_params, secrets_in_reference
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from holdfast.cli.settings import Settings
     from holdfast.client import Client
     from holdfast.model.card import AgentCard, AgentInterface
-    from holdfast.model.types import Task
+    from holdfast.model.types import Event, Task
     from holdfast.runtime.engine import HttpEngine
-    from holdfast.runtime.listeners import Event, Observation
+    from holdfast.runtime.listeners import Observation
 
 __all__ = ["Session", "World"]
 
@@ -256,10 +256,7 @@ class Session:
         elif not self.settings.stream:
             return  # who waits for the outcome alone misses nothing of a cut
         elif isinstance(observation, Reconnected):
-            self._output.warn(
-                f"the stream was cut: reconnected to task {observation.task_id}; status messages "
-                "from in between may be missing"
-            )
+            self._output.warn(reconnected(observation))
         elif _is_cut(observation):
             self._output.warn(reconnecting(observation.error))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -17,6 +17,7 @@ from holdfast.model import codec
 
 __all__ = [
     "Artifact",
+    "Event",
     "Message",
     "Part",
     "Role",
@@ -280,6 +281,10 @@ class TaskArtifactUpdateEvent(WireValue, frozen=True, kw_only=True):
     metadata: dict[str, Any] | None = None
 
 
+Event: TypeAlias = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+"""An event of a stream (A2A 3.2.3)."""
+
+
 class StreamResponse(WireValue, frozen=True, kw_only=True):
     """One event of a stream or of a push notification: exactly one member is set (A2A 3.2.3)."""
 
@@ -289,6 +294,6 @@ class StreamResponse(WireValue, frozen=True, kw_only=True):
     artifact_update: TaskArtifactUpdateEvent | None = None
 
     @property
-    def event(self) -> Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent | None:
+    def event(self) -> Event | None:
         """The member that is set."""
         return self.artifact_update or self.status_update or self.task or self.message

@@ -16,9 +16,9 @@ class Deadline(msgspec.Struct, frozen=True, kw_only=True):
     """A moment at which waiting ends.
 
     Attributes:
-        name: Whose deadline: ``"call"``, ``"wait"``, ``"cancel"`` or ``"stream"``;
-            errors name it.
-        timeout: What the caller gave, in seconds.
+        name: Whose deadline, as errors name it: ``"call"``, ``"wait"``, ``"cancel"``,
+            ``"stream"``; or ``"quiet"``, of a stream that brings nothing new.
+        timeout: Seconds from its beginning to its end.
         at: The moment, on the event loop's clock.
     """
 

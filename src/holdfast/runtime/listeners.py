@@ -19,10 +19,8 @@ from holdfast.errors import A2AError
 from holdfast.model.card import AgentCard
 from holdfast.model.operations import SUBSCRIBE_TO_TASK
 from holdfast.model.types import (
-    Message,
+    Event,
     Task,
-    TaskArtifactUpdateEvent,
-    TaskStatusUpdateEvent,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +32,6 @@ __all__ = [
     "AttemptStarted",
     "CallFinished",
     "Consumer",
-    "Event",
     "Hooks",
     "Interceptor",
     "Observation",
@@ -48,7 +45,6 @@ __all__ = [
 logger = logging.getLogger("holdfast")
 logger.addHandler(logging.NullHandler())  # without logging set up, a library is silent
 
-Event = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 Consumer = Callable[[Event, Task | None, AgentCard], Awaitable[None] | None]
 """Called with the event, the task as it stands after it (None for a message without one), and
 the agent's card; may be a coroutine function."""

@@ -20,10 +20,9 @@ from holdfast.tasks.resume import Resume, Step, Wait
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.model.types import StreamResponse, Task
+    from holdfast.model.types import Event, StreamResponse, Task
     from holdfast.runtime.env import Env
     from holdfast.runtime.transport import Stream
-    from holdfast.tasks.fold import StreamEvent
 
 __all__ = ["LiveStream", "TaskSource"]
 
@@ -107,7 +106,7 @@ class LiveStream:
         self._quiet_since: float | None = None  # as far as a task is polled
         self._going_on: asyncio.Timeout | None = None
 
-    def at_hand(self) -> StreamEvent | None:
+    def at_hand(self) -> Event | None:
         """The next event if nothing has to be waited for; what fails does so in `next`."""
         resume = self.resume
         try:
@@ -125,7 +124,7 @@ class LiveStream:
             self._failure = error
         return None
 
-    async def next(self) -> StreamEvent | None:
+    async def next(self) -> Event | None:
         """The next event; None at the end.
 
         Raises:
@@ -245,7 +244,7 @@ class LiveStream:
         await self._source.pause(max(0.0, min(self._wakes_at, end.at) - loop.time()))
         self._check_open()
         if end.left(loop.time()) <= 0:
-            raise in_vain(end, self.told.task, self.told.task_id, step.error) from step.error
+            raise in_vain(end, self.told.task, self.told.task_id, step.error)
         self.resume.waited()
 
     def _check_hint(self, step: Wait) -> None:
@@ -301,7 +300,7 @@ class LiveStream:
             return
         if self.told.task_id is None:
             raise error
-        raise in_vain(self._deadline, self.told.task, self.told.task_id, error) from error
+        raise in_vain(self._deadline, self.told.task, self.told.task_id, error)
 
     def _check_open(self) -> None:
         self._source.check_open(self.told.task_id or "")

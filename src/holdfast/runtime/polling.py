@@ -56,11 +56,12 @@ async def poll(
             left = deadline.left(loop.time())
             await pause(min(max(next(delays), asked), left))
         if deadline.left(loop.time()) <= 0:
-            raise in_vain(deadline, task, task_id, failure) from failure
+            raise in_vain(deadline, task, task_id, failure)
         try:
             found = await look()
         except DeadlineExceededError as error:
-            raise in_vain(deadline, task, task_id, error) from failure
+            cause = failure or error
+            raise in_vain(deadline, task, task_id, cause)  # noqa: B904  it has its cause
         except A2AError as error:
             if not error.transient:
                 if task is not None:

@@ -42,7 +42,7 @@ async def until(at: float, awaitable: Awaitable[T], too_late: Callable[[], A2AEr
 def in_vain(
     deadline: Deadline, task: Task | None, task_id: str | None, failure: A2AError | None
 ) -> DeadlineExceededError | TaskAuthRequiredError:
-    """The error of who has waited for a task until a deadline.
+    """The error of who has waited for a task until a deadline; its cause is set.
 
     Args:
         deadline: What has struck.
@@ -57,17 +57,21 @@ def in_vain(
         facts["request_id"] = failure.request_id
         facts["executed"] = failure.executed if task is None else True
     end = f"at the end of the {deadline.name} timeout of {deadline.timeout:g} s"
-    if task is not None and task.state is TaskState.AUTH_REQUIRED:
-        said = task.status.message
-        prompt = f": {said.text}" if said is not None and said.text else ""
-        message = f"task {task.id} still waits for an authorization {end}{prompt}"
-        return TaskAuthRequiredError(message, task=task, **facts)
     name = f"task {task_id}" if task_id else "the task"
     seen = "never seen" if task is None else f"last seen {task.state.name}"
-    return DeadlineExceededError(
+    late = DeadlineExceededError(
         f"{name} was {seen} {end}",
         deadline=deadline.name,
         timeout=deadline.timeout,
         task=task,
         **facts,
     )
+    late.__cause__ = failure
+    if task is None or task.state is not TaskState.AUTH_REQUIRED:
+        return late
+    said = task.status.message
+    prompt = f": {said.text}" if said is not None and said.text else ""
+    message = f"task {task.id} still waits for an authorization {end}{prompt}"
+    waiting = TaskAuthRequiredError(message, task=task, **facts)
+    waiting.__cause__ = late
+    return waiting

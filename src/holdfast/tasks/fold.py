@@ -29,6 +29,7 @@ from holdfast.errors import InvalidAgentResponseError
 from holdfast.model import codec
 from holdfast.model.types import (
     Artifact,
+    Event,
     Message,
     Task,
     TaskArtifactUpdateEvent,
@@ -39,24 +40,19 @@ from holdfast.wire.limits import Limits, check_value, exceeded
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["StreamEvent", "TaskFold", "TaskUpdate", "check_same_task", "fold"]
+__all__ = ["TaskFold", "TaskUpdate", "check_same_task", "fold"]
 
 TaskUpdate: TypeAlias = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 """An event that belongs to a task."""
 
-StreamEvent: TypeAlias = TaskUpdate | Message
-"""An event of a stream (A2A 3.2.3)."""
-
 
 @overload
-def fold(task: Task, event: StreamEvent, *, limits: Limits | None = None) -> Task: ...
+def fold(task: Task, event: Event, *, limits: Limits | None = None) -> Task: ...
 @overload
 def fold(task: Task | None, event: TaskUpdate, *, limits: Limits | None = None) -> Task: ...
 @overload
-def fold(
-    task: Task | None, event: StreamEvent, *, limits: Limits | None = None
-) -> Task | None: ...
-def fold(task: Task | None, event: StreamEvent, *, limits: Limits | None = None) -> Task | None:
+def fold(task: Task | None, event: Event, *, limits: Limits | None = None) -> Task | None: ...
+def fold(task: Task | None, event: Event, *, limits: Limits | None = None) -> Task | None:
     """Folds one event onto a task; `TaskFold` does the same for many, without copying.
 
     Args:
@@ -106,7 +102,7 @@ class TaskFold:
             self._task = self._open.closed()
         return self._task
 
-    def add(self, event: StreamEvent) -> None:
+    def add(self, event: Event) -> None:
         """Folds an event onto the task; if it raises, the task stays as it was.
 
         Raises:
@@ -284,7 +280,7 @@ class _OpenTask:
 
 
 _UPDATES = cast(
-    "Mapping[type, Callable[[_OpenTask, StreamEvent], None]]",
+    "Mapping[type, Callable[[_OpenTask, Event], None]]",
     {
         TaskStatusUpdateEvent: _OpenTask.update_status,
         TaskArtifactUpdateEvent: _OpenTask.update_artifact,

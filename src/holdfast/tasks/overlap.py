@@ -25,8 +25,7 @@ from holdfast.model.types import TaskArtifactUpdateEvent, TaskState, TaskStatusU
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from holdfast.model.types import Part, Task, TaskStatus
-    from holdfast.tasks.fold import StreamEvent
+    from holdfast.model.types import Event, Part, Task, TaskStatus
 
 __all__ = ["CatchUp", "Writing"]
 
@@ -80,7 +79,7 @@ class CatchUp:
         self._is_in_doubt = False
         self._is_trusting = False
 
-    def follow(self, event: StreamEvent) -> list[StreamEvent]:
+    def follow(self, event: Event) -> list[Event]:
         """Takes what the connection brings, and gives what is known to be new by now."""
         self._is_in_doubt = False
         if isinstance(event, TaskArtifactUpdateEvent):
@@ -97,7 +96,7 @@ class CatchUp:
         few = self._doubts <= _LOOKS or self._doubts.bit_count() == 1
         return self._is_in_doubt and few
 
-    def look(self, before: Task, after: Task) -> list[StreamEvent]:
+    def look(self, before: Task, after: Task) -> list[Event]:
         """Takes what another look at the task has told the caller, and gives what else is new.
 
         Args:
@@ -107,7 +106,7 @@ class CatchUp:
         self._base = after
         if before.status != after.status:
             self._status = after.status
-        found: list[StreamEvent] = []
+        found: list[Event] = []
         for artifact_id, overlap in self._overlaps.items():
             known = self._text_of(after, artifact_id) or ""
             if overlap is None:
@@ -124,11 +123,11 @@ class CatchUp:
                 self._overlaps[artifact_id] = None
         return found
 
-    def give_up(self) -> list[StreamEvent]:
+    def give_up(self) -> list[Event]:
         """Gives what is new if nobody can say: the connection repeats as much as it may."""
         return [new for overlap in self._open() for new in overlap.give_up()]
 
-    def trust(self) -> list[StreamEvent]:
+    def trust(self) -> list[Event]:
         """Gives what is new if nothing is missing before it; so does `follow` from here on."""
         self._is_trusting = True
         return [new for overlap in self._open() for new in overlap.trust()]
@@ -141,7 +140,7 @@ class CatchUp:
     def _open(self) -> list[_Overlap]:
         return [overlap for overlap in self._overlaps.values() if overlap is not None]
 
-    def _follow_artifact(self, event: TaskArtifactUpdateEvent) -> list[StreamEvent]:
+    def _follow_artifact(self, event: TaskArtifactUpdateEvent) -> list[Event]:
         artifact_id = event.artifact.artifact_id
         if artifact_id not in self._overlaps:
             known = self._text_of(self._base, artifact_id)
@@ -153,7 +152,7 @@ class CatchUp:
         if overlap is None:
             return [event]
         text = self._writing.text(event.artifact.parts)
-        found: list[StreamEvent] = [*(overlap.add(event, text) if event.append else ())]
+        found: list[Event] = [*(overlap.add(event, text) if event.append else ())]
         if not event.append:
             overlap.replace(text)
         if overlap.is_settled:

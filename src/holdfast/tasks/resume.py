@@ -43,7 +43,7 @@ from holdfast.tasks.overlap import CatchUp
 from holdfast.tasks.told import Told
 
 if TYPE_CHECKING:
-    from holdfast.tasks.fold import StreamEvent
+    from holdfast.model.types import Event
     from holdfast.wire.limits import Limits
 
 __all__ = ["Resume", "Step", "Wait"]
@@ -150,7 +150,7 @@ class Resume:
         # Of a connection that was subscribed with:
         self.may_repeat = False
         self._snapshot: Task | None = None
-        self._ahead: StreamEvent | None = None  # what it brought before the task was asked for
+        self._ahead: Event | None = None  # what it brought before the task was asked for
         self._catch_up: CatchUp | None = None
         self._lags = 0  # looks at a task that lacks what the connection brought
 
@@ -176,7 +176,7 @@ class Resume:
         self._lags = 0
         self.step = Step.READ
 
-    def received(self, event: StreamEvent) -> None:
+    def received(self, event: Event) -> None:
         """The connection brought an event."""
         if not self.may_repeat:
             self.told.put(event)
@@ -312,7 +312,7 @@ class Resume:
         if ahead is not None:
             self._follow(ahead, self._catch_up)
 
-    def _follow(self, event: StreamEvent, catch_up: CatchUp) -> None:
+    def _follow(self, event: Event, catch_up: CatchUp) -> None:
         """Puts what is new of an event, as far as that is known."""
         if isinstance(event, TaskStatusUpdateEvent) and event.status.state.is_terminal:
             self._over = event
@@ -365,7 +365,7 @@ class Resume:
 
     # ── Within: what to do ───────────────────────────────────────────────────────────────────
 
-    def _check_end(self, event: StreamEvent) -> None:
+    def _check_end(self, event: Event) -> None:
         """Ends with an event that nothing comes after."""
         state = self.told.state
         if isinstance(event, Message) if state is None else state.is_terminal:

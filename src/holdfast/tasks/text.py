@@ -15,8 +15,7 @@ from holdfast.model.types import Message, Task, TaskArtifactUpdateEvent, TaskSta
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from holdfast.model.types import Artifact, TaskStatus
-    from holdfast.tasks.fold import StreamEvent
+    from holdfast.model.types import Artifact, Event, TaskStatus
 
 __all__ = ["TextChange", "TextDelta", "TextFold", "TextReset"]
 
@@ -63,7 +62,7 @@ class TextFold:
         for _ in () if task is None else self.changes(task):
             pass
 
-    def changes(self, event: StreamEvent) -> Iterator[TextChange]:
+    def changes(self, event: Event) -> Iterator[TextChange]:
         """What an event does, in order."""
         match event:
             case Message():

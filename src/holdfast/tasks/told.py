@@ -25,8 +25,7 @@ from holdfast.tasks.fold import TaskFold, fold
 from holdfast.tasks.overlap import Writing
 
 if TYPE_CHECKING:
-    from holdfast.model.types import Artifact, TaskState
-    from holdfast.tasks.fold import StreamEvent
+    from holdfast.model.types import Artifact, Event, TaskState
     from holdfast.wire.limits import Limits
 
 __all__ = ["Told"]
@@ -38,7 +37,7 @@ class _Truth(msgspec.Struct, frozen=True):
     task: Task
 
 
-_Found: TypeAlias = "StreamEvent | _Truth"
+_Found: TypeAlias = "Event | _Truth"
 
 
 class Told:
@@ -83,14 +82,14 @@ class Told:
         """Whether something waits to be taken."""
         return bool(self._queue)
 
-    def take(self) -> StreamEvent | None:
+    def take(self) -> Event | None:
         """The next event for the caller, if there is one.
 
         Raises:
             InvalidAgentResponseError: The event is of another task.
             LimitExceededError: The task becomes too large.
         """
-        event: StreamEvent | None = None
+        event: Event | None = None
         while self._queue:
             found = self._queue[0]
             if isinstance(found, _Truth):  # which goes with the event before
@@ -105,7 +104,7 @@ class Told:
             self._queue.popleft()
         return event
 
-    def put(self, event: StreamEvent) -> None:
+    def put(self, event: Event) -> None:
         """Adds an event that is new."""
         self._queue.append(event)
         self.count += 1
@@ -120,7 +119,7 @@ class Told:
             self.status = self.status or TaskStatus()
             self.task_id = event.task_id or self.task_id
 
-    def pass_on(self, chunk: TaskArtifactUpdateEvent) -> StreamEvent | None:
+    def pass_on(self, chunk: TaskArtifactUpdateEvent) -> Event | None:
         """Puts one more chunk, which is what most events are, and takes the next event.
 
         Raises:

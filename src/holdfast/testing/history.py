@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.model.card import AgentCard
-    from holdfast.runtime.listeners import Event
+    from holdfast.model.types import Event
     from holdfast.testing.agent import FakeAgent
     from holdfast.testing.lives import Update
 
