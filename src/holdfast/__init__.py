@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         text_part,
         url_part,
     )
+    from holdfast.conversation import Conversation, Interruption, InterruptionHook
     from holdfast.errors import (
         A2AConnectionError,
         A2AError,
@@ -199,6 +200,7 @@ __all__ = [
     "Consumer",
     "Content",
     "ContentTypeNotSupportedError",
+    "Conversation",
     "CredentialOriginError",
     "CredentialService",
     "Credentials",
@@ -219,6 +221,8 @@ __all__ = [
     "InMemoryContextCredentialStore",
     "Interceptor",
     "InternalError",
+    "Interruption",
+    "InterruptionHook",
     "InvalidAgentCardError",
     "InvalidAgentResponseError",
     "InvalidParamsError",
@@ -324,6 +328,7 @@ _MODULES = (
     "options",
     "content",
     "event_stream",
+    "conversation",
     "client",
     "assembly",
     "card_resolver",

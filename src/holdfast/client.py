@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from holdfast.arguments import (
-    check_kind,
+    check_able,
     check_seconds,
     hooks,
     items,
@@ -19,6 +19,7 @@ from holdfast.arguments import (
 )
 from holdfast.auth import one_provider
 from holdfast.calls import Calls, PerCall, is_settled, is_terminal
+from holdfast.conversation import Conversation
 from holdfast.errors import (
     A2AError,
     CancelUnconfirmedError,
@@ -42,6 +43,7 @@ from holdfast.model.requests import (
     SendMessageRequest,
     TaskPushNotificationConfig,
 )
+from holdfast.model.settings import check_count, check_kind
 from holdfast.model.types import Message, Task, TaskArtifactUpdateEvent, TaskState
 from holdfast.runtime.closing import close_in_turn
 from holdfast.stream_calls import StreamCalls
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 
     from holdfast.answer import Answer
     from holdfast.content import Content
+    from holdfast.conversation import InterruptionHook
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Operation
     from holdfast.options import CallOptions
@@ -342,6 +345,61 @@ class Client:
             ),
         )
         return EventStream(calls, sending)
+
+    def conversation(
+        self,
+        *,
+        context_id: str | None = None,
+        task: Task | None = None,
+        on_input: InterruptionHook | None = None,
+        on_auth: InterruptionHook | None = None,
+        input_timeout: float | None = None,
+        timeout: float = 86400.0,
+        max_turns: int = 32,
+        poll_interval: float = 2.0,
+    ) -> Conversation:
+        """Begins a conversation, or goes on with one: messages that belong together.
+
+        Args:
+            context_id: The conversation to go on with.
+            task: The task to go on with, as last seen; it names its conversation.
+            on_input: Replies to what the agent asks in the middle of a task; without it, and
+                where it gives None, the question is the answer (`Answer.needs_input`).
+            on_auth: Sees to an authorization that the agent asks for; where it gives None, the
+                task is watched until it goes on.
+            input_timeout: Seconds that a hook has; as long as the turn if left out.
+            timeout: Seconds of a turn, hooks included.
+            max_turns: How many replies of the hooks a turn may take.
+            poll_interval: Seconds between two looks where the task has to be polled.
+
+        Raises:
+            ValueError: A number that cannot be right; or the task is of another conversation.
+            TypeError: An argument of another type.
+        """
+        check_seconds("poll_interval", poll_interval)
+        check_seconds("timeout", timeout)
+        if input_timeout is not None:
+            check_seconds("input_timeout", input_timeout)
+        check_count("max_turns", max_turns)
+        for name, hook in (("on_input", on_input), ("on_auth", on_auth)):
+            if hook is not None:
+                check_able(name, hook, "__call__")
+        if task is not None:
+            check_kind("task", task, Task)
+            if context_id not in {None, task.context_id}:
+                text = f"task {task.id} is of the conversation {task.context_id!r}"
+                raise ValueError(text)
+        given = {TaskState.INPUT_REQUIRED: on_input, TaskState.AUTH_REQUIRED: on_auth}
+        return Conversation(
+            self._calls,
+            context_id=context_id,
+            task=task,
+            hooks={state: hook for state, hook in given.items() if hook is not None},
+            input_timeout=input_timeout,
+            timeout=timeout,
+            max_turns=max_turns,
+            poll_interval=poll_interval,
+        )
 
     # ── Tasks ────────────────────────────────────────────────────────────────────────────────
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from holdfast.answer import Answer, raise_for_outcome
 from holdfast.errors import A2AError
@@ -13,13 +13,58 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
-    from holdfast.model.types import Event, Task
+    from holdfast.model.types import Event, Message, Task
     from holdfast.runtime.listeners import Consumer
-    from holdfast.runtime.live import LiveStream
     from holdfast.stream_calls import StreamCalls
     from holdfast.tasks.text import TextChange
+    from holdfast.tasks.told import Told
 
-__all__ = ["EventStream"]
+__all__ = ["EventStream", "Live"]
+
+
+class Live(Protocol):
+    """Where the events of a stream come from: see `holdfast.runtime.live.LiveStream`."""
+
+    @property
+    def told(self) -> Told:
+        """What the caller has been told."""
+        ...
+
+    @property
+    def reconnects(self) -> int:
+        """How often it was subscribed to again after a cut."""
+        ...
+
+    @property
+    def gap(self) -> bool:
+        """Whether status messages may be missing."""
+        ...
+
+    @property
+    def error(self) -> A2AError | None:
+        """What a connection broke with last."""
+        ...
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the caller has been told of an answer."""
+        ...
+
+    def at_hand(self) -> Event | None:
+        """The next event if nothing has to be waited for; what fails does so in `next`."""
+        ...
+
+    async def next(self) -> Event | None:
+        """The next event; None at the end."""
+        ...
+
+    async def settle(self) -> None:
+        """Makes a task that came to rest the agent's own to the last word, if that is quick."""
+        ...
+
+    async def close(self) -> None:
+        """Ends it, whoever waits for an event; the agent goes on with the task."""
+        ...
 
 
 class EventStream:
@@ -33,10 +78,10 @@ class EventStream:
     go on where they stood, and a request that was cut short is made again.
     """
 
-    def __init__(self, calls: StreamCalls, begin: Callable[[], Awaitable[LiveStream]]) -> None:
+    def __init__(self, calls: StreamCalls, begin: Callable[[], Awaitable[Live]]) -> None:
         self._calls = calls
-        self._begin: Callable[[], Awaitable[LiveStream]] | None = begin
-        self._live: LiveStream | None = None
+        self._begin: Callable[[], Awaitable[Live]] | None = begin
+        self._live: Live | None = None
         self._untold: Event | None = None  # as long as consumers have not heard of it
         self._listening: deque[Consumer] = deque()  # to be told of it
         self._at_hand: Callable[[], Event | None] = _nothing
@@ -130,7 +175,7 @@ class EventStream:
             self._listening.popleft()
         self._untold = None
 
-    async def _next(self, live: LiveStream) -> Event | None:
+    async def _next(self, live: Live) -> Event | None:
         try:
             return await live.next()
         except A2AError as error:
@@ -139,14 +184,24 @@ class EventStream:
             raise
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing comes any more: it has ended, has failed, or was closed."""
+        return self._is_over
+
+    @property
     def task(self) -> Task | None:
         """The task as the events so far make it; None where there is none."""
         return None if self._live is None else self._live.told.task
 
     @property
+    def message(self) -> Message | None:
+        """The last message of the stream; where there is no task, it is the answer."""
+        return None if self._live is None else self._live.told.message
+
+    @property
     def reconnects(self) -> int:
         """How often the stream was picked up again after a cut."""
-        return 0 if self._live is None else self._live.resume.reconnects
+        return 0 if self._live is None else self._live.reconnects
 
     @property
     def last_error(self) -> A2AError | None:
@@ -154,7 +209,7 @@ class EventStream:
 
         The agent's own error is among these, where it ends a stream with one.
         """
-        return None if self._live is None else self._live.resume.error
+        return None if self._live is None else self._live.error
 
     @property
     def gap(self) -> bool:
@@ -162,7 +217,7 @@ class EventStream:
 
         The task itself, its artifacts and its state, is never less for that.
         """
-        return self._live is not None and self._live.resume.gap
+        return self._live is not None and self._live.gap
 
     def text_changes(self) -> AsyncIterator[TextChange]:
         """Iterates over what happens to the text of the answer: see `TextDelta`, `TextReset`.
@@ -208,22 +263,14 @@ class EventStream:
             raise RuntimeError(text)
         task = self.task
         if task is None:
-            return Answer(message=None if self._live is None else self._live.told.message)
+            return Answer(message=self.message)
         with self._calls.per_call.hiding_secrets():
             raise_for_outcome(task, agent=self._calls.agent, broke_with=self.last_error)
         return Answer(task=task)
 
     @property
     def _is_settled(self) -> bool:
-        if self._live is None:
-            return False
-        told = self._live.told
-        if told.state is None:
-            return told.message is not None
-        if not told.state.is_settled:
-            return False  # without the task, which takes time to put together
-        task = told.task  # what is still to be told may be ahead of it
-        return task is not None and task.state.is_settled
+        return self._live is not None and self._live.is_settled
 
 
 def _nothing() -> None:

@@ -37,6 +37,10 @@ class StreamCalls:
         per_call: What goes with each of its requests.
         poll_interval: Seconds between two looks where the task has to be polled.
         patient: Whether only the deadline ends it while the agent cannot be reached.
+
+    Attributes:
+        deadline: When it ends, if ever.
+        per_call: What goes with each of its requests.
     """
 
     def __init__(
@@ -49,7 +53,7 @@ class StreamCalls:
         patient: bool = False,
     ) -> None:
         self._calls = calls
-        self._deadline = deadline
+        self.deadline = deadline
         self.per_call = per_call
         self._poll_interval = poll_interval
         self._patient = patient
@@ -63,10 +67,12 @@ class StreamCalls:
         context_id: str | None,
         metadata: Mapping[str, Any] | None,
         configuration: SendMessageConfiguration,
+        known: Task | None = None,
     ) -> Callable[[], Awaitable[LiveStream]]:
         """What sends a message, and gives what comes of it.
 
         Where the agent does not stream, it is asked to answer at once, and its task is polled.
+        Of a task that is ``known``, only what is new is told.
         """
         request = self._calls.request(
             content,
@@ -75,7 +81,7 @@ class StreamCalls:
             metadata=metadata,
             configuration=configuration,
         )
-        return partial(self._send, request)
+        return partial(self._send, request, known)
 
     def subscribe_to(
         self, task_id: str | None = None, task: Task | None = None
@@ -83,9 +89,9 @@ class StreamCalls:
         """What gives the events of a task; of one that the caller has, what is new of it."""
         return partial(self._subscribe_to, task_id, task)
 
-    async def _send(self, request: SendMessageRequest) -> LiveStream:
-        calls, deadline, per_call = self._calls, self._deadline, self.per_call
-        resume = self._machine()
+    async def _send(self, request: SendMessageRequest, known: Task | None) -> LiveStream:
+        calls, deadline, per_call = self._calls, self.deadline, self.per_call
+        resume = self._machine(known=known)
         if await self._are_streams_offered():
             try:
                 connection = await calls.open(SEND_STREAMING_MESSAGE, request, deadline, per_call)
@@ -111,16 +117,23 @@ class StreamCalls:
     async def _are_streams_offered(self) -> bool:
         if not self._calls.streaming:
             return False
-        card = await self._calls.card(self._deadline)
+        card = await self._calls.card(self.deadline)
         return bool(card.capabilities.streaming)
 
-    def _machine(self, *, task_id: str | None = None, task: Task | None = None) -> Resume:
+    def _machine(
+        self,
+        *,
+        task_id: str | None = None,
+        task: Task | None = None,
+        known: Task | None = None,
+    ) -> Resume:
         return Resume(
             self._calls.limits,
             max_reconnects=self._calls.resilience.reconnect.max_reconnects,
             patient=self._patient,
             task_id=task_id,
             task=task,
+            known=known,
         )
 
     def _live(self, resume: Resume, connection: Stream[StreamResponse] | None) -> LiveStream:
@@ -130,7 +143,7 @@ class StreamCalls:
             self,
             connection,
             env=self._calls.env,
-            deadline=self._deadline,
+            deadline=self.deadline,
             policy=resilience.reconnect,
             max_retry_after=resilience.retry.max_retry_after,
             poll_interval=self._poll_interval,
@@ -145,7 +158,7 @@ class StreamCalls:
         return await self._calls.open(
             SUBSCRIBE_TO_TASK,
             SubscribeToTaskRequest(id=task_id),
-            self._deadline,
+            self.deadline,
             self.per_call,
             request_id=self._request_id,
             is_retried=False,
@@ -154,7 +167,7 @@ class StreamCalls:
     async def look(self, task_id: str) -> Task:
         """Asks for the task."""
         self.check_open(task_id)
-        return await self._calls.get_task(task_id, self._deadline, self.per_call)
+        return await self._calls.get_task(task_id, self.deadline, self.per_call)
 
     def reconnected(self, task_id: str, number: int, error: A2AError | None) -> None:
         """Tells observers."""
@@ -168,7 +181,7 @@ class StreamCalls:
 
     async def tell(self, consumers: Iterable[Consumer], event: Event, task: Task | None) -> None:
         """Tells consumers of an event."""
-        await self._calls.tell(consumers, event, task, self._deadline)
+        await self._calls.tell(consumers, event, task, self.deadline)
 
     @property
     def agent(self) -> str | None:

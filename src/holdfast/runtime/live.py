@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.errors import A2AError, DeadlineExceededError, LimitExceededError
 from holdfast.policy.deadline import Deadline, poll_delays
 from holdfast.policy.reconnect import ReconnectPolicy, reconnect_delay
-from holdfast.runtime.waiting import in_vain
+from holdfast.runtime.waiting import Endable, in_vain
 from holdfast.tasks.resume import Resume, Step, Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
 
     from holdfast.model.types import Event, StreamResponse, Task
     from holdfast.runtime.env import Env
@@ -73,8 +73,7 @@ class LiveStream:
         poll_interval: Seconds between two looks at a task that is polled.
 
     Attributes:
-        resume: The machine.
-        told: What it has told the caller.
+        told: What the caller has been told.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class LiveStream:
         max_retry_after: float,
         poll_interval: float,
     ) -> None:
-        self.resume = resume
+        self._resume = resume
         self.told = resume.told
         self._source = source
         self._connect(connection)
@@ -99,16 +98,38 @@ class LiveStream:
         self._max_retry_after = max_retry_after
         self._poll_interval = poll_interval
         self._delays: Iterator[float] = poll_delays(poll_interval)
-        self._is_closed = False
         self._failure: A2AError | None = None  # of what was at hand
         self._waiting: Wait | None = None
         self._wakes_at = 0.0
         self._quiet_since: float | None = None  # as far as a task is polled
-        self._going_on: asyncio.Timeout | None = None
+        self._going_on = Endable()
+
+    @property
+    def reconnects(self) -> int:
+        """How often it was subscribed to again after a cut."""
+        return self._resume.reconnects
+
+    @property
+    def gap(self) -> bool:
+        """Whether status messages may be missing."""
+        return self._resume.gap
+
+    @property
+    def error(self) -> A2AError | None:
+        """What a connection broke with last."""
+        return self._resume.error
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the caller has been told of an answer."""
+        state = self.told.state
+        if state is None:
+            return self.told.message is not None
+        return state.is_settled and not self.told.has_news
 
     def at_hand(self) -> Event | None:
         """The next event if nothing has to be waited for; what fails does so in `next`."""
-        resume = self.resume
+        resume = self._resume
         try:
             if resume.step is not Step.READ:
                 return self.told.take()
@@ -133,13 +154,13 @@ class LiveStream:
             TaskAuthRequiredError: The same, while the task waits for an authorization.
             A2AError: The agent refuses to go on.
         """
-        resume = self.resume
+        resume = self._resume
         try:
             if self._failure is not None:
                 raise self._failure
             while (event := self.told.take()) is None:
                 step = resume.step
-                if self._is_closed:
+                if self._going_on.is_ended:
                     await self._let_go()  # of what came meanwhile
                     return None
                 if step is Step.DONE:
@@ -149,7 +170,7 @@ class LiveStream:
                 if step is Step.READ:
                     await self._read()
                 else:
-                    await self._go_on(step)
+                    await self._going_on.wait(self._go_on(step))
         except A2AError as error:
             await self.close()
             resume.explain(error)
@@ -159,9 +180,7 @@ class LiveStream:
 
     async def close(self) -> None:
         """Ends it, whoever waits for an event; the agent goes on with the task."""
-        if self._going_on is not None and not self._is_closed:
-            self._going_on.reschedule(asyncio.get_running_loop().time())
-        self._is_closed = True
+        self._going_on.end()
         await self._let_go()
 
     async def _let_go(self) -> None:
@@ -177,50 +196,39 @@ class LiveStream:
     async def _read(self) -> None:
         connection = self._connection
         if connection is None:  # it was let go of, as after an error
-            self.resume.ended()
+            self._resume.ended()
             return
         try:
             response = await connection.__anext__()
         except StopAsyncIteration:
             await self._let_go()
-            self.resume.ended()
+            self._resume.ended()
         except A2AError as error:
             self._check_deadline(error)
             if isinstance(error, LimitExceededError):
                 raise
             await self._let_go()
-            self.resume.cut(error)
+            self._resume.cut(error)
         else:
             event = response.event
             if event is not None:  # else it is of a kind that this client does not know
-                self.resume.received(event)
+                self._resume.received(event)
 
-    async def _go_on(self, step: Step | Wait) -> None:
-        """Does what there is to do without a connection, until it is closed."""
-        scope = self._going_on = asyncio.timeout(None)
+    def _go_on(self, step: Step | Wait) -> Coroutine[Any, Any, None]:
+        """Does what there is to do without a connection."""
+        if isinstance(step, Wait):
+            return self._wait(step)
         task_id = self.told.task_id or ""
-        try:
-            async with scope:
-                if isinstance(step, Wait):
-                    await self._wait(step)
-                elif step is Step.SUBSCRIBE:
-                    await self._subscribe(task_id)
-                else:
-                    await self._look(task_id)
-        except TimeoutError as error:
-            if isinstance(error, A2AError) or not scope.expired():
-                raise
-        finally:
-            self._going_on = None
+        return self._subscribe(task_id) if step is Step.SUBSCRIBE else self._look(task_id)
 
     async def _look(self, task_id: str) -> None:
         try:
             task = await self._source.look(task_id)
         except A2AError as error:
             self._check_deadline(error)
-            self.resume.not_found(error)
+            self._resume.not_found(error)
         else:
-            self.resume.found(task)
+            self._resume.found(task)
 
     async def _subscribe(self, task_id: str) -> None:
         await self._let_go()
@@ -228,11 +236,11 @@ class LiveStream:
             self._connect(await self._source.subscribe(task_id))
         except A2AError as error:
             self._check_deadline(error)
-            self.resume.refused(error)
+            self._resume.refused(error)
         else:
-            self.resume.subscribed()
-            if self.resume.reconnects:
-                self._source.reconnected(task_id, self.resume.reconnects, self.resume.error)
+            self._resume.subscribed()
+            if self._resume.reconnects:
+                self._source.reconnected(task_id, self._resume.reconnects, self._resume.error)
 
     async def _wait(self, step: Wait) -> None:
         loop = asyncio.get_running_loop()
@@ -245,7 +253,7 @@ class LiveStream:
         self._check_open()
         if end.left(loop.time()) <= 0:
             raise in_vain(end, self.told.task, self.told.task_id, step.error)
-        self.resume.waited()
+        self._resume.waited()
 
     def _check_hint(self, step: Wait) -> None:
         """Fails at once where the agent asks for more patience than there is."""
@@ -277,7 +285,7 @@ class LiveStream:
 
         Reads to the end of the connection, where an agent may tell the whole task, or asks for it.
         """
-        resume, connection = self.resume, self._connection
+        resume, connection = self._resume, self._connection
         with contextlib.suppress(TimeoutError, A2AError):
             async with asyncio.timeout(_LAST_WORD):
                 if connection is not None and resume.step is Step.DONE:

@@ -1,4 +1,4 @@
-"""Waiting until a moment, and no longer."""
+"""Waiting until a moment or an event, and no longer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.model.types import Task
     from holdfast.policy.deadline import Deadline
 
-__all__ = ["in_vain", "until"]
+__all__ = ["Endable", "in_vain", "until"]
 
 T = TypeVar("T")
 
@@ -37,6 +37,36 @@ async def until(at: float, awaitable: Awaitable[T], too_late: Callable[[], A2AEr
         if not scope.expired() or isinstance(error, A2AError):
             raise
         raise too_late() from None
+
+
+class Endable:
+    """Waits that another task can end.
+
+    Attributes:
+        is_ended: Whether `end` was called.
+    """
+
+    def __init__(self) -> None:
+        self.is_ended = False
+        self._scope: asyncio.Timeout | None = None
+
+    async def wait(self, awaitable: Awaitable[None]) -> None:
+        """Waits for something, and no longer than until `end`, which cancels it."""
+        scope = self._scope = asyncio.timeout(None)
+        try:
+            async with scope:
+                await awaitable
+        except TimeoutError as error:
+            if isinstance(error, A2AError) or not scope.expired():
+                raise
+        finally:
+            self._scope = None
+
+    def end(self) -> None:
+        """Ends the wait, if there is one."""
+        if self._scope is not None and not self.is_ended:
+            self._scope.reschedule(asyncio.get_running_loop().time())
+        self.is_ended = True
 
 
 def in_vain(

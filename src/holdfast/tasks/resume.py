@@ -43,7 +43,7 @@ from holdfast.tasks.overlap import CatchUp
 from holdfast.tasks.told import Told
 
 if TYPE_CHECKING:
-    from holdfast.model.types import Event
+    from holdfast.model.types import Event, TaskStatus
     from holdfast.wire.limits import Limits
 
 __all__ = ["Resume", "Step", "Wait"]
@@ -95,6 +95,9 @@ each time."""
 _LOOKS = 4
 """Such looks, until the store is taken for one that does not tell what the stream tells."""
 
+_STALE = 8
+"""Looks at a task that still waits for what it was just given, until that is believed."""
+
 _IN_VAIN = 2
 """Subscriptions in a row that end without an event, until the task is polled instead."""
 
@@ -111,6 +114,7 @@ class Resume:
         patient: Whether it goes on in spite of that: for waits that have a deadline.
         task_id: The task, where it is known from the beginning.
         task: The same, as the caller has it already; it is subscribed to first.
+        known: A task that the caller has, and that the first event may be of.
 
     Attributes:
         step: What to do next.
@@ -131,8 +135,11 @@ class Resume:
         patient: bool = False,
         task_id: str | None = None,
         task: Task | None = None,
+        known: Task | None = None,
     ) -> None:
-        self.told = Told(limits, task_id=task_id, task=task)
+        self.told = Told(limits, task_id=task_id, task=task, known=known)
+        self._stale = None if known is None else known.status  # until the agent has gone on
+        self._stale_looks = 0
         self.step: Step | Wait = Step.READ if self.told.task_id is None else Step.SUBSCRIBE
         self.reconnects = 0
         self.gap = False
@@ -194,7 +201,7 @@ class Resume:
         """The connection came to its end in good order."""
         if self.told.state is not TaskState.INPUT_REQUIRED:
             self.cut(None)
-        elif self.may_repeat:
+        elif self.may_repeat or self.told.status == self._stale:
             self._look(_Why.RESTING)
         else:
             self.step = Step.DONE
@@ -240,7 +247,7 @@ class Resume:
 
     def polled(self) -> None:
         """There are no connections: a task that is not at rest is asked for again and again."""
-        if self.told.state is TaskState.INPUT_REQUIRED:
+        if self.told.status is not None and self._rests_at(self.told.status):
             self.step = Step.DONE
         elif self.step is not Step.DONE:
             self._poll()
@@ -265,7 +272,7 @@ class Resume:
                 self._doubt_the_end()
             case why:
                 self.told.adopt(task)
-                if task.state is TaskState.INPUT_REQUIRED:
+                if self._rests_at(task.status):
                     self.step = Step.DONE
                 elif why is _Why.RESTING:
                     self._again(Step.SUBSCRIBE, None)
@@ -370,6 +377,15 @@ class Resume:
         state = self.told.state
         if isinstance(event, Message) if state is None else state.is_terminal:
             self.step = Step.DONE
+
+    def _rests_at(self, status: TaskStatus) -> bool:
+        """Whether the task waits for input, and for other than what it was just given."""
+        if status.state is not TaskState.INPUT_REQUIRED:
+            return False
+        if status == self._stale and self._stale_looks < _STALE:
+            self._stale_looks += 1
+            return False
+        return True
 
     def _believe(self, task: Task) -> None:
         self.told.believe(task)

@@ -47,6 +47,7 @@ class Told:
         limits: How large the task may become.
         task_id: The task, where it is known from the beginning.
         task: The same, as the caller has it already.
+        known: A task that the caller has, and that the first event may be of.
 
     Attributes:
         task_id: The task; None until it is known.
@@ -57,13 +58,19 @@ class Told:
     """
 
     def __init__(
-        self, limits: Limits, *, task_id: str | None = None, task: Task | None = None
+        self,
+        limits: Limits,
+        *,
+        task_id: str | None = None,
+        task: Task | None = None,
+        known: Task | None = None,
     ) -> None:
         self.task_id = task_id if task is None else task.id
         self.status = None if task is None else task.status
         self.message: Message | None = None
         self.count = 0
         self.is_whole = task is not None
+        self._known = known
         self._fold = TaskFold(task, limits=limits)
         self._queue: deque[_Found] = deque()
 
@@ -106,6 +113,11 @@ class Told:
 
     def put(self, event: Event) -> None:
         """Adds an event that is new."""
+        if self._known is not None:
+            known, self._known = self._known, None
+            if known.id == (event.id if isinstance(event, Task) else event.task_id):
+                self._fold = TaskFold(known, limits=self._fold.limits)
+                self.task_id, self.status = known.id, known.status
         self._queue.append(event)
         self.count += 1
         self.is_whole = isinstance(event, Task)
