@@ -180,6 +180,10 @@ SIGNATURES = {
         "self task_id *confirm=True *metadata=None *poll_interval=2.0 **options"
     ),
     "Client.close": "self",
+    "Client.conversation": (
+        "self *context_id=None *task=None *on_input=None *on_auth=None *input_timeout=None "
+        "*timeout=86400.0 *max_turns=32 *poll_interval=2.0"
+    ),
     "Client.create_task_push_notification_config": "self config **options",
     "Client.delete_task_push_notification_config": "self task_id config_id **options",
     "Client.discover": "self *timeout=None",
@@ -208,10 +212,16 @@ SIGNATURES = {
     ),
     "Client.subscribe_to_task": "self task_id *poll_interval=2.0 **options",
     "Client.wait": ("self task_id *until=None *poll_interval=2.0 **options"),
+    "Conversation.ask": "self message *metadata=None *accepted_output_modes=None **options",
+    "Conversation.stream_message": (
+        "self message *metadata=None *accepted_output_modes=None **options"
+    ),
+    "Conversation.wait": "self **options",
     "EventStream.close": "self",
     "EventStream.result": "self",
     "EventStream.text_changes": "self",
     "EventStream.text_deltas": "self",
+    "Interruption.error": "self why",
     "Resilience.standard": "",
     "Resilience.off": "",
     "Interceptor.before": "self call",
@@ -324,6 +334,7 @@ CONSTRUCTORS = {
     ),
     "InMemoryContextCredentialStore": "",
     "Interceptor": "",
+    "Interruption": "*task",
     "InvalidAgentCardError": "message='' *field=None **facts",
     "LimitExceededError": "message='' *which *bound **facts",
     "Limits": (
@@ -398,7 +409,7 @@ CONSTRUCTORS = {
 }
 
 CLASSES = [name for name in holdfast.__all__ if inspect.isclass(getattr(holdfast, name))]
-MADE_BY_THE_LIBRARY = {"Client", "Endpoint", "EventStream"}
+MADE_BY_THE_LIBRARY = {"Client", "Conversation", "Endpoint", "EventStream"}
 CONSTRUCTED = [
     name
     for name in CLASSES

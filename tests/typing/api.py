@@ -53,6 +53,7 @@ from holdfast import (
     ConnectOptions,
     Content,
     ContentTypeNotSupportedError,
+    Conversation,
     CredentialOriginError,
     Credentials,
     CredentialService,
@@ -70,6 +71,8 @@ from holdfast import (
     InMemoryContextCredentialStore,
     Interceptor,
     InternalError,
+    Interruption,
+    InterruptionHook,
     InvalidAgentCardError,
     InvalidAgentResponseError,
     InvalidParamsError,
@@ -618,6 +621,33 @@ async def use(client: Client) -> None:
     await client.close()
 
 
+def reply(interruption: Interruption) -> str | None:
+    assert_type(interruption.message, Message | None)
+    if interruption.task.state is TaskState.AUTH_REQUIRED:
+        raise interruption.error("somebody else decides")
+    return interruption.text or None
+
+
+async def reply_later(interruption: Interruption) -> list[Part]:
+    message = interruption.message
+    return [] if message is None else list(message.parts)
+
+
+async def converse(client: Client) -> None:
+    hook: InterruptionHook = reply
+    chat = client.conversation(on_input=hook, on_auth=reply_later, input_timeout=60, timeout=600)
+    assert_type(chat, Conversation)
+    assert_type(await chat.ask("hello", timeout=5, metadata={"a": 1}), Answer)
+    assert_type(await chat.wait(), Answer)
+    assert_type(chat.context_id, str | None)
+    assert_type(chat.task, Task | None)
+    assert_type(chat.is_open, bool)
+    async with chat.stream_message(["hello", "again"]) as events:
+        assert_type(events, EventStream)
+    client.conversation(context_id="c", task=chat.task, max_turns=3, poll_interval=0.5)
+    client.conversation(on_input="yes")  # type: ignore[arg-type]
+
+
 async def stream(client: Client) -> None:
     async with client.stream_message(
         "hello",
@@ -639,6 +669,10 @@ async def stream(client: Client) -> None:
         assert_type(events.reconnects, int)
         assert_type(events.gap, bool)
         assert_type(await events.result(), Answer)
+
+    assert_type(events.message, Message | None)
+    assert_type(events.last_error, A2AError | None)
+    assert_type(events.is_over, bool)
 
     async with client.subscribe_to_task("t", poll_interval=1, headers={"x": "y"}) as events:
         async for text in events.text_deltas():
