@@ -34,6 +34,7 @@ from holdfast import (
     RetryPolicy,
     Role,
     SchemeCredentials,
+    TaskAuthRequiredError,
     TaskCanceledError,
     TaskFailedError,
     TaskNotCancelableError,
@@ -321,6 +322,53 @@ async def test_a_reply_is_never_answered_by_the_question_as_it_stood(agent_of, b
             )
             assert reply.state is not TaskState.INPUT_REQUIRED
             assert (await client.wait(asked.task_id, **SOON)).text == f"blue {number}"
+
+
+@everywhere
+@pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])
+async def test_s15_a_conversation_keeps_what_belongs_together(agent_of, binding, streaming):
+    asked = []
+
+    def reply(interruption):
+        asked.append(interruption.text)
+        return "blue"
+
+    async with client_of(agent_of, binding, streaming=streaming) as client:
+        chat = client.conversation(on_input=reply, **SOON)
+        first = await chat.ask("ask which colour?")
+        second = await chat.ask("echo thanks")
+        silent = client.conversation(context_id=chat.context_id, **SOON)
+        question = await silent.ask("ask how large?")
+        answer = await silent.ask("large")
+        async with silent.stream_message("chunks 3") as events:
+            text = "".join([text async for text in events.text_deltas()])
+
+    assert (asked, first.text, second.text) == (["which colour?"], "blue", "thanks")
+    assert (question.question, question.text, answer.text) == ("how large?", "", "large")
+    assert answer.task_id == question.task_id
+    assert text == events.task.text
+    assert len({first.task_id, second.task_id, answer.task_id, events.task.id}) == 4
+    assert {a.context_id for a in (first, second, question, answer, events.task)} == {
+        chat.context_id
+    }
+
+
+@both_bindings
+async def test_an_authorization_is_answered_on_its_task(sdk_url, binding):
+    async with client_of(lambda: serve(sdk_url), binding) as client:
+        chat = client.conversation(on_auth=lambda _: "you may", **SOON)
+        assert (await chat.ask("auth May I?")).text == "you may"
+
+        down = client.conversation(on_auth=hand_on, **SOON)
+        with pytest.raises(TaskAuthRequiredError, match="for an authorization: ask upstairs"):
+            await down.ask("auth May I?")
+        later = client.conversation(task=down.task, **SOON)
+        assert (await later.ask("go on")).text == "go on"
+        assert later.task.id == down.task.id
+
+
+def hand_on(interruption):
+    raise interruption.error("ask upstairs")
 
 
 # ── Streams ──────────────────────────────────────────────────────────────────────────────────
