@@ -217,6 +217,11 @@ SIGNATURES = {
         "self message *metadata=None *accepted_output_modes=None **options"
     ),
     "Conversation.wait": "self **options",
+    "ClientTaskManager.get_task": "self",
+    "ClientTaskManager.get_task_or_raise": "self",
+    "ClientTaskManager.process": "self event",
+    "ClientTaskManager.save_task_event": "self event",
+    "ClientTaskManager.update_with_message": "self message task",
     "EventStream.close": "self",
     "EventStream.result": "self",
     "EventStream.text_changes": "self",
@@ -322,6 +327,7 @@ CONSTRUCTORS = {
         "*use_client_preference=False *accepted_output_modes=() *push_notification_configs=()"
     ),
     "ClientFactory": "config=None consumers=None",
+    "ClientTaskManager": "*limits=None",
     "CredentialOriginError": "message='' *origin **facts",
     "Credentials": "*headers=dict() *query=dict() *cookies=dict()",
     "Deadline": "*name *timeout *at",

@@ -153,6 +153,7 @@ if TYPE_CHECKING:
         Transport,
         UnaryOnly,
     )
+    from holdfast.task_manager import ClientTaskManager
     from holdfast.tasks.text import TextChange, TextDelta, TextReset
     from holdfast.wire.article import ArticleErrorCode, make_error
     from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, Timeouts
@@ -194,6 +195,7 @@ __all__ = [
     "ClientCallContext",
     "ClientConfig",
     "ClientFactory",
+    "ClientTaskManager",
     "ClientToolsNotSupportedError",
     "ConnectOptions",
     "ConnectionFailure",
@@ -322,6 +324,7 @@ _MODULES = (
     "runtime.listeners",
     "runtime.produced",
     "tasks.text",
+    "task_manager",
     "auth",
     "answer",
     "config",

@@ -49,6 +49,7 @@ from holdfast import (
     ClientCallContext,
     ClientConfig,
     ClientFactory,
+    ClientTaskManager,
     ClientToolsNotSupportedError,
     ConnectOptions,
     Content,
@@ -812,3 +813,11 @@ EVERY_ERROR: tuple[type[A2AError], ...] = (
 CONNECTION_ERROR: type[ConnectionError] = A2AConnectionError
 TIMEOUT_ERRORS: tuple[type[TimeoutError], ...] = (A2ATimeoutError, DeadlineExceededError)
 ON_RETRY: Callable[[int, A2AError, float], Awaitable[None] | None] = told
+
+
+async def manages(status: TaskStatusUpdateEvent, message: Message) -> None:
+    manager = ClientTaskManager(limits=Limits(history=10))
+    assert_type(await manager.process(status), TaskStatusUpdateEvent)
+    assert_type(await manager.save_task_event(status), Task)
+    assert_type(manager.get_task(), Task | None)
+    assert_type(manager.update_with_message(message, manager.get_task_or_raise()), Task)
