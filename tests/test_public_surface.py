@@ -227,6 +227,14 @@ SIGNATURES = {
     "EventStream.text_changes": "self",
     "EventStream.text_deltas": "self",
     "Interruption.error": "self why",
+    "PushReceiver.close": "self",
+    "PushReceiver.config": "self task_id=None *authentication=None",
+    "PushReceiver.expect": "self task config=None",
+    "PushReceiver.forget": "self task_id",
+    "PushReceiver.task": "self task_id",
+    "PushReceiver.wait": (
+        "self task_id *client=None *until=None *timeout=900.0 *poll_interval=60.0"
+    ),
     "Resilience.standard": "",
     "Resilience.off": "",
     "Interceptor.before": "self call",
@@ -342,6 +350,11 @@ CONSTRUCTORS = {
     "Interceptor": "",
     "Interruption": "*task",
     "InvalidAgentCardError": "message='' *field=None **facts",
+    "JwtPolicy": (
+        "*algorithms=('ES256', 'ES384', 'ES512', 'EdDSA', 'PS256', 'PS384', 'PS512', 'RS256', "
+        "'RS384', 'RS512') *issuer=None *audience=None *max_age=300.0 *leeway=60.0 "
+        "*body_digest=True *max_tokens=10000"
+    ),
     "LimitExceededError": "message='' *which *bound **facts",
     "Limits": (
         "*body=33554432 *headers=65536 *event=33554432 *card=1048576 *json_depth=100 "
@@ -367,6 +380,10 @@ CONSTRUCTORS = {
     "PassThrough": "inner",
     "StreamOver": "inner",
     "UnaryOnly": "",
+    "PushReceiver": (
+        "url *keys=None *jwt=None *limits=None *max_tasks=10000 *max_bytes=268435456 "
+        "*engine=None *env=None"
+    ),
     "ReconnectError": "message='' *task=None **facts",
     "ReconnectPolicy": "*max_reconnects=8 *backoff=0.5 *max_backoff=15.0 *max_quiet=3600.0",
     "Reconnected": "*request_id *operation *agent *task_id *number *error=None",

@@ -127,6 +127,7 @@ if TYPE_CHECKING:
     from holdfast.policy.reconnect import ReconnectPolicy
     from holdfast.policy.resilience import Resilience
     from holdfast.policy.retry import RetryPolicy
+    from holdfast.push import JwtPolicy, PushReceiver
     from holdfast.runtime.endpoints import Endpoint, Endpoints
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
@@ -230,6 +231,7 @@ __all__ = [
     "InvalidParamsError",
     "InvalidRequestError",
     "JournalError",
+    "JwtPolicy",
     "Layer",
     "LimitExceededError",
     "Limits",
@@ -249,6 +251,7 @@ __all__ = [
     "PermissionDeniedError",
     "Producer",
     "PushNotificationNotSupportedError",
+    "PushReceiver",
     "QueueFullError",
     "RateLimitedError",
     "ReconnectError",
@@ -336,6 +339,7 @@ _MODULES = (
     "assembly",
     "card_resolver",
     "factory",
+    "push",
     "net.aiohttp",
 )
 """Where the public names live: from what is cheap to import to what is not."""

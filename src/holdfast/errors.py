@@ -34,7 +34,7 @@ whether to try again is decided elsewhere, from `A2AError.executed` and `A2AErro
 
 Not raised yet, and there so that a program may name them: `CardSignatureError`,
 `ExtensionNotSupportedError`, `ClientToolsNotSupportedError`, `TaskInputRequiredError`,
-`CircuitOpenError`, `QueueFullError`, `ReconnectError`, `NotEnoughResultsError`, `JournalError`.
+`CircuitOpenError`, `ReconnectError`, `NotEnoughResultsError`, `JournalError`.
 """
 
 from __future__ import annotations

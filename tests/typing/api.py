@@ -3,7 +3,7 @@
 # What must be refused is marked as ignored; an ignored line that is right is an error as well.
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,6 +79,7 @@ from holdfast import (
     InvalidParamsError,
     InvalidRequestError,
     JournalError,
+    JwtPolicy,
     Layer,
     LimitExceededError,
     Limits,
@@ -96,6 +97,7 @@ from holdfast import (
     PermissionDeniedError,
     Producer,
     PushNotificationNotSupportedError,
+    PushReceiver,
     QueueFullError,
     RateLimitedError,
     Reconnected,
@@ -821,3 +823,28 @@ async def manages(status: TaskStatusUpdateEvent, message: Message) -> None:
     assert_type(await manager.save_task_event(status), Task)
     assert_type(manager.get_task(), Task | None)
     assert_type(manager.update_with_message(message, manager.get_task_or_raise()), Task)
+
+
+async def is_told(client: Client) -> None:
+    jwt = JwtPolicy(algorithms=("ES256",), audience="https://me.test", max_age=60)
+    async with PushReceiver("https://me.test/push", keys={"keys": []}, jwt=jwt) as signed:
+        assert_type(signed.task("t-1"), Task | None)
+    receiver = PushReceiver("https://me.test/push", max_tasks=10, max_bytes=10_000_000)
+    config = receiver.config()
+    assert_type(config, TaskPushNotificationConfig)
+    task = await client.send_message("go", push_notification_config=config)
+    if isinstance(task, Task):
+        assert_type(receiver.expect(task, config), Task | None)
+        assert_type(await receiver.wait(task.id, client=client, timeout=60), Task)
+    receiver.config("t-1", authentication=AuthenticationInfo(scheme="Basic", credentials="x"))
+    receiver.forget("t-1")
+
+
+ASGI_APPLICATION: Callable[
+    [
+        MutableMapping[str, Any],
+        Callable[[], Awaitable[MutableMapping[str, Any]]],
+        Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ],
+    Awaitable[None],
+] = PushReceiver("https://me.test/push")

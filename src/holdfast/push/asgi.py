@@ -1,0 +1,132 @@
+"""The little of ASGI 3 that a receiver needs: a request in, a short reply out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "ASGIReceive",
+    "ASGIScope",
+    "ASGISend",
+    "Gone",
+    "Refused",
+    "ShortReply",
+    "headers_of",
+    "lifespan",
+    "read_body",
+    "refuse_websocket",
+    "reply",
+]
+
+ASGIScope = MutableMapping[str, Any]
+ASGIReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+ASGISend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class ShortReply(msgspec.Struct, frozen=True):
+    """What is answered.
+
+    Attributes:
+        status: HTTP status.
+        text: One line for whoever looks into it; no secret is in it.
+        headers: Besides those of the text; names in lower case.
+    """
+
+    status: int
+    text: str
+    headers: dict[str, str] = {}
+
+
+class Refused(Exception):  # noqa: N818  nothing fails here; it is an answer
+    """The request is answered by a status that says no."""
+
+    def __init__(self, status: int, text: str, **headers: str) -> None:
+        super().__init__(text)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.answer = ShortReply(status, text, named)
+
+
+class Gone(Exception):  # noqa: N818  whoever leaves gets no answer
+    """The client has left."""
+
+
+def headers_of(scope: ASGIScope) -> dict[str, str]:
+    """The headers, names in lower case; one that came several times is joined by commas."""
+    found: dict[str, str] = {}
+    pairs = cast("Iterable[tuple[bytes, bytes]]", scope.get("headers") or ())
+    for raw_name, raw_value in pairs:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip()
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
+
+
+async def read_body(
+    receive: ASGIReceive, *, limit: int, seconds: float, take: Callable[[int], None]
+) -> bytes:
+    """Reads a body, and no more of it than is accepted.
+
+    Args:
+        receive: Where it comes from.
+        limit: How many bytes it may have.
+        seconds: How long it may take.
+        take: Told of the bytes of each piece, before it is kept.
+
+    Raises:
+        Refused: It is too large, or takes too long.
+        Gone: The client has left.
+    """
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Gone
+                piece: bytes = message.get("body", b"")
+                size += len(piece)
+                if size > limit:
+                    raise Refused(413, f"the body is larger than {limit} bytes")
+                take(len(piece))
+                pieces.append(piece)
+                if not message.get("more_body", False):
+                    return b"".join(pieces)
+    except TimeoutError:
+        raise Refused(408, f"the body did not come within {seconds:g} s") from None
+
+
+async def reply(send: ASGISend, answer: ShortReply) -> None:
+    """Sends an answer; what is sent to a client that has left is lost."""
+    body = f"{answer.text}\n".encode()
+    headers = {
+        **answer.headers,
+        "content-type": "text/plain; charset=utf-8",
+        "content-length": str(len(body)),
+    }
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def lifespan(receive: ASGIReceive, send: ASGISend) -> None:
+    """Tells a server that there is nothing to prepare, and at the end nothing to wait for."""
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        elif message["type"] == "lifespan.shutdown":
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+
+
+async def refuse_websocket(receive: ASGIReceive, send: ASGISend) -> None:
+    """Closes what is no request; a server answers 403 for that."""
+    await receive()
+    await send({"type": "websocket.close", "code": 1000})

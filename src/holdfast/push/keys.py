@@ -1,0 +1,176 @@
+"""The public keys of agents that sign what they push: a set at hand, or fetched and kept.
+
+Rules: a set is fetched through the engine, from the address that the caller named or where that
+origin redirects to, and bounded in size and number; a key that is not in it is looked for anew,
+but not more often than every ten seconds, whatever strangers ask for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from holdfast.errors import A2AError
+from holdfast.model import codec
+from holdfast.runtime.engine import fetch
+from holdfast.runtime.perloop import PerLoop
+from holdfast.wire.caching import Caching
+from holdfast.wire.http import HttpRequest, Timeouts, presentable
+from holdfast.wire.limits import Limits, check_json_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.runtime.engine import HttpEngine
+    from holdfast.runtime.env import Env
+
+__all__ = ["FetchedKeys", "FixedKeys", "Jwk", "KeySource", "KeysUnavailableError", "read_keys"]
+
+Jwk = dict[str, Any]
+"""A key as JSON (RFC 7517)."""
+
+MOST_KEYS = 100
+_LIMITS = Limits(body=256 * 1024)
+_TIMEOUTS = Timeouts(pool=5.0, connect=5.0, write=5.0, first_byte=10.0, idle=5.0)
+_FETCHING = 20.0
+_LIFETIME = 300.0
+_SHORTEST, _LONGEST = 10.0, 86400.0
+"""Seconds between two fetches, and for which a set is kept; in between its server decides."""
+
+
+class KeysUnavailableError(A2AError):
+    """The keys cannot be had now, so that nobody can say whether a signature is right."""
+
+
+class KeySource(Protocol):
+    """Where keys come from."""
+
+    async def find(self, kid: str | None) -> Sequence[Jwk]:
+        """The keys of that id; without one the only key, if there is but one.
+
+        Raises:
+            KeysUnavailableError: They cannot be had now.
+        """
+        ...
+
+
+class FixedKeys:
+    """A set that never changes.
+
+    Args:
+        keys: The set (RFC 7517, 5), or one key.
+
+    Raises:
+        ValueError: There is no key in it.
+    """
+
+    def __init__(self, keys: Mapping[str, Any]) -> None:
+        self._keys = read_keys({"keys": [keys]} if "kty" in keys else keys)
+        if not self._keys:
+            text = "keys has no key to verify signatures with; it is a JWK set (RFC 7517)"
+            raise ValueError(text)
+
+    async def find(self, kid: str | None) -> Sequence[Jwk]:
+        """The keys of that id."""
+        return _matching(self._keys, kid)
+
+
+class FetchedKeys:
+    """A set that is fetched when it is needed, and kept as long as its server says.
+
+    Args:
+        url: Where it is.
+        engine: What carries the requests.
+        env: Where wall time comes from.
+    """
+
+    def __init__(self, url: str, engine: HttpEngine, env: Env) -> None:
+        self._url = url
+        self._engine = engine
+        self._env = env
+        self._keys: list[Jwk] = []
+        self._tried_at: float | None = None
+        self._fetched_at = 0.0
+        self._fresh_for = 0.0
+        self._failure: A2AError | None = None
+        self._locks = PerLoop(asyncio.Lock)
+
+    async def find(self, kid: str | None) -> Sequence[Jwk]:
+        """The keys of that id; a set that is too old, or has none, is fetched anew."""
+        now = asyncio.get_running_loop().time()
+        found = _matching(self._keys, kid)
+        if found and now - self._fetched_at < self._fresh_for:
+            return found
+        async with self._locks.here():
+            now = asyncio.get_running_loop().time()
+            if self._tried_at is None or now - self._tried_at >= _SHORTEST:
+                self._tried_at = now
+                await self._fetch()
+        if self._failure is not None and not self._may_stand_in(now):
+            text = f"the keys at {presentable(self._url)} cannot be had"
+            raise KeysUnavailableError(text) from self._failure
+        return _matching(self._keys, kid)
+
+    def _may_stand_in(self, now: float) -> bool:
+        """Whether keys that could not be fetched anew still count."""
+        return bool(self._keys) and now - self._fetched_at < _LONGEST
+
+    async def _fetch(self) -> None:
+        request = HttpRequest(
+            method="GET",
+            url=self._url,
+            headers={"accept": "application/jwk-set+json, application/json"},
+            timeouts=_TIMEOUTS,
+            limits=_LIMITS,
+        )
+        try:
+            async with asyncio.timeout(_FETCHING):
+                reply = (await fetch(self._engine, request, elsewhere=False)).reply
+            if reply.status != 200:
+                text = f"the keys were answered by HTTP {reply.status}"
+                raise KeysUnavailableError(text)
+            check_json_size(reply.body, _LIMITS)
+            keys = read_keys(codec.parse(reply.body))
+        except (A2AError, TimeoutError, ValueError) as error:
+            self._failure = error if isinstance(error, A2AError) else _unreadable(error)
+            return
+        caching = Caching.of(reply.headers, now=self._env.wall())
+        lifetime = _LIFETIME if caching.lifetime is None else caching.lifetime
+        self._fresh_for = min(max(lifetime, _SHORTEST), _LONGEST)
+        self._keys, self._failure = keys, None
+        self._fetched_at = asyncio.get_running_loop().time()
+
+
+def _unreadable(error: Exception) -> A2AError:
+    why = "took too long" if isinstance(error, TimeoutError) else f"cannot be read: {error}"
+    return KeysUnavailableError(f"the keys {why}")
+
+
+def read_keys(document: object) -> list[Jwk]:
+    """The keys of a set that are meant for signatures; what is no key is left out.
+
+    Raises:
+        ValueError: It is no set, or a very large one.
+    """
+    keys = cast("Any", document).get("keys") if hasattr(document, "get") else None
+    if not isinstance(keys, list | tuple):
+        text = "it is no JWK set (RFC 7517): it has no list of keys"
+        raise ValueError(text)  # noqa: TRY004  it is the content of a document
+    given = cast("list[object]", keys)
+    if len(given) > MOST_KEYS:
+        text = f"it has more than {MOST_KEYS} keys"
+        raise ValueError(text)
+    return [cast("Jwk", key) for key in given if _is_for_signatures(key)]
+
+
+def _is_for_signatures(key: object) -> bool:
+    if not isinstance(key, dict):
+        return False
+    known = cast("Jwk", key)
+    return isinstance(known.get("kty"), str) and known.get("use", "sig") == "sig"
+
+
+def _matching(keys: Sequence[Jwk], kid: str | None) -> Sequence[Jwk]:
+    if kid is None:
+        return keys if len(keys) == 1 else ()
+    return [key for key in keys if key.get("kid") == kid]

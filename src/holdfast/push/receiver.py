@@ -1,0 +1,550 @@
+"""The receiver of push notifications: an ASGI application, and those who wait for their tasks.
+
+Rules: whoever sends proves that it has the secret of a configuration before its body is read; a
+configuration is for one task; what is kept is bounded in number and bytes; nothing secret is kept
+but its digest, and nothing secret is said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import msgspec
+
+from holdfast.arguments import check_able, check_kind, check_seconds, check_url, not_empty
+from holdfast.assembly import engine_of
+from holdfast.errors import (
+    A2AConnectionError,
+    A2AError,
+    DeadlineExceededError,
+    LimitExceededError,
+    TaskAuthRequiredError,
+)
+from holdfast.model import codec
+from holdfast.model.requests import AuthenticationInfo, TaskPushNotificationConfig
+from holdfast.model.types import Message, StreamResponse, Task, TaskState
+from holdfast.push.asgi import (
+    ASGIReceive,
+    ASGIScope,
+    ASGISend,
+    Gone,
+    Refused,
+    ShortReply,
+    headers_of,
+    lifespan,
+    read_body,
+    refuse_websocket,
+    reply,
+)
+from holdfast.push.keys import FetchedKeys, FixedKeys
+from holdfast.push.signatures import JwtPolicy, SignatureCheck, check_library
+from holdfast.push.watches import Watch, Watches, credentials_of
+from holdfast.runtime.env import SystemEnv
+from holdfast.wire.http import media_type, presentable
+from holdfast.wire.limits import Limits, check_json_size, check_value
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import aiohttp
+
+    from holdfast.client import Client
+    from holdfast.push.signatures import Voucher
+    from holdfast.runtime.engine import HttpEngine
+    from holdfast.runtime.env import Env
+    from holdfast.tasks.fold import StreamEvent
+
+__all__ = ["PushReceiver"]
+
+logger = logging.getLogger("holdfast.push")
+
+_TOKEN_HEADER = "x-a2a-notification-token"  # noqa: S105  its name
+_READING = 30.0
+_UNKNOWN = "no such task is expected here"
+_CHALLENGE = {"www_authenticate": "Bearer"}
+
+
+class PushReceiver:
+    """Takes what agents push (A2A 4.3.3), and tells those who wait how their tasks go.
+
+    An instance is an ASGI 3 application: serve it at `url`, or mount it there in one of your own,
+    on the event loop on which its tasks are waited for. It answers 200 to what it takes, also when
+    that came before; 401 to who proves nothing, 404 for other tasks than the expected one, 413 and
+    503 for what is too large or too much, 400, 405, 408 and 415 for what is no delivery.
+
+    Each configuration has a token of its own, which the agent sends along as
+    ``X-A2A-Notification-Token``, and credentials for ``Authorization``; a delivery with either is
+    taken for the agent's. Given keys, it has to be signed as well.
+
+    Args:
+        url: Where agents reach it; https unless on one machine.
+        keys: For agents that sign what they push: their public keys as a JWK set (RFC 7517), or
+            its address. Needs the extra ``push``. A delivery without token may be signed alone.
+        jwt: Which signed tokens count; see `JwtPolicy`.
+        limits: How large one delivery (`Limits.event`) and a task may become.
+        max_tasks: How many tasks are known at once. Beyond it those that have been over for the
+            longest are forgotten, then configurations that never got a task.
+        max_bytes: How many bytes all deliveries and tasks may have together; beyond it deliveries
+            are put off (HTTP 503).
+        engine: What fetches keys: an `HttpEngine` or an `aiohttp.ClientSession`, which are used
+            and not closed; an `AiohttpEngine` of its own if left out.
+        env: Wall time and ids; for tests.
+
+    Raises:
+        ValueError: An address, a number or a key set that cannot be right.
+        TypeError: An argument of another type.
+        ImportError: The extra is not installed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        keys: str | Mapping[str, Any] | None = None,
+        jwt: JwtPolicy | None = None,
+        limits: Limits | None = None,
+        max_tasks: int = 10_000,
+        max_bytes: int = 256 * 1024 * 1024,
+        engine: HttpEngine | aiohttp.ClientSession | None = None,
+        env: Env | None = None,
+    ) -> None:
+        self.url = check_url(url, "push address")
+        self._limits = Limits() if limits is None else limits
+        check_kind("limits", self._limits, Limits)
+        self._env: Env = SystemEnv() if env is None else env
+        check_able("env", self._env, "wall", "random", "new_id")
+        self._owned: HttpEngine | None = None
+        self._signatures = self._checks(keys, jwt, engine)
+        self._watches = Watches(
+            self._limits,
+            most=_check_count("max_tasks", max_tasks),
+            most_bytes=_check_count("max_bytes", max_bytes),
+        )
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"PushReceiver({presentable(self.url)!r}, {len(self._watches)} tasks)"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends every wait with an `A2AConnectionError`, and answers 503 from now on."""
+        self._is_closed = True
+        self._watches.wake()
+        if self._owned is not None:
+            await self._owned.close()
+
+    # ── What is expected ─────────────────────────────────────────────────────────────────────
+
+    def config(
+        self, task_id: str | None = None, *, authentication: AuthenticationInfo | None = None
+    ) -> TaskPushNotificationConfig:
+        """A configuration for one task, to send along with a message or to create for a task.
+
+        What is delivered before `expect` is kept until then.
+
+        Args:
+            task_id: The task, if there is one already.
+            authentication: What the agent sends as ``Authorization``, such as credentials that a
+                gateway in front of the receiver asks for; made up if left out. Given keys, it is
+                the signed token.
+
+        Raises:
+            QueueFullError: Too many tasks are expected already.
+            ValueError: The credentials are missing.
+        """
+        if authentication is not None and self._signatures is not None:
+            text = (
+                "given keys, Authorization has the signed token: there are no credentials for it"
+            )
+            raise ValueError(text)
+        if authentication is None:
+            credentials = None if self._signatures else secrets.token_urlsafe(32)
+            authentication = AuthenticationInfo(scheme="Bearer", credentials=credentials)
+        elif not (authentication.scheme and authentication.credentials):
+            text = "authentication needs a scheme and credentials"
+            raise ValueError(text)
+        config = TaskPushNotificationConfig(
+            id=self._env.new_id(),
+            task_id=task_id,
+            url=self.url,
+            token=secrets.token_urlsafe(32),  # not of Env: its dice may be loaded
+            authentication=authentication,
+        )
+        known = None if task_id is None else self._watches.of_task(not_empty("task_id", task_id))
+        watch = known or self._watches.add()
+        self._watches.admit(watch, config)
+        if task_id is not None:
+            self._watches.claim(watch, task_id)
+        return config
+
+    def expect(
+        self, task: Task | str, config: TaskPushNotificationConfig | None = None
+    ) -> Task | None:
+        """Names the task that a configuration was sent for; from now on it can be waited for.
+
+        Call it again with what the agent answers to another message on the task, so that a
+        question that was answered is not taken for an open one.
+
+        Args:
+            task: The task as the agent answered, or its id.
+            config: What `config` gave; may be left out for a task that is expected already.
+
+        Returns:
+            The task as it stands, with what was delivered so far.
+
+        Raises:
+            ValueError: The configuration is not of this receiver, or of another task; the task
+                has another one; or it is left out for a task that is not expected.
+            LimitExceededError: The task is too large.
+        """
+        task_id = not_empty("task_id", task.id if isinstance(task, Task) else task)
+        watch = known = self._watches.of_task(task_id)
+        if config is not None:
+            check_kind("config", config, TaskPushNotificationConfig)
+            watch = self._watches.proven_by(config.token or "")
+        if watch is None:
+            which = "missing" if config is None else "of another receiver, or forgotten"
+            text = f"task {task_id} cannot be expected: the config that was sent is {which}"
+            raise ValueError(text)
+        if known not in {None, watch} or (watch.is_claimed and watch.task_id != task_id):
+            text = (
+                f"task {task_id} has another config than this; for a further one of the same task "
+                "call config(task_id)"
+            )
+            raise ValueError(text)
+        self._watches.claim(watch, task_id)
+        if isinstance(task, Task):
+            self._watches.learn(watch, task)
+        return watch.deliveries.task
+
+    def task(self, task_id: str) -> Task | None:
+        """An expected task as it stands; None before the first news of it."""
+        return self._expected(task_id).deliveries.task
+
+    def forget(self, task_id: str) -> None:
+        """Takes no more news of a task; one that is not expected is forgotten already."""
+        watch = self._watches.of_task(task_id)
+        if watch is not None:
+            self._watches.forget(watch)
+
+    async def wait(
+        self,
+        task_id: str,
+        *,
+        client: Client | None = None,
+        until: Callable[[Task], bool] | None = None,
+        timeout: float = 900.0,
+        poll_interval: float = 60.0,
+    ) -> Task:
+        """Waits until an expected task is over or needs input, and gives it as it is then.
+
+        Deliveries may get lost, and nothing tells when a piece of an artifact has. With a client,
+        the agent is asked for the task at the end, and now and then meanwhile; without one, the
+        task is what was delivered. A task that waits for an authorization is waited for.
+
+        Args:
+            task_id: The task.
+            client: Of the agent, to ask for the task.
+            until: Says of the task whether the wait is over, in place of the rule above. A task
+                that is over ends it in any case.
+            timeout: Seconds.
+            poll_interval: Seconds without news after which the agent is asked.
+
+        Raises:
+            DeadlineExceededError: The time is over; `task` is the task as last seen.
+            TaskAuthRequiredError: The time is over while the task waits for an authorization.
+            LimitExceededError: The task has become too large.
+            A2AConnectionError: The receiver was closed.
+            A2AError: The agent was asked, and refused.
+            ValueError: The task is not expected.
+        """
+        check_seconds("timeout", timeout)
+        check_seconds("poll_interval", poll_interval)
+        watch = self._expected(task_id)
+        ends = asyncio.get_running_loop().time() + timeout
+
+        def wanted(task: Task) -> bool:
+            known_over = watch.deliveries.is_over and not task.state.is_terminal
+            return not known_over and (task.state.is_terminal or (until or _is_settled)(task))
+
+        news = asyncio.Event()
+        watch.waiting.add(news)
+        try:
+            while True:
+                news.clear()
+                self._check(watch)
+                task = watch.deliveries.task
+                if task is not None and wanted(task):
+                    if client is None:
+                        return task
+                    return await self._confirmed(client, watch, wanted, _left(ends), timeout)
+                left = _left(ends)
+                if left <= 0:
+                    raise _too_late(watch, timeout)
+                pause = left if client is None else min(left, poll_interval)
+                if not await _happens(news, pause) and client is not None and _left(ends) > 0:
+                    await self._look(client, watch, _left(ends))
+        finally:
+            watch.waiting.discard(news)
+
+    async def _look(self, client: Client, watch: Watch, left: float) -> None:
+        """Asks the agent for a task of which nothing was heard for long."""
+        try:
+            task = await client.get_task(watch.task_id or "", timeout=left)
+        except A2AError as error:
+            if not (error.transient or isinstance(error, DeadlineExceededError)):
+                raise
+        else:
+            self._watches.learn(watch, task)
+
+    async def _confirmed(
+        self,
+        client: Client,
+        watch: Watch,
+        wanted: Callable[[Task], bool],
+        left: float,
+        timeout: float,
+    ) -> Task:
+        """The task as the agent has it, once that is as wanted as well."""
+        if left <= 0:
+            raise _too_late(watch, timeout)
+        try:
+            task = await client.wait(watch.task_id or "", until=wanted, timeout=left)
+        except DeadlineExceededError as error:
+            raise _too_late(watch, timeout) from error
+        watch.deliveries.confirm(task)
+        self._watches.grown(watch, watch.deliveries.size)
+        return task
+
+    # ── What comes ───────────────────────────────────────────────────────────────────────────
+
+    async def __call__(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
+        """Answers one request, or a server that starts and stops (ASGI 3)."""
+        match scope["type"]:
+            case "http":
+                await self._serve(scope, receive, send)
+            case "lifespan":
+                await lifespan(receive, send)
+            case "websocket":
+                await refuse_websocket(receive, send)
+            case other:
+                text = f"a push receiver does not serve {other!r}"
+                raise ValueError(text)
+
+    async def _serve(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
+        try:
+            answer = await self._answer(scope, receive)
+        except Refused as refused:
+            answer = refused.answer
+            logger.debug("a delivery was answered by %d: %s", answer.status, answer.text)
+        except Gone:
+            return
+        await reply(send, answer)
+
+    async def _answer(self, scope: ASGIScope, receive: ASGIReceive) -> ShortReply:
+        if scope["method"] != "POST":
+            raise Refused(405, "push notifications are posted", allow="POST")
+        if self._is_closed:
+            raise Refused(503, "this receiver is closed")
+        headers = headers_of(scope)
+        watch = self._proven(headers)
+        voucher = None
+        if self._signatures is not None:
+            voucher = await self._signatures.verify(headers.get("authorization"))
+        elif watch is None:
+            raise Refused(401, "the token is missing", **_CHALLENGE)
+        _check_content(headers)
+        _check_length(headers, self._limits.event)
+        taken = 0
+
+        def take(size: int) -> None:
+            nonlocal taken
+            taken += size
+            self._watches.hold(size)
+
+        try:
+            body = await read_body(receive, limit=self._limits.event, seconds=_READING, take=take)
+            self._take(body, watch, voucher)
+        finally:
+            self._watches.release(taken)
+        return ShortReply(200, "taken")
+
+    def _proven(self, headers: Mapping[str, str]) -> Watch | None:
+        """What the secrets of a request are of; None if it has none."""
+        token = headers.get(_TOKEN_HEADER)
+        if token is not None:
+            watch = self._watches.proven_by(token)
+            if watch is None:
+                raise Refused(401, "the token is wrong", **_CHALLENGE)
+            return watch
+        authorization = headers.get("authorization")
+        if authorization is None or self._signatures is not None:
+            return None
+        scheme, _, credentials = authorization.partition(" ")
+        watch = self._watches.proven_by(credentials_of(scheme, credentials))
+        if watch is None:
+            raise Refused(401, "the credentials are wrong", **_CHALLENGE)
+        return watch
+
+    def _take(self, body: bytes, watch: Watch | None, voucher: Voucher | None) -> None:
+        """Takes a body that was read; nothing else happens meanwhile."""
+        if voucher is not None:
+            body = voucher.vouched(body)
+        event = self._read(body)
+        watch, event = self._meant(event, watch, voucher)
+        if voucher is not None and voucher.was_used(body):
+            return
+        try:
+            is_news = watch.deliveries.add(event, hashlib.sha256(body).digest())
+        except LimitExceededError as error:
+            watch.failure = error
+            watch.wake()
+            raise Refused(413, "the task has become too large") from None
+        if voucher is not None:
+            voucher.use(body)
+        if is_news:
+            self._watches.grown(watch, len(body))
+
+    def _meant(
+        self, event: StreamEvent, watch: Watch | None, voucher: Voucher | None
+    ) -> tuple[Watch, StreamEvent]:
+        """The task that an event is of, and the event with the task's id."""
+        named = event.id if isinstance(event, Task) else event.task_id
+        if watch is None and named:
+            watch = self._watches.of_task(named)
+        if watch is None or watch.is_forgotten:
+            raise Refused(404, _UNKNOWN)
+        if watch.task_id is None and not isinstance(event, Message):
+            if not named:
+                raise Refused(400, "the event names no task")
+            watch.task_id = named
+        vouched = None if voucher is None else voucher.task_id
+        if any(name and name != watch.task_id for name in (named, vouched)):
+            raise Refused(404, _UNKNOWN)
+        if not named and not isinstance(event, Message):
+            name = "id" if isinstance(event, Task) else "task_id"
+            event = msgspec.structs.replace(event, **{name: watch.task_id})
+        return watch, event
+
+    def _read(self, body: bytes) -> StreamEvent:
+        try:
+            check_json_size(body, self._limits)
+            response = codec.decode(body, StreamResponse)
+            check_value(response, self._limits)
+        except LimitExceededError:
+            raise Refused(413, "the event is too large") from None
+        except codec.MalformedError:
+            raise Refused(400, "the body is no event of A2A 1.0: it cannot be read") from None
+        event = response.event
+        if event is None:
+            raise Refused(400, "the body is no event of A2A 1.0: it has none of its members")
+        return event
+
+    # ── Within ───────────────────────────────────────────────────────────────────────────────
+
+    def _checks(
+        self,
+        keys: str | Mapping[str, Any] | None,
+        jwt: JwtPolicy | None,
+        engine: HttpEngine | aiohttp.ClientSession | None,
+    ) -> SignatureCheck | None:
+        if keys is None:
+            if jwt is not None:
+                text = "jwt says which signatures count, but there are no keys"
+                raise ValueError(text)
+            return None
+        policy = JwtPolicy() if jwt is None else jwt
+        check_kind("jwt", policy, JwtPolicy)
+        check_library()
+        if isinstance(keys, str):
+            used, self._owned = engine_of(engine)
+            url = check_url(keys, "address of the keys")
+            return SignatureCheck(policy, FetchedKeys(url, used, self._env), self._env)
+        check_kind("keys", keys, Mapping)
+        return SignatureCheck(policy, FixedKeys(keys), self._env)
+
+    def _expected(self, task_id: str) -> Watch:
+        watch = self._watches.of_task(not_empty("task_id", task_id))
+        if watch is None:
+            text = f"task {task_id} is not expected: call expect(task, config) first"
+            raise ValueError(text)
+        return watch
+
+    def _check(self, watch: Watch) -> None:
+        if self._is_closed or watch.is_forgotten:
+            why = "the receiver was closed" if self._is_closed else "it was forgotten"
+            text = f"{why} while task {watch.task_id} was waited for"
+            raise A2AConnectionError(text, failure="closed", executed=True)
+        if watch.failure is not None:
+            raise watch.failure
+
+
+def _check_content(headers: Mapping[str, str]) -> None:
+    kind = media_type(headers)
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise Refused(415, "the body must be JSON")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise Refused(415, "the body must not be compressed")
+
+
+def _check_length(headers: Mapping[str, str], limit: int) -> None:
+    length = headers.get("content-length", "0")
+    if not (length.isascii() and length.isdecimal()):
+        raise Refused(400, "the length of the body cannot be read")
+    if len(length) > 20 or int(length) > limit:
+        raise Refused(413, f"the body is larger than {limit} bytes")
+
+
+def _check_count(name: str, value: int) -> int:
+    if not isinstance(cast("object", value), int) or value < 1:
+        text = f"{name} must be a positive whole number"
+        raise ValueError(text)
+    return value
+
+
+# ── Waiting ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _is_settled(task: Task) -> bool:
+    return task.state.is_terminal or task.state is TaskState.INPUT_REQUIRED
+
+
+def _left(ends: float) -> float:
+    return ends - asyncio.get_running_loop().time()
+
+
+async def _happens(news: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await news.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+def _too_late(watch: Watch, timeout: float) -> A2AError:
+    task = watch.deliveries.task
+    stands = "no news of it came" if task is None else f"it was last seen {task.state.name}"
+    if task is not None and task.state is TaskState.AUTH_REQUIRED:
+        text = f"task {task.id} still waits for an authorization after {timeout:g} s"
+        return TaskAuthRequiredError(text, task=task, executed=True)
+    text = f"task {watch.task_id} was waited for {timeout:g} s: {stands}"
+    executed = None if task is None else True
+    return DeadlineExceededError(
+        text, deadline="wait", timeout=timeout, task=task, executed=executed
+    )

@@ -1,0 +1,326 @@
+"""Signed deliveries: a JSON Web Token in ``Authorization`` that vouches for the body.
+
+Rules: the caller's policy says which algorithms count, never the token; the token names a key by
+its id only, and no key or address that comes along with it is used; times are compared with the
+wall clock of `Env`; one token vouches for one delivery.
+
+A token is as in the specification's example (push notifications, JWT and JWKS), with the digest
+of the body that the official samples add: ``request_body_sha256``, of the bytes as they were
+sent or of the same JSON without blanks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import math
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import msgspec
+
+from holdfast.model import codec
+from holdfast.push.asgi import Refused
+from holdfast.push.keys import KeysUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.push.keys import KeySource
+    from holdfast.runtime.env import Env
+
+__all__ = ["ASYMMETRIC", "JwtPolicy", "SignatureCheck", "Voucher", "check_library"]
+
+ASYMMETRIC = (
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+    "PS256",
+    "PS384",
+    "PS512",
+    "RS256",
+    "RS384",
+    "RS512",
+)
+"""Algorithms whose verifying keys are public (RFC 7518, 8037)."""
+
+_LONGEST = 8192
+_BODY_DIGEST = "request_body_sha256"
+_CHALLENGE = 'Bearer error="invalid_token"'
+
+
+UsedTokens: TypeAlias = dict[bytes, tuple[float, bytes]]
+
+
+class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """Which signed tokens count.
+
+    Attributes:
+        algorithms: Names of the algorithms (RFC 7518) that count: by default those with public
+            keys. A shared secret needs naming, as ``("HS256",)``.
+        issuer: What ``iss`` must be; any if left out.
+        audience: What ``aud`` must be, or contain; any if left out.
+        max_age: Seconds after ``iat`` for which a token counts, whatever its ``exp`` allows.
+        leeway: Seconds by which the agent's clock may differ.
+        body_digest: Whether a token must vouch for the body by ``request_body_sha256``. One that
+            does is compared with it in any case.
+        max_tokens: How many tokens are remembered within their time, so that none counts twice;
+            beyond it deliveries are put off (HTTP 503).
+
+    Raises:
+        ValueError: There is no algorithm, or ``none``; or a number that cannot be right.
+    """
+
+    algorithms: tuple[str, ...] = ASYMMETRIC
+    issuer: str | None = None
+    audience: str | None = None
+    max_age: float = 300.0
+    leeway: float = 60.0
+    body_digest: bool = True
+    max_tokens: int = 10_000
+
+    def __post_init__(self) -> None:
+        if not self.algorithms or isinstance(cast("object", self.algorithms), str):
+            text = "algorithms must be a tuple of names, such as ('ES256',)"
+            raise ValueError(text)
+        if any(name.lower() == "none" for name in self.algorithms):
+            text = "algorithms must not have 'none', which is no signature"
+            raise ValueError(text)
+        for name in ("max_age", "leeway"):
+            if not 0 <= getattr(self, name) < math.inf:
+                text = f"{name} must be zero or more seconds, with an end"
+                raise ValueError(text)
+        if self.max_tokens < 1:
+            text = "max_tokens must be a positive number"
+            raise ValueError(text)
+
+
+class Voucher:
+    """A token whose signature and times are right; it vouches for one body.
+
+    Args:
+        used: The tokens that were used, by their names: when they end, and for what.
+        most: How many of them are remembered.
+        now: Wall time.
+        ends: Wall time at which it counts no more.
+        name: Of the token.
+        body_digest: SHA-256 of the body in hexadecimal digits; None if it names none.
+        task_id: The task that it names, if it does.
+
+    Attributes:
+        task_id: The task that it names, if it does.
+    """
+
+    def __init__(
+        self,
+        used: UsedTokens,
+        *,
+        most: int,
+        now: float,
+        ends: float,
+        name: bytes,
+        body_digest: str | None,
+        task_id: str | None,
+    ) -> None:
+        self._used = used
+        self._most = most
+        self._now = now
+        self._ends = ends
+        self._name = name
+        self._body_digest = body_digest
+        self.task_id = task_id
+
+    def vouched(self, body: bytes) -> bytes:
+        """Compares a body with what the token vouches for.
+
+        Returns:
+            The body that was vouched for: as it was sent, or without blanks.
+
+        Raises:
+            Refused: It is another body (HTTP 401).
+        """
+        if self._body_digest is None:
+            return body
+        for candidate in (body, _compact(body)):
+            digest = hashlib.sha256(candidate).hexdigest()
+            if hmac.compare_digest(digest, self._body_digest):
+                return candidate
+        raise _refused("the token vouches for another body")
+
+    def was_used(self, body: bytes) -> bool:
+        """Whether the token came before with the same body, which is the same delivery.
+
+        Raises:
+            Refused: It came with another one (HTTP 401), or too many are remembered (503).
+        """
+        used = self._used.get(self._name)
+        if used is not None and used[0] > self._now:
+            if used[1] != _digest(body):
+                raise _refused("the token was used before")
+            return True
+        if len(self._used) >= self._most:
+            self._forget()
+        return False
+
+    def use(self, body: bytes) -> None:
+        """Remembers the token as long as it counts."""
+        self._used[self._name] = (self._ends, _digest(body))
+
+    def _forget(self) -> None:
+        for name in [name for name, (ends, _) in self._used.items() if ends <= self._now]:
+            del self._used[name]
+        if len(self._used) >= self._most:
+            raise Refused(503, "too many deliveries at once", retry_after="10")
+
+
+class SignatureCheck:
+    """Verifies tokens, and remembers them while they count.
+
+    Args:
+        policy: Which tokens count.
+        keys: Where public keys come from.
+        env: Where wall time comes from.
+    """
+
+    def __init__(self, policy: JwtPolicy, keys: KeySource, env: Env) -> None:
+        self._policy = policy
+        self._keys = keys
+        self._env = env
+        self._used: UsedTokens = {}
+
+    async def verify(self, authorization: str | None) -> Voucher:
+        """Verifies the token of a request, before its body is read.
+
+        Raises:
+            Refused: There is none, or it does not count (HTTP 401); or it cannot be verified now
+                (503).
+        """
+        scheme, _, token = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise _refused("a signed token is missing")
+        token = token.strip()
+        if len(token) > _LONGEST:
+            raise _refused("the token is too long")
+        claims = await self._claims(token)
+        return self._voucher(token, claims)
+
+    async def _claims(self, token: str) -> Mapping[str, Any]:
+        """What a token says whose signature is right."""
+        import jwt  # with an extra
+
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.PyJWTError:
+            raise _refused("the token cannot be read") from None
+        algorithm, kid = header.get("alg"), header.get("kid")
+        if algorithm not in self._policy.algorithms:
+            raise _refused("the token is signed by an algorithm that does not count")
+        if "crit" in header:  # RFC 7515, 4.1.11
+            raise _refused("the token needs what is not understood here")
+        try:
+            keys = await self._keys.find(kid if isinstance(kid, str) else None)
+        except KeysUnavailableError:
+            text = "the keys to verify the token cannot be had now"
+            raise Refused(503, text, retry_after="10") from None
+        for key in keys:
+            if key.get("alg", algorithm) != algorithm:
+                continue
+            try:
+                known = jwt.PyJWK(key, algorithm=algorithm)
+                signed = jwt.PyJWS().decode_complete(token, key=known, algorithms=[algorithm])
+                claims = codec.parse(signed["payload"])
+            except (jwt.PyJWTError, ValueError):
+                continue
+            if isinstance(claims, dict):
+                return cast("dict[str, Any]", claims)
+        raise _refused("the signature of the token is of no known key")
+
+    def _voucher(self, token: str, claims: Mapping[str, Any]) -> Voucher:
+        policy, now = self._policy, self._env.wall()
+        issued, expires, begins = (_time(claims, name) for name in ("iat", "exp", "nbf"))
+        if issued is None:
+            raise _refused("the token does not say when it was made")
+        if issued > now + policy.leeway or (begins or 0.0) > now + policy.leeway:
+            raise _refused("the token is of the future")
+        ends = issued + policy.max_age
+        if expires is not None:
+            ends = min(ends, expires)
+        ends += policy.leeway
+        if ends <= now:
+            raise _refused("the token is too old")
+        if policy.issuer is not None and claims.get("iss") != policy.issuer:
+            raise _refused("the token is of another issuer")
+        audience = claims.get("aud")
+        meant = cast("list[object]", audience if isinstance(audience, list) else [audience])
+        if policy.audience is not None and policy.audience not in meant:
+            raise _refused("the token is meant for somebody else")
+        digest, task_id, name = claims.get(_BODY_DIGEST), claims.get("taskId"), claims.get("jti")
+        if digest is None and policy.body_digest:
+            raise _refused("the token does not vouch for the body")
+        if digest is not None and not (isinstance(digest, str) and digest.isascii()):
+            raise _refused("the token vouches for the body in a way that cannot be read")
+        return Voucher(
+            self._used,
+            most=policy.max_tokens,
+            now=now,
+            ends=ends,
+            name=_name(token, claims.get("iss"), name),
+            body_digest=None if digest is None else digest.lower(),
+            task_id=task_id if isinstance(task_id, str) else None,
+        )
+
+
+def check_library() -> None:
+    """Checks that signatures can be verified.
+
+    Raises:
+        ImportError: The extra is not installed.
+    """
+    try:
+        import jwt
+        from jwt.algorithms import has_crypto
+    except ImportError:
+        has_crypto = False
+    else:
+        del jwt
+    if not has_crypto:
+        text = "signed deliveries need the extra 'push': pip install 'holdfast[push]'"
+        raise ImportError(text)
+
+
+def _refused(text: str) -> Refused:
+    return Refused(401, text, www_authenticate=_CHALLENGE)
+
+
+def _time(claims: Mapping[str, Any], name: str) -> float | None:
+    value = claims.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e15:
+        raise _refused("a time in the token cannot be read")
+    return float(value)
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.sha256(body).digest()
+
+
+def _name(token: str, issuer: object, given: object) -> bytes:
+    """What a token is known by: what it is called, else what is signed of it.
+
+    The signature itself is no name: some can be written in two ways.
+    """
+    if not (isinstance(given, str) and given):
+        given = token.rpartition(".")[0]
+    return _digest(json.dumps([issuer, given]).encode())
+
+
+def _compact(body: bytes) -> bytes:
+    """The same JSON without blanks, as the official samples digest it."""
+    try:
+        document = codec.parse(body)
+        written = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+        return written.encode()
+    except (ValueError, RecursionError):
+        return body

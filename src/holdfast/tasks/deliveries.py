@@ -1,0 +1,166 @@
+"""A task from news that is delivered: late, twice, out of order, or never (A2A 4.3.3).
+
+Rules, where a stream has the order of its connection:
+
+- A task that is over stays as it ended, whatever comes behind.
+- Of two statuses that of the later timestamp counts, one that ends the task above all others;
+  where a timestamp is missing or cannot be read, the one that came last.
+- A whole `Task` takes the place of what is known if its status is newer. One that is not may add
+  artifacts, and takes none back. After one that is over, artifacts add nothing.
+- The same delivery counts once. The protocol gives events no names, so that a chunk which an agent
+  sends twice on purpose counts once as well, and a chunk that is lost leaves no trace: artifacts
+  that were appended to are certain only when the agent was asked for the task.
+
+For the rest it is `holdfast.tasks.fold`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.model import codec
+from holdfast.model.types import Task, TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpdateEvent
+from holdfast.tasks.fold import TaskFold
+
+if TYPE_CHECKING:
+    from holdfast.tasks.fold import StreamEvent
+    from holdfast.wire.limits import Limits
+
+__all__ = ["Deliveries"]
+
+_REMEMBERED = 256
+"""Deliveries that are known again when they come twice."""
+_DIGEST = 128
+"""Bytes that it takes to know one again."""
+
+
+class Deliveries:
+    """What was delivered of one task.
+
+    Args:
+        limits: How large the task may become.
+    """
+
+    __slots__ = ("_fold", "_is_complete", "_seen", "_status")
+
+    def __init__(self, limits: Limits) -> None:
+        self._fold = TaskFold(limits=limits)
+        self._seen: dict[bytes, None] = {}
+        self._status: TaskStatus | None = None
+        self._is_complete = False
+
+    @property
+    def task(self) -> Task | None:
+        """The task as it stands; None as long as there is none."""
+        return self._fold.task
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the task has ended."""
+        return self._status is not None and self._status.state.is_terminal
+
+    @property
+    def size(self) -> int:
+        """Bytes that all of it takes, about; counted when it is asked for."""
+        task = self._fold.task
+        return _DIGEST * len(self._seen) + (0 if task is None else len(codec.encode(task)))
+
+    def has(self, digest: bytes) -> bool:
+        """Whether this delivery was among the last ones already."""
+        return digest in self._seen
+
+    def add(self, event: StreamEvent, digest: bytes) -> bool:
+        """Takes what was delivered.
+
+        Args:
+            event: The event.
+            digest: Of the delivery; the same one counts once.
+
+        Returns:
+            Whether it changed anything.
+
+        Raises:
+            InvalidAgentResponseError: It is of another task; nothing has changed.
+            LimitExceededError: The task becomes too large; nothing has changed.
+        """
+        if digest in self._seen:
+            return False
+        is_news = self._add(event)
+        self._seen[digest] = None
+        if len(self._seen) > _REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        return is_news
+
+    def learn(self, task: Task) -> bool:
+        """Takes what the agent answered when it was asked; says whether it changed anything.
+
+        Raises:
+            InvalidAgentResponseError: It is another task; nothing has changed.
+            LimitExceededError: It is too large; nothing has changed.
+        """
+        return self._add(task)
+
+    def confirm(self, task: Task) -> None:
+        """Takes what the agent says of a task that is settled as the truth.
+
+        Raises:
+            InvalidAgentResponseError: It is another task; nothing has changed.
+            LimitExceededError: It is too large; nothing has changed.
+        """
+        self._replace(task)
+
+    def _add(self, event: StreamEvent) -> bool:
+        match event:
+            case Task():
+                return self._add_picture(event)
+            case TaskStatusUpdateEvent():
+                known = self._status
+                if self.is_over or (known is not None and _order(event.status, known) < 0):
+                    return False
+                self._fold.add(event)
+                self._status = event.status
+                return True
+            case TaskArtifactUpdateEvent() if self._is_complete:
+                return False
+            case _:
+                self._fold.add(event)
+                return True
+
+    def _add_picture(self, picture: Task) -> bool:
+        known = self._fold.task
+        if known is None:
+            self._replace(picture)
+            return True
+        order = _order(picture.status, self._status or TaskStatus())
+        is_larger = not self._is_complete and _takes_nothing_back(known, picture)
+        if order > 0 or (order == 0 and is_larger):
+            self._replace(picture)
+            return True
+        if self._status is None:  # there were artifacts only, which came before this
+            return self._add(TaskStatusUpdateEvent(task_id=picture.id, status=picture.status))
+        return False
+
+    def _replace(self, task: Task) -> None:
+        self._fold.add(task)
+        self._status = task.status
+        self._is_complete = task.state.is_terminal
+
+
+def _order(status: TaskStatus, known: TaskStatus) -> int:
+    """Whether a status is older (-1) or newer (1) than the known one; 0 where nobody can say."""
+    if known.state.is_terminal:
+        return 0 if status.state is known.state else -1
+    if status.state.is_terminal:
+        return 1
+    time, before = status.time, known.time
+    if time is None or before is None or time == before:
+        return 0
+    return 1 if time > before else -1
+
+
+def _takes_nothing_back(known: Task, picture: Task) -> bool:
+    """Whether a picture has every artifact that is known, and no less of it."""
+    there = {artifact.artifact_id: len(artifact.parts) for artifact in picture.artifacts}
+    return all(
+        there.get(artifact.artifact_id, -1) >= len(artifact.parts) for artifact in known.artifacts
+    )

@@ -1,0 +1,835 @@
+"""Push notifications: what the receiver takes, what it refuses, and whom it tells."""
+
+import asyncio
+import json
+import logging
+
+import msgspec
+import pytest
+from hypothesis import strategies as st
+from tests.asgi_client import JSON, body_of, post, request
+from tests.strategies import given
+
+from holdfast import (
+    A2AConnectionError,
+    Artifact,
+    AuthenticationInfo,
+    DeadlineExceededError,
+    JwtPolicy,
+    LimitExceededError,
+    Limits,
+    Message,
+    Part,
+    PushReceiver,
+    QueueFullError,
+    Role,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskAuthRequiredError,
+    TaskNotFoundError,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    connect,
+)
+from holdfast.testing import (
+    FakeAgent,
+    FakeNetwork,
+    asks,
+    completes,
+    needs_auth,
+    run,
+    streams,
+    unavailable,
+    works_forever,
+)
+
+URL = "https://me.example/push?from=agents"
+WORKING, COMPLETED = TaskState.WORKING, TaskState.COMPLETED
+INPUT_REQUIRED = TaskState.INPUT_REQUIRED
+
+
+def task(state=WORKING, task_id="t-1", text=None):
+    artifacts = (artifact(text),) if text else ()
+    return Task(id=task_id, status=TaskStatus(state=state), artifacts=artifacts)
+
+
+def artifact(text):
+    return Artifact(artifact_id="a-1", parts=(Part(text=text),))
+
+
+def status(state, task_id="t-1"):
+    return TaskStatusUpdateEvent(task_id=task_id, status=TaskStatus(state=state))
+
+
+def chunk(text, task_id="t-1"):
+    return TaskArtifactUpdateEvent(task_id=task_id, artifact=artifact(text), append=True)
+
+
+def expecting(task_id="t-1", **options):
+    receiver = PushReceiver(URL, **options)
+    return receiver, receiver.config(task_id)
+
+
+async def deliver(receiver, config, *events):
+    for event in events:
+        reply = await post(receiver, event, config)
+        assert (reply.status, reply.text) == (200, "taken\n")
+
+
+# ── Configurations ───────────────────────────────────────────────────────────────────────────
+
+
+def test_a_configuration_has_secrets_of_its_own():
+    receiver = PushReceiver(URL)
+
+    one, other = receiver.config(), receiver.config("t-1")
+
+    assert (one.url, one.task_id, other.task_id) == (URL, None, "t-1")
+    found = {one.id, *one.secrets, other.id, *other.secrets}
+    assert len(found) == 6
+    assert all(len(secret) >= 32 for secret in found)
+
+
+async def test_the_credentials_may_be_the_callers():
+    receiver = PushReceiver(URL)
+    own = AuthenticationInfo(scheme="Basic", credentials="YTpi")
+    config = receiver.config("t-1", authentication=own)
+
+    assert config.authentication == own
+    assert (await post(receiver, task(), authorization="basic YTpi")).status == 200
+    assert (await post(receiver, task(), authorization="Basic YTpj")).status == 401
+
+
+@pytest.mark.parametrize(
+    "own", [AuthenticationInfo(scheme="Basic"), AuthenticationInfo(credentials="x")]
+)
+def test_credentials_that_are_not_whole_are_refused(own):
+    with pytest.raises(ValueError, match="needs a scheme and credentials"):
+        PushReceiver(URL).config(authentication=own)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"url": "me.example/push"}, ValueError, "the push address .* must begin with http"),
+        ({"max_tasks": 0}, ValueError, "max_tasks must be a positive whole number"),
+        ({"max_bytes": -1}, ValueError, "max_bytes must be a positive whole number"),
+        ({"limits": 5}, TypeError, "limits must be Limits"),
+        ({"env": 5}, TypeError, "env must have the methods"),
+        ({"jwt": JwtPolicy()}, ValueError, "there are no keys"),
+    ],
+)
+def test_a_wrong_argument_is_told_in_one_line(options, error, match):
+    with pytest.raises(error, match=match):
+        PushReceiver(**{"url": URL, **options})
+
+
+# ── What is taken ────────────────────────────────────────────────────────────────────────────
+
+
+async def test_deliveries_become_the_task():
+    receiver, config = expecting()
+
+    await deliver(receiver, config, task(), chunk("to the "), chunk("moon"), status(COMPLETED))
+
+    assert receiver.task("t-1").text == "to the moon"
+    assert receiver.task("t-1").state is COMPLETED
+
+
+async def test_the_credentials_prove_it_as_well_as_the_token():
+    receiver, config = expecting()
+    credentials = f"bearer  {config.authentication.credentials}"
+
+    assert (await post(receiver, task(), authorization=credentials)).status == 200
+
+
+async def test_an_authorization_that_nobody_asked_for_does_not_matter_beside_the_token():
+    receiver, config = expecting()
+
+    assert (await post(receiver, task(), config, authorization="Bearer x")).status == 200
+
+
+async def test_a_body_comes_in_pieces_of_any_size():
+    receiver, config = expecting()
+    body = body_of(task(text="moon"))
+    pieces = [body[at : at + 7] for at in range(0, len(body), 7)]
+    headers = [*JSON.items(), ("X-A2A-Notification-Token", config.token)]
+
+    reply = await request(receiver, *pieces, b"", headers=headers)
+
+    assert reply.status == 200
+    assert receiver.task("t-1").text == "moon"
+
+
+async def test_a_delivery_that_comes_twice_is_acknowledged_and_counts_once():
+    receiver, config = expecting()
+
+    await deliver(receiver, config, chunk("moon"), chunk("moon"))
+
+    assert receiver.task("t-1").text == "moon"
+
+
+async def test_a_task_that_is_over_takes_late_news_without_moving():
+    receiver, config = expecting()
+    await deliver(receiver, config, status(COMPLETED))
+
+    await deliver(receiver, config, status(WORKING), task(WORKING), status(TaskState.FAILED))
+
+    assert receiver.task("t-1").state is COMPLETED
+
+
+async def test_an_event_that_names_no_task_is_of_the_expected_one():
+    receiver, config = expecting()
+
+    await deliver(
+        receiver, config, chunk("moon", ""), status(COMPLETED, ""), task(COMPLETED, "", "moon!")
+    )
+
+    assert receiver.task("t-1").id == "t-1"
+    assert receiver.task("t-1").text == "moon!"
+
+
+async def test_a_message_goes_into_the_history():
+    receiver, config = expecting()
+    message = Message(message_id="m-1", role=Role.AGENT, parts=(Part(text="hello"),))
+
+    await deliver(receiver, config, message, task(), message)
+
+    assert receiver.task("t-1").history == ()
+    other = msgspec.structs.replace(message, message_id="m-2")
+    await deliver(receiver, config, other)
+    assert receiver.task("t-1").history == (other,)
+
+
+async def test_what_comes_before_the_task_is_known_is_kept_for_it():
+    receiver = PushReceiver(URL)
+    config = receiver.config()
+    await deliver(receiver, config, task(), chunk("moon"), status(COMPLETED))
+
+    stands = receiver.expect(task(TaskState.SUBMITTED), config)
+
+    assert stands.state is COMPLETED
+    assert (await receiver.wait("t-1")).text == "moon"
+
+
+async def test_what_came_early_of_another_task_is_thrown_away():
+    receiver = PushReceiver(URL)
+    config = receiver.config()
+    await deliver(receiver, config, task(COMPLETED, "t-9", text="moon"))
+
+    assert receiver.expect(task(), config) == task()
+    assert (await post(receiver, task(COMPLETED, "t-9"), config)).status == 404
+
+
+# ── What is refused ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"x-a2a-notification-token": ""},
+        {"x-a2a-notification-token": "wrong"},
+        {"authorization": ""},
+        {"authorization": "Bearer"},
+        {"authorization": "Bearer wrong"},
+        {"authorization": "wrong"},
+        {"x-a2a-notification-token": "\xff\xfe"},
+    ],
+    ids=str,
+)
+async def test_who_proves_nothing_is_refused_before_the_body_is_read(headers):
+    receiver, _ = expecting()
+
+    reply = await request(receiver, headers={**JSON, **headers}.items(), end=None)
+
+    assert reply.status == 401
+    assert reply.headers["www-authenticate"] == "Bearer"
+    assert receiver.task("t-1") is None
+
+
+async def test_a_wrong_token_is_refused_whatever_else_is_right():
+    receiver, config = expecting()
+    credentials = f"Bearer {config.authentication.credentials}"
+
+    reply = await post(
+        receiver, task(), authorization=credentials, x_a2a_notification_token="wrong"
+    )
+
+    assert reply.status == 401
+
+
+async def test_two_tokens_are_no_token():
+    receiver, config = expecting()
+    twice = [("x-a2a-notification-token", config.token)] * 2
+
+    reply = await request(receiver, body_of(task()), headers=[*JSON.items(), *twice])
+
+    assert reply.status == 401
+
+
+async def test_another_task_than_the_expected_one_is_refused():
+    receiver, config = expecting()
+
+    for event in (task(task_id="t-2"), status(COMPLETED, "t-2"), chunk("moon", "t-2")):
+        assert (await post(receiver, event, config)).status == 404
+    assert receiver.task("t-1") is None
+
+
+async def test_one_agent_cannot_speak_of_the_task_of_another():
+    receiver, _ = expecting("t-1")
+    theirs = receiver.config("t-2")
+
+    assert (await post(receiver, status(COMPLETED, "t-1"), theirs)).status == 404
+    unnamed = receiver.config()
+    assert (await post(receiver, status(COMPLETED, "t-1"), unnamed)).status == 200
+
+    assert receiver.task("t-1") is None
+    with pytest.raises(ValueError, match="task t-1 has another config than this"):
+        receiver.expect(task(), unnamed)
+
+
+async def test_a_further_configuration_of_a_task_is_as_good_as_the_first():
+    receiver, first = expecting()
+    second = receiver.config("t-1")
+
+    await deliver(receiver, first, chunk("to the "))
+    await deliver(receiver, second, chunk("moon"))
+
+    assert receiver.expect("t-1", second).text == "to the moon"
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
+async def test_only_posts_are_taken(method):
+    receiver, config = expecting()
+    headers = {"x-a2a-notification-token": config.token}
+
+    reply = await request(receiver, method=method, headers=headers.items())
+
+    assert (reply.status, reply.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"content-type": "text/plain"}, 415),
+        ({"content-type": ""}, 415),
+        ({"content-encoding": "gzip"}, 415),
+        ({"content-length": "many"}, 400),
+        ({"content-length": "-1"}, 400),
+        ({"content-length": "1" * 50}, 413),
+        ({"content-type": "application/json; charset=utf-8"}, 200),
+        ({"content-encoding": "identity"}, 200),
+    ],
+)
+async def test_a_body_must_be_plain_json(headers, status):
+    receiver, config = expecting()
+
+    assert (await post(receiver, task(), config, **headers)).status == status
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"moon",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"task":{}}',
+        b'{"task":null}',
+        b'{"task":{"id":1}}',
+        b'{"statusUpdate":[]}',
+        b'{"id":"t-1","kind":"task","status":{"state":"completed"}}',
+        b"\xff",
+        b'{"task":' * 50_000,
+        b"[" * 90,
+    ],
+    ids=lambda body: repr(body[:20]),
+)
+async def test_a_body_that_is_no_event_is_refused(body):
+    receiver, config = expecting()
+
+    reply = await post(receiver, body, config)
+
+    assert reply.status in {400, 413}
+    assert receiver.task("t-1") is None
+
+
+@given(body=st.binary(max_size=60) | st.recursive(st.none() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["task", "statusUpdate", "artifactUpdate", "message", "id", "status",
+                         "taskId", "artifact", "parts", "text", "state"]), inner, max_size=4,
+    ), max_leaves=20).map(lambda value: json.dumps(value).encode()))  # fmt: skip
+def test_no_body_breaks_the_receiver(body):
+    async def main():
+        receiver, config = expecting()
+        assert (await post(receiver, body, config)).status in {200, 400, 404}
+
+    run(main())
+
+
+async def test_a_body_that_says_that_it_is_too_large_is_not_read():
+    receiver, config = expecting(limits=Limits(event=100))
+
+    reply = await request(
+        receiver,
+        headers={
+            **JSON,
+            "x-a2a-notification-token": config.token,
+            "content-length": "101",
+        }.items(),
+        end=None,
+    )
+
+    assert reply.status == 413
+
+
+async def test_a_body_is_read_up_to_its_limit():
+    receiver, config = expecting(limits=Limits(event=100))
+    headers = [*JSON.items(), ("x-a2a-notification-token", config.token)]
+    pieces = [b" " * 40] * 3
+
+    assert (await request(receiver, *pieces, headers=headers, end=None)).status == 413
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for_without_end():
+    receiver, config = expecting()
+    headers = [*JSON.items(), ("x-a2a-notification-token", config.token)]
+
+    reply = await request(receiver, b"{", headers=headers, end=asyncio.Event().wait)
+
+    assert reply.status == 408
+
+
+async def test_a_sender_that_leaves_gets_no_answer():
+    receiver, config = expecting()
+    headers = [*JSON.items(), ("x-a2a-notification-token", config.token)]
+
+    async def leaves():
+        return {"type": "http.disconnect"}
+
+    assert await request(receiver, body_of(task())[:9], headers=headers, end=leaves) is None
+    assert receiver.task("t-1") is None
+
+
+# ── What is kept ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_task_that_becomes_too_large_is_refused_and_those_who_wait_are_told():
+    receiver, config = expecting(limits=Limits(artifacts=1, event=1000))
+    await deliver(receiver, config, chunk("moon"))
+    waiting = asyncio.ensure_future(receiver.wait("t-1"))
+    await asyncio.sleep(0)
+    another = Artifact(artifact_id="a-2", parts=(Part(text="sun"),))
+
+    reply = await post(receiver, TaskArtifactUpdateEvent(task_id="t-1", artifact=another), config)
+
+    assert reply.status == 413
+    with pytest.raises(LimitExceededError, match="more than 1 artifacts"):
+        await waiting
+
+
+async def test_tasks_that_are_over_make_room_for_new_ones():
+    receiver = PushReceiver(URL, max_tasks=2)
+    first, second = receiver.config("t-1"), receiver.config("t-2")
+    await deliver(receiver, second, status(COMPLETED, "t-2"))
+    await deliver(receiver, first, status(COMPLETED, "t-1"))
+
+    receiver.config("t-3")
+
+    assert receiver.task("t-1").state is COMPLETED
+    with pytest.raises(ValueError, match="task t-2 is not expected"):
+        receiver.task("t-2")
+    assert (await post(receiver, status(COMPLETED, "t-2"), second)).status == 401
+
+
+async def test_configurations_that_never_got_a_task_make_room_then():
+    receiver = PushReceiver(URL, max_tasks=2)
+    _, lost = receiver.config("t-1"), receiver.config()
+
+    receiver.config("t-2")
+
+    assert (await post(receiver, task(), lost)).status == 401
+    with pytest.raises(QueueFullError, match="2 tasks are expected already") as caught:
+        receiver.config()
+    assert caught.value.executed is False
+
+
+async def test_a_task_that_is_waited_for_is_not_forgotten():
+    receiver = PushReceiver(URL, max_tasks=1)
+    config = receiver.config("t-1")
+    waiting = asyncio.ensure_future(receiver.wait("t-1", until=lambda _: False, timeout=5))
+    await asyncio.sleep(0)
+    with pytest.raises(QueueFullError):
+        receiver.config()
+    await deliver(receiver, config, status(COMPLETED))
+    assert (await waiting).state is COMPLETED
+
+
+async def test_bytes_are_bounded_and_what_is_not_needed_goes_first():
+    receiver = PushReceiver(URL, max_bytes=5000)
+    over, going, further = (receiver.config(f"t-{number}") for number in (1, 2, 3))
+    await deliver(receiver, over, task(COMPLETED, "t-1", "x" * 2000))
+    await deliver(receiver, going, task(WORKING, "t-2", "x" * 2000))
+
+    await deliver(receiver, further, task(WORKING, "t-3", "x" * 1000))
+    reply = await post(receiver, chunk("x" * 2000, "t-3"), further)
+
+    assert reply.status == 503
+    assert "retry-after" in reply.headers
+    with pytest.raises(ValueError, match="t-1 is not expected"):
+        receiver.task("t-1")
+    assert len(receiver.task("t-2").text) == 2000
+    receiver.forget("t-2")
+    await deliver(receiver, further, chunk("x" * 2000, "t-3"))
+
+
+async def test_what_is_read_in_vain_takes_no_room():
+    receiver, config = expecting(max_bytes=3000)
+
+    for _ in range(10):
+        assert (await post(receiver, b" " * 2000, config)).status == 400
+    assert (await post(receiver, task(text="x" * 100), config)).status == 200
+
+
+async def test_what_is_replaced_again_and_again_takes_no_more_room():
+    receiver, config = expecting(max_bytes=1_000_000)
+
+    for number in range(200):
+        piece = artifact(f"{number}" + "x" * 9000)
+        event = TaskArtifactUpdateEvent(task_id="t-1", artifact=piece)
+        await deliver(receiver, config, event)
+
+
+async def test_what_is_forgotten_is_no_longer_taken():
+    receiver, config = expecting()
+    waiting = asyncio.ensure_future(receiver.wait("t-1"))
+    await asyncio.sleep(0)
+
+    receiver.forget("t-1")
+    receiver.forget("t-1")
+
+    assert (await post(receiver, task(), config)).status == 401
+    with pytest.raises(A2AConnectionError, match="it was forgotten while task t-1"):
+        await waiting
+    with pytest.raises(ValueError, match="another receiver, or forgotten"):
+        receiver.expect("t-1", config)
+
+
+# ── Waiting ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_wait_ends_with_the_delivery_that_ends_the_task():
+    receiver, config = expecting()
+    waiting = asyncio.ensure_future(receiver.wait("t-1"))
+
+    await deliver(receiver, config, task(), chunk("moon"))
+    await asyncio.sleep(10)
+    assert not waiting.done()
+    await deliver(receiver, config, status(COMPLETED))
+
+    assert (await waiting).text == "moon"
+
+
+@pytest.mark.parametrize("state", [state for state in TaskState if state.is_terminal])
+async def test_a_task_is_given_however_it_ended(state):
+    receiver, config = expecting()
+    await deliver(receiver, config, status(state))
+
+    assert (await receiver.wait("t-1")).state is state
+
+
+async def test_a_question_ends_a_wait_until_it_is_answered():
+    receiver, config = expecting()
+    await deliver(receiver, config, task(INPUT_REQUIRED))
+    assert (await receiver.wait("t-1")).state is INPUT_REQUIRED
+
+    receiver.expect(task(WORKING))
+
+    waiting = asyncio.ensure_future(receiver.wait("t-1"))
+    await asyncio.sleep(10)
+    assert not waiting.done()
+    await deliver(receiver, config, status(COMPLETED))
+    assert (await waiting).state is COMPLETED
+
+
+async def test_a_wait_may_be_for_something_else():
+    receiver, config = expecting()
+    waiting = asyncio.ensure_future(receiver.wait("t-1", until=lambda task: bool(task.text)))
+
+    await deliver(receiver, config, task(), task(INPUT_REQUIRED), chunk("moon"))
+
+    assert (await waiting).text == "moon"
+
+
+async def test_a_wait_ends_at_its_time_with_the_task_as_last_seen():
+    receiver, config = expecting()
+    await deliver(receiver, config, task(text="mo"))
+    began = asyncio.get_running_loop().time()
+
+    with pytest.raises(DeadlineExceededError, match="30 s: it was last seen WORKING") as caught:
+        await receiver.wait("t-1", timeout=30)
+
+    late = caught.value
+    assert (late.deadline, late.timeout, late.executed) == ("wait", 30, True)
+    assert late.task.text == "mo"
+    assert asyncio.get_running_loop().time() == began + 30
+
+
+async def test_a_wait_without_any_news_says_so():
+    receiver, _ = expecting()
+
+    with pytest.raises(DeadlineExceededError, match="no news of it came") as caught:
+        await receiver.wait("t-1", timeout=1)
+    assert (caught.value.task, caught.value.executed) == (None, None)
+
+
+async def test_a_wait_for_an_authorization_says_what_it_was_for():
+    receiver, config = expecting()
+    await deliver(receiver, config, status(TaskState.AUTH_REQUIRED))
+
+    with pytest.raises(TaskAuthRequiredError, match="after 5 s") as caught:
+        await receiver.wait("t-1", timeout=5)
+    assert caught.value.task.state is TaskState.AUTH_REQUIRED
+
+
+@pytest.mark.parametrize("option", ["timeout", "poll_interval"])
+async def test_a_wait_has_an_end(option):
+    receiver, _ = expecting()
+    for wrong in (0, -1, float("inf")):
+        with pytest.raises(ValueError, match=f"{option} must be a positive number"):
+            await receiver.wait("t-1", **{option: wrong})
+
+
+async def test_a_task_that_is_not_expected_cannot_be_waited_for():
+    receiver = PushReceiver(URL)
+    unsent = receiver.config()
+
+    with pytest.raises(ValueError, match="task t-1 is not expected"):
+        await receiver.wait("t-1")
+    with pytest.raises(ValueError, match="config that was sent is missing"):
+        receiver.expect(task())
+    with pytest.raises(ValueError, match="another receiver"):
+        PushReceiver(URL).expect(task(), unsent)
+    receiver.expect(task(), unsent)
+    with pytest.raises(ValueError, match="task t-2 has another config"):
+        receiver.expect(task(task_id="t-2"), unsent)
+
+
+async def test_closing_ends_every_wait():
+    async with PushReceiver(URL) as receiver:
+        config = receiver.config("t-1")
+        waiting = asyncio.ensure_future(receiver.wait("t-1"))
+        await asyncio.sleep(0)
+
+    with pytest.raises(A2AConnectionError, match="the receiver was closed"):
+        await waiting
+    assert (await post(receiver, task(), config)).status == 503
+    await receiver.close()
+
+
+async def test_a_wait_that_is_cancelled_leaves_nothing_behind():
+    receiver, config = expecting()
+    waiting = asyncio.ensure_future(receiver.wait("t-1"))
+    await asyncio.sleep(0)
+
+    waiting.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await deliver(receiver, config, status(COMPLETED))
+    assert (await receiver.wait("t-1")).state is COMPLETED
+
+
+# ── With the agent at hand ───────────────────────────────────────────────────────────────────
+
+
+async def begun(behaviour):
+    """An agent with a task that it was told to push, the client and the receiver."""
+    agent = FakeAgent(behaviour)
+    client = connect(agent.url, engine=FakeNetwork(agent))
+    receiver = PushReceiver(URL)
+    config = receiver.config()
+    sent = await client.send_message(
+        "go", push_notification_config=config, return_immediately=True
+    )
+    receiver.expect(sent, config)
+    return client, receiver, config, sent.id
+
+
+async def test_the_agent_is_asked_for_what_was_lost():
+    client, receiver, config, task_id = await begun(streams("to the ", "moon", every=1))
+
+    await asyncio.sleep(10)
+    await deliver(receiver, config, chunk("moon", task_id), status(COMPLETED, task_id))
+    done = await receiver.wait(task_id, client=client)
+
+    assert done == await client.get_task(task_id)
+    assert done.text == "to the moon"
+    assert receiver.task(task_id) == done
+
+
+async def test_a_task_of_which_nothing_comes_is_looked_at():
+    client, receiver, _, task_id = await begun(completes("moon", after=100))
+
+    done = await receiver.wait(task_id, client=client)
+
+    assert done.text == "moon"
+    assert asyncio.get_running_loop().time() < 130
+
+
+async def test_a_look_that_fails_for_a_while_ends_no_wait():
+    agent = FakeAgent(completes("moon", after=100))
+    client = connect(agent.url, engine=FakeNetwork(agent))
+    receiver = PushReceiver(URL)
+    config = receiver.config()
+    sent = await client.send_message(
+        "go", push_notification_config=config, return_immediately=True
+    )
+    receiver.expect(sent, config)
+    agent.inject(unavailable(), on="GetTask", times=4)
+
+    assert (await receiver.wait(sent.id, client=client)).text == "moon"
+
+
+async def test_a_task_that_the_agent_does_not_know_ends_the_wait():
+    agent = FakeAgent()
+    client = connect(agent.url, engine=FakeNetwork(agent))
+    receiver, _ = expecting("nope")
+
+    with pytest.raises(TaskNotFoundError):
+        await receiver.wait("nope", client=client)
+
+
+async def test_an_end_that_the_agent_does_not_confirm_is_waited_for():
+    client, receiver, config, task_id = await begun(works_forever())
+    await deliver(receiver, config, status(COMPLETED, task_id))
+
+    with pytest.raises(DeadlineExceededError, match="last seen COMPLETED"):
+        await receiver.wait(task_id, client=client, timeout=30)
+
+
+async def test_a_question_that_was_answered_meanwhile_ends_no_wait():
+    def behaviour(turn):
+        return asks("how far?") if turn.task is None else completes("moon", after=50)
+
+    client, receiver, config, task_id = await begun(behaviour)
+    await asyncio.sleep(1)
+    question = await client.get_task(task_id)
+    assert question.state is INPUT_REQUIRED
+    await deliver(receiver, config, question)
+    await client.send_message("very", task_id=task_id, return_immediately=True)
+
+    done = await receiver.wait(task_id, client=client)
+
+    assert done.state is COMPLETED
+
+
+async def test_a_task_that_waits_for_an_authorization_is_waited_for():
+    client, receiver, _, task_id = await begun(needs_auth("sign in"))
+
+    with pytest.raises(TaskAuthRequiredError):
+        await receiver.wait(task_id, client=client, timeout=100)
+
+
+STEPS = 4
+
+
+@given(
+    order=st.permutations(range(STEPS + 2)),
+    lost=st.sets(st.integers(0, STEPS + 1)),
+    twice=st.sets(st.integers(0, STEPS + 1)),
+)
+def test_whatever_is_lost_or_late_or_repeated_the_task_is_the_agents(order, lost, twice):
+    async def main():
+        words = [f"{number} " for number in range(STEPS)]
+        client, receiver, config, task_id = await begun(streams(*words, every=1))
+        sent = receiver.task(task_id)
+        events = [sent, *(chunk(word, task_id) for word in words), status(COMPLETED, task_id)]
+        waiting = asyncio.ensure_future(receiver.wait(task_id, client=client))
+        over = False
+        for number in order:
+            await asyncio.sleep(1)
+            if number in lost:
+                continue
+            for _ in range(1 + (number in twice)):
+                await deliver(receiver, config, events[number])
+                state = receiver.task(task_id).state
+                assert not over or state is COMPLETED
+                over = state.is_terminal
+        done = await waiting
+        assert done == await client.get_task(task_id)
+        assert done.text == "".join(words)
+        await deliver(receiver, config, *events)
+        assert receiver.task(task_id) == done
+
+    run(main())
+
+
+# ── What the server asks besides ─────────────────────────────────────────────────────────────
+
+
+async def speak(app, kind, *messages):
+    queue, sent = list(messages), []
+
+    async def receive():
+        return {"type": queue.pop(0)}
+
+    async def send(message):
+        sent.append(message["type"])
+
+    await app({"type": kind}, receive, send)
+    return sent
+
+
+async def test_a_server_may_start_and_stop_it():
+    receiver = PushReceiver(URL)
+
+    assert await speak(receiver, "lifespan", "lifespan.startup", "lifespan.shutdown") == [
+        "lifespan.startup.complete",
+        "lifespan.shutdown.complete",
+    ]
+
+
+async def test_a_websocket_is_closed():
+    receiver = PushReceiver(URL)
+
+    assert await speak(receiver, "websocket", "websocket.connect") == ["websocket.close"]
+
+
+async def test_what_no_server_should_ask_is_an_error():
+    with pytest.raises(ValueError, match="does not serve 'mqtt'"):
+        await speak(PushReceiver(URL), "mqtt")
+
+
+# ── Secrets ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_no_secret_is_shown_or_kept(caplog):
+    caplog.set_level(logging.DEBUG)
+    own = AuthenticationInfo(scheme="Bearer", credentials="canary-credentials")
+    receiver = PushReceiver(f"{URL}&key=canary-query", max_tasks=1)
+    config = receiver.config("t-1", authentication=own)
+    shown = [repr(receiver), repr(config), str(config)]
+    shown += [
+        str(await post(receiver, event, config, x_extra="canary-header"))
+        for event in (task(), task(task_id="t-2"), b"canary-body", b"")
+    ]
+    shown.append(str(await post(receiver, task(), x_a2a_notification_token="canary-wrong")))
+    shown.append(str(await post(receiver, task(), authorization="Bearer canary-wrong")))
+    for attempt in (receiver.config, lambda: PushReceiver(URL).expect("t-1", config)):
+        with pytest.raises((ValueError, QueueFullError)) as caught:
+            attempt()
+        shown += [str(caught.value), repr(caught.value)]
+    with pytest.raises(DeadlineExceededError) as late:
+        await receiver.wait("t-1", timeout=1)
+    shown += [str(late.value), repr(vars(late.value)), caplog.text]
+
+    said = "\n".join(shown)
+    assert "canary" not in said
+    assert config.token not in said
+    kept = repr([vars(receiver._watches), *(vars(watch) for watch in receiver._watches._all)])
+    assert config.token not in kept
+    assert "canary" not in kept
