@@ -1,0 +1,555 @@
+"""Deliveries that are signed: which tokens count, and where their keys come from."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import subprocess
+import sys
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from tests.asgi_client import JSON, body_of, post, request
+
+from holdfast import (
+    AuthenticationInfo,
+    HttpReply,
+    JwtPolicy,
+    PushReceiver,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+from holdfast.errors import A2AConnectionError
+
+URL = "https://me.example/push"
+KEYS = "https://agent.example/.well-known/jwks.json"
+NOW = 1_800_000_000
+
+
+class Clock:
+    """Wall time that stands still until it is set."""
+
+    def __init__(self):
+        self.now = NOW
+        self.made = 0
+
+    def wall(self):
+        return self.now
+
+    def random(self):
+        return 0.5
+
+    def new_id(self):
+        self.made += 1
+        return f"id-{self.made}"
+
+
+class Signer:
+    """An agent that signs what it pushes."""
+
+    def __init__(self, key=None, algorithm="ES256", kid="k-1"):
+        self.key = ec.generate_private_key(ec.SECP256R1()) if key is None else key
+        self.algorithm = algorithm
+        self.kid = kid
+
+    @property
+    def jwk(self):
+        algorithm = jwt.get_algorithm_by_name(self.algorithm)
+        public = self.key.public_key() if hasattr(self.key, "public_key") else self.key
+        return {**json.loads(algorithm.to_jwk(public)), "kid": self.kid, "use": "sig"}
+
+    @property
+    def jwks(self):
+        return {"keys": [self.jwk]}
+
+    def token(self, body, *, headers=(), without=(), **claims):
+        found = {"iat": NOW, "request_body_sha256": hashlib.sha256(body).hexdigest(), **claims}
+        found = {name: value for name, value in found.items() if name not in without}
+        kid = {} if self.kid is None else {"kid": self.kid}
+        headers = {**kid, **dict(headers)}
+        return jwt.encode(found, self.key, algorithm=self.algorithm, headers=headers)
+
+
+SIGNER = Signer()
+
+
+def task(state=TaskState.COMPLETED, task_id="t-1"):
+    return Task(id=task_id, status=TaskStatus(state=state))
+
+
+BODY = body_of(task())
+
+
+def expecting(keys=None, *, env=None, engine=None, **policy):
+    receiver = PushReceiver(
+        URL,
+        keys=SIGNER.jwks if keys is None else keys,
+        jwt=JwtPolicy(**policy),
+        env=env or Clock(),
+        engine=engine,
+    )
+    return receiver, receiver.config("t-1")
+
+
+async def push(receiver, config, token, body=BODY):
+    return await post(receiver, body, config, authorization=f"Bearer {token}")
+
+
+# ── What counts ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "signer",
+    [
+        SIGNER,
+        Signer(ec.generate_private_key(ec.SECP384R1()), "ES384"),
+        Signer(rsa.generate_private_key(65537, 2048), "RS256"),
+        Signer(rsa.generate_private_key(65537, 2048), "PS256"),
+        Signer(ed25519.Ed25519PrivateKey.generate(), "EdDSA"),
+    ],
+    ids=lambda signer: signer.algorithm,
+)
+async def test_what_is_signed_is_taken(signer):
+    receiver, config = expecting(signer.jwks)
+
+    assert (await push(receiver, config, signer.token(BODY))).status == 200
+    assert receiver.task("t-1").state is TaskState.COMPLETED
+
+
+async def test_a_signature_is_enough_without_a_token():
+    receiver, _ = expecting()
+
+    assert (await push(receiver, None, SIGNER.token(BODY))).status == 200
+    other = body_of(task(task_id="t-2"))
+    assert (await push(receiver, None, SIGNER.token(other), other)).status == 404
+
+
+async def test_a_token_is_not_enough_without_a_signature():
+    receiver, config = expecting()
+
+    for authorization in ("", "Bearer", "Bearer ", "Basic YTpi", f"Bearer {config.token}"):
+        reply = await post(receiver, BODY, config, authorization=authorization)
+        assert reply.status == 401
+        assert reply.headers["www-authenticate"].startswith("Bearer")
+    assert (await post(receiver, BODY, config)).status == 401
+    assert receiver.task("t-1") is None
+
+
+async def test_a_signature_does_not_make_up_for_a_wrong_token():
+    receiver, _ = expecting()
+    authorization = f"Bearer {SIGNER.token(BODY)}"
+
+    reply = await post(
+        receiver, BODY, authorization=authorization, x_a2a_notification_token="wrong"
+    )
+
+    assert reply.status == 401
+
+
+async def test_the_digest_may_be_of_the_same_json_without_blanks():
+    receiver, config = expecting()
+    spaced = json.dumps(json.loads(BODY), indent=2).encode()
+
+    assert (await push(receiver, config, SIGNER.token(BODY), spaced)).status == 200
+
+
+async def test_a_configuration_asks_for_a_bearer_token_and_has_no_credentials():
+    receiver, config = expecting()
+
+    assert config.authentication == AuthenticationInfo(scheme="Bearer")
+    with pytest.raises(ValueError, match="Authorization has the signed token"):
+        receiver.config(authentication=AuthenticationInfo(scheme="Basic", credentials="YTpi"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "claims", "status"),
+    [
+        ({}, {"iat": NOW - 300 - 59}, 200),
+        ({}, {"iat": NOW - 300 - 60}, 401),
+        ({}, {"iat": NOW + 60}, 200),
+        ({}, {"iat": NOW + 61}, 401),
+        ({}, {"exp": NOW - 59}, 200),
+        ({}, {"exp": NOW - 60}, 401),
+        ({}, {"exp": NOW + 10**9, "iat": NOW - 10**6}, 401),
+        ({}, {"nbf": NOW + 61}, 401),
+        ({}, {"without": ["iat"]}, 401),
+        ({}, {"request_body_sha256": "0" * 64}, 401),
+        ({}, {"request_body_sha256": 5}, 401),
+        ({}, {"request_body_sha256": "é"}, 401),
+        ({}, {"request_body_sha256": hashlib.sha256(BODY).hexdigest().upper()}, 200),
+        ({}, {"without": ["request_body_sha256"]}, 401),
+        ({"body_digest": False}, {"without": ["request_body_sha256"]}, 200),
+        ({"body_digest": False}, {"request_body_sha256": "0" * 64}, 401),
+        ({}, {"taskId": "t-1"}, 200),
+        ({}, {"taskId": "t-2"}, 404),
+        ({"issuer": "agent"}, {"iss": "agent"}, 200),
+        ({"issuer": "agent"}, {"iss": "other"}, 401),
+        ({"issuer": "agent"}, {}, 401),
+        ({"audience": URL}, {"aud": URL}, 200),
+        ({"audience": URL}, {"aud": ["x", URL]}, 200),
+        ({"audience": URL}, {"aud": "other"}, 401),
+        ({"audience": URL}, {}, 401),
+        ({}, {"aud": "anybody", "iss": "anybody"}, 200),
+        ({"max_age": 10, "leeway": 0}, {"iat": NOW - 9}, 200),
+        ({"max_age": 10, "leeway": 0}, {"iat": NOW - 10}, 401),
+        ({}, {"headers": {"crit": ["x"], "x": 1}.items()}, 401),
+        ({}, {"headers": {"jku": "https://evil.example/keys"}.items()}, 200),
+    ],
+    ids=str,
+)
+async def test_what_a_token_says_is_checked(policy, claims, status):
+    receiver, config = expecting(**policy)
+
+    assert (await push(receiver, config, SIGNER.token(BODY, **claims))).status == status
+
+
+@pytest.mark.parametrize("claim", ["iat", "exp", "nbf"])
+@pytest.mark.parametrize("value", [True, 10**400, -(10**400)])
+async def test_a_time_that_is_none_is_refused(claim, value):
+    receiver, config = expecting()
+    header = {"alg": "ES256", "kid": "k-1"}
+    claims = {"iat": NOW, "request_body_sha256": hashlib.sha256(BODY).hexdigest(), claim: value}
+    payload = json.dumps(claims).encode()
+    token = jwt.PyJWS().encode(payload, SIGNER.key, algorithm="ES256", headers=header)
+
+    assert (await push(receiver, config, token)).status == 401
+
+
+def unsigned(token):
+    head, payload, _ = token.split(".")
+    none = base64.urlsafe_b64encode(b'{"alg":"none","kid":"k-1"}').rstrip(b"=").decode()
+    assert head
+    return f"{none}.{payload}."
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        Signer(kid="k-1").token(BODY),
+        Signer(kid="k-2").token(BODY),
+        Signer("secret" * 10, "HS256").token(BODY),
+        unsigned(SIGNER.token(BODY)),
+        SIGNER.token(BODY)[:-4] + "AAAA",
+        "a.b.c",
+        "x" * 9000,
+        "é.é.é",
+        SIGNER.token(BODY, jti="x" * 9000),
+    ],
+    ids=lambda token: token[:12],
+)
+async def test_what_is_signed_by_nobody_that_is_known_is_refused(token):
+    receiver, config = expecting()
+
+    assert (await push(receiver, config, token)).status == 401
+    assert receiver.task("t-1") is None
+
+
+async def test_a_public_key_is_no_shared_secret():
+    receiver, config = expecting(algorithms=("ES256", "HS256"))
+    header = base64.urlsafe_b64encode(b'{"alg":"HS256","kid":"k-1"}').rstrip(b"=").decode()
+    signed = f"{header}.{SIGNER.token(BODY).split('.')[1]}"
+    for secret in (json.dumps(SIGNER.jwk), SIGNER.jwk["x"], ""):
+        digest = hmac.digest(secret.encode(), signed.encode(), "sha256")
+        signature = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+        assert (await push(receiver, config, f"{signed}.{signature}")).status == 401
+
+
+async def test_a_shared_secret_counts_where_the_caller_says_so():
+    signer = Signer("secret" * 10, "HS256")
+    told, config = expecting({"keys": [signer.jwk]}, algorithms=("HS256",))
+    untold, other = expecting({"keys": [signer.jwk]})
+
+    assert (await push(told, config, signer.token(BODY))).status == 200
+    assert (await push(untold, other, signer.token(BODY))).status == 401
+
+
+async def test_a_key_counts_for_its_own_algorithm():
+    key = rsa.generate_private_key(65537, 2048)
+    receiver, config = expecting({"keys": [{**Signer(key, "RS256").jwk, "alg": "RS256"}]})
+
+    assert (await push(receiver, config, Signer(key, "PS256").token(BODY))).status == 401
+    assert (await push(receiver, config, Signer(key, "RS256").token(BODY))).status == 200
+
+
+async def test_a_key_that_is_not_named_is_the_only_one():
+    nameless = Signer(SIGNER.key, kid=None)
+    one, config = expecting()
+    two, other = expecting({"keys": [SIGNER.jwk, Signer(kid="k-2").jwk]})
+
+    assert (await push(one, config, nameless.token(BODY))).status == 200
+    assert (await push(two, other, nameless.token(BODY))).status == 401
+
+
+async def test_the_signature_is_verified_before_the_body_is_read():
+    receiver, config = expecting()
+    headers = {
+        **JSON,
+        "x-a2a-notification-token": config.token,
+        "authorization": f"Bearer {Signer().token(BODY)}",
+    }
+
+    assert (await request(receiver, headers=headers.items(), end=None)).status == 401
+
+
+# ── Once ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_delivery_that_comes_twice_is_acknowledged_and_counts_once():
+    receiver, config = expecting()
+    token = SIGNER.token(BODY)
+
+    assert (await push(receiver, config, token)).status == 200
+    receiver.forget("t-1")
+    config = receiver.config("t-1")
+    assert (await push(receiver, config, token)).status == 200
+    assert receiver.task("t-1") is None
+
+
+@pytest.mark.parametrize("name", [{}, {"jti": "j-1"}], ids=str)
+async def test_a_token_is_good_for_one_body(name):
+    receiver, config = expecting(body_digest=False)
+    working = body_of(task(TaskState.WORKING))
+    token = SIGNER.token(BODY, without=["request_body_sha256"], **name)
+    assert (await push(receiver, config, token, working)).status == 200
+
+    assert (await push(receiver, config, token)).status == 401
+    if name:
+        renewed = SIGNER.token(BODY, without=["request_body_sha256"], iat=NOW + 1, **name)
+        assert (await push(receiver, config, renewed)).status == 401
+    assert receiver.task("t-1").state is TaskState.WORKING
+
+
+async def test_a_token_whose_delivery_was_refused_is_not_used_up():
+    receiver = PushReceiver(URL, keys=SIGNER.jwks, env=Clock())
+    token = SIGNER.token(BODY)
+    assert (await push(receiver, None, token)).status == 404
+
+    config = receiver.config("t-1")
+
+    assert (await push(receiver, config, token)).status == 200
+    assert receiver.task("t-1").state is TaskState.COMPLETED
+
+
+async def test_as_many_tokens_are_remembered_as_are_allowed_and_as_long_as_they_count():
+    clock = Clock()
+    receiver, config = expecting(env=clock, max_tokens=2)
+    tokens = [SIGNER.token(BODY, jti=f"j-{number}") for number in range(3)]
+
+    statuses = [(await push(receiver, config, token)).status for token in tokens]
+
+    assert statuses == [200, 200, 503]
+    clock.now += 361
+    assert (await push(receiver, config, SIGNER.token(BODY, iat=clock.now))).status == 200
+    assert (await push(receiver, config, tokens[0])).status == 401
+
+
+# ── Where keys come from ─────────────────────────────────────────────────────────────────────
+
+
+class KeyServer:
+    """An engine that has nothing but keys."""
+
+    def __init__(self, *signers, headers=None):
+        self.documents = {"keys": [signer.jwk for signer in signers]}
+        self.headers = headers or {}
+        self.asked = []
+        self.failure = None
+
+    async def request(self, request):
+        self.asked.append(request)
+        await asyncio.sleep(0.1)
+        if isinstance(self.failure, Exception):
+            raise self.failure
+        if self.failure is not None:
+            return self.failure
+        body = json.dumps(self.documents).encode()
+        return HttpReply(status=200, headers=self.headers, body=body)
+
+    def stream(self, request):
+        raise NotImplementedError
+
+    async def close(self):
+        raise AssertionError("a lent engine is not closed")
+
+
+async def test_keys_are_fetched_once_and_kept():
+    server = KeyServer(SIGNER)
+    receiver, config = expecting(KEYS, engine=server)
+    bodies = [body_of(task(TaskState.WORKING)), BODY]
+
+    replies = await asyncio.gather(
+        *(push(receiver, config, SIGNER.token(body), body) for body in bodies)
+    )
+
+    assert [reply.status for reply in replies] == [200, 200]
+    assert [(request.method, request.url) for request in server.asked] == [("GET", KEYS)]
+    await receiver.close()
+
+
+@pytest.mark.parametrize(
+    ("headers", "lifetime"),
+    [
+        ({}, 300),
+        ({"cache-control": "max-age=1000"}, 1000),
+        ({"cache-control": "no-store"}, 10),
+        ({"cache-control": "max-age=99999999"}, 86400),
+    ],
+    ids=str,
+)
+async def test_keys_are_kept_as_long_as_their_server_says_within_bounds(headers, lifetime):
+    server = KeyServer(SIGNER, headers=headers)
+    receiver, config = expecting(KEYS, engine=server)
+    await push(receiver, config, SIGNER.token(BODY))
+
+    await asyncio.sleep(lifetime - 1)
+    await push(receiver, config, SIGNER.token(BODY))
+    assert len(server.asked) == 1
+    await asyncio.sleep(2)
+    await push(receiver, config, SIGNER.token(BODY))
+    assert len(server.asked) == 2
+
+
+async def test_a_new_key_is_found():
+    server, rotated = KeyServer(SIGNER), Signer(kid="k-2")
+    receiver, config = expecting(KEYS, engine=server)
+    working = body_of(task(TaskState.WORKING))
+    assert (await push(receiver, config, SIGNER.token(working), working)).status == 200
+    server.documents["keys"] = [rotated.jwk]
+    await asyncio.sleep(20)
+
+    assert (await push(receiver, config, rotated.token(BODY))).status == 200
+    assert len(server.asked) == 2
+    assert (await push(receiver, config, SIGNER.token(BODY))).status == 401
+
+
+async def test_strangers_do_not_make_keys_be_fetched_again_and_again():
+    server = KeyServer(SIGNER)
+    receiver, config = expecting(KEYS, engine=server)
+
+    for number in range(50):
+        stranger = Signer(SIGNER.key, kid=f"made-up-{number}")
+        assert (await push(receiver, config, stranger.token(BODY))).status == 401
+
+    assert len(server.asked) == 1
+
+
+FAILURES = [
+    A2AConnectionError("refused", failure="refused"),
+    HttpReply(status=500),
+    HttpReply(status=302, headers={"location": "https://evil.example/keys"}),
+    HttpReply(status=200, body=b"<html>"),
+    HttpReply(status=200, body=b"[]"),
+    HttpReply(status=200, body=b'{"keys":{}}'),
+    HttpReply(status=200, body=b"[" * 1000),
+    HttpReply(status=200, body=json.dumps({"keys": [SIGNER.jwk] * 101}).encode()),
+]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=str)
+async def test_without_keys_deliveries_are_put_off(failure):
+    server = KeyServer(SIGNER)
+    server.failure = failure
+    receiver, config = expecting(KEYS, engine=server)
+
+    reply = await push(receiver, config, SIGNER.token(BODY))
+    assert (reply.status, reply.headers["retry-after"]) == (503, "10")
+    assert (await push(receiver, config, SIGNER.token(BODY))).status == 503
+    assert len(server.asked) == 1
+
+    server.failure = None
+    await asyncio.sleep(10)
+    assert (await push(receiver, config, SIGNER.token(BODY))).status == 200
+
+
+async def test_keys_that_cannot_be_fetched_anew_count_for_a_while():
+    server = KeyServer(SIGNER)
+    receiver, config = expecting(KEYS, engine=server)
+    await push(receiver, config, SIGNER.token(BODY))
+    server.failure = HttpReply(status=500)
+
+    await asyncio.sleep(3600)
+    assert (await push(receiver, config, SIGNER.token(BODY))).status == 200
+    await asyncio.sleep(86400)
+    assert (await push(receiver, config, SIGNER.token(BODY))).status == 503
+
+
+async def test_keys_for_something_else_do_not_count():
+    encrypting = {**SIGNER.jwk, "use": "enc"}
+    server = KeyServer()
+    server.documents["keys"] = [encrypting, "no key", {"kid": "k-1"}, {"kty": "??", "kid": "k-1"}]
+    receiver, config = expecting(KEYS, engine=server)
+
+    assert (await push(receiver, config, SIGNER.token(BODY))).status == 401
+
+
+def test_one_key_is_a_set():
+    PushReceiver(URL, keys=SIGNER.jwk)
+
+
+@pytest.mark.parametrize(
+    ("keys", "error", "match"),
+    [
+        ({}, ValueError, "no JWK set"),
+        ({"keys": []}, ValueError, "keys has no key"),
+        ({"keys": [{**SIGNER.jwk, "use": "enc"}]}, ValueError, "keys has no key"),
+        ("agent.example/keys", ValueError, "the address of the keys .* must begin with http"),
+        (5, TypeError, "keys must be Mapping"),
+    ],
+    ids=str,
+)
+def test_keys_that_cannot_be_right_are_refused(keys, error, match):
+    with pytest.raises(error, match=match):
+        PushReceiver(URL, keys=keys)
+
+
+@pytest.mark.parametrize(
+    ("policy", "match"),
+    [
+        ({"algorithms": ()}, "algorithms must be a tuple of names"),
+        ({"algorithms": "ES256"}, "algorithms must be a tuple of names"),
+        ({"algorithms": ("ES256", "None")}, "which is no signature"),
+        ({"max_age": -1}, "max_age must be zero or more seconds"),
+        ({"leeway": float("inf")}, "leeway must be zero or more seconds"),
+        ({"max_tokens": 0}, "max_tokens must be a positive number"),
+    ],
+    ids=str,
+)
+def test_a_policy_that_cannot_be_right_is_refused(policy, match):
+    with pytest.raises(ValueError, match=match):
+        JwtPolicy(**policy)
+
+
+def test_without_the_extra_the_error_names_it():
+    code = (
+        "import sys; sys.modules['jwt'] = None\n"
+        "from holdfast import PushReceiver\n"
+        "PushReceiver('https://me.example/push').config()\n"
+        "try:\n"
+        "    PushReceiver('https://me.example/push', keys='https://agent.example/keys')\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "pip install 'holdfast[push]'" in done.stdout
+
+
+# ── Secrets ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_no_signed_token_is_shown_or_kept(caplog):
+    caplog.set_level("DEBUG")
+    receiver, config = expecting()
+    token = SIGNER.token(BODY)
+    shown = [
+        str(await push(receiver, config, sent)) for sent in (token, token, Signer().token(BODY))
+    ]
+    shown += [caplog.text, repr(receiver), repr(vars(receiver._signatures))]
+
+    said = "\n".join(shown)
+    assert token not in said
+    assert token.split(".")[1] not in said
