@@ -1376,6 +1376,158 @@ def test_ver_003_the_card_is_asked_before_a_stream():
     assert fake.agent.calls("SubscribeToTask") == []
 
 
+def test_ver_003_the_card_is_asked_before_push_configurations(tmp_path):
+    fake = Fake()
+    task_id = begun(fake, "echo x")
+    card = fake.run("card", "get", "-o", "json").json
+    card["capabilities"]["pushNotifications"] = False
+    path = tmp_path / "card.json"
+    path.write_text(json.dumps(card))
+    for words in (("create", task_id, "https://me.test"), ("list", task_id)):
+        done = fake.run("task", "push-config", *words, "-o", "json", card=str(path))
+        assert (done.exit, done.error["code"]) == (1, "PushNotificationNotSupportedError")
+    assert not [path for path in fake.paths() if "pushNotificationConfigs" in path]
+    assert fake.agent.calls("CreateTaskPushNotificationConfig") == []
+    assert fake.agent.calls("ListTaskPushNotificationConfigs") == []
+
+
+PUSH_URL = "https://me.test/push"
+
+
+def pushed(agent, *words, form="json"):
+    done = agent.run("task", "push-config", *words, "-o", form)
+    assert (done.exit, done.err) == (0, "")
+    return done
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+def test_push_001_configurations_are_made_shown_listed_and_deleted(agent, binding):
+    task_id = begun(agent, "ask what?", "--transport", binding)
+    flags = ("--push-token", SECRET, "--push-credentials", f"Basic {SECRET}", "--id", "mine")
+    made = pushed(agent, "create", task_id, PUSH_URL, *flags).json
+    assert made == {
+        "id": "mine",
+        "taskId": task_id,
+        "url": PUSH_URL,
+        "token": SECRET,
+        "authentication": {"scheme": "Basic", "credentials": SECRET},
+    }
+    other = pushed(agent, "create", task_id, f"{PUSH_URL}/2", "--transport", binding).json
+    assert pushed(agent, "get", task_id, "mine").json == made
+    listed = pushed(agent, "list", task_id).json
+    assert sorted(listed["configs"], key=lambda config: config["url"]) == [made, other]
+    lines = json_lines(pushed(agent, "list", task_id, "--stream"))
+    assert lines == listed["configs"]
+    assert pushed(agent, "delete", task_id, "mine").json == {}
+    assert pushed(agent, "list", task_id).json["configs"] == [other]
+
+
+def test_push_001_text_shows_no_secret(agent):
+    task_id = begun(agent, "ask what?")
+    address = f"{PUSH_URL}?key={SECRET}"
+    flags = ("--push-token", SECRET, "--push-credentials", f"Bearer {SECRET}", "--id", "mine")
+    shown = [
+        pushed(agent, "create", task_id, address, *flags, form="text"),
+        pushed(agent, "get", task_id, "mine", form="text"),
+        pushed(agent, "list", task_id, form="text"),
+    ]
+    for done in shown:
+        assert done.field("Task ID") == task_id
+        assert done.field("Config ID") == "mine"
+        assert done.field("URL") == f"{PUSH_URL}?key=***"
+        assert done.field("Token") == "***"
+        assert done.field("Authentication") == "Bearer ***"
+        assert SECRET not in done.out
+    deleted = pushed(agent, "delete", task_id, "mine", form="text")
+    assert deleted.out == f"Task ID: {task_id}\nDeleted config ID: mine\n"
+    assert pushed(agent, "list", task_id, form="text").out == "Next page token: (none)\n"
+
+
+def test_push_001_secrets_come_from_the_environment_as_well(fake):
+    task_id = begun(fake, "ask what?")
+    env = {"A2ACLI_PUSH_TOKEN": SECRET, "A2ACLI_PUSH_CREDENTIALS": f"Bearer {SECRET}"}
+    done = fake.run("task", "push-config", "create", task_id, PUSH_URL, "-o", "json", env=env)
+    assert done.json["token"] == done.json["authentication"]["credentials"] == SECRET
+    shown = holdfast("config", "show", env=env, card=None)
+    assert shown.field("push-token") == shown.field("push-credentials") == "*** [environment]"
+
+
+def test_push_001_a_bearer_token_may_be_left_to_the_agent(fake):
+    task_id = begun(fake, "ask what?")
+    words = ("create", task_id, PUSH_URL, "--push-credentials", "Bearer")
+    assert pushed(fake, *words).json["authentication"] == {"scheme": "Bearer"}
+    shown = pushed(fake, *words, form="text")
+    assert shown.field("Authentication") == "Bearer"
+
+
+@pytest.mark.parametrize("words", [("create", "nope", PUSH_URL), ("list", "nope")])
+def test_push_001_a_task_that_is_not_known_is_an_error_of_the_protocol(agent, words):
+    done = agent.run("task", "push-config", *words, "-o", "json")
+    assert (done.exit, done.error["code"]) == (1, "TaskNotFoundError")
+    assert done.error["a2aCode"] == -32001
+
+
+def test_push_001_a_configuration_that_is_not_known_is_an_error(agent):
+    task_id = begun(agent, "ask what?")
+    done = agent.run("task", "push-config", "get", task_id, "nope", "-o", "json")
+    assert (done.exit, done.error["code"]) == (1, "TaskNotFoundError")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("create", "t", "me.test/push"), "must begin with http"),
+        (("create", "t", "ftp://me.test"), "must begin with http"),
+        (("create", "t", f"https://me:{SECRET}@me.test"), "holds a user name or password"),
+        (("create", "t", PUSH_URL, "--push-credentials", SECRET), "SCHEME CREDENTIALS"),
+        (("create", "t", PUSH_URL, "--push-token", " "), "must not be empty"),
+        (("create", "t"), "Missing argument 'URL'"),
+        (("get", "t"), "Missing argument 'CONFIG_ID'"),
+        (("delete", "t", ""), "must not be empty"),
+        (("list", "t", "--limit", "0"), "0 is not in the range"),
+        (("set", "t"), "No such command 'set'"),
+    ],
+    ids=str,
+)
+def test_push_001_what_cannot_be_right_is_a_usage_error(fake, words, says):
+    done = fake.run("task", "push-config", *words, "-o", "json")
+    assert (done.exit, done.error["code"]) == (2, "A2ACLI_ERR_USAGE")
+    assert says in done.error["message"]
+    assert SECRET not in done.out + done.err
+    assert fake.paths() == []
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_push_001_no_diagnostic_shows_a_secret(agent, form):
+    task_id = begun(agent, "ask what?")
+    secrets = f'{SECRET}"1', f"Bearer {SECRET}2"
+    flags = ("--push-token", secrets[0], "--push-credentials", secrets[1], "--id", "mine")
+    for words in (
+        ("create", task_id, PUSH_URL, *flags),
+        ("create", "nope", f"{PUSH_URL}?key={SECRET}", *flags),
+        ("list", task_id),
+        ("get", task_id, "mine"),
+    ):
+        done = agent.run("task", "push-config", *words, "--debug", "-o", form)
+        is_document = form == "json" and done.exit == 0  # which is what the agent said
+        assert "Debug: > " in done.err
+        assert SECRET not in (done.err if is_document else done.out + done.err)
+
+
+def test_push_001_the_next_page_is_named(fake):
+    task_id = begun(fake, "ask what?")
+    page = b'{"configs":[],"nextPageToken":"a b"}'
+    answers = Respond(status=200, headers={"content-type": "application/json"}, body=page)
+    fake.agent.inject(answers, on="ListTaskPushNotificationConfigs")
+    words = ("task", "push-config", "list", task_id, "--transport", "HTTP+JSON")
+    first = fake.run(*words)
+    assert first.field("Next page token") == "a b"
+    assert "Hint: the next page: --page-token 'a b'" in first.err
+    assert fake.run(*words, "--limit", "3", "--page-token", "a b").exit == 0
+    (call,) = fake.agent.calls("ListTaskPushNotificationConfigs")
+    assert call.url.endswith("/pushNotificationConfigs?pageSize=3&pageToken=a+b")
+
+
 def test_download_001_saves_what_is_in_the_artifacts(agent, tmp_path):
     task_id = begun(agent, "file ../../x.bin", *SOON)
     done = agent.run("task", "download", task_id, "--to", str(tmp_path))

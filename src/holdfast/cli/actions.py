@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from holdfast.cli.errors import CommandError, Failure, out_of_time
 from holdfast.cli.files import files_of
 from holdfast.cli.saving import Saved, check_free, content_of, write
-from holdfast.cli.values import shown_duration
+from holdfast.cli.values import secrets_in_reference, shown_duration
 from holdfast.errors import A2AError, TaskNotCancelableError
 from holdfast.model.requests import ListTasksResponse, SendMessageResponse
 from holdfast.model.types import Message, Role, Task, TaskState
@@ -23,14 +23,19 @@ if TYPE_CHECKING:
     from holdfast.cli.output import Output
     from holdfast.cli.session import Session
     from holdfast.event_stream import EventStream
+    from holdfast.model.requests import TaskPushNotificationConfig
     from holdfast.model.types import Part
 
 __all__ = [
     "Filters",
     "cancel_task",
+    "create_push_config",
+    "delete_push_config",
     "download_task",
     "get_card",
+    "get_push_config",
     "get_task",
+    "list_push_configs",
     "list_tasks",
     "send",
     "subscribe_to_task",
@@ -271,6 +276,62 @@ async def _canceled_before(
         output.began(task)
         raise error
     return task
+
+
+async def create_push_config(
+    session: Session, output: Output, *, config: TaskPushNotificationConfig
+) -> None:
+    """Tells the agent where to send news of a task."""
+    output.hide((*config.secrets, *secrets_in_reference(config.url)))
+    await session.prepare()
+    created = await session.client.create_task_push_notification_config(
+        config, timeout=session.left(), headers=session.svc_params
+    )
+    output.result(created)
+
+
+async def get_push_config(
+    session: Session, output: Output, *, task_id: str, config_id: str
+) -> None:
+    """Shows one configuration."""
+    await session.prepare()
+    config = await session.client.get_task_push_notification_config(
+        task_id, config_id, timeout=session.left(), headers=session.svc_params
+    )
+    output.result(config)
+
+
+async def list_push_configs(
+    session: Session,
+    output: Output,
+    *,
+    task_id: str,
+    limit: int | None,
+    page_token: str | None,
+) -> None:
+    """Shows one page of a task's configurations."""
+    await session.prepare()
+    page = await session.client.list_task_push_notification_configs(
+        task_id,
+        limit=limit,
+        page_token=page_token,
+        timeout=session.left(),
+        headers=session.svc_params,
+    )
+    output.result(page)
+    if page.next_page_token:
+        output.hint(f"the next page: --page-token {shlex.quote(page.next_page_token)}")
+
+
+async def delete_push_config(
+    session: Session, output: Output, *, task_id: str, config_id: str
+) -> None:
+    """Deletes one configuration; one that is not there is as it was to be."""
+    await session.prepare()
+    await session.client.delete_task_push_notification_config(
+        task_id, config_id, timeout=session.left(), headers=session.svc_params
+    )
+    output.deleted(task_id, config_id)
 
 
 async def get_card(session: Session, output: Output) -> None:

@@ -27,6 +27,7 @@ from holdfast.cli.values import (
     read_duration,
     read_id,
     read_metadata,
+    read_push_credentials,
     read_secret,
     read_state,
     read_svc_param,
@@ -47,7 +48,9 @@ __all__ = [
     "LISTING",
     "METADATA",
     "OUTPUT_FORMATS",
+    "PAGES",
     "POLLING",
+    "PUSHING",
     "REPLY",
     "SAVING",
     "STREAMING",
@@ -303,6 +306,34 @@ LISTING = (
     ),
     click.option("--all", "every_page", is_flag=True, help="Show all of them, page by page."),
     click.option("--with-artifacts", is_flag=True, help="Show the artifacts as well."),
+)
+PAGES = (
+    click.option(
+        "--limit",
+        metavar="N",
+        type=click.IntRange(min=1),
+        show_default="as the agent likes",
+        help="Configurations on a page.",
+    ),
+    LISTING[4],
+)
+PUSHING = (
+    _option(
+        "--push-token",
+        metavar="TOKEN",
+        type=Reads("token", read_secret),
+        mask=hidden,
+        help="Token that the agent sends along as X-A2A-Notification-Token. A flag shows in the "
+        "process table and the shell's history; the environment variable does not.",
+    ),
+    _option(
+        "--push-credentials",
+        metavar="'SCHEME CREDENTIALS'",
+        type=Reads("credentials", read_push_credentials),
+        mask=hidden,
+        help="What the agent sends as Authorization, as in 'Bearer TOKEN'; Bearer alone leaves "
+        "the token to the agent. For a flag the same goes as above.",
+    ),
 )
 SAVING = (
     click.option(

@@ -21,7 +21,11 @@ from holdfast.cli.document import document, with_paths, write_json
 from holdfast.cli.live import LiveText
 from holdfast.cli.values import secrets_in_params, secrets_in_reference
 from holdfast.errors import A2AError
-from holdfast.model.requests import ListTasksResponse
+from holdfast.model.requests import (
+    Empty,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksResponse,
+)
 from holdfast.model.types import (
     Message,
     StreamResponse,
@@ -66,6 +70,10 @@ class Output(Protocol):
         """A message is about to be sent."""
         ...
 
+    def hide(self, secrets: Iterable[str]) -> None:
+        """What no diagnostic may show."""
+        ...
+
     def began(self, task: Task) -> None:
         """A task is known, and will be waited for."""
         ...
@@ -88,6 +96,10 @@ class Output(Protocol):
 
     def saved(self, task: Task, saved: Sequence[Saved], *, is_whole: bool) -> None:
         """The files of a task that were saved, and whether these are all."""
+        ...
+
+    def deleted(self, task_id: str, config_id: str) -> None:
+        """A push configuration of a task is deleted."""
         ...
 
     def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:
@@ -129,10 +141,13 @@ class _Speaks:
     def debug(self, message: str) -> None:
         self._say("Debug", message)
 
+    def hide(self, secrets: Iterable[str]) -> None:
+        self._secrets += secrets
+
     def _keep(self, message: Message) -> None:
         """Notes what is secret in the addresses that are sent."""
         for part in message.parts:
-            self._secrets += secrets_in_reference(part.url or "")
+            self.hide(secrets_in_reference(part.url or ""))
 
     def _say(self, label: str, message: str) -> None:
         before, self._is_within_line = "\n" if self._is_within_line else "", False
@@ -187,6 +202,9 @@ class TextOutput(_Speaks):
 
     def saved(self, task: Task, saved: Sequence[Saved], *, is_whole: bool) -> None:  # noqa: ARG002  it is told
         self._lines(text.render_saved(task, saved))
+
+    def deleted(self, task_id: str, config_id: str) -> None:
+        self._lines(text.render_deleted(task_id, config_id))
 
     def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:
         self._lines(text.render_card(card, chosen, text.View(verbose=self._verbose)))
@@ -247,6 +265,10 @@ class JsonOutput(_Speaks):
             for task in value.tasks:
                 self._document(document(task))
             return
+        if self._in_lines and isinstance(value, ListTaskPushNotificationConfigsResponse):
+            for config in value.configs:
+                self._document(document(config))
+            return
         self._document(document(value))
 
     def saved(self, task: Task, saved: Sequence[Saved], *, is_whole: bool) -> None:
@@ -255,6 +277,9 @@ class JsonOutput(_Speaks):
             return
         for one in saved:  # the document is the error's
             self._say("Saved", str(one.path))
+
+    def deleted(self, task_id: str, config_id: str) -> None:  # noqa: ARG002  the agent says nothing
+        self._document(document(Empty()))
 
     def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:  # noqa: ARG002  same
         self._document(document(card))

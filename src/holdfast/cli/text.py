@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.cli.plain import clean
-from holdfast.cli.values import masked_reference
-from holdfast.model.requests import ListTasksResponse, SendMessageResponse
+from holdfast.cli.values import hidden, masked_reference
+from holdfast.model.requests import (
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksResponse,
+    SendMessageResponse,
+    TaskPushNotificationConfig,
+)
 from holdfast.model.types import Artifact, Message, Part, Task, TaskStatus, WireValue
 
 if TYPE_CHECKING:
@@ -38,6 +43,7 @@ __all__ = [
     "part_tail",
     "render",
     "render_card",
+    "render_deleted",
     "render_saved",
     "render_sent",
     "render_settings",
@@ -78,7 +84,7 @@ def render(value: WireValue, view: View, *, told: Iterable[str] = ()) -> Iterato
     """The lines for what an agent answered.
 
     Args:
-        value: A task, a message, or the reply to a message.
+        value: A task, a message, the reply to a message, a push configuration, or a page.
         view: What to show.
         told: Identifiers that were shown already.
     """
@@ -92,6 +98,10 @@ def render(value: WireValue, view: View, *, told: Iterable[str] = ()) -> Iterato
             return _reply(value, view)
         case ListTasksResponse():
             return _page(value, view)
+        case TaskPushNotificationConfig():
+            return _push_config(value)
+        case ListTaskPushNotificationConfigsResponse():
+            return _push_configs(value)
         case _:
             text = f"there is no text form of {type(value).__name__}"
             raise TypeError(text)
@@ -106,6 +116,12 @@ def render_saved(task: Task, saved: Iterable[Saved]) -> Iterator[str]:
         yield field("Saved", str(one.path))
         yield field("Media type", one.file.media_type)
         yield field("Size", f"{one.size} bytes")
+
+
+def render_deleted(task_id: str, config_id: str) -> Iterator[str]:
+    """The lines for a push configuration that is no more."""
+    yield field("Task ID", task_id)
+    yield field("Deleted config ID", config_id)
 
 
 def render_sent(message: Message) -> Iterator[str]:
@@ -224,6 +240,24 @@ def _page(page: ListTasksResponse, view: View) -> Iterator[str]:
         yield from _task(task, view, frozenset())
     if page.total_size:
         yield field("Total", str(page.total_size))
+    yield field("Next page token", page.next_page_token)
+
+
+def _push_config(config: TaskPushNotificationConfig) -> Iterator[str]:
+    """A push configuration, without its secrets."""
+    yield field("Task ID", config.task_id)
+    yield field("Config ID", config.id)
+    yield field("URL", masked_reference(config.url))
+    yield field("Token", hidden(config.token) if config.token else None)
+    own = config.authentication
+    if own is not None:
+        secret = f" {hidden(own.credentials)}" if own.credentials else ""
+        yield field("Authentication", f"{own.scheme}{secret}")
+
+
+def _push_configs(page: ListTaskPushNotificationConfigsResponse) -> Iterator[str]:
+    for config in page.configs:
+        yield from _push_config(config)
     yield field("Next page token", page.next_page_token)
 
 

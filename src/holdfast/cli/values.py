@@ -11,7 +11,9 @@ from urllib.parse import unquote
 import click
 from click.shell_completion import CompletionItem
 
+from holdfast.arguments import check_url
 from holdfast.model import codec
+from holdfast.model.requests import AuthenticationInfo
 from holdfast.model.types import TaskState
 from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 from holdfast.wire.credentials import bearer_fault
@@ -34,6 +36,8 @@ __all__ = [
     "read_duration",
     "read_id",
     "read_metadata",
+    "read_push_credentials",
+    "read_push_url",
     "read_secret",
     "read_state",
     "read_svc_param",
@@ -177,6 +181,25 @@ def read_bearer(text: str) -> str:
         message = f"is {fault}"
         raise ValueError(message)
     return token
+
+
+def read_push_url(text: str) -> str:
+    """Reads where an agent is to send news; no message shows what may be secret in it."""
+    url = text.strip()
+    if names_user(url):
+        message = "holds a user name or password; --push-credentials is the place for them"
+        raise ValueError(message)
+    return check_url(url, "address")
+
+
+def read_push_credentials(text: str) -> AuthenticationInfo:
+    """Reads what ``Authorization`` is to hold, as ``Bearer TOKEN``; no message shows it."""
+    scheme, _, credentials = read_secret(text).partition(" ")
+    credentials = credentials.strip()
+    if not credentials and scheme.lower() != "bearer":  # which may be a token to be signed
+        message = "is written SCHEME CREDENTIALS, as in Bearer TOKEN"
+        raise ValueError(message)
+    return AuthenticationInfo(scheme=scheme, credentials=credentials or None)
 
 
 def read_state(text: str) -> TaskState:

@@ -2,8 +2,8 @@
 
 Rules: of what is sent, a header that is not the protocol's own shows its name only, of what comes
 back one whose name or length says that it may be a credential, and the query of an address its
-names; the credentials of the caller are taken out of all that is left when it is written
-(`holdfast.cli.output`).
+names; of a body, no token or credentials by these names; the credentials of the caller are taken
+out of all that is left when it is written (`holdfast.cli.output`).
 """
 
 from __future__ import annotations
@@ -155,8 +155,12 @@ def _body(body: bytes) -> str:
     return f"; {_text(body)}" if body else ""
 
 
+_SECRET_MEMBER = re.compile(r'("(?:token|credentials)"\s*:\s*)"(?:[^"\\]|\\.)*"?')
+"""What a push configuration holds (A2A 4.3), also where the body is cut off."""
+
+
 def _text(body: bytes) -> str:
-    text = body.decode("utf-8", "replace")
+    text = _SECRET_MEMBER.sub(r'\1"***"', body.decode("utf-8", "replace"))
     if len(text) > _MOST:
         return f"the first {_MOST} of {len(text)} characters: {text[:_MOST]}"
     return text

@@ -72,10 +72,11 @@ _CHALLENGE = {"www_authenticate": "Bearer"}
 class PushReceiver:
     """Takes what agents push (A2A 4.3.3), and tells those who wait how their tasks go.
 
-    An instance is an ASGI 3 application: serve it at `url`, or mount it there in one of your own,
-    on the event loop on which its tasks are waited for. It answers 200 to what it takes, also when
-    that came before; 401 to who proves nothing, 404 for other tasks than the expected one, 413 and
-    503 for what is too large or too much, 400, 405, 408 and 415 for what is no delivery.
+    An instance is an ASGI 3 application: serve it at `url`, or mount it there in one of your own
+    (below Starlette or FastAPI `url` ends with a slash then), on the event loop on which its tasks
+    are waited for. The path of a request does not matter. What is taken is answered by 200, also
+    when it came before; 401 is for who proves nothing, 404 for other tasks than the expected one,
+    413 and 503 for what is too large or too much, 400, 405, 408 and 415 for what is no delivery.
 
     Each configuration has a token of its own, which the agent sends along as
     ``X-A2A-Notification-Token``, and credentials for ``Authorization``; a delivery with either is
