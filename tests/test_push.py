@@ -101,6 +101,23 @@ async def test_the_credentials_may_be_the_callers():
     assert (await post(receiver, task(), authorization="Basic YTpj")).status == 401
 
 
+async def test_credentials_may_be_those_of_several_configurations():
+    receiver = PushReceiver(URL)
+    own = AuthenticationInfo(scheme="Basic", credentials="YTpi")
+    one, _, _ = (receiver.config(name, authentication=own) for name in ("t-1", "t-2", None))
+
+    for task_id, status in (("t-1", 200), ("t-2", 200), ("t-3", 404), ("", 404)):
+        reply = await post(receiver, task(task_id=task_id), authorization="Basic YTpi")
+        assert reply.status == status
+    assert (await post(receiver, task(task_id="t-2"), one)).status == 404
+    receiver.forget("t-1")
+    other = task(COMPLETED, "t-2")
+    assert (await post(receiver, other, authorization="Basic YTpi")).status == 200
+    assert (await post(receiver, task(), authorization="Basic YTpi")).status == 404
+    receiver.forget("t-2")
+    assert receiver.expect(task(), receiver.config("t-1")) == task()
+
+
 @pytest.mark.parametrize(
     "own", [AuthenticationInfo(scheme="Basic"), AuthenticationInfo(credentials="x")]
 )

@@ -12,6 +12,7 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
@@ -90,8 +91,8 @@ class PushReceiver:
         limits: How large one delivery (`Limits.event`) and a task may become.
         max_tasks: How many tasks are known at once. Beyond it those that have been over for the
             longest are forgotten, then configurations that never got a task.
-        max_bytes: How many bytes all deliveries and tasks may have together; beyond it deliveries
-            are put off (HTTP 503).
+        max_bytes: How many bytes all deliveries and tasks may have together. Beyond it the same
+            are forgotten, and then deliveries are put off (HTTP 503).
         engine: What fetches keys: an `HttpEngine` or an `aiohttp.ClientSession`, which are used
             and not closed; an `AiohttpEngine` of its own if left out.
         env: Wall time and ids; for tests.
@@ -161,8 +162,9 @@ class PushReceiver:
         Args:
             task_id: The task, if there is one already.
             authentication: What the agent sends as ``Authorization``, such as credentials that a
-                gateway in front of the receiver asks for; made up if left out. Given keys, it is
-                the signed token.
+                gateway in front of the receiver asks for; made up if left out. Of several
+                configurations with the same ones, an agent that sends nothing else may use each.
+                Given keys, it is the signed token.
 
         Raises:
             QueueFullError: Too many tasks are expected already.
@@ -217,7 +219,7 @@ class PushReceiver:
         watch = known = self._watches.of_task(task_id)
         if config is not None:
             check_kind("config", config, TaskPushNotificationConfig)
-            watch = self._watches.proven_by(config.token or "")
+            watch = next(iter(self._watches.proven_by(config.token or "")), None)
         if watch is None:
             which = "missing" if config is None else "of another receiver, or forgotten"
             text = f"task {task_id} cannot be expected: the config that was sent is {which}"
@@ -363,11 +365,11 @@ class PushReceiver:
         if self._is_closed:
             raise Refused(503, "this receiver is closed")
         headers = headers_of(scope)
-        watch = self._proven(headers)
+        proven = self._proven(headers)
         voucher = None
         if self._signatures is not None:
             voucher = await self._signatures.verify(headers.get("authorization"))
-        elif watch is None:
+        elif proven is None:
             raise Refused(401, "the token is missing", **_CHALLENGE)
         _check_content(headers)
         _check_length(headers, self._limits.event)
@@ -380,34 +382,36 @@ class PushReceiver:
 
         try:
             body = await read_body(receive, limit=self._limits.event, seconds=_READING, take=take)
-            self._take(body, watch, voucher)
+            self._take(body, proven, voucher)
         finally:
             self._watches.release(taken)
         return ShortReply(200, "taken")
 
-    def _proven(self, headers: Mapping[str, str]) -> Watch | None:
+    def _proven(self, headers: Mapping[str, str]) -> tuple[Watch, ...] | None:
         """What the secrets of a request are of; None if it has none."""
         token = headers.get(_TOKEN_HEADER)
         if token is not None:
-            watch = self._watches.proven_by(token)
-            if watch is None:
+            proven = self._watches.proven_by(token)
+            if not proven:
                 raise Refused(401, "the token is wrong", **_CHALLENGE)
-            return watch
+            return proven
         authorization = headers.get("authorization")
         if authorization is None or self._signatures is not None:
             return None
         scheme, _, credentials = authorization.partition(" ")
-        watch = self._watches.proven_by(credentials_of(scheme, credentials))
-        if watch is None:
+        proven = self._watches.proven_by(credentials_of(scheme, credentials))
+        if not proven:
             raise Refused(401, "the credentials are wrong", **_CHALLENGE)
-        return watch
+        return proven
 
-    def _take(self, body: bytes, watch: Watch | None, voucher: Voucher | None) -> None:
+    def _take(
+        self, body: bytes, proven: tuple[Watch, ...] | None, voucher: Voucher | None
+    ) -> None:
         """Takes a body that was read; nothing else happens meanwhile."""
         if voucher is not None:
             body = voucher.vouched(body)
         event = self._read(body)
-        watch, event = self._meant(event, watch, voucher)
+        watch, event = self._meant(event, proven, voucher)
         if voucher is not None and voucher.was_used(body):
             return
         try:
@@ -422,13 +426,14 @@ class PushReceiver:
             self._watches.grown(watch, len(body))
 
     def _meant(
-        self, event: StreamEvent, watch: Watch | None, voucher: Voucher | None
+        self, event: StreamEvent, proven: tuple[Watch, ...] | None, voucher: Voucher | None
     ) -> tuple[Watch, StreamEvent]:
         """The task that an event is of, and the event with the task's id."""
         named = event.id if isinstance(event, Task) else event.task_id
-        if watch is None and named:
-            watch = self._watches.of_task(named)
-        if watch is None or watch.is_forgotten:
+        watch = self._watches.of_task(named or "")
+        if proven is not None and len(proven) == 1:
+            watch = proven[0]
+        if watch is None or watch.is_forgotten or (proven is not None and watch not in proven):
             raise Refused(404, _UNKNOWN)
         if watch.task_id is None and not isinstance(event, Message):
             if not named:
@@ -492,7 +497,7 @@ class PushReceiver:
             text = f"{why} while task {watch.task_id} was waited for"
             raise A2AConnectionError(text, failure="closed", executed=True)
         if watch.failure is not None:
-            raise watch.failure
+            raise copy(watch.failure)
 
 
 def _check_content(headers: Mapping[str, str]) -> None:

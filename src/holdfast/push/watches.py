@@ -73,7 +73,7 @@ class Watches:
         self._most = most
         self._most_bytes = most_bytes
         self._all: dict[Watch, None] = {}
-        self._by_proof: dict[bytes, Watch] = {}
+        self._by_proof: dict[bytes, tuple[Watch, ...]] = {}
         self._by_task: dict[str, Watch] = {}
         self._bytes = 0
 
@@ -96,9 +96,9 @@ class Watches:
         self._all[watch] = None
         return watch
 
-    def proven_by(self, secret: str) -> Watch | None:
-        """What a secret belongs to."""
-        return self._by_proof.get(_digest(secret))
+    def proven_by(self, secret: str) -> tuple[Watch, ...]:
+        """What a secret belongs to: one watch, or several that a caller gave the same one."""
+        return self._by_proof.get(_digest(secret), ())
 
     def of_task(self, task_id: str) -> Watch | None:
         """The watch of a task that the caller named."""
@@ -110,9 +110,9 @@ class Watches:
         given = [config.token]
         if own is not None and own.credentials:
             given.append(credentials_of(own.scheme, own.credentials))
-        for proof in map(_digest, filter(None, given)):
+        for proof in {*map(_digest, filter(None, given))} - watch.proofs:
             watch.proofs.add(proof)
-            self._by_proof[proof] = watch
+            self._by_proof[proof] = (*self._by_proof.get(proof, ()), watch)
 
     def claim(self, watch: Watch, task_id: str) -> None:
         """Notes what the caller named; what was delivered of another task is thrown away."""
@@ -130,7 +130,9 @@ class Watches:
         del self._all[watch]
         self._bytes -= watch.size
         for proof in watch.proofs:
-            del self._by_proof[proof]
+            others = tuple(other for other in self._by_proof.pop(proof) if other is not watch)
+            if others:
+                self._by_proof[proof] = others
         if watch.is_claimed:
             del self._by_task[watch.task_id or ""]
         watch.is_forgotten = True
