@@ -1,5 +1,6 @@
 """Push notifications: what the receiver takes, what it refuses, and whom it tells."""
 
+import ast
 import asyncio
 import json
 import logging
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from tests.asgi_client import JSON, body_of, post, request
 from tests.strategies import given
 
+import holdfast.push
 from holdfast import (
     A2AConnectionError,
     Artifact,
@@ -819,6 +821,22 @@ async def test_a_websocket_is_closed():
 async def test_what_no_server_should_ask_is_an_error():
     with pytest.raises(ValueError, match="does not serve 'mqtt'"):
         await speak(PushReceiver(URL), "mqtt")
+
+
+# ── The example ──────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_example_runs():
+    agent = FakeAgent(completes("moon", after=100))
+    names = {
+        "PushReceiver": PushReceiver,
+        "agent": connect(agent.url, engine=FakeNetwork(agent)),
+    }
+    example = holdfast.push.__doc__.partition("\n\n")[2]
+
+    await eval(compile(example, "push", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+
+    assert names["done"].text == "moon"
 
 
 # ── Secrets ──────────────────────────────────────────────────────────────────────────────────
