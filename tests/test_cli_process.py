@@ -416,7 +416,7 @@ COMPLETING = textwrap.dedent("""
     ("words", "completed"),
     [
         (["ta"], "task"),
-        (["task", ""], "cancel download get list subscribe"),
+        (["task", ""], "cancel download get list push-config subscribe"),
         (["send", "--tran"], "--transport"),
         (["send", "--transport", "h"], "HTTP+JSON"),
         (["send", "-o", ""], "text json"),
@@ -425,7 +425,7 @@ COMPLETING = textwrap.dedent("""
         (["send", "--stre"], "--stream"),
         (["completion", "z"], "zsh"),
         (["help", "ta"], "task"),
-        (["help", "task", ""], "cancel download get list subscribe"),
+        (["help", "task", ""], "cancel download get list push-config subscribe"),
         (["send", "--file", "/tm"], "compopt -o default\n"),
         (["card", "get", "-a", "./"], "compopt -o default\n"),
     ],
