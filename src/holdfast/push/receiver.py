@@ -1,21 +1,17 @@
 """The receiver of push notifications: an ASGI application, and those who wait for their tasks.
 
-Rules: whoever sends proves that it has the secret of a configuration before its body is read; a
-configuration is for one task; what is kept is bounded in number and bytes; nothing secret is kept
-but its digest, and nothing secret is said.
+Rules: a configuration is for one task, and has secrets of its own; what is kept is bounded in
+number and bytes; nothing secret is kept but its digest, and nothing secret is said.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import secrets
 from collections.abc import Callable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, Self, cast
-
-import msgspec
 
 from holdfast.arguments import check_able, check_kind, check_seconds, check_url, not_empty
 from holdfast.assembly import engine_of
@@ -23,12 +19,10 @@ from holdfast.errors import (
     A2AConnectionError,
     A2AError,
     DeadlineExceededError,
-    LimitExceededError,
     TaskAuthRequiredError,
 )
-from holdfast.model import codec
 from holdfast.model.requests import AuthenticationInfo, TaskPushNotificationConfig
-from holdfast.model.types import Message, StreamResponse, Task, TaskState
+from holdfast.model.types import Task, TaskState
 from holdfast.push.asgi import (
     ASGIReceive,
     ASGIScope,
@@ -36,18 +30,17 @@ from holdfast.push.asgi import (
     Gone,
     Refused,
     ShortReply,
-    headers_of,
     lifespan,
-    read_body,
     refuse_websocket,
     reply,
 )
+from holdfast.push.intake import Intake
 from holdfast.push.keys import FetchedKeys, FixedKeys
 from holdfast.push.signatures import JwtPolicy, SignatureCheck, check_library
-from holdfast.push.watches import Watch, Watches, credentials_of
+from holdfast.push.watches import Watch, Watches
 from holdfast.runtime.env import SystemEnv
-from holdfast.wire.http import media_type, presentable
-from holdfast.wire.limits import Limits, check_json_size, check_value
+from holdfast.wire.http import presentable
+from holdfast.wire.limits import Limits
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -55,19 +48,14 @@ if TYPE_CHECKING:
     import aiohttp
 
     from holdfast.client import Client
-    from holdfast.push.signatures import Voucher
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
-    from holdfast.tasks.fold import StreamEvent
 
 __all__ = ["PushReceiver"]
 
 logger = logging.getLogger("holdfast.push")
 
-_TOKEN_HEADER = "x-a2a-notification-token"  # noqa: S105  its name
-_READING = 30.0
-_UNKNOWN = "no such task is expected here"
-_CHALLENGE = {"www_authenticate": "Bearer"}
+_CLOSED = ShortReply(503, "this receiver is closed")
 
 
 class PushReceiver:
@@ -127,6 +115,7 @@ class PushReceiver:
             most=_check_count("max_tasks", max_tasks),
             most_bytes=_check_count("max_bytes", max_bytes),
         )
+        self._intake = Intake(self._watches, self._signatures, self._limits)
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -351,115 +340,13 @@ class PushReceiver:
 
     async def _serve(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
         try:
-            answer = await self._answer(scope, receive)
+            answer = _CLOSED if self._is_closed else await self._intake.answer(scope, receive)
         except Refused as refused:
             answer = refused.answer
             logger.debug("a delivery was answered by %d: %s", answer.status, answer.text)
         except Gone:
             return
         await reply(send, answer)
-
-    async def _answer(self, scope: ASGIScope, receive: ASGIReceive) -> ShortReply:
-        if scope["method"] != "POST":
-            raise Refused(405, "push notifications are posted", allow="POST")
-        if self._is_closed:
-            raise Refused(503, "this receiver is closed")
-        headers = headers_of(scope)
-        proven = self._proven(headers)
-        voucher = None
-        if self._signatures is not None:
-            voucher = await self._signatures.verify(headers.get("authorization"))
-        elif proven is None:
-            raise Refused(401, "the token is missing", **_CHALLENGE)
-        _check_content(headers)
-        _check_length(headers, self._limits.event)
-        taken = 0
-
-        def take(size: int) -> None:
-            nonlocal taken
-            taken += size
-            self._watches.hold(size)
-
-        try:
-            body = await read_body(receive, limit=self._limits.event, seconds=_READING, take=take)
-            self._take(body, proven, voucher)
-        finally:
-            self._watches.release(taken)
-        return ShortReply(200, "taken")
-
-    def _proven(self, headers: Mapping[str, str]) -> tuple[Watch, ...] | None:
-        """What the secrets of a request are of; None if it has none."""
-        token = headers.get(_TOKEN_HEADER)
-        if token is not None:
-            proven = self._watches.proven_by(token)
-            if not proven:
-                raise Refused(401, "the token is wrong", **_CHALLENGE)
-            return proven
-        authorization = headers.get("authorization")
-        if authorization is None or self._signatures is not None:
-            return None
-        scheme, _, credentials = authorization.partition(" ")
-        proven = self._watches.proven_by(credentials_of(scheme, credentials))
-        if not proven:
-            raise Refused(401, "the credentials are wrong", **_CHALLENGE)
-        return proven
-
-    def _take(
-        self, body: bytes, proven: tuple[Watch, ...] | None, voucher: Voucher | None
-    ) -> None:
-        """Takes a body that was read; nothing else happens meanwhile."""
-        if voucher is not None:
-            body = voucher.vouched(body)
-        event = self._read(body)
-        watch, event = self._meant(event, proven, voucher)
-        if voucher is not None and voucher.was_used(body):
-            return
-        try:
-            is_news = watch.deliveries.add(event, hashlib.sha256(body).digest())
-        except LimitExceededError as error:
-            watch.failure = error
-            watch.wake()
-            raise Refused(413, "the task has become too large") from None
-        if voucher is not None:
-            voucher.use(body)
-        if is_news:
-            self._watches.grown(watch, len(body))
-
-    def _meant(
-        self, event: StreamEvent, proven: tuple[Watch, ...] | None, voucher: Voucher | None
-    ) -> tuple[Watch, StreamEvent]:
-        """The task that an event is of, and the event with the task's id."""
-        named = event.id if isinstance(event, Task) else event.task_id
-        watch = self._watches.of_task(named or "")
-        if proven is not None and len(proven) == 1:
-            watch = proven[0]
-        if watch is None or watch.is_forgotten or (proven is not None and watch not in proven):
-            raise Refused(404, _UNKNOWN)
-        if watch.task_id is None and not isinstance(event, Message):
-            if not named:
-                raise Refused(400, "the event names no task")
-            watch.task_id = named
-        vouched = None if voucher is None else voucher.task_id
-        if any(name and name != watch.task_id for name in (named, vouched)):
-            raise Refused(404, _UNKNOWN)
-        if not named and not isinstance(event, Message):
-            name = "id" if isinstance(event, Task) else "task_id"
-            event = msgspec.structs.replace(event, **{name: watch.task_id})
-        return watch, event
-
-    def _read(self, body: bytes) -> StreamEvent:
-        try:
-            check_json_size(body, self._limits)
-            response = codec.decode(body, StreamResponse)
-            check_value(response, self._limits)
-        except LimitExceededError:
-            raise Refused(413, "the event is too large") from None
-        except codec.MalformedError:
-            raise Refused(400, "the body is no event of A2A 1.0: it cannot be read") from None
-        event = response.event
-        if event is None:
-            raise Refused(400, "the body is no event of A2A 1.0: it has none of its members")
-        return event
 
     # ── Within ───────────────────────────────────────────────────────────────────────────────
 
@@ -498,22 +385,6 @@ class PushReceiver:
             raise A2AConnectionError(text, failure="closed", executed=True)
         if watch.failure is not None:
             raise copy(watch.failure)
-
-
-def _check_content(headers: Mapping[str, str]) -> None:
-    kind = media_type(headers)
-    if kind != "application/json" and not kind.endswith("+json"):
-        raise Refused(415, "the body must be JSON")
-    if headers.get("content-encoding", "identity").lower() != "identity":
-        raise Refused(415, "the body must not be compressed")
-
-
-def _check_length(headers: Mapping[str, str], limit: int) -> None:
-    length = headers.get("content-length", "0")
-    if not (length.isascii() and length.isdecimal()):
-        raise Refused(400, "the length of the body cannot be read")
-    if len(length) > 20 or int(length) > limit:
-        raise Refused(413, f"the body is larger than {limit} bytes")
 
 
 def _check_count(name: str, value: int) -> int:
