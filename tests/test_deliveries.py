@@ -87,6 +87,12 @@ def test_the_same_delivery_counts_once():
     assert deliveries.task.text == "haha"
 
 
+def test_no_more_is_remembered_than_is_useful():
+    deliveries = delivered(status(COMPLETED, 5), *[status(WORKING, 1)] * 1000)
+
+    assert deliveries.size < 40_000
+
+
 def test_what_could_not_be_taken_may_come_again():
     deliveries = Deliveries(Limits(artifacts=1))
     deliveries.add(chunk("a"), b"1")

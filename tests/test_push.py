@@ -107,8 +107,9 @@ async def test_credentials_may_be_those_of_several_configurations():
     receiver = PushReceiver(URL)
     own = AuthenticationInfo(scheme="Basic", credentials="YTpi")
     one, _, _ = (receiver.config(name, authentication=own) for name in ("t-1", "t-2", None))
+    receiver.config("t-4")
 
-    for task_id, status in (("t-1", 200), ("t-2", 200), ("t-3", 404), ("", 404)):
+    for task_id, status in (("t-1", 200), ("t-2", 200), ("t-3", 404), ("t-4", 404), ("", 404)):
         reply = await post(receiver, task(task_id=task_id), authorization="Basic YTpi")
         assert reply.status == status
     assert (await post(receiver, task(task_id="t-2"), one)).status == 404
@@ -337,7 +338,7 @@ async def test_only_posts_are_taken(method):
         ({"content-encoding": "gzip"}, 415),
         ({"content-length": "many"}, 400),
         ({"content-length": "-1"}, 400),
-        ({"content-length": "1" * 50}, 413),
+        ({"content-length": "1" * 5000}, 413),
         ({"content-type": "application/json; charset=utf-8"}, 200),
         ({"content-encoding": "identity"}, 200),
     ],
@@ -522,6 +523,18 @@ async def test_what_is_replaced_again_and_again_takes_no_more_room():
         await deliver(receiver, config, event)
 
 
+async def test_what_is_forgotten_while_it_is_read_is_not_taken():
+    receiver, config = expecting()
+    headers = [*JSON.items(), ("x-a2a-notification-token", config.token)]
+    body = body_of(task())
+
+    async def rest():
+        receiver.forget("t-1")
+        return {"type": "http.request", "body": body[9:]}
+
+    assert (await request(receiver, body[:9], headers=headers, end=rest)).status == 404
+
+
 async def test_what_is_forgotten_is_no_longer_taken():
     receiver, config = expecting()
     waiting = asyncio.ensure_future(receiver.wait("t-1"))
@@ -665,11 +678,11 @@ async def test_a_wait_that_is_cancelled_leaves_nothing_behind():
 # ── With the agent at hand ───────────────────────────────────────────────────────────────────
 
 
-async def begun(behaviour):
+async def begun(behaviour, **options):
     """An agent with a task that it was told to push, the client and the receiver."""
     agent = FakeAgent(behaviour)
     client = connect(agent.url, engine=FakeNetwork(agent))
-    receiver = PushReceiver(URL)
+    receiver = PushReceiver(URL, **options)
     config = receiver.config()
     sent = await client.send_message(
         "go", push_notification_config=config, return_immediately=True
@@ -722,12 +735,25 @@ async def test_a_task_that_the_agent_does_not_know_ends_the_wait():
         await receiver.wait("nope", client=client)
 
 
-async def test_an_end_that_the_agent_does_not_confirm_is_waited_for():
-    client, receiver, config, task_id = await begun(works_forever())
+@pytest.mark.parametrize("behaviour", [works_forever(), asks("how far?")])
+async def test_an_end_that_the_agent_does_not_confirm_is_waited_for(behaviour):
+    client, receiver, config, task_id = await begun(behaviour)
     await deliver(receiver, config, status(COMPLETED, task_id))
 
     with pytest.raises(DeadlineExceededError, match="last seen COMPLETED"):
         await receiver.wait(task_id, client=client, timeout=30)
+
+
+async def test_a_task_that_is_being_confirmed_is_not_forgotten():
+    client, receiver, config, task_id = await begun(completes("moon", after=20), max_tasks=1)
+    await deliver(receiver, config, status(COMPLETED, task_id))
+    waiting = asyncio.ensure_future(receiver.wait(task_id, client=client))
+    await asyncio.sleep(5)
+
+    with pytest.raises(QueueFullError):
+        receiver.config()
+    assert (await waiting).text == "moon"
+    receiver.config()
 
 
 async def test_a_question_that_was_answered_meanwhile_ends_no_wait():

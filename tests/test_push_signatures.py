@@ -323,6 +323,21 @@ async def test_a_token_is_good_for_one_body(name):
     assert receiver.task("t-1").state is TaskState.WORKING
 
 
+async def test_a_signature_that_is_written_otherwise_makes_no_new_token():
+    receiver, config = expecting(body_digest=False)
+    token = SIGNER.token(BODY, without=["request_body_sha256"])
+    signed, _, signature = token.rpartition(".")
+    raw = base64.urlsafe_b64decode(signature + "==")
+    order = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+    other = raw[:32] + (order - int.from_bytes(raw[32:], "big")).to_bytes(32, "big")
+    twin = f"{signed}.{base64.urlsafe_b64encode(other).rstrip(b'=').decode()}"
+    working = body_of(task(TaskState.WORKING))
+
+    assert (await push(receiver, config, token, working)).status == 200
+    assert (await push(receiver, config, twin)).status == 401
+    assert (await push(receiver, config, twin, working)).status == 200
+
+
 async def test_a_token_whose_delivery_was_refused_is_not_used_up():
     receiver = PushReceiver(URL, keys=SIGNER.jwks, env=Clock())
     token = SIGNER.token(BODY)

@@ -132,8 +132,7 @@ class Deliveries:
             self._replace(picture)
             return True
         order = _order(picture.status, self._status or TaskStatus())
-        is_larger = not self._is_complete and _takes_nothing_back(known, picture)
-        if order > 0 or (order == 0 and is_larger):
+        if order > 0 or (order == 0 and _takes_nothing_back(known, picture)):
             self._replace(picture)
             return True
         if self._status is None:  # there were artifacts only, which came before this
