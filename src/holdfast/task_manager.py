@@ -14,13 +14,13 @@ from holdfast.model.types import Message, TaskStatusUpdateEvent
 from holdfast.tasks.fold import TaskFold, check_same_task
 
 if TYPE_CHECKING:
-    from holdfast.model.types import Task
-    from holdfast.tasks.fold import StreamEvent, TaskUpdate
+    from holdfast.model.types import Event, Task
+    from holdfast.tasks.fold import TaskUpdate
     from holdfast.wire.limits import Limits
 
 __all__ = ["ClientTaskManager"]
 
-E = TypeVar("E", bound="StreamEvent")
+E = TypeVar("E", bound="Event")
 
 
 class ClientTaskManager:

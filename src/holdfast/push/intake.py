@@ -29,8 +29,8 @@ from holdfast.wire.limits import check_json_size, check_value
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from holdfast.model.types import Event
     from holdfast.push.signatures import SignatureCheck, Voucher
-    from holdfast.tasks.fold import StreamEvent
     from holdfast.wire.limits import Limits
 
 __all__ = ["Intake"]
@@ -128,8 +128,8 @@ class Intake:
             self._watches.grown(watch, len(body))
 
     def _meant(
-        self, event: StreamEvent, proven: tuple[Watch, ...] | None, voucher: Voucher | None
-    ) -> tuple[Watch, StreamEvent]:
+        self, event: Event, proven: tuple[Watch, ...] | None, voucher: Voucher | None
+    ) -> tuple[Watch, Event]:
         """The task that an event is of, and the event with the task's id."""
         named = event.id if isinstance(event, Task) else event.task_id
         watch = self._watches.of_task(named or "")
@@ -149,7 +149,7 @@ class Intake:
             event = msgspec.structs.replace(event, **{name: watch.task_id})
         return watch, event
 
-    def _read(self, body: bytes) -> StreamEvent:
+    def _read(self, body: bytes) -> Event:
         try:
             check_json_size(body, self._limits)
             response = codec.decode(body, StreamResponse)

@@ -23,7 +23,7 @@ from holdfast.model.types import Task, TaskArtifactUpdateEvent, TaskStatus, Task
 from holdfast.tasks.fold import TaskFold
 
 if TYPE_CHECKING:
-    from holdfast.tasks.fold import StreamEvent
+    from holdfast.model.types import Event
     from holdfast.wire.limits import Limits
 
 __all__ = ["Deliveries"]
@@ -69,7 +69,7 @@ class Deliveries:
         """Whether this delivery was among the last ones already."""
         return digest in self._seen
 
-    def add(self, event: StreamEvent, digest: bytes) -> bool:
+    def add(self, event: Event, digest: bytes) -> bool:
         """Takes what was delivered.
 
         Args:
@@ -109,7 +109,7 @@ class Deliveries:
         """
         self._replace(task)
 
-    def _add(self, event: StreamEvent) -> bool:
+    def _add(self, event: Event) -> bool:
         match event:
             case Task():
                 return self._add_picture(event)
