@@ -77,6 +77,29 @@ async def test_a_conversation_goes_on_until_it_needs_nothing():
     assert asked == ["For when? ", "Booked."]
 
 
+async def test_a_conversation_asks_a_person_on_the_way():
+    def behave(turn):
+        table = "table" in turn.message.text
+        return asks("For when?") if table else completes(f"Done: {turn.message.text}")
+
+    agent = FakeAgent(behave)
+    seen = []
+    await execute(
+        the_one_with("on_input"),
+        agent=holdfast.connect(agent.url, engine=FakeNetwork(agent)),
+        input=lambda question: seen.append(question) or "tonight",
+        print=seen.append,
+    )
+    assert seen == ["For when? ", "Done: tonight", "Done: And a taxi to get there."]
+
+
+async def test_an_agent_tells_when_it_is_done():
+    agent = FakeAgent(completes("moon", after=100))
+    client = holdfast.connect(agent.url, engine=FakeNetwork(agent))
+    names = await execute(the_one_with("PushReceiver"), agent=client)
+    assert names["done"].text == "moon"
+
+
 async def test_an_answer_comes_piece_by_piece_although_it_is_cut():
     agent = FakeAgent(streams("384,400 ", "km, ", "on average", every=1))
     agent.inject(Cut(after_events=3))
@@ -186,6 +209,8 @@ async def test_the_words_of_the_official_sdk_work_too(monkeypatch):
 
 def test_every_block_is_run():
     tried = (
+        "on_input",
+        "PushReceiver",
         "needs_input",
         "text_deltas",
         "file_part",

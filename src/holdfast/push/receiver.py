@@ -11,18 +11,19 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
-from holdfast.arguments import check_able, check_kind, check_seconds, check_url, not_empty
+from holdfast.arguments import check_able, check_seconds, check_url, not_empty
 from holdfast.assembly import engine_of
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
     DeadlineExceededError,
-    TaskAuthRequiredError,
 )
 from holdfast.model.requests import AuthenticationInfo, TaskPushNotificationConfig
-from holdfast.model.types import Task, TaskState
+from holdfast.model.settings import check_count, check_kind
+from holdfast.model.types import Task
+from holdfast.policy.deadline import Deadline
 from holdfast.push.asgi import (
     ASGIReceive,
     ASGIScope,
@@ -39,6 +40,7 @@ from holdfast.push.keys import FetchedKeys, FixedKeys
 from holdfast.push.signatures import JwtPolicy, SignatureCheck, check_library
 from holdfast.push.watches import Watch, Watches
 from holdfast.runtime.env import SystemEnv
+from holdfast.runtime.waiting import in_vain
 from holdfast.wire.http import presentable
 from holdfast.wire.limits import Limits
 
@@ -110,10 +112,12 @@ class PushReceiver:
         check_able("env", self._env, "wall", "random", "new_id")
         self._owned: HttpEngine | None = None
         self._signatures = self._checks(keys, jwt, engine)
+        check_count("max_tasks", max_tasks, least=1)
+        check_count("max_bytes", max_bytes, least=1)
         self._watches = Watches(
             self._limits,
-            most=_check_count("max_tasks", max_tasks),
-            most_bytes=_check_count("max_bytes", max_bytes),
+            most=max_tasks,
+            most_bytes=max_bytes,
         )
         self._intake = Intake(self._watches, self._signatures, self._limits)
         self._is_closed = False
@@ -272,7 +276,8 @@ class PushReceiver:
 
         def wanted(task: Task) -> bool:
             known_over = watch.deliveries.is_over and not task.state.is_terminal
-            return not known_over and (task.state.is_terminal or (until or _is_settled)(task))
+            rests = task.state.is_settled if until is None else until(task)
+            return not known_over and (task.state.is_terminal or rests)
 
         news = asyncio.Event()
         watch.waiting.add(news)
@@ -387,18 +392,7 @@ class PushReceiver:
             raise copy(watch.failure)
 
 
-def _check_count(name: str, value: int) -> int:
-    if not isinstance(cast("object", value), int) or value < 1:
-        text = f"{name} must be a positive whole number"
-        raise ValueError(text)
-    return value
-
-
 # ── Waiting ──────────────────────────────────────────────────────────────────────────────────
-
-
-def _is_settled(task: Task) -> bool:
-    return task.state.is_terminal or task.state is TaskState.INPUT_REQUIRED
 
 
 def _left(ends: float) -> float:
@@ -415,13 +409,6 @@ async def _happens(news: asyncio.Event, seconds: float) -> bool:
 
 
 def _too_late(watch: Watch, timeout: float) -> A2AError:
-    task = watch.deliveries.task
-    stands = "no news of it came" if task is None else f"it was last seen {task.state.name}"
-    if task is not None and task.state is TaskState.AUTH_REQUIRED:
-        text = f"task {task.id} still waits for an authorization after {timeout:g} s"
-        return TaskAuthRequiredError(text, task=task, executed=True)
-    text = f"task {watch.task_id} was waited for {timeout:g} s: {stands}"
-    executed = None if task is None else True
-    return DeadlineExceededError(
-        text, deadline="wait", timeout=timeout, task=task, executed=executed
-    )
+    end = asyncio.get_running_loop().time()
+    deadline = Deadline(name="wait", timeout=timeout, at=end)
+    return in_vain(deadline, watch.deliveries.task, watch.task_id, None)
