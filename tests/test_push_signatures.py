@@ -452,19 +452,19 @@ async def test_strangers_do_not_make_keys_be_fetched_again_and_again():
     assert len(server.asked) == 1
 
 
-FAILURES = [
-    A2AConnectionError("refused", failure="refused"),
-    HttpReply(status=500),
-    HttpReply(status=302, headers={"location": "https://evil.example/keys"}),
-    HttpReply(status=200, body=b"<html>"),
-    HttpReply(status=200, body=b"[]"),
-    HttpReply(status=200, body=b'{"keys":{}}'),
-    HttpReply(status=200, body=b"[" * 1000),
-    HttpReply(status=200, body=json.dumps({"keys": [SIGNER.jwk] * 101}).encode()),
-]
+FAILURES = {
+    "refused": A2AConnectionError("refused", failure="refused"),
+    "failed": HttpReply(status=500),
+    "moved": HttpReply(status=302, headers={"location": "https://evil.example/keys"}),
+    "a page": HttpReply(status=200, body=b"<html>"),
+    "a list": HttpReply(status=200, body=b"[]"),
+    "no list": HttpReply(status=200, body=b'{"keys":{}}'),
+    "too deep": HttpReply(status=200, body=b"[" * 1000),
+    "too many": HttpReply(status=200, body=json.dumps({"keys": [SIGNER.jwk] * 101}).encode()),
+}
 
 
-@pytest.mark.parametrize("failure", FAILURES, ids=str)
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 async def test_without_keys_deliveries_are_put_off(failure):
     server = KeyServer(SIGNER)
     server.failure = failure
@@ -514,7 +514,7 @@ def test_one_key_is_a_set():
         ("agent.example/keys", ValueError, "the address of the keys .* must begin with http"),
         (5, TypeError, "keys must be Mapping"),
     ],
-    ids=str,
+    ids=["empty", "no keys", "for encryption", "no address", "a number"],
 )
 def test_keys_that_cannot_be_right_are_refused(keys, error, match):
     with pytest.raises(error, match=match):
