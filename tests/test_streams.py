@@ -9,6 +9,7 @@ import pytest
 from holdfast import (
     A2AConnectionError,
     A2AHTTPError,
+    Artifact,
     AttemptStarted,
     Credentials,
     DeadlineExceededError,
@@ -16,6 +17,7 @@ from holdfast import (
     LimitExceededError,
     Limits,
     Message,
+    Part,
     PassThrough,
     Reconnected,
     ReconnectError,
@@ -36,8 +38,10 @@ from holdfast.testing import (
     Fail,
     FakeAgent,
     FakeNetwork,
+    Plan,
     Refuse,
     Respond,
+    Step,
     Streaming,
     asks,
     completes,
@@ -830,3 +834,20 @@ async def test_a_stream_that_is_closed_is_not_entered():
         with pytest.raises(RuntimeError, match="for one use"):
             await events.__aenter__()
     assert agent.executions == {}
+
+
+# ── Limits that were raised ──────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+async def test_a_limit_that_was_raised_holds_after_a_reconnect_too(binding):
+    many = tuple(Artifact(artifact_id=f"{n}", parts=(Part(text="x"),)) for n in range(10_001))
+    working = Step(state=TaskState.WORKING, artifacts=many)
+    agent = FakeAgent(Plan((working, Step(state=TaskState.COMPLETED, after=10))))
+    client = connected(agent, binding, limits=Limits(artifacts=20_000))
+    sent = await client.send_message("hi", return_immediately=True)
+
+    async with client.subscribe_to_task(sent.id) as events:
+        answer = await events.result()
+
+    assert answer.task.artifacts == many

@@ -147,9 +147,9 @@ class Told:
 
     def whole(self) -> Task | None:
         """The task as the caller will have it with everything that waits to be taken."""
-        task = self._fold.task
+        task, limits = self._fold.task, self._fold.limits
         for found in self._queue:
-            task = found.task if isinstance(found, _Truth) else fold(task, found)
+            task = found.task if isinstance(found, _Truth) else fold(task, found, limits=limits)
         return task
 
     def adopt(self, task: Task) -> None:
