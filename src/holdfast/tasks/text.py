@@ -71,7 +71,8 @@ class TextFold:
                 return
             case TaskArtifactUpdateEvent():
                 self._has_task = True
-                yield from self._update(event.artifact, append=event.append)
+                artifact = event.artifact
+                yield from self._update(artifact.artifact_id, artifact.text, append=event.append)
                 return
             case Task():
                 self._has_task = True
@@ -81,15 +82,17 @@ class TextFold:
         yield from self._close(event.status)
 
     def _replace_all(self, artifacts: Iterable[Artifact]) -> Iterator[TextChange]:
-        gone = self._told.keys() - {artifact.artifact_id for artifact in artifacts}
-        for artifact_id in sorted(gone):
+        texts: dict[str, str] = {}
+        for artifact in artifacts:  # whose ids are not always unique
+            both = texts.get(artifact.artifact_id, ""), artifact.text
+            texts[artifact.artifact_id] = "\n".join(filter(None, both))
+        for artifact_id in sorted(self._told.keys() - texts.keys()):
             if any(self._told.pop(artifact_id)):
                 yield TextReset(artifact_id)
-        for artifact in artifacts:
-            yield from self._update(artifact, append=False)
+        for artifact_id, text in texts.items():
+            yield from self._update(artifact_id, text, append=False)
 
-    def _update(self, artifact: Artifact, *, append: bool) -> Iterator[TextChange]:
-        artifact_id, text = artifact.artifact_id, artifact.text
+    def _update(self, artifact_id: str, text: str, *, append: bool) -> Iterator[TextChange]:
         told = self._told.setdefault(artifact_id, [])
         if not append:
             before = "".join(told)

@@ -185,6 +185,8 @@ def _not_older(have: Task, task: Task) -> Task:
         if then < at:
             status = have.status
     found = {artifact.artifact_id: artifact for artifact in task.artifacts}
+    if len(found) < len(task.artifacts):  # nobody knows which of them is which
+        return msgspec.structs.replace(task, status=status)
     artifacts = [_longer(a, found.pop(a.artifact_id, a)) for a in have.artifacts]
     return msgspec.structs.replace(task, status=status, artifacts=(*artifacts, *found.values()))
 
