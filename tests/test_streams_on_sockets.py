@@ -159,6 +159,30 @@ async def test_a_stream_that_another_task_closes_ends_for_who_reads_it(binding):
 
 
 @both_bindings
+@pytest.mark.parametrize("max_reconnects", [0, 8])
+async def test_a_stream_that_another_task_closes_was_not_cut(max_reconnects, binding):
+    agent = FakeAgent(works_forever())
+    policy = Resilience(reconnect=ReconnectPolicy(max_reconnects=max_reconnects))
+
+    async def read(events):
+        return [event async for event in events]
+
+    async with (
+        LoopbackServer(agent) as server,
+        connected(server, binding, resilience=policy) as client,
+        client.stream_message("hi") as events,
+    ):
+        reading = asyncio.create_task(read(events))
+        await until(lambda: events.task is not None and events.task.state.name == "WORKING")
+        await events.close()
+        async with asyncio.timeout(SOON):
+            seen = await reading
+
+    assert len(seen) == 2
+    assert (events.gap, events.last_error, events.reconnects) == (False, None, 0)
+
+
+@both_bindings
 @pytest.mark.parametrize("reading", [True, False])
 async def test_closing_the_client_frees_its_streams(reading, binding):
     agent = FakeAgent(works_forever())

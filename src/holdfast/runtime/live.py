@@ -202,8 +202,11 @@ class LiveStream:
             response = await connection.__anext__()
         except StopAsyncIteration:
             await self._let_go()
-            self._resume.ended()
+            if not self._going_on.is_ended:
+                self._resume.ended()
         except A2AError as error:
+            if self._going_on.is_ended:
+                return  # it broke because it was let go of
             self._check_deadline(error)
             if isinstance(error, LimitExceededError):
                 raise
