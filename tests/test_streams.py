@@ -14,6 +14,7 @@ from holdfast import (
     Credentials,
     DeadlineExceededError,
     Interceptor,
+    InvalidAgentResponseError,
     LimitExceededError,
     Limits,
     Message,
@@ -46,6 +47,7 @@ from holdfast.testing import (
     asks,
     completes,
     crashes,
+    fails,
     replies,
     streams,
     unavailable,
@@ -235,6 +237,42 @@ async def test_what_the_agent_says_where_its_stream_breaks_is_not_lost(binding):
 
     assert "no such file" in caught.value.__cause__.message
     assert events.last_error is caught.value.__cause__
+
+
+@both_bindings
+async def test_what_an_agent_said_before_it_went_on_is_not_why_its_task_failed(binding):
+    agent = FakeAgent(streams("a", "b", "c", every=10, then=fails(after=10)))
+    agent.inject(Fail(after_events=3, code=-32050, message="out of paper"))
+
+    async with connected(agent, binding).stream_message("hi") as events:
+        with pytest.raises(TaskFailedError, match=r"ended in FAILED \(agent") as caught:
+            await events.result()
+
+    assert caught.value.__cause__ is None
+    assert "out of paper" in events.last_error.message
+
+
+@both_bindings
+async def test_what_could_not_be_read_of_a_stream_is_not_why_its_task_failed(binding):
+    class Nonsense(StreamOver):
+        async def __anext__(self):
+            event = await super().__anext__()
+            if event.artifact_update is None:
+                return event
+            raise InvalidAgentResponseError("the reply is not JSON")
+
+    class Layer(PassThrough):
+        async def stream(self, call, /):
+            return Reply(value=Nonsense((await self._inner.stream(call)).value))
+
+    agent = FakeAgent(streams("a", then=fails()))
+    client = connected(agent, binding, call_layers=[Layer])
+
+    async with client.stream_message("hi") as events:
+        with pytest.raises(TaskFailedError, match=r"ended in FAILED \(agent"):
+            await events.result()
+
+    assert "not JSON" in events.last_error.message
 
 
 @both_bindings

@@ -7,6 +7,7 @@ import msgspec
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
+    InvalidAgentResponseError,
     TaskCanceledError,
     TaskFailedError,
     TaskRejectedError,
@@ -97,6 +98,8 @@ def raise_for_outcome(
     if kind is None:
         return
     cause = None if isinstance(broke_with, A2AConnectionError | TimeoutError) else broke_with
+    if isinstance(cause, InvalidAgentResponseError) and cause.code is None:
+        cause = None  # what it said could not be read
     reason = "" if task.status.message is None else task.status.message.text
     if not reason and cause is not None:
         reason = cause.message

@@ -265,7 +265,8 @@ class EventStream:
         if task is None:
             return Answer(message=self.message)
         with self._calls.per_call.hiding_secrets():
-            raise_for_outcome(task, agent=self._calls.agent, broke_with=self.last_error)
+            broke_with = None if self._live is None else self._live.resume.cause
+            raise_for_outcome(task, agent=self._calls.agent, broke_with=broke_with)
         return Answer(task=task)
 
     @property

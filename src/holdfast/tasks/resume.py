@@ -123,6 +123,7 @@ class Resume:
         gap: Whether status messages may be missing: those between a cut and a reconnect, which
             no agent keeps for certain.
         error: What a connection broke with last; None if none broke, or they merely ended.
+        cause: The same, unless the agent has gone on since: why a task is over that says nothing.
         may_repeat: Whether the connection may tell what was told before. If not, its chunks can go
             to the caller at once: `received` and `Told.take` come to `Told.pass_on` for them.
     """
@@ -144,6 +145,7 @@ class Resume:
         self.reconnects = 0
         self.gap = False
         self.error: A2AError | None = None
+        self.cause: A2AError | None = None
         self._max_reconnects = max_reconnects
         self._patient = patient
         self._fruitless = 0
@@ -213,6 +215,7 @@ class Resume:
             A2AError: Nothing can be done about it: no task is known, or the client was closed.
         """
         self.error = error or self.error
+        self.cause = error or self.cause
         if self.told.task_id is None:
             message = "the stream ended before it named its task"
             raise error or A2AConnectionError(message, failure="truncated")
@@ -327,6 +330,7 @@ class Resume:
             return
         for new in catch_up.follow(event):
             self.told.put(new)
+            self.cause = None
         if catch_up.wants_look:
             self._look(_Why.DOUBT)
 
