@@ -16,6 +16,7 @@ from holdfast import (
     Role,
     Task,
     TaskArtifactUpdateEvent,
+    TaskNotFoundError,
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
@@ -330,3 +331,60 @@ def test_from_a_store_that_is_late_all_text_comes_once_and_none_is_taken_back(
         truth = text_of([server.tasks[-1]], name)
         assert all(truth.startswith(text) for text in texts), "text was told that is not there"
         assert texts == sorted(texts, key=len), "text was taken back"
+
+
+def picked_up(*chunks):
+    """A machine whose caller has got some chunks, that has subscribed again, and lacks nothing."""
+    resume, task = machine(), NEW
+    resume.received(NEW)
+    for event in chunks:
+        resume.received(event)
+        task = fold(task, event)
+    resume.cut(None)
+    resume.waited()
+    resume.subscribed()
+    resume.received(task)
+    resume.found(task)
+    while resume.told.take() is not None:
+        pass
+    assert resume.step is Step.READ
+    return resume, task
+
+
+def test_a_whole_artifact_that_grew_after_a_reconnect_is_told_at_once():
+    resume, _ = picked_up(chunk("one", append=False))
+    grown = chunk("one two", append=False)
+
+    resume.received(grown)
+
+    assert (resume.told.take(), resume.step) == (grown, Step.READ)
+    resume.received(chunk(" three"))
+    assert resume.told.take() == chunk(" three")
+    assert resume.told.task.text == "one two three"
+
+
+def test_a_whole_artifact_that_is_repeated_after_a_reconnect_is_not_told_again():
+    resume, _ = picked_up(chunk("one", append=False), chunk(" two"))
+
+    resume.received(chunk("one", append=False))
+    while resume.step is not Step.READ:
+        resume.found(resume.told.task)
+    resume.received(chunk(" two"))
+    resume.received(chunk(" three"))
+
+    assert resume.told.take() == chunk(" three")
+    assert resume.told.take() is None
+
+
+def test_a_whole_artifact_is_told_where_nobody_can_say_what_the_task_holds():
+    resume, _ = picked_up(chunk("one", append=False))
+    gone = TaskNotFoundError("no such task")
+
+    resume.received(chunk(" two"))
+    resume.not_found(gone)
+    resume.received(other := chunk("something else", append=False))
+    while resume.step is not Step.READ:
+        resume.not_found(gone)
+
+    assert resume.told.take() == chunk(" two")
+    assert resume.told.take() == other

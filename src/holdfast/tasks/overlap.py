@@ -152,6 +152,9 @@ class CatchUp:
         if overlap is None:
             return [event]
         text = self._writing.text(event.artifact.parts)
+        if not event.append and (self._is_trusting or overlap.is_outgrown_by(text)):
+            self._overlaps[artifact_id] = None
+            return [event]
         found: list[Event] = [*(overlap.add(event, text) if event.append else ())]
         if not event.append:
             overlap.replace(text)
@@ -262,6 +265,10 @@ class _Overlap:
     def is_open(self) -> bool:
         """Whether chunks are held back of which nobody knows yet whether they are new."""
         return self._starts is not None and len(self._starts) != 1
+
+    def is_outgrown_by(self, text: str) -> bool:
+        """Whether a whole artifact goes on where the task's stops, so that it is newer."""
+        return len(text) > len(self._known) and text.startswith(self._known)
 
     def _places_of(self, text: str) -> list[int]:
         places = [self._from]
