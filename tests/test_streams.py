@@ -467,6 +467,73 @@ async def test_a_stream_that_does_not_close_is_given_up(binding):
     assert now() == 5
 
 
+def slow_to_close(seconds):
+    """A layer whose streams take their time to close."""
+
+    class Slow(StreamOver):
+        async def close(self):
+            await super().close()
+            await asyncio.sleep(seconds)
+
+    class Layer(PassThrough):
+        async def stream(self, call, /):
+            return Reply(value=Slow((await self._inner.stream(call)).value))
+
+    return Layer
+
+
+@both_bindings
+async def test_a_connection_that_does_not_close_is_replaced_all_the_same(binding):
+    agent = FakeAgent(streams("a", "b", "c", every=10))
+    cut_after(agent, 3)
+    client = connected(agent, binding, call_layers=[slow_to_close(1000)])
+
+    events = client.stream_message("hi")
+    await events.__aenter__()
+
+    assert (await events.result()).text == "abc"
+
+
+@both_bindings
+async def test_a_failure_is_told_though_the_connection_does_not_close(binding):
+    agent = FakeAgent(streams("a", "b", "c", every=10))
+    cut_after(agent, 3)
+    client = connected(
+        agent, binding, call_layers=[slow_to_close(1000)], resilience=patience(max_reconnects=0)
+    )
+    events = client.stream_message("hi")
+    await events.__aenter__()
+
+    with pytest.raises(ReconnectError, match="was cut"):
+        await events.result()
+
+
+@both_bindings
+async def test_what_a_consumer_raises_is_told_though_the_connection_does_not_close(binding):
+    def raising(_event, _task, _card):
+        raise ValueError("not that one")
+
+    agent = FakeAgent(streams("a", "b", "c", every=10))
+    client = connected(agent, binding, call_layers=[slow_to_close(1000)], consumers=[raising])
+
+    with pytest.raises(ValueError, match="not that one"):
+        await all_of(client.stream_message("hi"))
+
+
+@both_bindings
+async def test_a_failure_is_told_to_who_was_cancelled_meanwhile(binding):
+    agent = FakeAgent(works_forever())
+    client = connected(agent, binding, call_layers=[slow_to_close(4)])
+
+    async with client.stream_message("hi", timeout=5) as events:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(7):
+                await all_the_rest(events)
+        assert now() == 7
+        with pytest.raises(DeadlineExceededError, match="the stream timeout of 5 s"):
+            await anext(events)
+
+
 @both_bindings
 async def test_an_open_stream_ends_with_its_client(binding):
     agent = FakeAgent(streams("a", "b", "c", every=1))

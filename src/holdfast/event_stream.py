@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -157,7 +158,8 @@ class EventStream:
             if event is not None and self._calls.per_call.consumers:
                 await self._tell(event)
         except Exception:
-            await self.close()
+            with contextlib.suppress(TimeoutError):  # of what does not close
+                await self.close()
             raise
         finally:
             self._is_being_read = False

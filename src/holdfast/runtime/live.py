@@ -98,7 +98,7 @@ class LiveStream:
         self._max_retry_after = max_retry_after
         self._poll_interval = poll_interval
         self._delays: Iterator[float] = poll_delays(poll_interval)
-        self._failure: A2AError | None = None  # of what was at hand
+        self._failure: A2AError | None = None  # which ends it
         self._waiting: Wait | None = None
         self._wakes_at = 0.0
         self._quiet_since: float | None = None  # as far as a task is polled
@@ -172,8 +172,10 @@ class LiveStream:
                 else:
                     await self._going_on.wait(self._go_on(step))
         except A2AError as error:
-            await self.close()
+            self._failure = error  # to be told by the next call if this one is cancelled
             resume.explain(error)
+            with contextlib.suppress(TimeoutError):  # of what does not close
+                await self.close()
             raise
         self._quiet_since = None
         return event
@@ -189,6 +191,11 @@ class LiveStream:
         if connection is not None:
             await connection.close()
 
+    async def _replace(self) -> None:
+        """Lets go of a connection that is over; another one follows even if it does not close."""
+        with contextlib.suppress(TimeoutError):
+            await self._let_go()
+
     def _connect(self, connection: Stream[StreamResponse] | None) -> None:
         self._connection = connection
         self._at_hand = _nothing if connection is None else connection.at_hand
@@ -201,17 +208,17 @@ class LiveStream:
         try:
             response = await connection.__anext__()
         except StopAsyncIteration:
-            await self._let_go()
             if not self._going_on.is_ended:
                 self._resume.ended()
+            await self._replace()
         except A2AError as error:
             if self._going_on.is_ended:
                 return  # it broke because it was let go of
             self._check_deadline(error)
             if isinstance(error, LimitExceededError):
                 raise
-            await self._let_go()
             self._resume.cut(error)
+            await self._replace()
         else:
             event = response.event
             if event is not None:  # else it is of a kind that this client does not know
@@ -234,7 +241,7 @@ class LiveStream:
             self._resume.found(task)
 
     async def _subscribe(self, task_id: str) -> None:
-        await self._let_go()
+        await self._replace()
         try:
             self._connect(await self._source.subscribe(task_id))
         except A2AError as error:
