@@ -613,6 +613,19 @@ def events_agent(binding):
     return "http://agent.test/rpc" if binding == "JSONRPC" else "http://agent.test/rest"
 
 
+@both_bindings
+@pytest.mark.parametrize("lag", [0, 0.5, 2])
+async def test_a_question_comes_with_all_that_was_said_before_it(lag, binding):
+    asking = asks("which one?", after=0.6)
+    agent = FakeAgent(streams("a", "b", "c", every=0.1, then=asking), store_lag=lag)
+    cut_after(agent, 3)  # and what follows is missed
+    client = connected(agent, binding, env=Draws(0.9))
+
+    answer = await client.ask("hi")
+
+    assert (answer.text, answer.question) == ("abc", "which one?")
+
+
 # ── The time of a stream ─────────────────────────────────────────────────────────────────────
 
 

@@ -82,7 +82,7 @@ class _Why(Enum):
 
     MISSED = auto()  # what came while nobody listened
     DOUBT = auto()  # whether what the connection brings is new
-    OVER = auto()  # the stream says that the task is over
+    OVER = auto()  # the stream says that the task is over, or waits for input
     REFUSED = auto()  # it cannot be subscribed to
     RESTING = auto()  # the connection ended while the task waits for input
     POLLING = auto()
@@ -272,7 +272,8 @@ class Resume:
                 self._wait_for_the_store()
             case _Why.OVER:
                 self._compare_with(task)
-                self._doubt_the_end()
+                if self._over is None or not _holds(task.status, self._over.status):
+                    self._doubt_the_end()
             case why:
                 self.told.adopt(task)
                 if self._rests_at(task.status):
@@ -329,8 +330,12 @@ class Resume:
             self._look(_Why.OVER)
             return
         for new in catch_up.follow(event):
-            self.told.put(new)
             self.cause = None
+            if isinstance(new, TaskStatusUpdateEvent) and new.status.state.is_settled:
+                self._over, self._doubts = new, 0  # what came before it may be missing
+                self._look(_Why.OVER)
+                return
+            self.told.put(new)
         if catch_up.wants_look:
             self._look(_Why.DOUBT)
 
@@ -362,7 +367,7 @@ class Resume:
                 self.told.put(new)
 
     def _doubt_the_end(self) -> None:
-        """The stream says that the task is over, and the agent's task does not."""
+        """The stream says that the task is at rest, and the agent's task does not."""
         self._doubts += 1
         if self._doubts < _LOOKS:
             self._look_later(self._doubts)
@@ -372,7 +377,8 @@ class Resume:
                 self.told.put(new)
         if self._over is not None:
             self.told.put(self._over)
-        self.step = Step.DONE
+        is_over = self.told.state is not None and self.told.state.is_terminal
+        self.step = Step.DONE if is_over else Step.READ
 
     # ── Within: what to do ───────────────────────────────────────────────────────────────────
 
@@ -436,6 +442,16 @@ class Resume:
         failure = "" if error is None else f"; what failed last: {error.message}"
         facts = Facts() if error is None else error.facts()
         return ReconnectError(f"{what}{failure}", task=self.told.whole(), **facts)
+
+
+def _holds(status: TaskStatus, said: TaskStatus) -> bool:
+    """Whether a task that is not over is as far as its stream said, or further."""
+    if said.state.is_terminal:
+        return False
+    then, at = said.time, status.time
+    if then is None or at is None or then == at:
+        return status.state is said.state
+    return then < at
 
 
 def _is_unknown_there(error: A2AError) -> bool:
