@@ -388,3 +388,20 @@ def test_a_whole_artifact_is_told_where_nobody_can_say_what_the_task_holds():
 
     assert resume.told.take() == chunk(" two")
     assert resume.told.take() == other
+
+
+def test_a_question_of_long_ago_ends_nothing():
+    asking = TaskStatus(state=TaskState.INPUT_REQUIRED, timestamp=stamp(3))
+    working = TaskStatus(state=W, timestamp=stamp(5))
+    resume = machine()
+    resume.received(Task(id="t", context_id="c", status=working))
+    resume.polled()
+    resume.waited()
+
+    resume.found(Task(id="t", context_id="c", status=asking))  # from a store that is late
+
+    assert isinstance(resume.step, Wait)
+    resume.waited()
+    resume.found(Task(id="t", context_id="c", status=status(6, C).status))
+    assert resume.step is Step.DONE
+    assert resume.told.state is C

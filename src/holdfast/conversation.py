@@ -382,6 +382,10 @@ class _Turn:
         return self._live.error
 
     @property
+    def cause(self) -> A2AError | None:
+        return self._live.cause
+
+    @property
     def is_settled(self) -> bool:
         if not self._live.is_settled:
             return False

@@ -47,6 +47,11 @@ class Live(Protocol):
         ...
 
     @property
+    def cause(self) -> A2AError | None:
+        """The same, unless the agent has gone on since."""
+        ...
+
+    @property
     def is_settled(self) -> bool:
         """Whether the caller has been told of an answer."""
         ...
@@ -267,7 +272,7 @@ class EventStream:
         if task is None:
             return Answer(message=self.message)
         with self._calls.per_call.hiding_secrets():
-            broke_with = None if self._live is None else self._live.resume.cause
+            broke_with = None if self._live is None else self._live.cause
             raise_for_outcome(task, agent=self._calls.agent, broke_with=broke_with)
         return Answer(task=task)
 

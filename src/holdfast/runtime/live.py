@@ -120,6 +120,11 @@ class LiveStream:
         return self._resume.error
 
     @property
+    def cause(self) -> A2AError | None:
+        """The same, unless the agent has gone on since."""
+        return self._resume.cause
+
+    @property
     def is_settled(self) -> bool:
         """Whether the caller has been told of an answer."""
         state = self.told.state

@@ -275,8 +275,8 @@ class Resume:
                 if self._over is None or not _holds(task.status, self._over.status):
                     self._doubt_the_end()
             case why:
-                self.told.adopt(task)
-                if self._rests_at(task.status):
+                self.told.adopt(task)  # which may be older
+                if self.told.status is not None and self._rests_at(self.told.status):
                     self.step = Step.DONE
                 elif why is _Why.RESTING:
                     self._again(Step.SUBSCRIBE, None)
