@@ -105,12 +105,12 @@ def _event(result: dict[str, Any]) -> bytes:
     return b"data: %b\r\n\r\n" % data
 
 
-def _piece(size: int) -> bytes:
+def _piece(size: int, *, append: bool) -> bytes:
     """An event with so many bytes of data."""
 
     def of(text: str) -> bytes:
         artifact = {"artifactId": "answer", "parts": [{"text": text}]}
-        return _event({"artifactUpdate": {**_STREAMED, "artifact": artifact, "append": True}})
+        return _event({"artifactUpdate": {**_STREAMED, "artifact": artifact, "append": append}})
 
     room = size - (len(of("")) - len(b"data: \r\n\r\n") - len(_PLACE) + _UUID)
     assert room > 0
@@ -125,7 +125,8 @@ def _opening() -> bytes:
 def _stream(size: int, pieces: int) -> list[bytes]:
     status = {"state": "TASK_STATE_COMPLETED"}
     closing = _event({"statusUpdate": {**_STREAMED, "status": status}})
-    return [_opening(), *[_piece(size)] * pieces, closing]
+    first, more = _piece(size, append=False), _piece(size, append=True)
+    return [_opening(), first, *[more] * (pieces - 1), closing]
 
 
 def _chunked(events: list[bytes]) -> bytes:

@@ -35,7 +35,7 @@ import import_time
 import payloads
 import tables
 from processes import Agent, Worker
-from tables import BARE, BY_HAND, ENGINE, HOLDFAST, SDK, Rounds
+from tables import BARE, BY_HAND, ENGINE, HOLDFAST, SDK, SDK_TASK, Rounds
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Measured:
 
     async def _rates(self, workers: dict[str, Worker], agent: Agent, effort: Effort) -> None:
         """Lets the clients call, in turns."""
-        order = list(workers)
+        order = [name for name in workers if name != SDK_TASK]
         for in_flight in tables.IN_FLIGHT:
             work: dict[str, Counter[str]] = {name: Counter() for name in order}
             for _ in range(effort.turns):
@@ -160,6 +160,7 @@ async def measure(effort: Effort, sdk_python: str | None) -> Measured:
         versions = {name: version(name) for name in ("aiohttp", "msgspec")}
         if sdk_python:
             workers[SDK] = await client("sdk_worker.py", python=sdk_python)
+            workers[SDK_TASK] = await client("sdk_worker.py", "task", python=sdk_python)
             versions |= await workers[SDK].do("versions")
         numbers = ", ".join(f"{name} {number}" for name, number in versions.items())
         print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {numbers}")

@@ -4,12 +4,16 @@ The clients come from `ClientFactory` and the agent's card: one for calls, and o
 They get an httpx client that keeps every connection open: httpx by itself keeps 20, so that with
 32 in flight it would connect anew again and again.
 
+Its client gives the events of a stream alone. With ``task`` the worker puts the task together from
+them as well, with the function that the SDK has for that.
+
 Jobs besides ``rate``: ``decode``, protobuf's `json_format` on the tasks of `payloads`; and
 ``versions``.
 """
 
 from __future__ import annotations
 
+import sys
 import uuid
 from functools import partial
 from importlib.metadata import version
@@ -19,6 +23,7 @@ import httpx
 import payloads
 from a2a.client.client import ClientConfig
 from a2a.client.client_factory import ClientFactory
+from a2a.server.tasks.task_manager import append_artifact_to_task
 from a2a.types.a2a_pb2 import Message, Part, Role, SendMessageRequest, StreamResponse, Task
 from google.protobuf import json_format
 from timing import microseconds_of
@@ -33,7 +38,8 @@ if TYPE_CHECKING:
 class OfficialSdk:
     """Clients of the official SDK."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, folds: bool) -> None:
+        self._folds = folds
         self._client: Client
         self._streaming: Client
         self._http: httpx.AsyncClient
@@ -63,12 +69,16 @@ class OfficialSdk:
         return [response async for response in self._client.send_message(request)]
 
     async def stream(self, text: str, opened: Callable[[], None]) -> int:
-        """Iterates over the events; the client puts no task together."""
+        """Iterates over the events and, if it is to, puts the task together."""
         number = 0
-        async for _ in self._streaming.send_message(_request(text)):
+        task = Task()
+        async for response in self._streaming.send_message(_request(text)):
             if not number:
                 opened()
             number += 1
+            if self._folds:
+                _fold(task, response)
+        assert not self._folds or len(task.artifacts[0].parts) == number - 2
         return number
 
     async def close(self) -> None:
@@ -82,6 +92,18 @@ def _request(text: str) -> SendMessageRequest:
     parts = [Part(text=text)]
     message = Message(message_id=str(uuid.uuid4()), role=Role.ROLE_USER, parts=parts)
     return SendMessageRequest(message=message)
+
+
+def _fold(task: Task, response: StreamResponse) -> None:
+    match response.WhichOneof("payload"):
+        case "artifact_update":
+            append_artifact_to_task(task, response.artifact_update)
+        case "status_update":
+            task.status.CopyFrom(response.status_update.status)
+        case "task":
+            task.CopyFrom(response.task)
+        case _:
+            pass
 
 
 async def decode(seconds: float) -> dict[str, Any]:
@@ -105,5 +127,5 @@ async def versions() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sdk = OfficialSdk()
+    sdk = OfficialSdk(folds="task" in sys.argv[1:])
     work(sdk, decode=decode, versions=versions, **streaming_jobs(sdk))
