@@ -6,12 +6,13 @@ specification (COMPLIANCE.md): a page to read, and one YAML file.
 """
 
 import ast
+import json
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import __version__
-from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
+from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSIONS
 
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests" / "test_cli_specification.py"
@@ -232,7 +233,7 @@ same in machine form is [cli-compliance.yaml](cli-compliance.yaml).
 | Report date | {MEASURED} |
 | Specification | {SPECIFICATION}, revision {REVISION} |
 | Tier claimed | {_claimed()} |
-| A2A protocol version | {PROTOCOL_VERSION} |
+| A2A protocol version | {", ".join(PROTOCOL_VERSIONS)} |
 | Agents exercised against | {AGENTS} |
 | Those agents are TCK-conformant? | unknown |
 | Transports | {", ".join(BINDINGS)} |
@@ -297,7 +298,7 @@ def _file():
         f"  report_date: {MEASURED}",
         f'  spec_version: "{SPECIFICATION}"',
         f"  spec_revision: {REVISION}",
-        f'  a2a_versions: ["{PROTOCOL_VERSION}"]',
+        f"  a2a_versions: {json.dumps(PROTOCOL_VERSIONS)}",
         f'  agent_tested: "{AGENTS}"',
         "  agent_tck_conformant: unknown",
         "  transports_covered: [JSON-RPC, HTTP+JSON]",

@@ -44,6 +44,7 @@ class Proxy:
         on_stream: ``async def on_stream()``, called when a stream has begun, and its first event
             is still to be passed on.
         on_break: The same when a stream is about to be broken.
+        on_request: The same when a request has come, and is still to be passed on.
 
     Attributes:
         requests: What was passed on.
@@ -51,10 +52,12 @@ class Proxy:
         happened: The faults that came to pass.
     """
 
-    def __init__(self, agent, faults=(), on_stream=_nothing, on_break=_nothing):
+    def __init__(
+        self, agent, faults=(), on_stream=_nothing, on_break=_nothing, on_request=_nothing
+    ):
         self._port = urlsplit(agent).port
         self._faults = iter(faults)
-        self._on_stream, self._on_break = on_stream, on_break
+        self._on_stream, self._on_break, self._on_request = on_stream, on_break, on_request
         self.requests = []
         self.streams = 0
         self.happened = []
@@ -70,6 +73,7 @@ class Proxy:
         if request is None:
             return
         self.requests.append(request)
+        await self._on_request()
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         passing = asyncio.ensure_future(self._pass_on(connection, request, reader, writer))
         leaving = asyncio.ensure_future(connection.until_gone())
@@ -94,6 +98,8 @@ class Proxy:
         await connection.send(head)
         try:
             await self._pass_stream_on(connection, fault, reader)
+        except asyncio.IncompleteReadError:  # the agent breaks it
+            connection.close()
         except asyncio.CancelledError:
             self._left.release()
             raise

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["LIMIT", "sdk_process", "sdk_python"]
+__all__ = ["LIMIT", "sdk03_process", "sdk_process", "sdk_python"]
 
 HERE = Path(__file__).parent
 
@@ -17,23 +17,33 @@ LIMIT = 20
 """Seconds after which a wait has failed; nothing here should come near it."""
 
 
-def sdk_python():
+def sdk_python(variable="HOLDFAST_SDK_PYTHON", environment=".venv-sdk"):
     """The interpreter with the official SDK."""
-    named = os.environ.get("HOLDFAST_SDK_PYTHON")
-    python = Path(named) if named else HERE.parent / ".venv-sdk" / "bin" / "python"
+    named = os.environ.get(variable)
+    python = Path(named) if named else HERE.parent / environment / "bin" / "python"
     if not python.exists():
         pytest.fail(
             f"no Python with the official SDK at {python}: run `make test`, which sets one up, or "
-            "name one in HOLDFAST_SDK_PYTHON",
+            f"name one in {variable}",
             pytrace=False,
         )
     return python
 
 
-@contextlib.contextmanager
 def sdk_process(errors, *options):
     """Runs a real agent; gives its origin."""
-    command = [sdk_python(), HERE / "agents" / "sdk_agent.py", *options]
+    return _process(errors, sdk_python(), "sdk_agent.py", *options)
+
+
+def sdk03_process(errors, *options):
+    """Runs a real agent of protocol 0.3; gives its origin."""
+    python = sdk_python("HOLDFAST_SDK03_PYTHON", ".venv-sdk03")
+    return _process(errors, python, "sdk03_agent.py", *options)
+
+
+@contextlib.contextmanager
+def _process(errors, python, script, *options):
+    command = [python, HERE / "agents" / script, *options]
     with (
         errors.open("wb") as log,
         subprocess.Popen(

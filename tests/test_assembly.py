@@ -582,7 +582,7 @@ def card_of(binding, *, version="1.0", name="Mine"):
     ("card", "options", "says"),
     [
         (card_of("GRPC"), {}, "offers only GRPC; this client speaks JSONRPC, HTTP+JSON"),
-        (card_of("JSONRPC", version="0.3"), {}, "speaks protocol 0.3"),
+        (card_of("JSONRPC", version="2.0"), {}, "speaks protocol 2.0"),
         (card_of("\x1b[31m\n"), {}, "offers only"),
         (card_of("JSONRPC"), {"supported_protocol_bindings": ["HTTP+JSON"]}, "speaks HTTP+JSON"),
     ],

@@ -1,5 +1,6 @@
 """Streams that break again and again: what the caller has came once, whole and in order."""
 
+import functools
 import random
 
 import pytest
@@ -30,6 +31,15 @@ from holdfast.testing import (
     streams,
     unavailable,
 )
+
+
+@pytest.fixture(autouse=True, params=["1.0", "0.3"])
+def version(request, monkeypatch):
+    """Has every agent here speak one version of the protocol, and then the other."""
+    agent = functools.partial(FakeAgent, versions=(request.param,))
+    monkeypatch.setitem(globals(), "FakeAgent", agent)
+    return request.param
+
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 

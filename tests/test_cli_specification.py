@@ -1148,7 +1148,7 @@ def test_ver_001_never_negotiates_another_one(version):
 
 
 @pytest.mark.parametrize("words", [["send", "hello"], ["task", "get", "t"], ["card", "get"]])
-@pytest.mark.parametrize("version", ["0.3", "1.1", "2.0"])
+@pytest.mark.parametrize("version", ["0.2", "1.1", "2.0"])
 @pytest.mark.parametrize("by", ["flag", "environment"])
 def test_ver_001_a_version_that_is_asked_for_is_not_replaced(fake, words, version, by):
     flags = ["--a2a-version", version] if by == "flag" else []
@@ -1157,6 +1157,44 @@ def test_ver_001_a_version_that_is_asked_for_is_not_replaced(fake, words, versio
     assert (done.exit, done.error["code"]) == (1, "VersionNotSupportedError")
     assert "1.0" in done.error["hint"]
     assert fake.agent.received == []
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.parametrize("by", ["flag", "environment"])
+def test_ver_001_an_older_version_is_spoken_when_asked_for(binding, by):
+    fake = Fake(FakeAgent(versions=("0.3",), bindings=(binding,)))
+    flags = ["--a2a-version", "0.3"] if by == "flag" else []
+    env = {"A2ACLI_A2A_VERSION": "0.3"} if by == "environment" else {}
+    sent = fake.run("send", "hello", *flags, "-o", "json", env=env)
+    assert (sent.exit, sent.json["task"]["status"]["state"]) == (0, "TASK_STATE_COMPLETED")
+    got = fake.run("task", "get", sent.json["task"]["id"], *flags, "-o", "json", env=env)
+    assert got.json["artifacts"][0]["parts"] == [{"text": "hello"}]
+    assert fake.versions() == {"0.3"}
+
+
+@pytest.mark.parametrize("words", [["send", "hello"], ["task", "get", "t"]])
+def test_ver_001_what_to_pass_to_an_older_agent_is_told(words):
+    fake = Fake(FakeAgent(versions=("0.3",)))
+    done = fake.run(*words, "-o", "json")
+    assert (done.exit, done.error["code"]) == (1, "VersionNotSupportedError")
+    assert "0.3.0, and not 1.0; nothing was sent" in done.error["message"]
+    assert done.error["hint"] == "if the agent speaks 0.3: --a2a-version 0.3"
+    assert {call.operation for call in fake.agent.received} == {"GetAgentCard"}
+
+
+def test_ver_001_an_agent_that_does_not_speak_what_its_card_says_is_told_of():
+    fake = Fake(FakeAgent(versions=("0.3",), card=card_with(interface())))
+    done = fake.run("send", "hello", "-o", "json")
+    assert (done.exit, done.error["code"]) == (1, "MethodNotFoundError")
+    assert "protocol_version" not in done.error["message"]
+    assert done.error["hint"] == "if the agent speaks 0.3: --a2a-version 0.3"
+    assert fake.run("send", "hello", "--a2a-version", "0.3").exit == 0
+
+
+def test_ver_001_an_agent_of_both_versions_is_spoken_to_in_the_newer_one():
+    fake = Fake(FakeAgent(versions=("1.0", "0.3")))
+    assert fake.run("send", "hello").exit == 0
+    assert fake.versions() == {"1.0"}
 
 
 def test_ver_001_what_the_agent_says_of_the_version_is_told(fake):

@@ -912,7 +912,7 @@ async def test_versions_that_are_taken_for_1_0(version):
     assert (await connect(agent.url, engine=FakeNetwork(agent)).ask("hello")).text == "hello"
 
 
-@pytest.mark.parametrize("version", ["0.3", "0.3.0", "2.0", "10.0", "one"])
+@pytest.mark.parametrize("version", ["0.1", "2.0", "10.0", "one"])
 async def test_an_interface_of_another_version_is_not_called(version):
     agent = FakeAgent(card=card(interface(protocolVersion=version)))
     network = Pages(agent)
@@ -932,20 +932,6 @@ async def test_among_versions_the_one_that_is_spoken_is_used():
     await connect(agent.url, engine=FakeNetwork(agent)).send_message("hello")
 
     assert agent.received[-1].url == RPC
-
-
-def test_a_card_of_protocol_0_3_says_what_it_is():
-    older = {
-        "name": "Older",
-        "url": RPC,
-        "protocolVersion": "0.3.0",
-        "preferredTransport": "JSONRPC",
-    }
-
-    with pytest.raises(InvalidAgentCardError, match=r"card of protocol 0\.3\.0") as caught:
-        connect(older, engine=FakeNetwork())
-
-    assert caught.value.field == "supportedInterfaces"
 
 
 async def test_a_card_without_a_binding_that_is_spoken_says_which_there_are():

@@ -182,9 +182,9 @@ def test_a_card_that_does_not_match_is_refused_at_once(offered, supported, says,
 
 def test_a_card_of_another_protocol_is_refused_at_once():
     [interface] = card("JSONRPC").supported_interfaces
-    old = msgspec.structs.replace(interface, protocol_version="0.3")
+    old = msgspec.structs.replace(interface, protocol_version="2.0")
 
-    with pytest.raises(ValueError, match=r"speaks protocol 0\.3"):
+    with pytest.raises(ValueError, match=r"speaks protocol 2\.0"):
         made().create(AgentCard(name="Old", supported_interfaces=(old,)))
 
 

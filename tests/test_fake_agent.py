@@ -236,6 +236,12 @@ async def test_a_rest_error_as_the_official_server_writes_it(method, path, statu
     }
 
 
+@pytest.mark.parametrize("versions", [(), ("2.0",), ("1.0", "0.2"), "0.3"])
+def test_an_agent_speaks_the_versions_that_there_are(versions):
+    with pytest.raises(ValueError, match="versions are"):
+        FakeAgent(versions=versions)
+
+
 async def test_a_wrong_version_as_the_official_server_refuses_it():
     agent = await two_tasks()
     text = "A2A version '0.3' is not supported by this handler. Expected version '1.0'."

@@ -199,7 +199,7 @@ class Network(FakeNetwork):
     """Serves a card as it is, and the fake agent beside it."""
 
     def __init__(self, body):
-        self.agent = FakeAgent()
+        self.agent = FakeAgent(versions=("1.0", "0.3"))
         super().__init__(self.agent)
         self.body = body
         self.requests = []
@@ -670,10 +670,10 @@ def test_a_broken_interface_is_named_also_next_to_good_ones(entry, position):
 
 SPOKEN_VERSIONS = ("1.0", "1", "1.0.0", "1.1", "1.99", "v1.0", "v1", " 1.0 ", "1.0-rc.1", "", None)
 OTHER_VERSIONS = (
-    "0.3",
-    "0.3.0",
-    "0.2.6",
     "0",
+    "0.1",
+    "0.30",
+    "00.3",
     "2.0",
     "2",
     "10.0",
@@ -698,7 +698,10 @@ OTHER_VERSIONS = (
 @pytest.mark.parametrize("version", SPOKEN_VERSIONS, ids=ascii)
 def test_a_version_that_is_spoken_or_missing_is_called(version):
     """Real cards leave it out; a server of another one says so (A2A 3.6)."""
-    assert_works(used(with_interfaces(interface(protocolVersion=version))), RPC)
+    outcome = used(with_interfaces(interface(protocolVersion=version)))
+
+    assert_works(outcome)
+    assert outcome.posted == [RPC] * (1 if version else 2)  # where it is missing, one finds out
 
 
 @pytest.mark.parametrize("version", OTHER_VERSIONS, ids=lambda version: ascii(version)[:20])
@@ -815,33 +818,61 @@ def test_of_a_card_for_both_protocols_the_newer_part_counts(members):
     assert_works(used({**HYBRID, **members}))
 
 
+OLDER_CARDS = {
+    "as it should be": ({}, None),
+    "address null": ({"url": None}, "url"),
+    "address a number": ({"url": 7}, "url"),
+    "address empty": ({"url": ""}, "url"),
+    "address that runs": ({"url": "javascript:alert(1)"}, "url"),
+    "no version": ({"protocolVersion": ...}, None),
+    "version null": ({"protocolVersion": None}, None),
+    "version empty": ({"protocolVersion": ""}, None),
+    "version of before": ({"protocolVersion": "0.2.6"}, None),
+    "version of after": ({"protocolVersion": "1.0"}, None),
+    "version a number": ({"protocolVersion": 0.3}, "protocolVersion"),
+    "transport null": ({"preferredTransport": None}, None),
+    "transport in small letters": ({"preferredTransport": "jsonrpc"}, None),
+    "more that is none": ({"additionalInterfaces": "none"}, "additionalInterfaces"),
+    "more without address": (
+        {"additionalInterfaces": [{"transport": "JSONRPC"}]},
+        "additionalInterfaces[0].url",
+    ),
+    "more without transport": (
+        {"additionalInterfaces": [{"url": RPC}]},
+        "additionalInterfaces[0].transport",
+    ),
+    "more that runs": (
+        {"additionalInterfaces": [{"url": "javascript:alert(1)", "transport": "JSONRPC"}]},
+        "additionalInterfaces[0].url",
+    ),
+    "no name": ({"name": ""}, "name"),
+    "schemes that are none": ({"securitySchemes": [7]}, "securitySchemes"),
+    "a scheme of no type": ({"securitySchemes": {"key": {"type": "own"}}}, None),
+    "requirements of 1.0": ({"security": [{"schemes": {"key": {"list": ["a"]}}}]}, None),
+    "scopes that are none": ({"security": [{"key": {"list": 7}}, {"key": None}]}, None),
+    "requirements that are none": ({"security": {"key": []}}, "security"),
+}
+
+
 @pytest.mark.parametrize("interfaces", [..., None, []], ids=str)
-@pytest.mark.parametrize(
-    "members",
-    [
-        {},
-        {"url": None},
-        {"url": 7},
-        {"url": "javascript:alert(1)"},
-        {"protocolVersion": ...},
-        {"protocolVersion": None},
-        {"protocolVersion": 0.3},
-        {"protocolVersion": ""},
-        {"protocolVersion": "1.0"},
-        {"protocolVersion": "0.3\x1b[31m\r\n"},
-        {"protocolVersion": "\ud800"},
-        {"protocolVersion": "0" * 100_000},
-        {"additionalInterfaces": "none"},
-    ],
-    ids=lambda members: ascii(members)[:40],
-)
-def test_a_card_of_the_older_protocol_is_refused_as_one(members, interfaces):
-    """This client speaks 1.0: what an older card lacks is the list of interfaces."""
+@pytest.mark.parametrize("name", OLDER_CARDS)
+def test_a_card_of_the_older_protocol_is_read_as_one(name, interfaces):
+    members, wrong = OLDER_CARDS[name]
     document = {**OLDER, **members, "supportedInterfaces": interfaces}
     outcome = used({name: value for name, value in document.items() if value is not ...})
 
-    assert_names(outcome, "supportedInterfaces")
-    assert "card of protocol" in str(outcome.error)
+    if wrong is None:
+        assert_works(outcome, RPC)
+    else:
+        assert_names(outcome, wrong)
+
+
+@pytest.mark.parametrize("version", ["0.3\x1b[31m\r\n", "\ud800", "0" * 100_000, "0.1"], ids=ascii)
+def test_a_card_of_an_older_protocol_yet_is_not_called(version):
+    outcome = used({**OLDER, "protocolVersion": version})
+
+    assert isinstance(outcome.error, VersionNotSupportedError)
+    assert (outcome.error.executed, outcome.posted) == (False, [])
 
 
 # ── What comes on the wire ───────────────────────────────────────────────────────────────────

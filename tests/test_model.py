@@ -397,17 +397,6 @@ def test_what_is_no_object_is_no_card(document):
     assert caught.value.executed is False
 
 
-@pytest.mark.parametrize(
-    ("version", "named"), [("0.3.0", "0.3.0"), (..., "0.3 or older"), ([[]], "0.3 or older")]
-)
-def test_a_card_of_an_older_protocol_is_called_one(version, named):
-    old = card_with(supportedInterfaces=..., url="https://a.example", protocolVersion=version)
-
-    with pytest.raises(InvalidAgentCardError, match=f"a card of protocol {named}") as caught:
-        read_card(old)
-    assert caught.value.field == "supportedInterfaces"
-
-
 @given(card=cards)
 def test_a_card_is_checked_alike_however_it_came(card):
     def verdict(check):

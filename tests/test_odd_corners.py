@@ -106,6 +106,12 @@ def everything_in(error):
     return facts + "".join(f"{attempt}" for attempt in error.attempts)
 
 
+SPOKEN = {
+    "url": "http://agent.test/rpc",
+    "protocolBinding": "JSONRPC",
+    "protocolVersion": "1.0",
+}
+
 # ── Credentials and their origin ─────────────────────────────────────────────────────────────
 
 
@@ -155,7 +161,7 @@ async def test_the_extended_card_of_one_session_does_not_lead_another_astray():
     scheme = {"it": {"httpAuthSecurityScheme": {"scheme": "bearer"}}}
     card = {
         "name": "Many",
-        "supportedInterfaces": [{"url": "http://agent.test/rpc", "protocolBinding": "JSONRPC"}],
+        "supportedInterfaces": [SPOKEN],
         "capabilities": {"extendedAgentCard": True},
         "securitySchemes": scheme,
         "securityRequirements": [{"schemes": {"it": {"list": []}}}],
@@ -393,7 +399,7 @@ async def test_a_card_whose_name_repeats_a_secret_does_not_show_it(caplog):
     caplog.set_level(1)
     card = {
         "name": f"you sent {SECRET}",
-        "supportedInterfaces": [{"url": "http://agent.test/rpc", "protocolBinding": "JSONRPC"}],
+        "supportedInterfaces": [SPOKEN],
         "securitySchemes": {"it": {"httpAuthSecurityScheme": {"scheme": "bearer"}}},
         "securityRequirements": [{"schemes": {"it": {"list": []}}}],
     }
@@ -480,7 +486,7 @@ async def test_the_token_of_a_push_notification_is_not_shown():
     card = {
         "name": "Echo",
         "capabilities": {"pushNotifications": True},
-        "supportedInterfaces": [{"url": "http://agent.test/rpc", "protocolBinding": "JSONRPC"}],
+        "supportedInterfaces": [SPOKEN],
     }
     config = TaskPushNotificationConfig.from_dict(
         {
@@ -767,7 +773,7 @@ ANOTHER = b'{"jsonrpc": "2.0", "id": "another", "result": {}}'
 async def test_a_message_whose_reply_says_nothing_is_named(body, limits, kind):
     card = {
         "name": "Mute",
-        "supportedInterfaces": [{"url": "http://agent.test/rpc", "protocolBinding": "JSONRPC"}],
+        "supportedInterfaces": [SPOKEN],
     }
     network = Answering(lambda _: HttpReply(status=200, body=body))
     client = connect(card, engine=network, limits=limits)
@@ -846,7 +852,7 @@ def test_settings_of_another_type_are_named(make, said):
 async def test_an_extended_card_fetched_with_a_users_own_headers_leads_nobody_else():
     own = {
         "name": "Public",
-        "supportedInterfaces": [{"url": "http://agent.test/rpc", "protocolBinding": "JSONRPC"}],
+        "supportedInterfaces": [SPOKEN],
         "capabilities": {"extendedAgentCard": True},
     }
     network = Answering(lambda request: rpc(request, result={**own, "name": "Extended"}))

@@ -28,6 +28,28 @@ TABLE = {
 }
 BY_NAME = {operation.name: operation for operation in OPERATIONS}
 
+OLDER_PUSH = "/v1/tasks/{id}/pushNotificationConfigs"
+OLDER_TABLE = {
+    # name: JSON-RPC method and path of protocol 0.3
+    "SendMessage": ("message/send", "/v1/message:send"),
+    "SendStreamingMessage": ("message/stream", "/v1/message:stream"),
+    "GetTask": ("tasks/get", "/v1/tasks/{id}"),
+    "ListTasks": ("tasks/list", "/v1/tasks"),
+    "CancelTask": ("tasks/cancel", "/v1/tasks/{id}:cancel"),
+    "SubscribeToTask": ("tasks/resubscribe", "/v1/tasks/{id}:subscribe"),
+    "CreateTaskPushNotificationConfig": ("tasks/pushNotificationConfig/set", OLDER_PUSH),
+    "GetTaskPushNotificationConfig": (
+        "tasks/pushNotificationConfig/get",
+        f"{OLDER_PUSH}/{{push_notification_config_id}}",
+    ),
+    "ListTaskPushNotificationConfigs": ("tasks/pushNotificationConfig/list", OLDER_PUSH),
+    "DeleteTaskPushNotificationConfig": (
+        "tasks/pushNotificationConfig/delete",
+        f"{OLDER_PUSH}/{{push_notification_config_id}}",
+    ),
+    "GetExtendedAgentCard": ("agent/getAuthenticatedExtendedCard", "/v1/card"),
+}
+
 
 def test_the_table_has_the_eleven_operations_of_the_protocol():
     assert len(OPERATIONS) == 11
@@ -39,6 +61,13 @@ def test_an_operation_has_verb_path_safety_and_streaming_of_the_protocol(name):
     row = BY_NAME[name]
 
     assert (row.verb, row.path, row.safety, row.streaming) == TABLE[name]
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_an_operation_has_method_and_path_of_the_older_protocol(name):
+    row = BY_NAME[name]
+
+    assert (row.method_v03, row.path_v03) == OLDER_TABLE[name]
 
 
 @pytest.mark.parametrize("name", TABLE)

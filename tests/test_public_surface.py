@@ -85,7 +85,9 @@ ONE_PER_BINDING = {"decode", "encode", "reader"}
 def test_no_two_modules_export_different_things_by_one_name():
     homes = {}
     for path in PACKAGE.rglob("*.py"):
-        if {"testing", "cli"} & set(path.relative_to(PACKAGE).parts) or path.stem == "__main__":
+        if {"testing", "cli", "v03"} & set(
+            path.relative_to(PACKAGE).parts
+        ) or path.stem == "__main__":
             continue
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(("holdfast", *(part for part in parts if part != "__init__")))
@@ -153,7 +155,8 @@ SIGNATURES = {
     "connect": (
         "agent *auth=None *timeout=900.0 *card_ttl=300.0 *resilience=None *limits=None "
         "*engine=None *shared=None *env=None *url=None *tenant=None *bindings=() "
-        "*supported_protocol_bindings=() *transport_producers=None *configuration=None "
+        "*supported_protocol_bindings=() *protocol_version=None *allow_legacy=False "
+        "*transport_producers=None *configuration=None "
         "*streaming=True *headers=None *credential_origins=() *allowed_networks=() "
         "*interceptors=() *consumers=() *observers=() *call_layers=() *attempt_layers=()"
     ),
@@ -371,7 +374,7 @@ CONSTRUCTORS = {
     "Observation": "*request_id *operation *agent",
     "Operation": (
         "*name *request *response *safety *verb *path *other_verb=None *streaming=False "
-        "*capability=None"
+        "*capability=None *method_v03='' *path_v03=''"
     ),
     "OutcomeUnknownError": "message='' *message_id *context_id=None *looked_at=() **facts",
     "Part": (

@@ -85,7 +85,12 @@ def card_at(server, *bindings, **members):
     return {
         "name": "On a socket",
         "supportedInterfaces": [
-            {"url": f"{server.url}{PATHS[binding]}", "protocolBinding": binding, **members}
+            {
+                "url": f"{server.url}{PATHS[binding]}",
+                "protocolBinding": binding,
+                "protocolVersion": "1.0",
+                **members,
+            }
             for binding in bindings or PATHS
         ],
     }
@@ -179,11 +184,14 @@ async def test_s07_a_forbidden_card_fails_at_once():
 
 
 @both_bindings
-@pytest.mark.parametrize("version", [{}, {"protocolVersion": None}, {"protocolVersion": ""}])
+@pytest.mark.parametrize("version", [..., None, ""], ids=["missing", "null", "empty"])
 async def test_s19_a_card_without_protocol_version_works(binding, version):
     agent = Agent()
     async with LoopbackServer(agent) as server:
-        agent.card = card_at(server, binding, **version)
+        agent.card = card_at(server, binding, protocolVersion=version)
+        [interface] = agent.card["supportedInterfaces"]
+        if version is ...:
+            del interface["protocolVersion"]
         async with connect(server.url) as client:
             assert (await client.ask("hello")).text == "hello"
 

@@ -23,7 +23,7 @@ from holdfast.errors import (
 from holdfast.model.operations import CANCEL_TASK, GET_TASK, SEND_MESSAGE
 from holdfast.model.types import TaskState
 from holdfast.wire import status
-from holdfast.wire.bindings import BINDINGS
+from holdfast.wire.bindings import CODECS
 from holdfast.wire.http import HttpReply
 
 from .strategies import any_text, error_objects, given, http_headers, http_statuses
@@ -57,7 +57,7 @@ def rest(http_status, name, message="no", details=()):
 def failure(binding, http_status, body=b"", headers=None, operation=SEND_MESSAGE, **options):
     reply = HttpReply(status=http_status, headers=headers or {}, body=body)
     with pytest.raises(A2AError) as caught:
-        BINDINGS[binding].decode(
+        CODECS[binding, "1.0"].decode(
             operation,
             REQUEST_ID,
             reply,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from holdfast.arguments import (
     check_able,
@@ -31,6 +31,7 @@ from holdfast.runtime.credentials import AuthSlot, CredentialsLayer
 from holdfast.runtime.discovery import CardTransport
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import Env, SystemEnv
+from holdfast.runtime.interfaces import Route, choose_interfaces
 from holdfast.runtime.layers import (
     DeadlineLayer,
     InterceptorLayer,
@@ -41,9 +42,9 @@ from holdfast.runtime.listeners import Consumer, Hooks, Interceptor, Observer, O
 from holdfast.runtime.produced import ProducedTransports, TransportProducer
 from holdfast.runtime.resolver import AgentCardResolver
 from holdfast.runtime.retrying import RetryLayer
-from holdfast.runtime.routing import InterfaceLayer, Route, choose_interface
+from holdfast.runtime.routing import InterfaceLayer
 from holdfast.runtime.transport import Layer, Transport, compose
-from holdfast.wire.bindings import BINDINGS
+from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION, PROTOCOL_VERSIONS
 from holdfast.wire.http import check_headers
 from holdfast.wire.limits import Limits
 from holdfast.wire.origins import origin_and_aliases
@@ -75,6 +76,8 @@ def connect(
     tenant: str | None = None,
     bindings: Sequence[str] = (),
     supported_protocol_bindings: Sequence[str] = (),
+    protocol_version: Literal["1.0", "0.3"] | None = None,
+    allow_legacy: bool = False,
     transport_producers: Mapping[str, TransportProducer] | None = None,
     configuration: SendMessageConfiguration | None = None,
     streaming: bool = True,
@@ -110,8 +113,15 @@ def connect(
         url: Address of the agent's interface, in place of the one that the card names.
         tenant: Tenant, in place of the one that the card names.
         bindings: Preferred bindings, best first: ``"JSONRPC"``, ``"HTTP+JSON"``. Where the card
-            has none of them, its own order counts.
+            has none of them, its own order counts. An interface of the protocol's newer version
+            comes before one that is preferred.
         supported_protocol_bindings: The only bindings that may be used; all of them if left out.
+        protocol_version: The version to speak, ``"1.0"`` or ``"0.3"``, whatever the card says. If
+            left out, each interface is spoken to in the version that the card declares for it, 1.0
+            before 0.3; where it declares none, a harmless request finds out before the first call.
+        allow_legacy: Whether to find out in the same way if the card declares 1.0 only. Unless
+            you say so, such an agent is never spoken to in 0.3: what nobody declared could as
+            well be somebody's attempt to have less asked of it.
         transport_producers: What makes the transports of bindings of your own, by the names of
             these in cards; see `TransportProducer`.
         configuration: How messages are to be treated where a call does not say (A2A 3.2.2).
@@ -165,6 +175,8 @@ def connect(
         tenant=tenant,
         bindings=bindings,
         supported=supported_protocol_bindings,
+        version=protocol_version,
+        allow_legacy=allow_legacy,
         produced=producers,
         credential_origins=credential_origins,
         networks=check_networks("allowed_networks", allowed_networks),
@@ -184,7 +196,15 @@ def connect(
 
     resolver = AgentCardResolver(
         agent,
-        card_source(used, resilience, env, listening, limits=limits, networks=route.networks),
+        card_source(
+            used,
+            resilience,
+            env,
+            listening,
+            limits=limits,
+            networks=route.networks,
+            version=protocol_version,
+        ),
         endpoints,
         slot,
         headers=own_headers,
@@ -235,6 +255,7 @@ def card_source(
     *,
     limits: Limits,
     networks: tuple[Network, ...],
+    version: str | None = None,
 ) -> Transport:
     """What fetches cards: the layers around each fetch, in their order.
 
@@ -245,9 +266,15 @@ def card_source(
         observers: Who is told of attempts.
         limits: How large a card may be.
         networks: Where a redirect may lead besides the outside.
+        version: The version of the protocol to ask for; the newest if left out.
     """
     cards = CardTransport(
-        engine, env, timeouts=resilience.timeouts, limits=limits, networks=networks
+        engine,
+        env,
+        timeouts=resilience.timeouts,
+        limits=limits,
+        networks=networks,
+        version=version or PROTOCOL_VERSION,
     )
     return compose((_retried(resilience, env, observers), CredentialsLayer), cards)
 
@@ -311,6 +338,8 @@ def _route(
     tenant: str | None,
     bindings: Sequence[str],
     supported: Sequence[str],
+    version: str | None,
+    allow_legacy: bool,
     produced: Mapping[str, TransportProducer],
     credential_origins: Iterable[str],
     networks: tuple[Network, ...],
@@ -320,6 +349,12 @@ def _route(
     bindings = _known_bindings("bindings", bindings, supported or known)
     if tenant is not None:
         check_kind("tenant", tenant, str)
+    check_kind("allow_legacy", allow_legacy, bool)
+    if version is not None:
+        _check_version(version)
+        if allow_legacy:
+            text = "allow_legacy finds out a version, and protocol_version names it: pass one"
+            raise ValueError(text)
     named = [
         check_url(address, "credential origin", any_scheme=bool(produced))
         for address in items("credential_origins", credential_origins)
@@ -337,6 +372,8 @@ def _route(
         produced=frozenset(produced),
         url=url,
         tenant=tenant,
+        version=version,
+        allow_legacy=allow_legacy,
         trusted=frozenset[str]().union(*(origin_and_aliases(address) for address in named)),
         trust_first=not isinstance(agent, str),
         source=agent if isinstance(agent, str) else None,
@@ -356,7 +393,7 @@ def _in_hand(
     else:
         card = read_card(dict(agent))
     try:
-        choose_interface(card, route)
+        choose_interfaces(card, route)
     except A2AError as error:
         raise ValueError(str(error)) from None
     return card
@@ -369,6 +406,13 @@ def _known_bindings(name: str, given: Sequence[str], known: tuple[str, ...]) -> 
             text = f"{binding!r} in {name} is not a binding; there are {', '.join(known)}"
             raise ValueError(text)
     return bindings
+
+
+def _check_version(version: str) -> None:
+    check_kind("protocol_version", version, str)
+    if version not in PROTOCOL_VERSIONS:
+        text = f"protocol_version is one of {', '.join(PROTOCOL_VERSIONS)}, not {version!r}"
+        raise ValueError(text)
 
 
 def _producers(given: Mapping[str, TransportProducer] | None) -> dict[str, TransportProducer]:

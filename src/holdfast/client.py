@@ -453,6 +453,9 @@ class Client:
             status_timestamp_after: Only tasks whose status is not older than this; a time
                 without zone is read as UTC.
             include_artifacts: Whether to return artifacts.
+
+        Raises:
+            UnsupportedOperationError: The agent speaks protocol 0.3, and has no such list.
         """
         if status is not None:
             check_kind("status", status, TaskState)

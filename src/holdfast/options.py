@@ -5,7 +5,7 @@ Programs that hand options on can take them as ``**options: Unpack[CallOptions]`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -58,6 +58,8 @@ class CreateOptions(TypedDict, total=False):
     tenant: str | None
     bindings: Sequence[str]
     supported_protocol_bindings: Sequence[str]
+    protocol_version: Literal["1.0", "0.3"] | None
+    allow_legacy: bool
     transport_producers: Mapping[str, TransportProducer] | None
     configuration: SendMessageConfiguration | None
     streaming: bool

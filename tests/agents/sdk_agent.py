@@ -1,7 +1,7 @@
 """A real A2A agent on the official SDK, for our tests to call over loopback.
 
-This module owns one agent process: its card, its scripted executor, the two HTTP
-bindings that the SDK serves (JSON-RPC and HTTP+JSON), and a record of what reached it.
+This module owns one agent process: its card, its scripted executor, and the two HTTP
+bindings that the SDK serves (JSON-RPC and HTTP+JSON).
 
 Rules:
 - It never imports holdfast. Both ends of the wire must not share a mistake.
@@ -22,19 +22,14 @@ import argparse
 import asyncio
 import base64
 import contextlib
-import json
 import logging
-import os
-import socket
 import sys
-import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import httpx
-import uvicorn
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import (
@@ -70,30 +65,29 @@ from a2a.types import (
 from google.protobuf.json_format import Parse, ParseError
 from google.protobuf.struct_pb2 import Value
 from google.protobuf.timestamp_pb2 import Timestamp
+from serving import (
+    CARD_PATH,
+    JSONRPC_PATH,
+    REST_PATH,
+    TEST_PATHS,
+    Permits,
+    Record,
+    serve,
+)
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
-from starlette.routing import Mount, Route
+from starlette.routing import Mount
 
 if TYPE_CHECKING:
     from a2a.server.context import ServerCallContext
     from a2a.server.events import EventQueue
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-HOST: Final = "127.0.0.1"
-CARD_PATH: Final = "/.well-known/agent-card.json"
-JSONRPC_PATH: Final = "/rpc"
-REST_PATH: Final = "/rest"
-EXECUTIONS_PATH: Final = "/executions"
-REQUESTS_PATH: Final = "/requests"
-PERMITS_PATH: Final = "/permits"
-TEST_PATHS: Final = frozenset({EXECUTIONS_PATH, REQUESTS_PATH, PERMITS_PATH})
 PUBLIC_PATHS: Final = TEST_PATHS | {CARD_PATH}
 
 PROTOCOL_VERSION: Final = "1.0"
 SECURITY_SCHEME: Final = "bearer"
-REPORTED_HEADERS: Final = ("a2a-version", "a2a-extensions", "user-agent")
-SHUTDOWN_SECONDS: Final = 1
 
 FILE_BYTES: Final = bytes(range(256))
 """What `file` sends: every byte value, so its base64 holds both `+` and `/`."""
@@ -164,65 +158,6 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     }
 )
 """Whether a request carries the credential of a scheme."""
-
-Seen = dict[str, str | bool | None]
-
-
-@dataclass(frozen=True)
-class Record:
-    """What reached this agent: executions by message id, and requests in order."""
-
-    executions: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    requests: list[Seen] = field(default_factory=list[Seen])
-
-    def note_execution(self, message_id: str, task_id: str) -> None:
-        """Count one run of the executor for a message."""
-        self.executions.setdefault(message_id, []).append(task_id)
-
-    def note_request(self, request: Request) -> None:
-        """Keep one request; of a credential only that there was one."""
-        seen: Seen = {
-            "method": request.method,
-            "path": request.scope["raw_path"].decode("ascii", "replace"),
-        }
-        for name in REPORTED_HEADERS:
-            seen[name] = ", ".join(request.headers.getlist(name)) or None
-        seen["authorization"] = "authorization" in request.headers
-        self.requests.append(seen)
-
-    def routes(self) -> list[Route]:
-        """Serve the record to the tests. These routes are not part of A2A."""
-
-        async def executions(_: Request) -> JSONResponse:
-            return JSONResponse(self.executions)
-
-        async def requests(_: Request) -> JSONResponse:
-            return JSONResponse(self.requests)
-
-        return [Route(EXECUTIONS_PATH, executions), Route(REQUESTS_PATH, requests)]
-
-
-@dataclass(frozen=True)
-class Permits:
-    """What a `paced` command waits for before each chunk, by a name of the test's choice."""
-
-    _by_name: dict[str, asyncio.Semaphore] = field(default_factory=dict[str, asyncio.Semaphore])
-
-    def of(self, name: str) -> asyncio.Semaphore:
-        """Return the permits of this name; at first there are none."""
-        return self._by_name.setdefault(name, asyncio.Semaphore(0))
-
-    def routes(self) -> list[Route]:
-        """Let the tests give permits. This route is not part of A2A."""
-
-        async def give(request: Request) -> JSONResponse:
-            count = int(request.query_params["count"])
-            permits = self.of(request.query_params["name"])
-            for _ in range(count):
-                permits.release()
-            return JSONResponse(count)
-
-        return [Route(PERMITS_PATH, give)]
 
 
 class SlowTaskStore(InMemoryTaskStore):
@@ -670,62 +605,6 @@ def build_app(url: str, first: str, token: str | None, store_delay: float) -> AS
     return FrontDoor(app, record, token)
 
 
-class AnnouncingServer(uvicorn.Server):
-    """A server that prints one line when it is ready, and can be told to stop."""
-
-    def __init__(self, config: uvicorn.Config, announcement: str) -> None:
-        """Print `announcement` once calls are accepted."""
-        super().__init__(config)
-        self._announcement = announcement
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to serve, then say so."""
-        await super().startup(sockets)
-        if self.started:
-            sys.stdout.write(self._announcement + "\n")
-            sys.stdout.flush()
-
-    def stop(self) -> None:
-        """Finish soon: open calls get `SHUTDOWN_SECONDS`."""
-        self.should_exit = True
-
-
-def stop_with_stdin(server: AnnouncingServer) -> None:
-    """Stop the server when standard input ends, as it does when the parent dies."""
-
-    def drain() -> None:
-        # Not sys.stdin: its lock, held by a waiting thread, breaks a normal exit.
-        while os.read(0, 4096):
-            pass
-        server.stop()
-
-    threading.Thread(target=drain, name="stdin", daemon=True).start()
-
-
-async def serve(options: argparse.Namespace) -> None:
-    """Run one agent until it is told to stop or its time is up."""
-    # Named as TCP, so that asyncio sends small replies without delay.
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
-        listener.bind((HOST, 0))
-        listener.listen(128)
-        url = f"http://{HOST}:{listener.getsockname()[1]}"
-        config = uvicorn.Config(
-            build_app(url, options.first, options.token, options.store_delay),
-            access_log=False,
-            log_config=None,
-            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-        )
-        addresses = {
-            "url": url,
-            "jsonrpc": url + JSONRPC_PATH,
-            "rest": url + REST_PATH,
-        }
-        server = AnnouncingServer(config, json.dumps(addresses))
-        stop_with_stdin(server)
-        asyncio.get_running_loop().call_later(options.max_seconds, server.stop)
-        await server.serve(sockets=[listener])
-
-
 def parse_options() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="An A2A agent on the official SDK.")
@@ -754,7 +633,12 @@ def main() -> None:
     """Serve with this process's arguments and standard streams."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(parse_options()))
+        options = parse_options()
+
+        def build(url: str) -> ASGIApp:
+            return build_app(url, options.first, options.token, options.store_delay)
+
+        asyncio.run(serve(build, options.max_seconds))
 
 
 if __name__ == "__main__":

@@ -441,6 +441,8 @@ assert_type(
         tenant="mine",
         bindings=["JSONRPC", "HTTP+JSON"],
         supported_protocol_bindings=("JSONRPC",),
+        protocol_version="0.3",
+        allow_legacy=False,
         transport_producers={"OWN": PRODUCER},
         configuration=CONFIGURATION,
         streaming=False,

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 from holdfast import errors
 from holdfast.cli.credentials import Need, ways_in
 from holdfast.cli.values import masked_reference, shown_duration
-from holdfast.wire.bindings import PROTOCOL_VERSION
+from holdfast.wire.bindings import (
+    OLDER_VERSION,
+    PROTOCOL_VERSION,
+    PROTOCOL_VERSIONS,
+    VERSION_ADVICE,
+    spoken_version,
+)
 from holdfast.wire.redaction import secrets_in
 from holdfast.wire.security import ADVICE
 
@@ -440,7 +446,9 @@ def _come_back(error: A2AError, _situation: Situation) -> str | None:
 
 def _come_back_if_busy(error: A2AError, situation: Situation) -> str | None:
     is_busy = error.http_status == _BUSY or error.retry_after is not None
-    return _come_back(error, situation) if is_busy else None
+    if is_busy:
+        return _come_back(error, situation)
+    return _speak_theirs(error, situation) if VERSION_ADVICE in error.message else None
 
 
 def _trust_it(_error: A2AError, situation: Situation) -> str | None:
@@ -472,10 +480,24 @@ def _is_about_address(error: A2AError, situation: Situation) -> bool:
     return situation.card is not None and (getattr(error, "field", None) or "").endswith(".url")
 
 
-def _speak_ours(_error: A2AError, situation: Situation) -> str | None:
-    if situation.settings.version == PROTOCOL_VERSION:
-        return None
-    return f"leave out --a2a-version, or set it to {PROTOCOL_VERSION}"
+def _speak_theirs(error: A2AError, situation: Situation) -> str | None:
+    """The version to ask for: one of ours, and the agent's if there is a sign of what that is."""
+    version, card = situation.settings.version, situation.card
+    if version not in PROTOCOL_VERSIONS:
+        return f"leave out --a2a-version, or set it to {' or '.join(PROTOCOL_VERSIONS)}"
+    declared = card.supported_interfaces if card is not None else ()
+    spoken = {spoken_version(interface.protocol_version) for interface in declared}
+    other = OLDER_VERSION if version == PROTOCOL_VERSION else PROTOCOL_VERSION
+    if other in spoken or VERSION_ADVICE in error.message:
+        return f"if the agent speaks {other}: --a2a-version {other}"
+    return None
+
+
+def _of_versions(error: A2AError, situation: Situation) -> str:
+    """An error without what a program would do about a version that is not spoken."""
+    told = copy.copy(error)
+    told.message = error.message.partition(VERSION_ADVICE)[0]
+    return _as_told(told, situation)
 
 
 def _find_task(_error: A2AError, _situation: Situation) -> str | None:
@@ -539,7 +561,8 @@ _ROWS = (
         message=_reply_lost,
     ),
     _Row(errors.ReconnectError, "HOLDFAST_ERR_STREAM_LOST", hint=_wait_for_task),
-    _Row(errors.VersionNotSupportedError, hint=_speak_ours),
+    _Row(errors.VersionNotSupportedError, hint=_speak_theirs, message=_of_versions),
+    _Row(errors.MethodNotFoundError, hint=_speak_theirs, message=_of_versions, before_card=False),
     _Row(
         errors.InvalidAgentCardError,
         "A2ACLI_ERR_CARD_INVALID",
@@ -584,7 +607,12 @@ _ROWS = (
         hint=_trust_it,
         message=_withheld,
     ),
-    _Row(errors.A2AHTTPError, "HOLDFAST_ERR_HTTP", hint=_come_back_if_busy),
+    _Row(
+        errors.A2AHTTPError,
+        "HOLDFAST_ERR_HTTP",
+        hint=_come_back_if_busy,
+        message=_of_versions,
+    ),
     _Row(errors.AgentError, "HOLDFAST_ERR_AGENT"),
     _Row(errors.TaskNotFoundError, hint=_find_task),
     _Row(errors.TaskNotCancelableError, message=_with_state),

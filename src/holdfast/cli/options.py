@@ -37,7 +37,7 @@ from holdfast.cli.values import (
     read_version,
     shown_duration,
 )
-from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
+from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION, PROTOCOL_VERSIONS
 
 __all__ = [
     "DEFAULT_POLL_INTERVAL",
@@ -120,7 +120,8 @@ EVERYWHERE = (
         metavar="VERSION",
         type=Reads("version", read_version),
         default=PROTOCOL_VERSION,
-        help=f"Protocol version to speak; holdfast {__version__} speaks {PROTOCOL_VERSION} only.",
+        help=f"Protocol version to speak: {' or '.join(PROTOCOL_VERSIONS)}. The older one is "
+        "never spoken unless you ask for it.",
     ),
     _option(
         "--bearer",

@@ -12,7 +12,7 @@ import math
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeGuard
 
 import click
 
@@ -29,10 +29,10 @@ from holdfast.errors import A2AError, VersionNotSupportedError
 from holdfast.model.operations import SUBSCRIBE_TO_TASK
 from holdfast.policy.resilience import Resilience
 from holdfast.runtime.listeners import AttemptFailed, Reconnected, RetryScheduled
-from holdfast.wire.bindings import PROTOCOL_VERSION
+from holdfast.wire.bindings import PROTOCOL_VERSION, PROTOCOL_VERSIONS, spoken_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
     from types import TracebackType
 
     from holdfast.cli.configuration import Configuration
@@ -138,6 +138,7 @@ class Session:
                 card_ttl=math.inf,
                 engine=self.engine,
                 bindings=settings.spoken_transports,
+                protocol_version=_SPOKEN.get(settings.version),
                 consumers=(self._saw,),
                 observers=(self._observed,),
                 attempt_layers=(Rehearsed,),
@@ -193,7 +194,7 @@ class Session:
             card.name,
             masked_reference(interface.url),
             interface.protocol_binding,
-            PROTOCOL_VERSION,
+            self.settings.version,
         )
         if self._credentials is not None:
             try:
@@ -219,6 +220,8 @@ class Session:
         return (await self._interface()).url
 
     async def _interface(self) -> AgentInterface:
+        if self.settings.version == PROTOCOL_VERSION:
+            _check_declared(self.card or await self.client.agent_card(timeout=self.left()))
         return await rehearse(self.client, timeout=self.left(), headers=self.svc_params)
 
     def command(self, *words: str) -> str:
@@ -279,6 +282,10 @@ class Session:
             )
 
 
+_SPOKEN: Mapping[str, Literal["1.0", "0.3"]] = {"1.0": "1.0", "0.3": "0.3"}
+"""What `connect` takes; another version is told of before anything is done."""
+
+
 def _is_cut(observation: Observation) -> TypeGuard[AttemptFailed]:
     """Whether a try to pick up a stream failed, and there will be another one."""
     return (
@@ -290,8 +297,19 @@ def _is_cut(observation: Observation) -> TypeGuard[AttemptFailed]:
 
 def _check_version(version: str) -> None:
     """Checks what was asked for: a lower version is never used in its place (a2a-cli 13.2)."""
-    if version != PROTOCOL_VERSION:
+    if version not in PROTOCOL_VERSIONS:
         raise VersionNotSupportedError(
             f"holdfast {__version__} does not speak protocol version {version}; nothing was sent",
+            executed=False,
+        )
+
+
+def _check_declared(card: AgentCard) -> None:
+    """Checks that the agent may speak 1.0: what is older has to be asked for (a2a-cli 13.2)."""
+    declared = [interface.protocol_version for interface in card.supported_interfaces]
+    if all(spoken_version(version) != PROTOCOL_VERSION for version in declared):
+        raise VersionNotSupportedError(
+            f"agent {card.name!r} speaks protocol {', '.join(map(str, declared))}, and not "
+            f"{PROTOCOL_VERSION}; nothing was sent",
             executed=False,
         )

@@ -33,6 +33,8 @@ __all__ = [
     "SecurityScheme",
     "StringList",
     "check_card",
+    "check_interface",
+    "lacks",
     "read_card",
 ]
 
@@ -234,7 +236,7 @@ class AgentCard(WireValue, frozen=True, kw_only=True):
 
 
 def read_card(document: Any) -> AgentCard:
-    """Reads an agent card and checks what a client needs of it.
+    """Reads an agent card, of protocol 0.3 too, and checks what a client needs of it.
 
     Cards leave out a lot; a missing description hurts nobody. Required is what a call depends
     on: a name, and at least one interface with an address and a binding.
@@ -248,19 +250,18 @@ def read_card(document: Any) -> AgentCard:
     if not isinstance(document, dict):
         message = f"the agent card is not a JSON object but {type(document).__name__}"
         raise InvalidAgentCardError(message, executed=False)
+    from holdfast.model.v03 import card as v03  # which is made of what is here
+
     members = cast("dict[str, Any]", document)
+    if not members.get("supportedInterfaces") and "url" in members:
+        return v03.read(members)
     try:
         card = codec.from_builtins(members, AgentCard)
     except codec.MalformedError as error:
         message = f"the agent card is not valid: {error}"
         raise InvalidAgentCardError(message, field=error.path, executed=False) from None
-    if not card.supported_interfaces and "url" in members:
-        declared = members.get("protocolVersion")
-        version = declared if isinstance(declared, str) else "0.3 or older"
-        hint = f": it is a card of protocol {version}, and this client speaks 1.0"
-        raise _lacks("supportedInterfaces", hint)
     check_card(card)
-    return card
+    return v03.beside(card, members) if "url" in members else card
 
 
 def check_card(card: AgentCard) -> None:
@@ -270,21 +271,33 @@ def check_card(card: AgentCard) -> None:
         InvalidAgentCardError: With the field that is missing or wrong.
     """
     if not card.name:
-        raise _lacks("name")
+        raise lacks("name")
     if not card.supported_interfaces:
-        raise _lacks("supportedInterfaces")
+        raise lacks("supportedInterfaces")
     for index, interface in enumerate(card.supported_interfaces):
-        if not interface.url:
-            raise _lacks(f"supportedInterfaces[{index}].url")
-        if not _is_address(interface):
-            field = f"supportedInterfaces[{index}].url"
-            message = (
-                f"the agent card is not valid: {field} is not an absolute address, or one that "
-                "others read in another way (a user name, a space, a backslash)"
-            )
-            raise InvalidAgentCardError(message, field=field, executed=False)
+        check_interface(interface, f"supportedInterfaces[{index}].url")
         if not interface.protocol_binding:
-            raise _lacks(f"supportedInterfaces[{index}].protocolBinding")
+            raise lacks(f"supportedInterfaces[{index}].protocolBinding")
+
+
+def check_interface(interface: AgentInterface, field: str) -> None:
+    """Checks the address of an interface.
+
+    Args:
+        interface: The interface.
+        field: Where the address stands in the card.
+
+    Raises:
+        InvalidAgentCardError: It is missing or wrong.
+    """
+    if not interface.url:
+        raise lacks(field)
+    if not _is_address(interface):
+        message = (
+            f"the agent card is not valid: {field} is not an absolute address, or one that "
+            "others read in another way (a user name, a space, a backslash)"
+        )
+        raise InvalidAgentCardError(message, field=field, executed=False)
 
 
 def _is_address(interface: AgentInterface) -> bool:
@@ -298,7 +311,6 @@ def _is_address(interface: AgentInterface) -> bool:
     return True
 
 
-def _lacks(field: str, hint: str = "") -> InvalidAgentCardError:
-    return InvalidAgentCardError(
-        f"the agent card lacks {field}{hint}", field=field, executed=False
-    )
+def lacks(field: str) -> InvalidAgentCardError:
+    """The error of a card without a field that a client needs."""
+    return InvalidAgentCardError(f"the agent card lacks {field}", field=field, executed=False)

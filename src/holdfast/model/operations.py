@@ -74,6 +74,8 @@ class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
         path: Path of the REST binding; ``{name}`` stands for that member of the request.
         streaming: Whether the answer is a stream of events.
         capability: What the card must declare for it (a member of `AgentCapabilities`), if any.
+        method_v03: JSON-RPC method of protocol 0.3.
+        path_v03: Path of the REST binding there; ``{name}`` stands for that member of its request.
     """
 
     name: str
@@ -85,6 +87,8 @@ class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
     other_verb: Verb | None = None
     streaming: bool = False
     capability: Capability | None = None
+    method_v03: str = ""
+    path_v03: str = ""
 
 
 SEND_MESSAGE = Operation(
@@ -94,6 +98,8 @@ SEND_MESSAGE = Operation(
     safety="conditional",
     verb="POST",
     path="/message:send",
+    method_v03="message/send",
+    path_v03="/v1/message:send",
 )
 SEND_STREAMING_MESSAGE = Operation(
     name="SendStreamingMessage",
@@ -102,6 +108,8 @@ SEND_STREAMING_MESSAGE = Operation(
     safety="conditional",
     verb="POST",
     path="/message:stream",
+    method_v03="message/stream",
+    path_v03="/v1/message:stream",
     streaming=True,
     capability="streaming",
 )
@@ -112,6 +120,8 @@ GET_TASK = Operation(
     safety="read",
     verb="GET",
     path="/tasks/{id}",
+    method_v03="tasks/get",
+    path_v03="/v1/tasks/{id}",
 )
 LIST_TASKS = Operation(
     name="ListTasks",
@@ -120,6 +130,8 @@ LIST_TASKS = Operation(
     safety="read",
     verb="GET",
     path="/tasks",
+    method_v03="tasks/list",
+    path_v03="/v1/tasks",
 )
 CANCEL_TASK = Operation(
     name="CancelTask",
@@ -128,6 +140,8 @@ CANCEL_TASK = Operation(
     safety="idempotent",
     verb="POST",
     path="/tasks/{id}:cancel",
+    method_v03="tasks/cancel",
+    path_v03="/v1/tasks/{id}:cancel",
 )
 SUBSCRIBE_TO_TASK = Operation(
     name="SubscribeToTask",
@@ -137,6 +151,8 @@ SUBSCRIBE_TO_TASK = Operation(
     verb="POST",
     other_verb="GET",
     path="/tasks/{id}:subscribe",
+    method_v03="tasks/resubscribe",
+    path_v03="/v1/tasks/{id}:subscribe",
     streaming=True,
     capability="streaming",
 )
@@ -147,6 +163,8 @@ CREATE_PUSH_CONFIG = Operation(
     safety="conditional",
     verb="POST",
     path="/tasks/{task_id}/pushNotificationConfigs",
+    method_v03="tasks/pushNotificationConfig/set",
+    path_v03="/v1/tasks/{id}/pushNotificationConfigs",
     capability="push_notifications",
 )
 GET_PUSH_CONFIG = Operation(
@@ -156,6 +174,8 @@ GET_PUSH_CONFIG = Operation(
     safety="read",
     verb="GET",
     path="/tasks/{task_id}/pushNotificationConfigs/{id}",
+    method_v03="tasks/pushNotificationConfig/get",
+    path_v03="/v1/tasks/{id}/pushNotificationConfigs/{push_notification_config_id}",
     capability="push_notifications",
 )
 LIST_PUSH_CONFIGS = Operation(
@@ -165,6 +185,8 @@ LIST_PUSH_CONFIGS = Operation(
     safety="read",
     verb="GET",
     path="/tasks/{task_id}/pushNotificationConfigs",
+    method_v03="tasks/pushNotificationConfig/list",
+    path_v03="/v1/tasks/{id}/pushNotificationConfigs",
     capability="push_notifications",
 )
 DELETE_PUSH_CONFIG = Operation(
@@ -174,6 +196,8 @@ DELETE_PUSH_CONFIG = Operation(
     safety="idempotent",
     verb="DELETE",
     path="/tasks/{task_id}/pushNotificationConfigs/{id}",
+    method_v03="tasks/pushNotificationConfig/delete",
+    path_v03="/v1/tasks/{id}/pushNotificationConfigs/{push_notification_config_id}",
     capability="push_notifications",
 )
 GET_EXTENDED_AGENT_CARD = Operation(
@@ -183,6 +207,8 @@ GET_EXTENDED_AGENT_CARD = Operation(
     safety="read",
     verb="GET",
     path="/extendedAgentCard",
+    method_v03="agent/getAuthenticatedExtendedCard",
+    path_v03="/v1/card",
     capability="extended_agent_card",
 )
 

@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from holdfast._version import __version__
-from holdfast.errors import A2AError, A2AHTTPError, LimitExceededError
-from holdfast.model.operations import GET_EXTENDED_AGENT_CARD
+from holdfast.errors import (
+    A2AError,
+    A2AHTTPError,
+    LimitExceededError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+)
+from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRIBE_TO_TASK
+from holdfast.model.requests import GetTaskRequest
 from holdfast.runtime.engine import HttpEngine, send
 from holdfast.runtime.event_reader import EventReader
-from holdfast.runtime.transport import AnyCall, Call, Reply, Stream
-from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
+from holdfast.runtime.older_streams import UntilLast, subscribed
+from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Stream
+from holdfast.wire.bindings import CODECS, OLDER_VERSION, PROTOCOL_VERSION
 from holdfast.wire.credentials import with_query
 from holdfast.wire.http import HttpRequest
 from holdfast.wire.limits import about_card, check_json_size, check_value, harmless, of_cards
@@ -24,6 +32,7 @@ from holdfast.wire.rest import read_error_event
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from holdfast.model.types import Task
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.endpoints import Endpoint
     from holdfast.runtime.env import Env
@@ -41,16 +50,26 @@ _MAX_IDLE = {"read": 4.0, "idempotent": 4.0, "conditional": 1.0}
 after 2 s (gunicorn) or 5 s (uvicorn, node); a request that meets the close is lost, which costs a
 read a retry and a message its certainty."""
 
-_ALWAYS: Mapping[str, str] = MappingProxyType(
-    {"a2a-version": PROTOCOL_VERSION, "user-agent": f"holdfast/{__version__}"}
-)
+_ALWAYS: Mapping[str, Mapping[str, str]] = {
+    version: MappingProxyType({"a2a-version": version, "user-agent": f"holdfast/{__version__}"})
+    for version in (PROTOCOL_VERSION, OLDER_VERSION)
+}
+"""By version; 0.3 itself has no header for it, and agents of both versions look for one."""
+
+_FOR_EXTENSIONS: Mapping[str, tuple[str, ...]] = {
+    PROTOCOL_VERSION: ("a2a-extensions",),
+    OLDER_VERSION: ("a2a-extensions", "x-a2a-extensions"),
+}
 
 
-def protocol_headers(extensions: Collection[str] = ()) -> Mapping[str, str]:
+def protocol_headers(
+    extensions: Collection[str] = (), version: str = PROTOCOL_VERSION
+) -> Mapping[str, str]:
     """The headers of every request (A2A 3.6.1, 3.2.6)."""
+    always = _ALWAYS[version]
     if not extensions:
-        return _ALWAYS
-    return {**_ALWAYS, "a2a-extensions": ",".join(extensions)}
+        return always
+    return {**always, **dict.fromkeys(_FOR_EXTENSIONS[version], ",".join(extensions))}
 
 
 class HttpBinding:
@@ -79,6 +98,7 @@ class HttpBinding:
         except A2AError as error:
             told = about_card(error, self._limits) if is_card else error
             told.agent = endpoint.agent
+            _name_task(told, call)
             if told is error:
                 raise
             raise told from None
@@ -89,6 +109,7 @@ class HttpBinding:
         endpoint, codec = _chosen(call)
         learned = msgspec.structs.replace(call, operation=endpoint.spoken(call.operation))
         other = learned.operation.other_verb if codec.has_verbs else None
+        is_newest = endpoint.version == PROTOCOL_VERSION
         while True:
             reader = EventReader[R](
                 self._engine,
@@ -100,7 +121,10 @@ class HttpBinding:
                 decode_error=lambda reply: read_error_event(reply, now=self._env.wall()),
             )
             try:
-                headers = await reader.open()
+                if is_newest or call.operation.name != SUBSCRIBE_TO_TASK.name:
+                    headers = await reader.open()
+                else:
+                    headers = await subscribed(reader.open(), partial(self._look, call))
             except A2AHTTPError as error:
                 if other is None or error.http_status not in _NO_SUCH_VERB:
                     raise
@@ -108,7 +132,19 @@ class HttpBinding:
                 learned, other = msgspec.structs.replace(call, operation=operation), None
             else:
                 endpoint.learn(learned.operation)
-                return Reply(value=reader, headers=headers, endpoint=endpoint)
+                events: Stream[R] = reader if is_newest else UntilLast(reader)
+                return Reply(value=events, headers=headers, endpoint=endpoint)
+
+    async def _look(self, call: AnyCall) -> Task:
+        """The task that a call subscribes to."""
+        question = msgspec.structs.replace(
+            call,
+            operation=GET_TASK,
+            params=GetTaskRequest(id=call.params.id),
+            progress=CallProgress(began=call.progress.began, secrets=call.progress.secrets),
+        )
+        task: Task = (await self.unary(question)).value
+        return task
 
     def _request(self, call: AnyCall, endpoint: Endpoint, codec: Codec) -> HttpRequest:
         interface = endpoint.interface
@@ -121,7 +157,11 @@ class HttpBinding:
         return HttpRequest(
             method=encoded.method,
             url=with_query(encoded.url, call.query) if call.query else encoded.url,
-            headers={**call.headers, **protocol_headers(call.extensions), **encoded.headers},
+            headers={
+                **call.headers,
+                **protocol_headers(call.extensions, endpoint.version),
+                **encoded.headers,
+            },
             body=encoded.body,
             timeouts=self._resilience.timeouts,
             max_idle=_MAX_IDLE[call.operation.safety],
@@ -154,7 +194,14 @@ def _chosen(call: AnyCall) -> tuple[Endpoint, Codec]:
     if endpoint is None:
         message = "the call has no endpoint yet"
         raise RuntimeError(message)
-    return endpoint, BINDINGS[endpoint.interface.protocol_binding]
+    return endpoint, CODECS[endpoint.interface.protocol_binding, endpoint.version]
+
+
+def _name_task(error: A2AError, call: AnyCall) -> None:
+    """Says which task an error is about that does not say so itself: the one that was named."""
+    if isinstance(error, TaskNotFoundError | TaskNotCancelableError) and error.task_id is None:
+        params = getattr(call.params, "message", call.params)
+        error.task_id = getattr(params, "task_id", None) or getattr(params, "id", None)
 
 
 def _checked(reply: HttpReply, limits: Limits) -> HttpReply:

@@ -19,6 +19,7 @@ from holdfast.runtime.binding import protocol_headers
 from holdfast.runtime.engine import HttpEngine, fetch
 from holdfast.runtime.transport import AnyCall, Call, Reply, UnaryOnly
 from holdfast.wire import status
+from holdfast.wire.bindings import PROTOCOL_VERSION
 from holdfast.wire.caching import Caching
 from holdfast.wire.credentials import with_query
 from holdfast.wire.http import (
@@ -115,6 +116,7 @@ class CardTransport(UnaryOnly):
         timeouts: Of one request.
         limits: How large a card may be.
         networks: Where a redirect may lead besides the outside; see `fetch`.
+        version: The version of the protocol to ask for; some agents have a card for each.
     """
 
     def __init__(
@@ -125,12 +127,14 @@ class CardTransport(UnaryOnly):
         timeouts: Timeouts,
         limits: Limits,
         networks: tuple[Network, ...],
+        version: str = PROTOCOL_VERSION,
     ) -> None:
         self._engine = engine
         self._env = env
         self._timeouts = timeouts
         self._limits = limits
         self._networks = networks
+        self._version = version
 
     async def unary(self, call: Call[Any, Any], /) -> Reply[Any]:
         """Tries the addresses in order."""
@@ -169,7 +173,7 @@ class CardTransport(UnaryOnly):
             headers={
                 **call.headers,
                 "accept": "application/json",
-                **protocol_headers(),
+                **protocol_headers(version=self._version),
                 **conditions,
             },
             timeouts=self._timeouts,

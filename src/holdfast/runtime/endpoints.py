@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.policy.budget import BudgetPolicy, RetryBudget
+from holdfast.wire.bindings import PROTOCOL_VERSION, spoken_version
 from holdfast.wire.http import presentable
 
 if TYPE_CHECKING:
@@ -29,13 +30,27 @@ class Endpoint:
     Attributes:
         interface: Address, binding, tenant.
         agent: The address as shown in errors and logs.
+        version: The version of the protocol to speak there.
+        is_known: Whether it was seen to speak that version, where there was doubt.
+        is_refused: Whether it was seen not to, and to speak another one.
     """
 
-    __slots__ = ("_budgets", "_spoken", "agent", "interface")
+    __slots__ = (
+        "_budgets",
+        "_spoken",
+        "agent",
+        "interface",
+        "is_known",
+        "is_refused",
+        "version",
+    )
 
     def __init__(self, interface: AgentInterface) -> None:
         self.interface = interface
         self.agent = presentable(interface.url)
+        self.version = spoken_version(interface.protocol_version) or PROTOCOL_VERSION
+        self.is_known = False
+        self.is_refused = False
         self._budgets: dict[BudgetPolicy, RetryBudget] = {}
         self._spoken: dict[str, AnyOperation] = {}
 

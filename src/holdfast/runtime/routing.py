@@ -1,85 +1,63 @@
 """Choosing where a call goes: from a card to one of its interfaces.
 
-Rules: the caller's preference comes first, then the card's order (A2A 8.3.2); credentials go to
-the origins that the caller named, and to no other.
+Rules: credentials go to the origins that the caller named, and to no other. Where the card leaves
+open which version of the protocol is spoken, a harmless request finds out before the first call
+goes there; a call goes on in an older one only if the agent says of a newer one that it does not
+speak it (-32009), which is before anything is executed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import copy
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
 from holdfast.errors import (
     A2AError,
-    AgentCardResolutionError,
+    A2AHTTPError,
     AuthenticationError,
     CredentialOriginError,
+    InternalError,
     InvalidAgentCardError,
+    InvalidParamsError,
+    InvalidRequestError,
+    MethodNotFoundError,
     PermissionDeniedError,
     PushNotificationNotSupportedError,
+    TaskNotFoundError,
     UnsupportedOperationError,
     VersionNotSupportedError,
 )
 from holdfast.model.addresses import doubt
-from holdfast.model.hosts import number_of
-from holdfast.runtime.transport import PassThrough
-from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
+from holdfast.model.card import AgentInterface
+from holdfast.model.operations import GET_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE
+from holdfast.model.requests import GetTaskRequest
+from holdfast.runtime.interfaces import Route, choose_interfaces
+from holdfast.runtime.perloop import PerLoop
+from holdfast.runtime.transport import Call, CallProgress, PassThrough
+from holdfast.wire.bindings import OLDER_VERSION, PROTOCOL_VERSION, VERSION_ADVICE
 from holdfast.wire.http import presentable
 from holdfast.wire.origins import origin, origin_and_aliases
-from holdfast.wire.reach import Network, Reach, furthest_in, scope_of_host
+from holdfast.wire.reach import Reach, furthest_in, scope_of_host
 from holdfast.wire.redaction import hidden_in_path
 from holdfast.wire.security import explain
 
 if TYPE_CHECKING:
-    from holdfast.model.card import AgentCard, AgentInterface
+    from holdfast.model.card import AgentCard
     from holdfast.model.operations import Capability
     from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.endpoints import Endpoint, Endpoints
     from holdfast.runtime.resolver import AgentCardResolver
-    from holdfast.runtime.transport import Call, Onward, Reply, Transport
+    from holdfast.runtime.transport import AuthProvider, Onward, Reply, Transport
 
-__all__ = ["InterfaceLayer", "Route", "choose_interface"]
+__all__ = ["InterfaceLayer"]
 
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
-
-
-class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller says about where calls go.
-
-    Attributes:
-        bindings: The bindings that the caller prefers, best first.
-        supported: The bindings that may be used at all.
-        produced: Those whose transports the caller brings; they judge the version themselves.
-        url: Address to use instead of the interface's own.
-        tenant: Tenant to use instead of the interface's own.
-        trusted: Origins that may get the caller's headers and credentials.
-        trust_first: Whether the origin of the first card's first interface is one of them: for a
-            card that the caller brought along.
-        source: Where the card is fetched; None if the caller brought it along.
-        networks: Networks that an address may lead to which others named, wherever they lie.
-    """
-
-    bindings: tuple[str, ...] = ()
-    supported: tuple[str, ...] = tuple(BINDINGS)
-    produced: frozenset[str] = frozenset()
-    url: str | None = None
-    tenant: str | None = None
-    trusted: frozenset[str] = frozenset()
-    trust_first: bool = False
-    source: str | None = None
-    networks: tuple[Network, ...] = ()
-
-    def allows_host(self, url: str) -> bool:
-        """Whether the host of an address is this machine, and may be reached all the same."""
-        if scope_of_host(url) != "loopback":
-            return False
-        number = number_of(urlsplit(url).hostname or "")
-        return not Reach(allowed=self.networks).refuses(str(number))
 
 
 class InterfaceLayer(PassThrough):
@@ -100,6 +78,7 @@ class InterfaceLayer(PassThrough):
         self._endpoints = endpoints
         self._trusted: frozenset[str] | None = None  # until the first card is there
         self._choice: _Choice | None = None
+        self._finding_out = PerLoop(asyncio.Lock)
 
     async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
         """Makes the call at the chosen endpoint.
@@ -110,6 +89,7 @@ class InterfaceLayer(PassThrough):
             InvalidAgentCardError: The interface has an address that cannot be meant.
             PushNotificationNotSupportedError: The card declares no push notifications.
             UnsupportedOperationError: The card declares no such operation.
+            VersionNotSupportedError: No version of the protocol is spoken on both sides.
         """
         try:
             card = self._resolver.fresh or await self._resolver.card(call)
@@ -120,18 +100,86 @@ class InterfaceLayer(PassThrough):
         provider = self._auth.provider
         if self._resolver.secrets:  # which the card may repeat
             call.progress.secrets.note_values(self._resolver.secrets)
-        choice = self._checked(call, card, has_credentials=provider is not None)
-        routed = msgspec.structs.replace(
-            call, endpoint=choice.endpoint, reach=choice.reach, card=card, auth=provider
-        )
+        choice = self._checked(call, card, provider)
+        if choice.older is not None:
+            choice = await self._in_a_spoken_version(call, choice, provider)
         try:
-            return await onward(routed)
+            return await onward(_routed(call, choice, provider))
         except (AuthenticationError, PermissionDeniedError) as error:
             if provider is None:
                 explain(error, card, call.headers)
             raise
+        except (VersionNotSupportedError, MethodNotFoundError, A2AHTTPError) as error:
+            if choice.older is None or not _is_free_to_fall_back(call, error):
+                _explain_version(error, call, choice)
+                raise
+        choice.endpoint.is_refused = True
+        return await onward(_routed(call, self._older(call, choice, provider), provider))
 
-    def _checked(self, call: Call[P, R], card: AgentCard, *, has_credentials: bool) -> _Choice:
+    async def _in_a_spoken_version(
+        self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None
+    ) -> _Choice:
+        """A choice whose version is spoken there, as far as that can be found out."""
+        endpoint = choice.endpoint
+        if choice.in_doubt and not (endpoint.is_known or endpoint.is_refused):
+            async with self._finding_out.here():
+                if not (endpoint.is_known or endpoint.is_refused):
+                    await self._find_out(call, choice, provider)
+        return self._older(call, choice, provider) if endpoint.is_refused else choice
+
+    async def _find_out(
+        self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None
+    ) -> None:
+        """Asks for a task that is none; what cannot be found out so is left to the call."""
+        speaks = await self._speaks(call, choice, provider)
+        if speaks is None:
+            return
+        older = self._older(call, choice, provider)
+        if not speaks and await self._speaks(call, older, provider):
+            choice.endpoint.is_refused = True
+        else:
+            choice.endpoint.is_known = True
+
+    async def _speaks(
+        self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None
+    ) -> bool | None:
+        """Whether an agent understands a request as it is chosen; None if it does not say."""
+        name = f"{call.request_id}-version"
+        progress = CallProgress(began=call.progress.began, secrets=call.progress.secrets)
+        question = Call(
+            operation=GET_TASK,
+            params=GetTaskRequest(id=name),
+            request_id=name,
+            deadline=call.deadline,
+            headers=call.headers,
+            query=call.query,
+            extensions=call.extensions,
+            context=call.context,
+            is_retried=False,
+            progress=progress,
+        )
+        try:
+            await self._inner.unary(_routed(question, choice, provider))
+        except (TaskNotFoundError, InvalidParamsError):
+            return True
+        except A2AError as error:
+            return False if _is_of_another_version(error) else None
+        return True
+
+    def _older(self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> _Choice:
+        """What to fall back to."""
+        older = choice.older
+        if isinstance(older, AgentInterface):
+            trusted = self._trusted or frozenset()
+            older = choice.older = self._choose_interface(older, choice.card, trusted)
+        if older is None:
+            return choice
+        _check_credentials(call, older, provider)
+        return older
+
+    def _checked(
+        self, call: Call[P, R], card: AgentCard, provider: AuthProvider | None
+    ) -> _Choice:
         """What follows from the card, if it allows the call."""
         choice = self._choice
         if choice is None or choice.card is not card:
@@ -139,8 +187,8 @@ class InterfaceLayer(PassThrough):
         capability = call.operation.capability
         if capability is not None and not getattr(card.capabilities, capability):
             raise _undeclared(call.operation.name, capability, card)
-        if choice.refusal is not None and (call.headers or call.query or has_credentials):
-            raise copy.copy(choice.refusal)
+        if choice.refusal is not None:
+            _check_credentials(call, choice, provider)
         return choice
 
     def _choose(self, card: AgentCard) -> _Choice:
@@ -148,7 +196,15 @@ class InterfaceLayer(PassThrough):
         if trusted is None:
             # The caller's own card says whom to trust; one that replaces it later does not.
             trusted = self._trusted = _trusted(self._route, card)
-        interface = choose_interface(card, self._route)
+        interface, older = choose_interfaces(card, self._route)
+        choice = self._choose_interface(interface, card, trusted)
+        choice.older = older
+        choice.in_doubt = not interface.protocol_version or self._route.allow_legacy
+        return choice
+
+    def _choose_interface(
+        self, interface: AgentInterface, card: AgentCard, trusted: frozenset[str]
+    ) -> _Choice:
         _check_address(interface, card, self._route, source=self._source_of(interface, trusted))
         refusal = _check_origin(interface, trusted)
         reach = None if refusal is None else self._reach(trusted)
@@ -170,58 +226,83 @@ class InterfaceLayer(PassThrough):
         return Reach(inward=inward, allowed=self._route.networks)
 
 
-class _Choice(NamedTuple):
-    """What follows from a card, so that it is worked out once for each card."""
+class _Choice:
+    """What follows from a card, so that it is worked out once for each card.
 
-    card: AgentCard
-    endpoint: Endpoint
-    refusal: CredentialOriginError | None
-    reach: Reach | None
-
-
-def choose_interface(card: AgentCard, route: Route) -> AgentInterface:
-    """Chooses among a card's interfaces (A2A 8.3.2): the caller's preference, then the card's.
-
-    Raises:
-        VersionNotSupportedError: None speaks the protocol version of this client.
-        AgentCardResolutionError: None has a binding that this client speaks.
+    Attributes:
+        card: The card.
+        endpoint: Where calls go.
+        refusal: Why credentials do not; None if they do.
+        reach: How far inside that may lie.
+        older: What to fall back to if the version is not spoken there; an interface until then.
+        in_doubt: Whether the card leaves open which version is spoken there.
     """
-    spelled = {label.upper(): label for label in route.supported}  # cards use either case
-    known = [
-        msgspec.structs.replace(interface, protocol_binding=binding)
-        for interface in card.supported_interfaces
-        if (binding := spelled.get(interface.protocol_binding.upper())) is not None
-    ]
-    if not known:
-        offered = ", ".join(i.protocol_binding for i in card.supported_interfaces)
-        spoken = ", ".join(route.supported)
-        raise AgentCardResolutionError(
-            f"agent {card.name!r} offers only {offered}; this client speaks {spoken}",
-            executed=False,
-        )
-    # Real cards leave the version out; a server that speaks another one will say so.
-    usable = [
-        i
-        for i in known
-        if i.protocol_binding in route.produced
-        or _major(i.protocol_version or PROTOCOL_VERSION) == "1"
-    ]
-    if not usable:
-        offered = ", ".join(str(i.protocol_version) for i in known)
-        raise VersionNotSupportedError(
-            f"agent {card.name!r} speaks protocol {offered}; this client speaks "
-            f"{PROTOCOL_VERSION}",
-            executed=False,
-        )
-    by_binding = {i.protocol_binding: i for i in reversed(usable)}
-    preferred = next((b for b in route.bindings if b in by_binding), usable[0].protocol_binding)
-    interface = by_binding[preferred]
-    url = interface.url if route.url is None else route.url
+
+    __slots__ = ("card", "endpoint", "in_doubt", "older", "reach", "refusal")
+
+    def __init__(
+        self,
+        card: AgentCard,
+        endpoint: Endpoint,
+        refusal: CredentialOriginError | None,
+        reach: Reach | None,
+    ) -> None:
+        self.card = card
+        self.endpoint = endpoint
+        self.refusal = refusal
+        self.reach = reach
+        self.older: _Choice | AgentInterface | None = None
+        self.in_doubt = False
+
+
+def _routed(call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> Call[P, R]:
     return msgspec.structs.replace(
-        interface,
-        url=url.partition("#")[0],  # a fragment is not sent (RFC 9110, 7.1)
-        tenant=(interface.tenant or None) if route.tenant is None else route.tenant,
+        call, endpoint=choice.endpoint, reach=choice.reach, card=choice.card, auth=provider
     )
+
+
+def _check_credentials(call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> None:
+    """Raises if a call carries what was not given for where it goes."""
+    if choice.refusal is not None and (call.headers or call.query or provider is not None):
+        raise copy.copy(choice.refusal)
+
+
+def _is_free_to_fall_back(call: Call[P, R], error: A2AError) -> bool:
+    """Whether an error says that the version is not spoken, and that nothing was executed."""
+    return isinstance(error, VersionNotSupportedError) and (
+        error.executed is False or call.operation.safety != "conditional"
+    )
+
+
+def _is_of_another_version(error: A2AError) -> bool:
+    """Whether an agent answers so that speaks another version."""
+    if isinstance(error, _OF_ANOTHER_VERSION):
+        return True
+    return isinstance(error, A2AHTTPError) and error.http_status in {400, 404, 405, 501}
+
+
+_OF_ANOTHER_VERSION = (
+    InternalError,
+    InvalidRequestError,
+    MethodNotFoundError,
+    VersionNotSupportedError,
+)
+_EVERYWHERE = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name, GET_TASK.name})
+"""What agents of every version know, by some name."""
+
+
+def _explain_version(error: A2AError, call: Call[P, R], choice: _Choice) -> None:
+    """Says what to pass to an agent that seems to speak another version than its card says."""
+    interface, spoken = choice.endpoint.interface, choice.endpoint.version
+    if not isinstance(error, VersionNotSupportedError):
+        if call.operation.name not in _EVERYWHERE:
+            return
+        if isinstance(error, A2AHTTPError) and not (
+            error.http_status in {404, 405} and interface.protocol_binding == "HTTP+JSON"
+        ):
+            return  # else the path is unknown, which has the version in it
+    other = OLDER_VERSION if spoken == PROTOCOL_VERSION else PROTOCOL_VERSION
+    error.message = f'{error.message}{VERSION_ADVICE}{other}, pass protocol_version="{other}"'
 
 
 def _trusted(route: Route, first: AgentCard) -> frozenset[str]:
@@ -266,10 +347,6 @@ def _undeclared(operation: str, capability: Capability, card: AgentCard) -> A2AE
         "card (capabilities)",
         executed=False,
     )
-
-
-def _major(version: str) -> str:
-    return version.strip().removeprefix("v").partition(".")[0]
 
 
 def _check_origin(

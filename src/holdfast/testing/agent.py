@@ -18,6 +18,7 @@ import msgspec
 from holdfast.model.card import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
 from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, OPERATIONS
 from holdfast.testing.exchange import Exchange
+from holdfast.testing.olderwire import older_card
 from holdfast.testing.operations import Operations, Result
 from holdfast.testing.plans import echo
 from holdfast.testing.serverwire import CARD, Refusal, Wire, read_request
@@ -68,6 +69,8 @@ class FakeAgent:
             it echoes if left out.
         url: Its origin in process; behind a socket the real address counts.
         bindings: The bindings that its card offers, in order; it speaks JSONRPC and HTTP+JSON.
+        versions: The versions of the protocol that it speaks, ``"1.0"`` and ``"0.3"``; its card is
+            one of 1.0, one of 0.3, or both in one.
         card: A card to show in place of its own: an `AgentCard`, or anything that is JSON.
         token: A bearer token that every operation needs; None for none.
         cancel_takes: Seconds from a request to cancel until the task is CANCELED; None for never.
@@ -76,6 +79,9 @@ class FakeAgent:
         store_lag: Seconds until GetTask, ListTasks and the task that a subscription begins with
             show what happened.
         latency: Seconds before each reply.
+
+    Raises:
+        ValueError: It is to speak no version, or one that there is not.
 
     Attributes:
         url: Its origin in process.
@@ -89,6 +95,7 @@ class FakeAgent:
         *,
         url: str = "http://agent.test",
         bindings: tuple[str, ...] = ("JSONRPC", "HTTP+JSON"),
+        versions: tuple[str, ...] = ("1.0",),
         card: object = None,
         token: str | None = None,
         cancel_takes: float | None = 0.0,
@@ -97,6 +104,9 @@ class FakeAgent:
         store_lag: float = 0.0,
         latency: float = 0.0,
     ) -> None:
+        if not versions or not set(versions) <= {"1.0", "0.3"}:
+            message = f"versions are '1.0', '0.3' or both, not {versions!r}"
+            raise ValueError(message)
         self.url = url
         self.card = card
         self.received: list[Received] = []
@@ -111,6 +121,7 @@ class FakeAgent:
             store_lag=store_lag,
         )
         self._bindings = bindings
+        self._versions = versions
         self._token = token
         self._latency = latency
         self._faults: deque[tuple[str | None, Fault]] = deque()
@@ -169,7 +180,7 @@ class FakeAgent:
         Args:
             request: The request, its URL absolute, the names of its headers in lower case.
         """
-        wire = read_request(request, self._streaming or Streaming())
+        wire = read_request(request, self._streaming or Streaming(), self._versions)
         return Exchange(
             wire,
             self._take_fault(wire.operation),
@@ -198,7 +209,7 @@ class FakeAgent:
             )
         )
         if wire.operation == CARD:
-            card = self._card_at(request) if self.card is None else self.card
+            card = self._public_card(request) if self.card is None else self.card
             return Result(value=lambda _now: card)
         if self._token is not None:
             given = request.headers.get("authorization")
@@ -210,6 +221,14 @@ class FakeAgent:
             extended = msgspec.structs.replace(card, name=f"{card.name}, extended")
             return Result(value=lambda _now: extended)
         return self._operations.execute(wire.operation, params, now)
+
+    def _public_card(self, request: HttpRequest) -> object:
+        """Its own card, as the versions that it speaks have it."""
+        card = self._card_at(request)
+        if "0.3" not in self._versions:
+            return card
+        older = older_card(card)
+        return {**older, **card.to_dict()} if "1.0" in self._versions else older
 
     def _card_at(self, request: HttpRequest) -> AgentCard:
         """Its own card, with the addresses under which the request found it."""

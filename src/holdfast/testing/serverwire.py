@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
@@ -19,12 +19,12 @@ from holdfast.model.requests import Empty
 from holdfast.wire.http import HttpReply
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from holdfast.testing.streams import Streaming
     from holdfast.wire.http import HttpRequest
 
-__all__ = ["CARD", "Refusal", "Wire", "read_request"]
+__all__ = ["CARD", "Refusal", "Wire", "json_reply", "plain_reply", "read_request"]
 
 CARD = "GetAgentCard"
 
@@ -110,7 +110,7 @@ class Wire:
 
     def refusing(self, refusal: Refusal) -> Wire:
         """The same request, to be refused as soon as its parameters are asked for."""
-        return Wire(self.operation, refusal, rpc_id=self._rpc_id, is_rpc=self._is_rpc)
+        return type(self)(self.operation, refusal, rpc_id=self._rpc_id, is_rpc=self._is_rpc)
 
     def params(self) -> Any:
         """The parameters, as the operation's request type.
@@ -120,8 +120,16 @@ class Wire:
         """
         if isinstance(self._params, Refusal):
             raise self._params
+        return self.read(self._params)
+
+    def read(self, params: Any) -> Any:
+        """Parameters in the words of 1.0 as the operation's request type.
+
+        Raises:
+            Refusal: They are not.
+        """
         try:
-            return codec.from_builtins(self._params, _BY_NAME[self.operation].request)
+            return codec.from_builtins(params, _BY_NAME[self.operation].request)
         except codec.MalformedError as error:
             raise Refusal(-32602, f"Invalid params: {error}") from None
 
@@ -129,40 +137,79 @@ class Wire:
         """A reply with a result."""
         if self._is_rpc:
             result = None if isinstance(value, Empty) else value
-            return _json(200, {"jsonrpc": "2.0", "id": self._rpc_id, "result": result})
+            return json_reply(200, {"jsonrpc": "2.0", "id": self._rpc_id, "result": result})
         kind = "application/json" if self.operation == CARD else "application/a2a+json"
-        return _json(200, value, kind)
+        return json_reply(200, value, kind)
 
     def refuse(self, refusal: Refusal) -> HttpReply:
         """A reply with an error."""
         if refusal.http_status is not None:
-            return _plain(refusal.http_status, refusal.message)
+            return plain_reply(refusal.http_status, refusal.message)
         details = refusal.details()
         error: dict[str, Any] = {"code": refusal.code, "message": refusal.message}
         if self._is_rpc:
             data = details if refusal.data is None else refusal.data
             if data:
                 error["data"] = data
-            return _json(200, {"jsonrpc": "2.0", "id": self._rpc_id, "error": error})
+            return json_reply(200, {"jsonrpc": "2.0", "id": self._rpc_id, "error": error})
         _, error["code"], error["status"] = _REASONS.get(refusal.code, _UNKNOWN)
         if details:
             error["details"] = details
-        return _json(error["code"], {"error": error})
+        return json_reply(error["code"], {"error": error})
 
 
-def read_request(request: HttpRequest, streaming: Streaming) -> Wire:
+def read_request(
+    request: HttpRequest, streaming: Streaming, versions: Collection[str] = ("1.0",)
+) -> Wire:
     """Finds out what a request asks for.
 
     Args:
         request: The request.
         streaming: By which methods a subscription is taken.
+        versions: The versions of the protocol that are spoken.
     """
     path = urlsplit(request.url).path
     if request.method == "GET" and path.endswith("/.well-known/agent-card.json"):
         return Wire(CARD, None)
-    if path == "/rpc" or path.startswith("/rpc/"):
-        return _with_version(_read_rpc(request), request)
-    return _with_version(_read_rest(request, path.removeprefix("/rest"), streaming), request)
+    is_rpc = path == "/rpc" or path.startswith("/rpc/")
+    if "0.3" in versions:
+        wire = _read(request, path, streaming, _older(), is_rpc=is_rpc)
+        if wire.operation or "1.0" not in versions:
+            return wire
+    return _with_version(_read(request, path, streaming, _SPOKEN, is_rpc=is_rpc), request)
+
+
+class _Spoken(NamedTuple):
+    """A version of the protocol.
+
+    Attributes:
+        wire: How its requests are read and answered.
+        methods: Operations by JSON-RPC method.
+        routes: Operations and the patterns of their paths.
+    """
+
+    wire: type[Wire]
+    methods: Mapping[str, Operation[Any, Any]]
+    routes: Sequence[tuple[Operation[Any, Any], re.Pattern[str]]]
+
+
+def _older() -> _Spoken:
+    from holdfast.testing.olderwire import LACKING, OlderWire  # which is made of what is here
+
+    known = [operation for operation in OPERATIONS if operation.name not in LACKING]
+    return _Spoken(
+        OlderWire,
+        {operation.method_v03: operation for operation in known},
+        [(operation, _pattern(operation.path_v03)) for operation in known],
+    )
+
+
+def _read(
+    request: HttpRequest, path: str, streaming: Streaming, spoken: _Spoken, *, is_rpc: bool
+) -> Wire:
+    if is_rpc:
+        return _read_rpc(request, spoken)
+    return _read_rest(request, path.removeprefix("/rest"), streaming, spoken)
 
 
 def _with_version(wire: Wire, request: HttpRequest) -> Wire:
@@ -173,61 +220,77 @@ def _with_version(wire: Wire, request: HttpRequest) -> Wire:
     return wire.refusing(Refusal(-32009, said))
 
 
-def _read_rpc(request: HttpRequest) -> Wire:
+def _read_rpc(request: HttpRequest, spoken: _Spoken) -> Wire:
+    kind = spoken.wire
     try:
         document = codec.parse(request.body)
     except codec.MalformedError as error:
-        return Wire("", Refusal(-32700, str(error)), is_rpc=True)
+        return kind("", Refusal(-32700, str(error)), is_rpc=True)
     members = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
     rpc_id, method = members.get("id"), members.get("method")
     if members.get("jsonrpc") != "2.0" or not isinstance(method, str):
-        return Wire("", Refusal(-32600, "Invalid Request"), rpc_id=rpc_id, is_rpc=True)
-    if method not in _BY_NAME:
-        return Wire("", Refusal(-32601, "Method not found"), rpc_id=rpc_id, is_rpc=True)
-    return Wire(method, members.get("params", {}), rpc_id=rpc_id, is_rpc=True)
+        return kind("", Refusal(-32600, "Invalid Request"), rpc_id=rpc_id, is_rpc=True)
+    operation = spoken.methods.get(method)
+    if operation is None:
+        return kind("", Refusal(-32601, "Method not found"), rpc_id=rpc_id, is_rpc=True)
+    return kind(operation.name, members.get("params", {}), rpc_id=rpc_id, is_rpc=True)
 
 
-def _pattern(operation: Operation[Any, Any]) -> re.Pattern[str]:
-    literal = re.escape(operation.path)
-    return re.compile(
-        r"(?:/(?P<tenant>[^/]+))?" + re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+?)", literal)
-    )
+def _pattern(path: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+?)", re.escape(path)))
 
 
-_ROUTES = [(operation, _pattern(operation)) for operation in OPERATIONS]
-_SUBSCRIPTION = _pattern(SUBSCRIBE_TO_TASK)
-_WIRE_NAMES = {"task_id": "taskId"}
+_TENANT = r"(?:/(?P<tenant>[^/]+))?"
+_SPOKEN = _Spoken(
+    Wire,
+    _BY_NAME,
+    [
+        (operation, re.compile(_TENANT + _pattern(operation.path).pattern))
+        for operation in OPERATIONS
+    ],
+)
+_WIRE_NAMES = {
+    "task_id": "taskId",
+    "push_notification_config_id": "pushNotificationConfigId",
+}
 
 
-def _read_rest(request: HttpRequest, path: str, streaming: Streaming) -> Wire:
-    match = _SUBSCRIPTION.fullmatch(path)  # first: the id of GET /tasks/{id} may be anything
+def _read_rest(request: HttpRequest, path: str, streaming: Streaming, spoken: _Spoken) -> Wire:
+    kind, routes = spoken.wire, spoken.routes
+    subscription = next(pattern for each, pattern in routes if each is SUBSCRIBE_TO_TASK)
+    match = subscription.fullmatch(path)  # first: the id of GET /tasks/{id} may be anything
     if match is not None:
         if request.method not in streaming.verbs:
-            return _no_route(streaming.other_verb)
-        return _routed(SUBSCRIBE_TO_TASK, match, request)
+            return _no_route(streaming.other_verb, kind)
+        return _routed(SUBSCRIBE_TO_TASK, match, request, kind)
     known = False
-    for operation, pattern in _ROUTES:
+    for operation, pattern in routes:
         match = pattern.fullmatch(path)
         known = known or match is not None
         if operation.verb == request.method and match is not None:
-            return _routed(operation, match, request)
-    return _no_route(405 if known else 404)
+            return _routed(operation, match, request, kind)
+    return _no_route(405 if known else 404, kind)
 
 
-def _routed(operation: Operation[Any, Any], match: re.Match[str], request: HttpRequest) -> Wire:
+def _routed(
+    operation: Operation[Any, Any],
+    match: re.Match[str],
+    request: HttpRequest,
+    kind: type[Wire],
+) -> Wire:
     try:
         params = _rest_params(request)
     except codec.MalformedError as error:
-        return Wire(operation.name, Refusal(-32600, f"Failed to load JSON: {error}"))
+        return kind(operation.name, Refusal(-32600, f"Failed to load JSON: {error}"))
     for name, value in match.groupdict().items():
         if value is not None:
             params[_WIRE_NAMES.get(name, name)] = unquote(value)
-    return Wire(operation.name, params)
+    return kind(operation.name, params)
 
 
-def _no_route(status: int) -> Wire:
+def _no_route(status: int, kind: type[Wire]) -> Wire:
     phrase = HTTPStatus(status).phrase
-    return Wire("", Refusal(-32601, phrase, http_status=status))
+    return kind("", Refusal(-32601, phrase, http_status=status))
 
 
 def _rest_params(request: HttpRequest) -> dict[str, Any]:
@@ -238,14 +301,15 @@ def _rest_params(request: HttpRequest) -> dict[str, Any]:
     return params
 
 
-def _json(status: int, value: Any, kind: str = "application/json") -> HttpReply:
+def json_reply(status: int, value: Any, kind: str = "application/json") -> HttpReply:
+    """A reply with JSON."""
     return HttpReply(status=status, headers={"content-type": kind}, body=codec.encode(value))
 
 
-def _plain(status: int, text: str) -> HttpReply:
+def plain_reply(status: int, text: str) -> HttpReply:
     """What frameworks answer before the agent is asked."""
     if status == 401:
-        reply = _json(status, {"error": text})
+        reply = json_reply(status, {"error": text})
         headers = {**reply.headers, "www-authenticate": "Bearer"}
         return msgspec.structs.replace(reply, headers=headers)
     headers = {"content-type": "text/plain; charset=utf-8"}

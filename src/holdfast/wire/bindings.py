@@ -6,17 +6,32 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from holdfast.wire import jsonrpc, rest
+from holdfast.wire import jsonrpc, rest, v03
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from holdfast.model.operations import Operation
     from holdfast.wire.http import Encoded, HttpReply
 
-__all__ = ["BINDINGS", "PROTOCOL_VERSION", "Codec"]
+__all__ = [
+    "BINDINGS",
+    "CODECS",
+    "OLDER_VERSION",
+    "PROTOCOL_VERSION",
+    "PROTOCOL_VERSIONS",
+    "VERSION_ADVICE",
+    "Codec",
+    "spoken_version",
+]
 
 PROTOCOL_VERSION = "1.0"
+OLDER_VERSION = "0.3"
+PROTOCOL_VERSIONS = (PROTOCOL_VERSION, OLDER_VERSION)
+
+VERSION_ADVICE = "; if the agent speaks protocol "
+"""Begins what a program can do about a version that is not spoken; others say it in their own
+words."""
 
 
 class Encode(Protocol):
@@ -66,7 +81,30 @@ class Codec(msgspec.Struct, frozen=True):
     has_verbs: bool = False
 
 
-BINDINGS = {
-    "JSONRPC": Codec(jsonrpc.encode, jsonrpc.decode, jsonrpc.reader),
-    "HTTP+JSON": Codec(rest.encode, rest.decode, rest.reader, has_verbs=True),
+CODECS: Mapping[tuple[str, str], Codec] = {
+    ("JSONRPC", PROTOCOL_VERSION): Codec(jsonrpc.encode, jsonrpc.decode, jsonrpc.reader),
+    ("HTTP+JSON", PROTOCOL_VERSION): Codec(rest.encode, rest.decode, rest.reader, has_verbs=True),
+    ("JSONRPC", OLDER_VERSION): Codec(v03.encode_rpc, v03.decode_rpc, v03.read_rpc),
+    ("HTTP+JSON", OLDER_VERSION): Codec(
+        v03.encode_rest, v03.decode_rest, v03.read_rest, has_verbs=True
+    ),
 }
+"""By binding and version of the protocol."""
+
+BINDINGS = ("JSONRPC", "HTTP+JSON")
+
+_SPOKEN = {"1": PROTOCOL_VERSION, "0.2": OLDER_VERSION, "0.3": OLDER_VERSION}
+
+
+def spoken_version(declared: str | None) -> str | None:
+    """The version that is spoken where a card declares one, as ``1.0.3``.
+
+    What 0.2 calls the same as 0.3 is the same; whoever declares nothing is tried with 1.0.
+
+    Returns:
+        None for one that is not spoken here.
+    """
+    if not declared:
+        return PROTOCOL_VERSION
+    major, _, rest_of_it = declared.strip().removeprefix("v").partition(".")
+    return _SPOKEN.get(major) or _SPOKEN.get(f"{major}.{rest_of_it.partition('.')[0]}")

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["follow"]
 
 _MOST = 5
-_OF_THE_PROTOCOL = frozenset({"accept", "a2a-version", "a2a-extensions", "user-agent"})
+_OF_THE_PROTOCOL = frozenset(
+    {"accept", "a2a-version", "a2a-extensions", "user-agent", "x-a2a-extensions"}
+)
 
 
 def follow(

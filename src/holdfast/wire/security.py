@@ -50,7 +50,14 @@ _BASIC = re.compile(r"[^:\x00-\x1f\x7f]*:[^\x00-\x1f\x7f]*")
 """A user, a colon, a password, and no control characters (RFC 7617, 2)."""
 
 OF_THE_PROTOCOL = frozenset(
-    {"accept", "a2a-extensions", "a2a-version", "content-type", "user-agent"}
+    {
+        "accept",
+        "a2a-extensions",
+        "a2a-version",
+        "content-type",
+        "user-agent",
+        "x-a2a-extensions",
+    }
 )
 """Headers that every request has already."""
 

@@ -1,0 +1,260 @@
+"""What a 0.3 agent says, as values of the model."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, TypeVar, cast
+
+from msgspec import UnsetType
+
+from holdfast.model import types as new
+from holdfast.model.requests import (
+    AuthenticationInfo,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksResponse,
+    SendMessageResponse,
+    TaskPushNotificationConfig,
+)
+from holdfast.model.types import Role, StreamResponse, TaskState
+from holdfast.model.v03 import types as old
+
+__all__ = [
+    "WRAPPED",
+    "LastResponse",
+    "event",
+    "listed_push_configs",
+    "push_config",
+    "push_configs",
+    "sent",
+    "task",
+    "tasks",
+]
+
+E = TypeVar("E", bound=Enum)
+
+WRAPPED = "data_part_compat"
+"""In the metadata of a part: its data is no object, which 0.3 asks for, and so was put into one,
+as ``{"value": …}``. Official agents read and write it so."""
+
+_STATES = {
+    "submitted": TaskState.SUBMITTED,
+    "working": TaskState.WORKING,
+    "input-required": TaskState.INPUT_REQUIRED,
+    "completed": TaskState.COMPLETED,
+    "canceled": TaskState.CANCELED,
+    "failed": TaskState.FAILED,
+    "rejected": TaskState.REJECTED,
+    "auth-required": TaskState.AUTH_REQUIRED,
+    "unknown": TaskState.UNSPECIFIED,
+    "TASK_STATE_CANCELLED": TaskState.CANCELED,
+}
+_ROLES = {"user": Role.USER, "agent": Role.AGENT}
+
+
+class LastResponse(StreamResponse, frozen=True, kw_only=True):
+    """An event after which the agent says nothing more, and the task is over or waits."""
+
+
+def event(found: old.Event) -> StreamResponse:
+    """An event of a stream."""
+    match found.what:
+        case old.Task() as it:
+            return StreamResponse(task=task(it))
+        case old.Message() as it:
+            return StreamResponse(message=_message(it))
+        case old.ArtifactUpdate() as it:
+            return StreamResponse(artifact_update=_artifact_update(it))
+        case old.StatusUpdate() as it:
+            update = _status_update(it)
+            state = update.status.state
+            is_last = it.final and (state.is_terminal or state.is_interrupted)
+            return (LastResponse if is_last else StreamResponse)(status_update=update)
+        case None:
+            return StreamResponse()  # of a kind that nobody knows here
+
+
+def sent(found: old.Event) -> SendMessageResponse:
+    """What a message is answered by.
+
+    Raises:
+        ValueError: It is neither a task nor a message.
+    """
+    response = event(found)
+    return SendMessageResponse(task=response.task, message=response.message)
+
+
+def task(found: old.Task) -> new.Task:
+    """A task."""
+    return new.Task(
+        id=found.id,
+        context_id=found.context_id or None,
+        status=_status(found.status),
+        artifacts=tuple(map(_artifact, found.artifacts)),
+        history=tuple(map(_message, found.history)),
+        metadata=found.metadata,
+    )
+
+
+def tasks(found: old.Tasks) -> ListTasksResponse:
+    """A page of tasks."""
+    return ListTasksResponse(
+        tasks=tuple(map(task, found.tasks)),
+        next_page_token=found.next_cursor or found.next_page_token or "",
+        page_size=found.page_size,
+        total_size=found.total_size,
+    )
+
+
+def push_config(found: old.TaskPushConfig) -> TaskPushNotificationConfig:
+    """A configuration of push notifications."""
+    config, task_id, config_id = found.push_notification_config, found.task_id, None
+    if found.name is not None:  # tasks/{task}/pushNotificationConfigs/{config}
+        task_id, _, config_id = found.name.removeprefix("tasks/").partition("/")
+        config_id = config_id.rpartition("/")[2]
+    how = config.authentication
+    return TaskPushNotificationConfig(
+        id=config.id or config_id or None,
+        task_id=task_id,
+        url=config.url,
+        token=config.token or None,
+        authentication=None
+        if how is None
+        else AuthenticationInfo(
+            scheme=next(iter(how.schemes), ""), credentials=how.credentials or None
+        ),
+    )
+
+
+def push_configs(found: old.PushConfigs) -> ListTaskPushNotificationConfigsResponse:
+    """The configurations of a task, as ProtoJSON lists them."""
+    return ListTaskPushNotificationConfigsResponse(
+        configs=tuple(map(push_config, found.configs)), next_page_token=found.next_page_token
+    )
+
+
+def listed_push_configs(
+    found: tuple[old.TaskPushConfig, ...],
+) -> ListTaskPushNotificationConfigsResponse:
+    """The same, as JSON-RPC lists them."""
+    return ListTaskPushNotificationConfigsResponse(configs=tuple(map(push_config, found)))
+
+
+def _status_update(found: old.StatusUpdate) -> new.TaskStatusUpdateEvent:
+    return new.TaskStatusUpdateEvent(
+        task_id=found.task_id,
+        context_id=found.context_id or None,
+        status=_status(found.status),
+        metadata=found.metadata,
+    )
+
+
+def _artifact_update(found: old.ArtifactUpdate) -> new.TaskArtifactUpdateEvent:
+    return new.TaskArtifactUpdateEvent(
+        task_id=found.task_id,
+        context_id=found.context_id or None,
+        artifact=_artifact(found.artifact),
+        append=found.append,
+        last_chunk=found.last_chunk,
+        metadata=found.metadata,
+    )
+
+
+def _status(found: old.TaskStatus) -> new.TaskStatus:
+    message = found.message
+    return new.TaskStatus(
+        state=_state(found.state),
+        message=None if message is None else _message(message),
+        timestamp=found.timestamp,
+    )
+
+
+def _artifact(found: old.Artifact) -> new.Artifact:
+    return new.Artifact(
+        artifact_id=found.artifact_id,
+        name=found.name or None,
+        description=found.description or None,
+        parts=tuple(map(_part, found.parts)),
+        metadata=found.metadata,
+        extensions=found.extensions,
+    )
+
+
+def _message(found: old.Message) -> new.Message:
+    return new.Message(
+        message_id=found.message_id,
+        role=_role(found.role),
+        parts=tuple(map(_part, found.parts or found.content)),
+        context_id=found.context_id or None,
+        task_id=found.task_id or None,
+        metadata=found.metadata,
+        extensions=found.extensions,
+        reference_task_ids=found.reference_task_ids,
+    )
+
+
+def _part(found: old.Part) -> new.Part:
+    if found.text is not None:
+        return new.Part(text=found.text, metadata=found.metadata)
+    if found.file is not None:
+        return _file(found.file, found.metadata)
+    return _data(found)
+
+
+def _file(file: old.File, metadata: dict[str, Any] | None) -> new.Part:
+    raw = file.content
+    if raw is None and file.file_with_bytes is not None:
+        raw = _twice_encoded(file.file_with_bytes)
+    return new.Part(
+        raw=raw,
+        url=None if raw is not None else file.file_with_uri if file.uri is None else file.uri,
+        metadata=metadata,
+        filename=file.name or None,
+        media_type=file.mime_type or None,
+    )
+
+
+def _twice_encoded(content: bytes) -> bytes:
+    """The content of a file whose base64 text was taken for its bytes, as official servers do."""
+    try:
+        decoded = base64.b64decode(content, validate=True)
+    except (binascii.Error, ValueError):
+        return content
+    return decoded if base64.b64encode(decoded) == content else content
+
+
+def _data(found: old.Part) -> new.Part:
+    data, metadata = found.data, found.metadata
+    inner = _object(data)
+    if found.kind is None and inner is not None and inner.keys() == {"data"}:
+        data, inner = inner["data"], _object(inner["data"])
+    if isinstance(data, UnsetType):
+        return new.Part(metadata=metadata)
+    if metadata and metadata.get(WRAPPED) and inner is not None and "value" in inner:
+        data = inner["value"]
+        metadata = {name: value for name, value in metadata.items() if name != WRAPPED} or None
+    return new.Part(data=data, metadata=metadata)
+
+
+def _object(value: object) -> dict[str, Any] | None:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def _state(found: object) -> TaskState:
+    """A state by its name in either form, or its number."""
+    return _known(found, _STATES, TaskState)
+
+
+def _role(found: object) -> Role:
+    return _known(found, _ROLES, Role)
+
+
+def _known(found: object, names: Mapping[str, E], kind: type[E]) -> E:
+    if isinstance(found, str) and found:
+        return names.get(found) or kind(found)
+    members = list(kind)
+    if not isinstance(found, int | float) or isinstance(found, bool):
+        return members[0]  # UNSPECIFIED
+    return members[int(found)] if 0 <= found < len(members) else kind(str(found))

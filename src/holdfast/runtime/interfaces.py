@@ -1,0 +1,161 @@
+"""The interfaces of a card, and which of them calls go to.
+
+Rules: the newest version of the protocol comes first, then the caller's preference, then the
+card's order (A2A 8.3.2). An older version is spoken where the card declares no newer one, or
+leaves room for doubt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from holdfast.errors import AgentCardResolutionError, VersionNotSupportedError
+from holdfast.model.hosts import number_of
+from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION, spoken_version
+from holdfast.wire.reach import Network, Reach, scope_of_host
+
+if TYPE_CHECKING:
+    from holdfast.model.card import AgentCard, AgentInterface
+
+__all__ = ["Interfaces", "Route", "choose_interfaces"]
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """What the caller says about where calls go.
+
+    Attributes:
+        bindings: The bindings that the caller prefers, best first.
+        supported: The bindings that may be used at all.
+        produced: Those whose transports the caller brings; they judge the version themselves.
+        url: Address to use instead of the interface's own.
+        tenant: Tenant to use instead of the interface's own.
+        version: The version of the protocol to speak, whatever the card says; None leaves it to
+            the card.
+        allow_legacy: Whether to find out if an agent speaks 0.3 that declares 1.0 only.
+        trusted: Origins that may get the caller's headers and credentials.
+        trust_first: Whether the origin of the first card's first interface is one of them: for a
+            card that the caller brought along.
+        source: Where the card is fetched; None if the caller brought it along.
+        networks: Networks that an address may lead to which others named, wherever they lie.
+    """
+
+    bindings: tuple[str, ...] = ()
+    supported: tuple[str, ...] = tuple(BINDINGS)
+    produced: frozenset[str] = frozenset()
+    url: str | None = None
+    tenant: str | None = None
+    version: str | None = None
+    allow_legacy: bool = False
+    trusted: frozenset[str] = frozenset()
+    trust_first: bool = False
+    source: str | None = None
+    networks: tuple[Network, ...] = ()
+
+    def allows_host(self, url: str) -> bool:
+        """Whether the host of an address is this machine, and may be reached all the same."""
+        if scope_of_host(url) != "loopback":
+            return False
+        number = number_of(urlsplit(url).hostname or "")
+        return not Reach(allowed=self.networks).refuses(str(number))
+
+
+class Interfaces(NamedTuple):
+    """Where calls go, and where else if that turns out to speak no 1.0."""
+
+    first: AgentInterface
+    older: AgentInterface | None = None
+
+
+def choose_interfaces(card: AgentCard, route: Route) -> Interfaces:
+    """Chooses among a card's interfaces (A2A 8.3.2): by version, the caller, the card.
+
+    Raises:
+        VersionNotSupportedError: None speaks a protocol version of this client.
+        AgentCardResolutionError: None has a binding that this client speaks.
+    """
+    spelled = {label.upper(): label for label in route.supported}  # cards use either case
+    known = [
+        msgspec.structs.replace(interface, protocol_binding=binding)
+        for interface in card.supported_interfaces
+        if (binding := spelled.get(interface.protocol_binding.upper())) is not None
+    ]
+    if not known:
+        offered = ", ".join(i.protocol_binding for i in card.supported_interfaces)
+        spoken = ", ".join(route.supported)
+        raise AgentCardResolutionError(
+            f"agent {card.name!r} offers only {offered}; this client speaks {spoken}",
+            executed=False,
+        )
+    if route.version is not None:
+        return Interfaces(_of_version(route.version, known, route))
+    newer = [i for i in known if _spoken(i, route) == PROTOCOL_VERSION]
+    older = [i for i in known if _spoken(i, route) == OLDER_VERSION]
+    if not newer and not older:
+        offered = ", ".join(str(i.protocol_version) for i in known)
+        raise VersionNotSupportedError(
+            f"agent {card.name!r} speaks protocol {offered}; this client speaks "
+            f"{PROTOCOL_VERSION} and {OLDER_VERSION}",
+            executed=False,
+        )
+    if not newer:
+        return Interfaces(_as_asked(_preferred(older, route), route))
+    first = _preferred(newer, route)
+    if first.protocol_binding in route.produced:
+        return Interfaces(_as_asked(first, route))
+    # Real cards leave the version out; a server that speaks another one will say so.
+    second = None
+    if older:
+        second = _preferred(older, route)
+    elif not first.protocol_version or route.allow_legacy:
+        second = msgspec.structs.replace(first, protocol_version=OLDER_VERSION)
+    if second is not None:
+        second = None if route.tenant else _as_asked(second, route)
+    return Interfaces(_as_asked(first, route), second)
+
+
+def _spoken(interface: AgentInterface, route: Route) -> str | None:
+    """The version that would be spoken at an interface; None if there is none."""
+    if interface.protocol_binding in route.produced:
+        return PROTOCOL_VERSION
+    return spoken_version(interface.protocol_version)
+
+
+def _of_version(version: str, known: list[AgentInterface], route: Route) -> AgentInterface:
+    """The interface for a version that the caller names, whatever the card says of it."""
+    declared = [i for i in known if i.protocol_version and _spoken(i, route) == version]
+    found = _preferred(declared or known, route)
+    if not declared and found.protocol_binding not in route.produced:
+        found = msgspec.structs.replace(found, protocol_version=version)
+    return _as_asked(found, route)
+
+
+def _preferred(interfaces: list[AgentInterface], route: Route) -> AgentInterface:
+    by_binding = {i.protocol_binding: i for i in reversed(interfaces)}
+    first = interfaces[0].protocol_binding
+    return by_binding[next((b for b in route.bindings if b in by_binding), first)]
+
+
+def _as_asked(interface: AgentInterface, route: Route) -> AgentInterface:
+    """An interface with what the caller puts in place of its own.
+
+    Raises:
+        VersionNotSupportedError: It speaks 0.3, and the caller names a tenant.
+    """
+    url = interface.url if route.url is None else route.url
+    tenant = (interface.tenant or None) if route.tenant is None else route.tenant or None
+    if _spoken(interface, route) == OLDER_VERSION:
+        if route.tenant:
+            raise VersionNotSupportedError(
+                f"the agent speaks protocol {OLDER_VERSION}, which knows no tenants: leave out "
+                "tenant=",
+                executed=False,
+            )
+        tenant = None
+    return msgspec.structs.replace(
+        interface,
+        url=url.partition("#")[0],  # a fragment is not sent (RFC 9110, 7.1)
+        tenant=tenant,
+    )

@@ -1,0 +1,445 @@
+"""Which version of the protocol is spoken: by the card, by the agent's answers, by the caller."""
+
+import asyncio
+import json
+
+import pytest
+
+from holdfast import (
+    A2AError,
+    A2AHTTPError,
+    AgentInterface,
+    ClientFactory,
+    CredentialOriginError,
+    Endpoints,
+    MethodNotFoundError,
+    TaskNotFoundError,
+    TaskState,
+    VersionNotSupportedError,
+    connect,
+    minimal_agent_card,
+)
+from holdfast.testing import (
+    Cut,
+    Fail,
+    FakeAgent,
+    FakeNetwork,
+    Refuse,
+    Respond,
+    Streaming,
+    asks,
+    needs_auth,
+    streams,
+)
+
+both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+
+PATHS = {"JSONRPC": "/rpc", "HTTP+JSON": "/rest"}
+OLDER, NEWER = ("0.3",), ("1.0",)
+
+
+def interface(binding, version="1.0", path=None):
+    found = {"url": f"http://agent.test{path or PATHS[binding]}", "protocolBinding": binding}
+    return found if version is None else {**found, "protocolVersion": version}
+
+
+def card(*interfaces, **members):
+    return {"name": "Some", "supportedInterfaces": list(interfaces), **members}
+
+
+def client_of(agent, binding="JSONRPC", **options):
+    return connect(agent.url, engine=FakeNetwork(agent), bindings=(binding,), **options)
+
+
+def operations(agent):
+    """What was asked for, and in which version."""
+    return [
+        (each.operation, each.headers["a2a-version"])
+        for each in agent.received
+        if each.operation != "GetAgentCard"
+    ]
+
+
+SENT = [("SendMessage", "0.3")]
+PROBED = [("", "1.0"), ("GetTask", "0.3")]
+
+# ── By the card ──────────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+@pytest.mark.parametrize("how", ["url", "file", "dict"])
+async def test_s20_a_card_of_0_3_is_enough(binding, how, tmp_path):
+    agent = FakeAgent(versions=OLDER, bindings=(binding,))
+    network = FakeNetwork(agent)
+    other = {"JSONRPC": "HTTP+JSON", "HTTP+JSON": "JSONRPC"}[binding]
+    document = {
+        "name": "Older",
+        "url": f"http://agent.test{PATHS[binding]}",
+        "preferredTransport": binding,
+        "additionalInterfaces": [{"url": "http://agent.test/none", "transport": other}],
+        "protocolVersion": "0.3.0",
+        "capabilities": {},
+    }
+    file = tmp_path / "card.json"
+    file.write_text(json.dumps(document))
+    named = {"url": agent.url, "file": file, "dict": document}[how]
+
+    async with connect(named, engine=network) as client:
+        assert (await client.ask("hello")).text == "hello"
+
+    assert {version for _, version in operations(agent)} == {"0.3"}
+
+
+@both_bindings
+@pytest.mark.parametrize("version", ["0.3", "0.3.0", "0.3.5", "0.2.6", "v0.3"])
+async def test_an_interface_is_spoken_to_in_the_version_that_it_declares(binding, version):
+    agent = FakeAgent(versions=("1.0", "0.3"), card=card(interface(binding, version)))
+
+    await client_of(agent, binding).send_message("hello")
+
+    assert operations(agent) == SENT
+
+
+@both_bindings
+async def test_a_newer_version_comes_before_a_preferred_binding(binding):
+    other = {"JSONRPC": "HTTP+JSON", "HTTP+JSON": "JSONRPC"}[binding]
+    both = card(interface(binding, "0.3.0"), interface(other, "1.0"))
+    agent = FakeAgent(versions=("1.0", "0.3"), card=both)
+
+    await client_of(agent, binding).send_message("hello")
+    await client_of(agent, binding, supported_protocol_bindings=(binding,)).send_message("hello")
+
+    assert operations(agent) == [("SendMessage", "1.0"), ("SendMessage", "0.3")]
+
+
+@both_bindings
+async def test_an_agent_of_both_versions_is_spoken_to_in_the_newer_one(binding):
+    agent = FakeAgent(versions=("1.0", "0.3"))
+    client = client_of(agent, binding)
+
+    await client.send_message("hello")
+    offered = (await client.agent_card()).supported_interfaces
+
+    assert operations(agent) == [("SendMessage", "1.0")]
+    assert [(i.protocol_binding, i.protocol_version) for i in offered] == [
+        ("JSONRPC", "1.0"),
+        ("HTTP+JSON", "1.0"),
+        ("JSONRPC", "0.3.0"),
+        ("HTTP+JSON", "0.3.0"),
+    ]
+
+
+async def test_what_a_card_says_in_both_ways_is_there_once():
+    members = {
+        "url": "http://agent.test/rpc",
+        "protocolVersion": "0.3.0",
+        "additionalInterfaces": [{"url": "http://agent.test/rpc", "transport": "JSONRPC"}],
+        "security": [{"key": ["a"]}],
+        "securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "x-key"}},
+        "supportsAuthenticatedExtendedCard": True,
+    }
+    both = card(interface("JSONRPC", "1.0"), interface("JSONRPC", "0.3"), **members)
+    read = await client_of(FakeAgent(card=both)).agent_card()
+
+    assert [i.protocol_version for i in read.supported_interfaces] == ["1.0", "0.3"]
+    assert read.security_schemes["key"].api_key_security_scheme.name == "x-key"
+    assert read.security_requirements[0].schemes["key"].list == ("a",)
+    assert read.capabilities.extended_agent_card is True
+
+
+# ── By what an agent answers ─────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+async def test_s19_a_card_without_a_version_and_an_agent_of_1_0(binding):
+    agent = FakeAgent(card=card(interface(binding, None)))
+    client = client_of(agent, binding)
+
+    await client.send_message("hello")
+    await client.send_message("again")
+
+    assert operations(agent) == [("GetTask", "1.0"), *[("SendMessage", "1.0")] * 2]
+
+
+@both_bindings
+async def test_s19_a_card_without_a_version_and_an_agent_of_0_3(binding):
+    agent = FakeAgent(versions=OLDER, card=card(interface(binding, None)))
+    client = client_of(agent, binding)
+
+    task = await client.send_message("hello")
+    await client.send_message("again")
+
+    assert task.state is TaskState.COMPLETED
+    assert operations(agent) == [*PROBED, *SENT * 2]
+    assert len(agent.executions) == 2
+
+
+async def test_what_was_found_out_is_shared_and_found_out_once():
+    agent = FakeAgent(versions=OLDER, card=card(interface("JSONRPC", None)))
+    shared = Endpoints()
+    client = client_of(agent, shared=shared)
+
+    await asyncio.gather(*(client.send_message("hello") for _ in range(10)))
+    await client_of(agent, shared=shared).send_message("hello")
+
+    assert operations(agent) == [*PROBED, *SENT * 11]
+
+
+@pytest.mark.parametrize("code", [-32601, -32603, -32600, -32009])
+async def test_whatever_says_that_a_version_is_unknown_is_followed_up(code):
+    agent = FakeAgent(versions=("1.0", "0.3"), card=card(interface("JSONRPC", None)))
+    agent.inject(Fail(code=code), on="GetTask")
+
+    await client_of(agent).send_message("hello")
+
+    assert operations(agent) == [("GetTask", "0.3"), *SENT]
+
+
+async def test_what_cannot_be_found_out_is_left_to_the_call():
+    agent = FakeAgent(versions=("1.0", "0.3"), card=card(interface("JSONRPC", None)))
+    agent.inject(Refuse(), on="GetTask")
+    client = client_of(agent)
+
+    await client.send_message("hello")
+    await client.send_message("hello")
+
+    newer = ("SendMessage", "1.0")
+    assert operations(agent) == [newer, ("GetTask", "1.0"), newer]
+
+
+@both_bindings
+async def test_an_agent_that_declares_1_0_is_not_spoken_to_in_0_3_by_itself(binding):
+    agent = FakeAgent(versions=OLDER, card=card(interface(binding)))
+
+    with pytest.raises(A2AError, match="if the agent speaks protocol") as caught:
+        await client_of(agent, binding).send_message("hello")
+
+    assert operations(agent) == [("", "1.0")]
+    assert agent.executions == {}
+    assert 'pass protocol_version="0.3"' in str(caught.value)
+    assert isinstance(caught.value, MethodNotFoundError if binding == "JSONRPC" else A2AHTTPError)
+
+
+@both_bindings
+@pytest.mark.parametrize("versions", [OLDER, NEWER])
+async def test_allow_legacy_finds_out_what_an_agent_speaks_that_declares_1_0(binding, versions):
+    agent = FakeAgent(versions=versions, card=card(interface(binding)))
+
+    await client_of(agent, binding, allow_legacy=True).send_message("hello")
+
+    newer = [("GetTask", "1.0"), ("SendMessage", "1.0")]
+    assert operations(agent) == (newer if versions == NEWER else [*PROBED, *SENT])
+
+
+VERSION_REFUSED = Fail(code=-32009, message="not this version")
+
+
+@both_bindings
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_an_agent_of_both_that_refuses_1_0_is_spoken_to_in_0_3(binding, streaming):
+    agent = FakeAgent(versions=("1.0", "0.3"))
+    name = "SendStreamingMessage" if streaming else "SendMessage"
+    agent.inject(VERSION_REFUSED, on=name)
+    client = client_of(agent, binding, streaming=streaming)
+
+    first, second = await client.ask("hello"), await client.ask("again")
+
+    assert (first.text, second.text) == ("hello", "again")
+    asked = [version for operation, version in operations(agent) if operation == name]
+    assert asked == ["0.3"] * 2  # the one that was refused was not taken in
+    assert len(agent.executions) == 2
+
+
+async def test_a_message_that_may_have_been_taken_is_not_sent_in_another_version():
+    agent = FakeAgent(versions=("1.0", "0.3"))
+    agent.inject(Fail(code=-32601, after_execution=True), on="SendMessage")
+
+    with pytest.raises(MethodNotFoundError) as caught:
+        await client_of(agent).send_message("hello")
+
+    assert caught.value.executed is None
+    assert len(agent.calls("SendMessage")) == 1
+
+
+async def test_who_refuses_1_0_and_offers_nothing_else_is_told_of():
+    agent = FakeAgent()
+    agent.inject(VERSION_REFUSED, on="GetTask")
+
+    with pytest.raises(VersionNotSupportedError, match=r"not this version") as caught:
+        await client_of(agent).get_task("t")
+
+    assert 'pass protocol_version="0.3"' in str(caught.value)
+    assert caught.value.executed is False
+
+
+async def test_an_operation_that_an_agent_may_lack_is_no_sign_of_its_version():
+    agent = FakeAgent()
+    agent.inject(Fail(code=-32601, message="no such method"), on="ListTasks")
+
+    with pytest.raises(MethodNotFoundError) as caught:
+        await client_of(agent).list_tasks()
+
+    assert "protocol_version" not in str(caught.value)
+
+
+async def test_credentials_go_to_an_older_interface_of_another_origin_as_little():
+    elsewhere = {"url": "http://elsewhere.test/rpc", "protocolVersion": "0.3.0"}
+    both = card(interface("JSONRPC"), **elsewhere)
+    agent = FakeAgent(versions=("1.0", "0.3"), card=both)
+    agent.inject(VERSION_REFUSED, on="SendMessage")
+
+    with pytest.raises(CredentialOriginError, match=r"elsewhere\.test"):
+        await client_of(agent, auth="Bearer secret").send_message("hello")
+
+    assert agent.executions == {}
+
+
+# ── By the caller ────────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+@pytest.mark.parametrize("declared", ["1.0", "0.3", None, "2.0"])
+async def test_the_version_that_the_caller_names_is_spoken(binding, version, declared):
+    agent = FakeAgent(versions=("1.0", "0.3"), card=card(interface(binding, declared)))
+    client = client_of(agent, binding, protocol_version=version)
+
+    await client.send_message("hello")
+
+    assert operations(agent) == [("SendMessage", version)]
+    assert {each.headers["a2a-version"] for each in agent.received} == {version}  # the card's too
+
+
+async def test_the_interface_of_the_version_that_the_caller_names_is_used():
+    older, newer = interface("JSONRPC", "0.3", "/rpc/old"), interface("JSONRPC", "1.0")
+    agent = FakeAgent(versions=("1.0", "0.3"), card=card(newer, older))
+
+    await client_of(agent, protocol_version="0.3").send_message("hello")
+
+    assert agent.received[-1].url == older["url"]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"protocol_version": "2.0"}, ValueError),
+        ({"protocol_version": "0.3.0"}, ValueError),
+        ({"protocol_version": 1.0}, TypeError),
+        ({"protocol_version": ""}, ValueError),
+        ({"protocol_version": "0.3", "allow_legacy": True}, ValueError),
+        ({"allow_legacy": 1}, TypeError),
+    ],
+)
+def test_what_cannot_be_a_version_is_refused(options, kind):
+    with pytest.raises(kind, match=r"protocol_version|allow_legacy"):
+        connect("http://agent.test", engine=FakeNetwork(), **options)
+
+
+async def test_a_tenant_is_something_that_0_3_does_not_know():
+    agent = FakeAgent(versions=OLDER)
+
+    with pytest.raises(VersionNotSupportedError, match="knows no tenants") as caught:
+        await client_of(agent, tenant="acme").send_message("hello")
+
+    assert caught.value.executed is False
+    named = card({**interface("JSONRPC", "0.3"), "tenant": "acme"})
+    assert (await client_of(FakeAgent(versions=OLDER, card=named)).ask("hi")).text == "hi"
+
+
+async def test_extensions_are_asked_for_in_the_words_of_both_versions():
+    agent = FakeAgent(versions=OLDER)
+
+    await client_of(agent).send_message("hello", extensions=["urn:a", "urn:b"])
+
+    headers = agent.received[-1].headers
+    assert (headers["a2a-extensions"], headers["x-a2a-extensions"]) == ("urn:a,urn:b",) * 2
+
+
+@both_bindings
+async def test_a_factory_and_a_minimal_card_lead_to_an_older_agent(binding):
+    agent = FakeAgent(versions=OLDER)
+    minimal = minimal_agent_card(f"{agent.url}{PATHS[binding]}", [binding])
+    client = ClientFactory().create(minimal, engine=FakeNetwork(agent))
+
+    extended = await client.get_extended_agent_card()
+
+    assert extended.name == "Fake agent, extended"
+    assert {i.protocol_version for i in extended.supported_interfaces} == {"0.3.0"}
+    assert (await client.ask("hello")).text == "hello"
+
+
+def test_an_interface_without_a_version_is_one_in_a_card_of_1_0():
+    assert AgentInterface().protocol_version is None
+
+
+# ── Streams of 0.3 ───────────────────────────────────────────────────────────────────────────
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+@both_bindings
+async def test_a_last_event_ends_a_stream_that_stays_open(binding):
+    agent = FakeAgent(asks("which?"), versions=OLDER, streaming=Streaming(stays_open=True))
+
+    async with client_of(agent, binding).stream_message("hi") as events:
+        seen = [event async for event in events]
+
+    assert seen[-1].status.state is TaskState.INPUT_REQUIRED
+    assert (now(), agent.open_streams) == (0, 0)
+
+
+@both_bindings
+@pytest.mark.parametrize("store_lag", [0.0, 3.0])
+async def test_a_subscription_that_brings_nothing_is_looked_after(binding, store_lag):
+    # Without a snapshot nothing says that the task waits for input already.
+    agent = FakeAgent(
+        asks("which?", after=5),
+        versions=OLDER,
+        streaming=Streaming(snapshot=False, stays_open=True),
+        store_lag=store_lag,
+    )
+    agent.inject(Cut(after_events=1), on="SendStreamingMessage")
+    client = client_of(agent, binding)
+
+    async with client.stream_message("hi") as events:
+        asyncio.get_running_loop().call_later(4, lambda: None)
+        answer = await events.result()
+
+    assert (answer.needs_input, answer.question) == (True, "which?")
+    assert now() < 20
+    assert agent.open_streams == 0
+
+
+async def test_a_subscription_that_is_broken_off_is_refused():
+    agent = FakeAgent(streams("a", "b", every=1), versions=OLDER)
+    agent.inject(Cut(after_events=3), on="SendStreamingMessage")
+    empty = Respond(status=200, headers={"content-type": "text/event-stream"}, body=b"")
+    agent.inject(empty, on="SubscribeToTask", times=20)
+
+    async with client_of(agent, "HTTP+JSON").stream_message("hi") as events:
+        answer = await events.result()
+
+    assert answer.text == "ab"
+    assert len(agent.calls("SubscribeToTask")) <= 1
+
+
+@both_bindings
+async def test_s16_an_authorization_is_watched_on_after_a_last_event(binding):
+    agent = FakeAgent(needs_auth("log in", cleared_after=60), versions=OLDER)
+
+    async with client_of(agent, binding).stream_message("hi") as events:
+        answer = await events.result()
+
+    assert answer.text == "authorized"
+
+
+@both_bindings
+async def test_an_unknown_task_is_named_where_the_agent_does_not(binding):
+    client = client_of(FakeAgent(versions=OLDER), binding)
+
+    for asking in (client.get_task, client.cancel_task, client.wait):
+        with pytest.raises(TaskNotFoundError) as caught:
+            await asking("none such")
+        assert caught.value.task_id == "none such"
