@@ -361,7 +361,7 @@ async def test_a_body_must_be_plain_json(headers, status):
         b'{"task":null}',
         b'{"task":{"id":1}}',
         b'{"statusUpdate":[]}',
-        b'{"id":"t-1","kind":"task","status":{"state":"completed"}}',
+        b'{"id":"t-1","kind":"poem","status":"done"}',
         b"\xff",
         b'{"task":' * 50_000,
         b"[" * 90,
@@ -375,6 +375,35 @@ async def test_a_body_that_is_no_event_is_refused(body):
 
     assert reply.status in {400, 413}
     assert receiver.task("t-1") is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {
+            "id": "t-1",
+            "contextId": "c",
+            "kind": "task",
+            "status": {"state": "completed"},
+            "artifacts": [{"artifactId": "a-1", "parts": [{"kind": "text", "text": "moon"}]}],
+        },
+        {
+            "kind": "artifact-update",
+            "taskId": "t-1",
+            "contextId": "c",
+            "artifact": {"artifactId": "a-1", "parts": [{"kind": "text", "text": "moon"}]},
+        },
+    ],
+    ids=["task", "artifact-update"],
+)
+async def test_agents_of_protocol_0_3_push_the_thing_itself(body):
+    receiver, config = expecting()
+
+    assert (await post(receiver, json.dumps(body).encode(), config)).status == 200
+
+    assert receiver.task("t-1").text == "moon"
+    if body["kind"] == "task":
+        assert (await receiver.wait("t-1")).state is COMPLETED
 
 
 @given(body=st.binary(max_size=60) | st.recursive(st.none() | st.integers() | st.text(max_size=5),

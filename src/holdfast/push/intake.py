@@ -14,6 +14,8 @@ import msgspec
 from holdfast.errors import LimitExceededError
 from holdfast.model import codec
 from holdfast.model.types import Message, StreamResponse, Task
+from holdfast.model.v03 import reading
+from holdfast.model.v03 import types as v03
 from holdfast.push.asgi import (
     ASGIReceive,
     ASGIScope,
@@ -153,14 +155,16 @@ class Intake:
         try:
             check_json_size(body, self._limits)
             response = codec.decode(body, StreamResponse)
+            if response.event is None:  # agents of protocol 0.3 push what has a ``kind``
+                response = reading.event(codec.decode(body, v03.Event))
             check_value(response, self._limits)
         except LimitExceededError:
             raise Refused(413, "the event is too large") from None
         except codec.MalformedError:
-            raise Refused(400, "the body is no event of A2A 1.0: it cannot be read") from None
+            raise Refused(400, "the body is no event of A2A: it cannot be read") from None
         event = response.event
         if event is None:
-            raise Refused(400, "the body is no event of A2A 1.0: it has none of its members")
+            raise Refused(400, "the body is no event of A2A: it has none of its members")
         return event
 
 
