@@ -1,7 +1,8 @@
-# Every target sets up what it needs by itself, in three environments:
+# Every target sets up what it needs by itself, in four environments:
 #   .venv        the library (editable) and the tools that test and check it, each added when needed
 #   .venv-sdk    the official SDK: the real agents that tests and benchmarks talk to on loopback
 #   .venv-sdk03  the last official SDK of protocol 0.3: the same for tests
+#   .venv-ag2    AG2 on the newest SDK: a real agent that calls the tests' tools
 # with uv where it is on PATH, else with venv and pip. A stamp inside the environment records each
 # step, so that a second run installs nothing; a change of pyproject.toml or of the pins, another
 # interpreter or another installer installs again.
@@ -10,6 +11,7 @@ PYTHON ?= python3
 VENV := .venv
 SDK_VENV := .venv-sdk
 SDK03_VENV := .venv-sdk03
+AG2_VENV := .venv-ag2
 BIN := $(VENV)/bin
 
 # A uv too old to know dependency groups counts as none.
@@ -24,6 +26,7 @@ ARGS ?=
 # Where the tests and benchmarks find the real agents.
 export HOLDFAST_SDK_PYTHON := $(CURDIR)/$(SDK_VENV)/bin/python
 export HOLDFAST_SDK03_PYTHON := $(CURDIR)/$(SDK03_VENV)/bin/python
+export HOLDFAST_AG2_PYTHON := $(CURDIR)/$(AG2_VENV)/bin/python
 # Pyright runs on the node that comes from the package index, and looks for no newer version.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -39,7 +42,7 @@ help: ## list the targets (the default)
 demo: $(VENV)/.library ## watch calls survive a failing agent; AGENT=<url> makes it yours
 	$(BIN)/python examples/demo.py $(ARGS)
 
-test: $(VENV)/.test $(SDK_VENV)/.sdk $(SDK03_VENV)/.sdk ## run every test
+test: $(VENV)/.test $(SDK_VENV)/.sdk $(SDK03_VENV)/.sdk $(AG2_VENV)/.sdk ## run every test
 	$(BIN)/python -m pytest $(ARGS)
 
 check: $(VENV)/.lint ## run the linters, the type checkers and the import contracts
@@ -57,7 +60,8 @@ format: $(VENV)/.lint ## sort imports, apply safe fixes and format the code
 	$(BIN)/ruff format
 
 clean: ## remove the environments and everything else that can be made again
-	rm -rf $(VENV) $(SDK_VENV) $(SDK03_VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(SDK_VENV) $(SDK03_VENV) $(AG2_VENV) build dist .hypothesis
+	rm -rf .mypy_cache .pytest_cache .ruff_cache
 	find . -path ./.git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # --- environments -----------------------------------------------------------------------------
@@ -108,3 +112,10 @@ $(SDK03_VENV)/$(MADE):
 
 $(SDK03_VENV)/.sdk: $(SDK03_VENV)/$(MADE) pyproject.toml constraints-sdk03.txt
 	$(call install,$(SDK03_VENV),constraints-sdk03.txt,--group sdk03)
+
+$(AG2_VENV)/$(MADE):
+	$(call create,$(AG2_VENV))
+	@touch $@
+
+$(AG2_VENV)/.sdk: $(AG2_VENV)/$(MADE) pyproject.toml constraints-ag2.txt
+	$(call install,$(AG2_VENV),constraints-ag2.txt,--group ag2)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["LIMIT", "sdk03_process", "sdk_process", "sdk_python"]
+__all__ = ["LIMIT", "ag2_process", "sdk03_process", "sdk_process", "sdk_python"]
 
 HERE = Path(__file__).parent
 
@@ -39,6 +39,12 @@ def sdk03_process(errors, *options):
     """Runs a real agent of protocol 0.3; gives its origin."""
     python = sdk_python("HOLDFAST_SDK03_PYTHON", ".venv-sdk03")
     return _process(errors, python, "sdk03_agent.py", *options)
+
+
+def ag2_process(errors):
+    """Runs a real agent of AG2's; gives its origin."""
+    python = sdk_python("HOLDFAST_AG2_PYTHON", ".venv-ag2")
+    return _process(errors, python, "ag2_agent.py")
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import (
+    AgentExtension,
     Message,
     Part,
     Role,
@@ -202,7 +203,7 @@ async def test_parts_come_back_as_they_were_sent(binding, parts):
 
 @both_bindings
 async def test_ids_and_metadata_go_along(binding):
-    agent = FakeAgent()
+    agent = FakeAgent(extensions=[AgentExtension(uri="urn:a"), AgentExtension(uri="urn:b")])
     client = connect(agent.url, engine=FakeNetwork(agent), bindings=[binding])
     metadata = {"trace": {"n": 1}}
 

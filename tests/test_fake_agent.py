@@ -10,6 +10,7 @@ from holdfast import (
     A2AError,
     AgentCard,
     AgentError,
+    AgentExtension,
     AuthenticationError,
     InternalError,
     InvalidParamsError,
@@ -456,7 +457,7 @@ async def test_tasks_are_listed_the_newest_first_and_page_by_page(binding):
 
 
 async def test_every_page_is_asked_for_with_the_same_options():
-    agent = FakeAgent()
+    agent = FakeAgent(extensions=[AgentExtension(uri="urn:x")])
     client = client_of(agent, "JSONRPC")
     for _ in range(3):
         await client.send_message("hello")

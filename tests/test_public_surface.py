@@ -156,8 +156,8 @@ SIGNATURES = {
         "agent *auth=None *timeout=900.0 *card_ttl=300.0 *resilience=None *limits=None "
         "*engine=None *shared=None *env=None *url=None *tenant=None *bindings=() "
         "*supported_protocol_bindings=() *protocol_version=None *allow_legacy=False "
-        "*transport_producers=None *configuration=None "
-        "*streaming=True *headers=None *credential_origins=() *allowed_networks=() "
+        "*transport_producers=None *configuration=None *streaming=True *headers=None "
+        "*extensions=() *credential_origins=() *allowed_networks=() "
         "*interceptors=() *consumers=() *observers=() *call_layers=() *attempt_layers=()"
     ),
     "make_error": "code message data=None",
@@ -176,7 +176,7 @@ SIGNATURES = {
     "Client.agent_card": "self *timeout=None",
     "Client.ask": (
         "self message *task_id=None *context_id=None *metadata=None *accepted_output_modes=None "
-        "*push_notification_config=None *poll_interval=2.0 **options"
+        "*push_notification_config=None *tools=() *poll_interval=2.0 **options"
     ),
     "Client.call": "self operation params **options",
     "Client.cancel_task": (
@@ -314,7 +314,7 @@ CONSTRUCTORS = {
     "AiohttpEngine": (
         "*max_connections=100 *max_streams=1000 *ssl=True *proxies=True *session=None"
     ),
-    "Answer": "*task=None *message=None",
+    "Answer": "*task=None *message=None *extensions=()",
     "Artifact": (
         "*artifact_id='' *name=None *description=None *parts=() *metadata=None *extensions=()"
     ),
@@ -337,6 +337,8 @@ CONSTRUCTORS = {
         "*streaming=True *polling=False *engine=None *supported_protocol_bindings=() "
         "*use_client_preference=False *accepted_output_modes=() *push_notification_configs=()"
     ),
+    "ClientTools": "functions *max_turns=16 *raises=False",
+    "ClientToolsNotSupportedError": "message='' *extensions **facts",
     "ClientFactory": "config=None consumers=None",
     "ClientTaskManager": "*limits=None",
     "CredentialOriginError": "message='' *origin **facts",
@@ -344,6 +346,8 @@ CONSTRUCTORS = {
     "Deadline": "*name *timeout *at",
     "DeadlineExceededError": "message='' *deadline *timeout *task=None **facts",
     "Endpoints": "",
+    "ExtensionNotSupportedError": "message='' *extensions **facts",
+    "ExtensionSupportRequiredError": "message='' *extensions=() **facts",
     "HttpReply": "*status *headers=dict() *body=b'' *address=None",
     "HttpRequest": (
         "*method *url *headers=dict() *body=b'' *timeouts=Timeouts() *max_idle=4.0 "
@@ -358,7 +362,7 @@ CONSTRUCTORS = {
         "'RS384', 'RS512') *issuer=None *audience=None *max_age=300.0 *leeway=60.0 "
         "*body_digest=True *max_tokens=10000"
     ),
-    "LimitExceededError": "message='' *which *bound **facts",
+    "LimitExceededError": "message='' *which *bound *task=None **facts",
     "Limits": (
         "*body=33554432 *headers=65536 *event=33554432 *card=1048576 *json_depth=100 "
         "*json_values=500000 *inflation_ratio=100 *parts=100000 *artifacts=10000 *history=10000"
@@ -431,6 +435,7 @@ CONSTRUCTORS = {
     "TaskTerminalError": "message='' *task **facts",
     "TextDelta": "text artifact_id=None",
     "TextReset": "artifact_id",
+    "ToolError": "reason",
     "Timeouts": "*pool=10.0 *connect=5.0 *write=30.0 *first_byte=120.0 *idle=120.0",
 }
 

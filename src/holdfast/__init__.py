@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from holdfast.card_resolver import A2ACardResolver
     from holdfast.client import Client
+    from holdfast.client_tools import ClientTools
     from holdfast.config import ClientConfig
     from holdfast.content import (
         Content,
@@ -156,6 +157,7 @@ if TYPE_CHECKING:
     )
     from holdfast.task_manager import ClientTaskManager
     from holdfast.tasks.text import TextChange, TextDelta, TextReset
+    from holdfast.tools import ToolError
     from holdfast.wire.article import ArticleErrorCode, make_error
     from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, Timeouts
     from holdfast.wire.limits import Limits
@@ -197,6 +199,7 @@ __all__ = [
     "ClientConfig",
     "ClientFactory",
     "ClientTaskManager",
+    "ClientTools",
     "ClientToolsNotSupportedError",
     "ConnectOptions",
     "ConnectionFailure",
@@ -288,6 +291,7 @@ __all__ = [
     "TextReset",
     "TimeoutPhase",
     "Timeouts",
+    "ToolError",
     "Transport",
     "TransportProducer",
     "UnaryOnly",
@@ -335,6 +339,8 @@ _MODULES = (
     "content",
     "event_stream",
     "conversation",
+    "tools",
+    "client_tools",
     "client",
     "assembly",
     "card_resolver",

@@ -24,10 +24,12 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         task: The task, if the agent made one.
         message: The message, if the agent answered with one.
+        extensions: URIs of the extensions that the agent has activated, as its reply says.
     """
 
     task: Task | None = None
     message: Message | None = None
+    extensions: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

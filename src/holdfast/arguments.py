@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from holdfast.model.addresses import fault, has_user
 from holdfast.model.requests import SendMessageConfiguration, TaskPushNotificationConfig
 from holdfast.model.settings import check_count, check_kind, check_number
+from holdfast.wire.http import check_headers
 from holdfast.wire.reach import Network, network
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "check_networks",
     "check_seconds",
     "check_url",
+    "extension_uris",
     "hooks",
     "items",
     "json_object",
@@ -146,6 +148,17 @@ def hooks(name: str, given: Iterable[T], *methods: str) -> tuple[T, ...]:
                 text = f"each of {name} must be callable; {kind} is not"
             raise TypeError(text)
     return checked
+
+
+def extension_uris(given: Iterable[str]) -> tuple[str, ...]:
+    """Checks URIs of extensions, which go into one header; each of them once."""
+    uris = tuple(not_empty("one of extensions", uri) for uri in items("extensions", given))
+    for uri in uris:
+        if "," in uri:
+            text = f"the extension {uri!r} has a comma; the protocol separates URIs by commas"
+            raise ValueError(text)
+    check_headers({"a2a-extensions": ",".join(uris)})
+    return tuple(dict.fromkeys(uris))
 
 
 def _check_instance(name: str, value: object) -> None:

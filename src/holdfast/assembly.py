@@ -15,6 +15,7 @@ from holdfast.arguments import (
     check_networks,
     check_seconds,
     check_url,
+    extension_uris,
     hooks,
     items,
     not_empty,
@@ -82,6 +83,7 @@ def connect(
     configuration: SendMessageConfiguration | None = None,
     streaming: bool = True,
     headers: Mapping[str, str] | None = None,
+    extensions: Iterable[str] = (),
     credential_origins: Iterable[str] = (),
     allowed_networks: Iterable[str] = (),
     interceptors: Sequence[Interceptor] = (),
@@ -128,6 +130,9 @@ def connect(
         streaming: Whether to use streams where the agent offers them; tasks are polled else.
         headers: Sent with every request. Like `auth`, they go to the origin of `agent` and `url`
             (of the card's first interface, where the card was passed) and nowhere else.
+        extensions: URIs of protocol extensions for ``A2A-Extensions``, asked for with every call
+            (A2A 4.6). One that the card does not declare, and one that it requires and that is
+            not among them nor among those of a call, are errors before anything is sent.
         credential_origins: More origins that may get `auth` and `headers`.
         allowed_networks: Networks that the card or a redirect may point into, such as
             ``"10.0.0.0/8"``. Into others they may point from another origin only where the agent
@@ -160,6 +165,7 @@ def connect(
     check_kind("streaming", streaming, bool)
     check_able("env", env, "wall", "random", "new_id")
     own_headers = check_headers({} if headers is None else headers)
+    uris = extension_uris(extensions)
     check_seconds("timeout", timeout)
     check_age("card_ttl", card_ttl)
     interceptors = hooks("interceptors", interceptors, "before", "after")
@@ -235,6 +241,7 @@ def connect(
         env,
         timeout=timeout,
         headers=own_headers,
+        extensions=uris,
         configuration=configuration,
         hooks=hung,
         auth=slot,

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import inspect
 import math
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -17,6 +17,7 @@ from holdfast.arguments import (
     check_configuration,
     check_kind,
     check_seconds,
+    extension_uris,
     items,
     json_object,
 )
@@ -122,6 +123,7 @@ class Calls:
         env: Where ids come from.
         timeout: Seconds of a call that names no timeout.
         headers: Sent with every call.
+        extensions: URIs for ``A2A-Extensions`` of every call.
         configuration: Of the messages that are sent, where a call says nothing else.
         hooks: Who looks at calls, and is told of every task and message.
         auth: Where credentials come from.
@@ -152,6 +154,7 @@ class Calls:
         *,
         timeout: float,
         headers: Mapping[str, str],
+        extensions: tuple[str, ...],
         configuration: SendMessageConfiguration,
         hooks: Hooks,
         auth: AuthSlot,
@@ -173,6 +176,7 @@ class Calls:
         self._cards = cards
         self._resolver = resolver
         self._headers = headers
+        self._extensions = extensions
         self._configuration = configuration
         self.is_closed = False
         self._closing = PerLoop(asyncio.Event)
@@ -210,7 +214,7 @@ class Calls:
             TypeError: An option that is none, or of another type.
         """
         consumers = self.hooks.consumers
-        plain = PerCall(consumers=consumers)
+        plain = PerCall(consumers=consumers, extensions=self._extensions)
         if not options:
             return self.deadline(name, None), plain
         for option in options:
@@ -224,15 +228,13 @@ class Calls:
             check_kind("context", context, ClientCallContext)
         elif headers is None and not extensions:
             return deadline, plain
-        uris = items("extensions", extensions)
-        for uri in uris:
-            if "," in uri:
-                text = f"the extension {uri!r} has a comma; the protocol separates URIs by commas"
-                raise ValueError(text)
-        check_headers({"a2a-extensions": ",".join(uris)})
+        uris = extension_uris(extensions)
         checked = {} if headers is None else check_headers(headers)
         return deadline, PerCall(
-            headers=checked, extensions=uris, context=context, consumers=consumers
+            headers=checked,
+            extensions=tuple(dict.fromkeys((*self._extensions, *uris))),
+            context=context,
+            consumers=consumers,
         )
 
     def configuration(
@@ -312,7 +314,7 @@ class Calls:
         *,
         request_id: str | None = None,
         is_retried: bool = True,
-    ) -> Stream[R]:
+    ) -> Reply[Stream[R]]:
         """Opens one connection of a stream."""
         push = _push_config_of(params)
         if push is not None:
@@ -323,7 +325,7 @@ class Calls:
         reply = await self._transport.stream(call)
         if reply.endpoint is not None:
             self.agent = reply.endpoint.agent
-        return reply.value
+        return reply
 
     def request(
         self,
@@ -346,14 +348,14 @@ class Calls:
 
     async def send(
         self, request: SendMessageRequest, deadline: Deadline, per_call: PerCall
-    ) -> Task | Message:
+    ) -> Reply[Task | Message]:
         """Sends a message, and gives the first that the agent makes of it."""
-        response = (await self.run(SEND_MESSAGE, request, deadline, per_call)).value
-        result = response.task or response.message
+        reply = await self.run(SEND_MESSAGE, request, deadline, per_call)
+        result = reply.value.task or reply.value.message
         if result is None:
             text = "the reply holds neither task nor message"  # the codec lets none through
             raise InvalidAgentResponseError(text)
-        return result
+        return cast("Reply[Task | Message]", msgspec.structs.replace(reply, value=result))
 
     async def get_task(self, task_id: str, deadline: Deadline, per_call: PerCall) -> Task:
         """Fetches a task."""

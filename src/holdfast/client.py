@@ -5,6 +5,7 @@ The path of every call is one list, in `assembly.py`; this file has no second on
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from holdfast.arguments import (
@@ -19,6 +20,8 @@ from holdfast.arguments import (
 )
 from holdfast.auth import one_provider
 from holdfast.calls import Calls, PerCall, is_settled, is_terminal
+from holdfast.client_tools import ClientTools, ToolTurns, client_tools
+from holdfast.content import to_message
 from holdfast.conversation import Conversation
 from holdfast.errors import (
     A2AError,
@@ -47,6 +50,7 @@ from holdfast.model.settings import check_count, check_kind
 from holdfast.model.types import Message, Task, TaskArtifactUpdateEvent, TaskState
 from holdfast.runtime.closing import close_in_turn
 from holdfast.stream_calls import StreamCalls
+from holdfast.wire.client_tools import CLIENT_TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -171,6 +175,7 @@ class Client:
         metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         push_notification_config: TaskPushNotificationConfig | None = None,
+        tools: ClientTools | Iterable[Callable[..., Any]] = (),
         poll_interval: float = 2.0,
         **options: Unpack[CallOptions],
     ) -> Answer:
@@ -190,6 +195,8 @@ class Client:
                 out.
             push_notification_config: Where the agent sends news of the task; the client's own if
                 left out.
+            tools: Functions that the agent may call, over AG2's extension for client tools; what
+                they give goes back to it, and the answer is what it says in the end.
             poll_interval: Seconds between two looks at the task; the first looks are quicker.
 
         An exception of a consumer is raised as it is, after the message was sent.
@@ -199,21 +206,34 @@ class Client:
             OutcomeUnknownError: The message was sent, its reply was lost; it was not sent again.
             DeadlineExceededError: The time is over; `task` is the task as last seen.
             TaskAuthRequiredError: The time is over while the task waits for an authorization.
+            ClientToolsNotSupportedError: The agent does not take tools; nothing was sent.
+            LimitExceededError: It called tools too often; `task` waits for what they give.
             ValueError: The message has no content.
         """
-        events = self._sending(
-            "call",
-            message,
-            options,
-            task_id=task_id,
-            context_id=context_id,
+        check_seconds("poll_interval", poll_interval)
+        offered = client_tools(tools)
+        if offered is not None:
+            options["extensions"] = (
+                *items("extensions", options.get("extensions", ())),
+                CLIENT_TOOLS,
+            )
+        deadline, per_call = self._calls.begin("call", options)
+        send = partial(
+            self._sending,
+            deadline,
+            per_call,
             metadata=metadata,
             accepted_output_modes=accepted_output_modes,
             push_notification_config=push_notification_config,
             poll_interval=poll_interval,
         )
-        async with events:
-            return await events.result()
+        if offered is None:
+            async with send(message, task_id=task_id, context_id=context_id) as events:
+                return await events.result()
+        turns = ToolTurns(offered, self._calls, deadline, per_call, poll_interval=poll_interval)
+        new_id = self._calls.env.new_id()
+        first = to_message(message, new_id=new_id, task_id=task_id, context_id=context_id)
+        return await turns.answer(first, send)
 
     async def send_message(
         self,
@@ -266,7 +286,7 @@ class Client:
                 push_notification_config=push_notification_config,
             ),
         )
-        result = await self._calls.send(request, deadline, per_call)
+        result = (await self._calls.send(request, deadline, per_call)).value
         if per_call.consumers:
             task = result if isinstance(result, Task) else None
             await self._calls.tell(per_call.consumers, result, task, deadline)
@@ -302,10 +322,12 @@ class Client:
                 left out.
             poll_interval: Seconds between two looks where the task has to be polled.
         """
+        check_seconds("poll_interval", poll_interval)
+        deadline, per_call = self._calls.begin("stream", options)
         return self._sending(
-            "stream",
+            deadline,
+            per_call,
             message,
-            options,
             task_id=task_id,
             context_id=context_id,
             metadata=metadata,
@@ -316,22 +338,24 @@ class Client:
 
     def _sending(
         self,
-        name: str,
+        deadline: Deadline,
+        per_call: PerCall,
         message: Content,
-        options: CallOptions,
         *,
-        task_id: str | None,
-        context_id: str | None,
+        task_id: str | None = None,
+        context_id: str | None = None,
         metadata: Mapping[str, Any] | None,
         accepted_output_modes: Iterable[str] | None,
         push_notification_config: TaskPushNotificationConfig | None,
         poll_interval: float,
     ) -> EventStream:
         """What sends a message when it is entered; a ``"call"`` waits for as long as it may."""
-        check_seconds("poll_interval", poll_interval)
-        deadline, per_call = self._calls.begin(name, options)
         calls = StreamCalls(
-            self._calls, deadline, per_call, poll_interval=poll_interval, patient=name == "call"
+            self._calls,
+            deadline,
+            per_call,
+            poll_interval=poll_interval,
+            patient=deadline.name == "call",
         )
         sending = calls.send(
             message,

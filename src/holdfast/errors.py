@@ -33,8 +33,7 @@ whether to try again is decided elsewhere, from `A2AError.executed` and `A2AErro
         └── OutcomeUnknownError                 └── JournalError
 
 Not raised yet, and there so that a program may name them: `CardSignatureError`,
-`ExtensionNotSupportedError`, `ClientToolsNotSupportedError`, `TaskInputRequiredError`,
-`CircuitOpenError`, `ReconnectError`, `NotEnoughResultsError`, `JournalError`.
+`CircuitOpenError`, `NotEnoughResultsError`, `JournalError`.
 """
 
 from __future__ import annotations
@@ -318,7 +317,19 @@ class ExtendedAgentCardNotConfiguredError(A2AError):
 
 
 class ExtensionSupportRequiredError(A2AError):
-    """The agent requires an extension that the request did not declare (A2A 3.3.2)."""
+    """The agent requires an extension that the request did not declare (A2A 3.3.2).
+
+    Where its card already says so, nothing was sent.
+
+    Attributes:
+        extensions: The URIs that are missing, where a card says so.
+    """
+
+    def __init__(
+        self, message: str = "", *, extensions: Sequence[str] = (), **facts: Unpack[Facts]
+    ) -> None:
+        super().__init__(message, **facts)
+        self.extensions: tuple[str, ...] = tuple(extensions)
 
 
 class VersionNotSupportedError(A2AError):
@@ -477,10 +488,20 @@ class NetworkPolicyError(A2AError):
 
 
 class ExtensionNotSupportedError(A2AError):
-    """An extension that the caller asked for is not declared by the agent."""
+    """An extension that the caller asked for is not declared by the agent; nothing was sent.
+
+    Attributes:
+        extensions: The URIs that the agent's card does not have.
+    """
+
+    def __init__(
+        self, message: str = "", *, extensions: Sequence[str], **facts: Unpack[Facts]
+    ) -> None:
+        super().__init__(message, **facts)
+        self.extensions: tuple[str, ...] = tuple(extensions)
 
 
-class ClientToolsNotSupportedError(A2AError):
+class ClientToolsNotSupportedError(ExtensionNotSupportedError):
     """The caller offers tools, but the agent does not declare the client-tools extension."""
 
 
@@ -488,16 +509,24 @@ class LimitExceededError(A2AError):
     """Something is larger than the client is told to accept.
 
     Attributes:
-        which: The field of `Limits`.
-        bound: Its value, in the unit that `Limits` gives for that field.
+        which: The field of `Limits`, or ``"max_turns"`` of `ClientTools`.
+        bound: Its value, in the unit that is given for it there.
+        task: The task as last seen, where the agent still waits for the client.
     """
 
     def __init__(
-        self, message: str = "", *, which: str, bound: float, **facts: Unpack[Facts]
+        self,
+        message: str = "",
+        *,
+        which: str,
+        bound: float,
+        task: Task | None = None,
+        **facts: Unpack[Facts],
     ) -> None:
         super().__init__(message, **facts)
         self.which = which
         self.bound = bound
+        self.task = task
 
 
 # ── How a task ended, or why it waits ────────────────────────────────────────────────────────

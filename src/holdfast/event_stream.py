@@ -206,6 +206,11 @@ class EventStream:
         return None if self._live is None else self._live.told.message
 
     @property
+    def extensions(self) -> tuple[str, ...]:
+        """URIs of the extensions that the agent has activated, as its first reply says."""
+        return self._calls.extensions
+
+    @property
     def reconnects(self) -> int:
         """How often the stream was picked up again after a cut."""
         return 0 if self._live is None else self._live.reconnects
@@ -270,11 +275,11 @@ class EventStream:
             raise RuntimeError(text)
         task = self.task
         if task is None:
-            return Answer(message=self.message)
+            return Answer(message=self.message, extensions=self.extensions)
         with self._calls.per_call.hiding_secrets():
             broke_with = None if self._live is None else self._live.cause
             raise_for_outcome(task, agent=self._calls.agent, broke_with=broke_with)
-        return Answer(task=task)
+        return Answer(task=task, extensions=self.extensions)
 
     @property
     def _is_settled(self) -> bool:

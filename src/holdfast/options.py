@@ -33,7 +33,7 @@ class CallOptions(TypedDict, total=False):
         timeout: Seconds for all of it, with its retries and its waiting; the client's own if
             left out.
         headers: Sent with each request of the call, to trusted origins only.
-        extensions: URIs for ``A2A-Extensions``.
+        extensions: URIs for ``A2A-Extensions``, besides those of the client.
         context: For credential services, interceptors and layers; see `ClientCallContext`.
     """
 
@@ -64,6 +64,7 @@ class CreateOptions(TypedDict, total=False):
     configuration: SendMessageConfiguration | None
     streaming: bool
     headers: Mapping[str, str] | None
+    extensions: Iterable[str]
     credential_origins: Iterable[str]
     allowed_networks: Iterable[str]
     observers: Sequence[Observer]

@@ -41,6 +41,7 @@ class StreamCalls:
     Attributes:
         deadline: When it ends, if ever.
         per_call: What goes with each of its requests.
+        extensions: What the agent has activated, as the reply to the first request said.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class StreamCalls:
         self.per_call = per_call
         self._poll_interval = poll_interval
         self._patient = patient
+        self.extensions: tuple[str, ...] = ()
         self._request_id = ""
 
     def send(
@@ -94,17 +96,19 @@ class StreamCalls:
         resume = self._machine(known=known)
         if await self._are_streams_offered():
             try:
-                connection = await calls.open(SEND_STREAMING_MESSAGE, request, deadline, per_call)
+                reply = await calls.open(SEND_STREAMING_MESSAGE, request, deadline, per_call)
             except UnsupportedOperationError as error:
                 if error.executed is not False:  # it is the agent who says so
                     raise
             else:
-                return self._live(resume, connection)
+                self.extensions = reply.extensions
+                return self._live(resume, reply.value)
         configuration = request.configuration or SendMessageConfiguration()
         at_once = msgspec.structs.replace(configuration, return_immediately=True)
         request = msgspec.structs.replace(request, configuration=at_once)
-        result = await calls.send(request, deadline, per_call)
-        resume.received(result)
+        sent = await calls.send(request, deadline, per_call)
+        self.extensions = sent.extensions
+        resume.received(sent.value)
         resume.polled()
         return self._live(resume, None)
 
@@ -155,7 +159,7 @@ class StreamCalls:
         """Subscribes to the task, once: the stream itself tries again."""
         self.check_open(task_id)
         self._request_id = self._calls.env.new_id()
-        return await self._calls.open(
+        reply = await self._calls.open(
             SUBSCRIBE_TO_TASK,
             SubscribeToTaskRequest(id=task_id),
             self.deadline,
@@ -163,6 +167,8 @@ class StreamCalls:
             request_id=self._request_id,
             is_retried=False,
         )
+        self.extensions = self.extensions or reply.extensions
+        return reply.value
 
     async def look(self, task_id: str) -> Task:
         """Asks for the task."""

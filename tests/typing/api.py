@@ -50,6 +50,7 @@ from holdfast import (
     ClientConfig,
     ClientFactory,
     ClientTaskManager,
+    ClientTools,
     ClientToolsNotSupportedError,
     ConnectOptions,
     Content,
@@ -132,6 +133,7 @@ from holdfast import (
     TextDelta,
     TextReset,
     Timeouts,
+    ToolError,
     Transport,
     TransportProducer,
     UnaryOnly,
@@ -534,6 +536,22 @@ CONTENTS: list[Content] = [
 # ── Calls ────────────────────────────────────────────────────────────────────────────────────
 
 
+def add(a: int, b: int = 1) -> int:
+    if a > b:
+        raise ToolError("too large")
+    return a + b
+
+
+async def use_tools(client: Client) -> None:
+    answer = await client.ask("hello", tools=[add, sorted], extensions=["urn:x"])
+    assert_type(answer.extensions, tuple[str, ...])
+    assert_type(client.stream_message("hello").extensions, tuple[str, ...])
+    assert_type(await client.ask("hello", tools=ClientTools([add], max_turns=2)), Answer)
+    assert_type(ClientTools([add], raises=True).max_turns, int)
+    reply = await client.call(op.GET_TASK, GetTaskRequest(id="t"))
+    assert_type(reply.extensions, tuple[str, ...])
+
+
 async def use(client: Client) -> None:
     async with client as entered:
         assert_type(entered, Client)
@@ -555,6 +573,7 @@ async def use(client: Client) -> None:
         extensions=["urn:x"],
         context=ClientCallContext(state={"sessionId": "s"}),
     )
+
     assert_type(answer.text, str)
     assert_type(answer.task, Task | None)
     assert_type(answer.message, Message | None)

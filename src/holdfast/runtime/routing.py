@@ -35,6 +35,7 @@ from holdfast.model.addresses import doubt
 from holdfast.model.card import AgentInterface
 from holdfast.model.operations import GET_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE
 from holdfast.model.requests import GetTaskRequest
+from holdfast.runtime.extensions import Extensions
 from holdfast.runtime.interfaces import Route, choose_interfaces
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.transport import Call, CallProgress, PassThrough
@@ -86,6 +87,8 @@ class InterfaceLayer(PassThrough):
         Raises:
             CredentialOriginError: The call carries credentials that were not given for the
                 interface's origin. Nothing was sent.
+            ExtensionNotSupportedError: The card does not declare an extension that is asked for.
+            ExtensionSupportRequiredError: It requires one that is not asked for.
             InvalidAgentCardError: The interface has an address that cannot be meant.
             PushNotificationNotSupportedError: The card declares no push notifications.
             UnsupportedOperationError: The card declares no such operation.
@@ -187,6 +190,8 @@ class InterfaceLayer(PassThrough):
         capability = call.operation.capability
         if capability is not None and not getattr(card.capabilities, capability):
             raise _undeclared(call.operation.name, capability, card)
+        if call.extensions or choice.extensions.required:
+            choice.extensions.check(call, card)
         if choice.refusal is not None:
             _check_credentials(call, choice, provider)
         return choice
@@ -236,9 +241,10 @@ class _Choice:
         reach: How far inside that may lie.
         older: What to fall back to if the version is not spoken there; an interface until then.
         in_doubt: Whether the card leaves open which version is spoken there.
+        extensions: What the card declares and requires.
     """
 
-    __slots__ = ("card", "endpoint", "in_doubt", "older", "reach", "refusal")
+    __slots__ = ("card", "endpoint", "extensions", "in_doubt", "older", "reach", "refusal")
 
     def __init__(
         self,
@@ -253,6 +259,7 @@ class _Choice:
         self.reach = reach
         self.older: _Choice | AgentInterface | None = None
         self.in_doubt = False
+        self.extensions = Extensions.of(card)
 
 
 def _routed(call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> Call[P, R]:

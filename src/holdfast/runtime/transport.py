@@ -18,6 +18,7 @@ from holdfast.model.card import AgentCard
 from holdfast.model.operations import Operation
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.endpoints import Endpoint
+from holdfast.runtime.extensions import extensions_in
 from holdfast.wire.http import Progress
 from holdfast.wire.reach import Reach
 from holdfast.wire.redaction import Secrets
@@ -180,6 +181,11 @@ class Reply(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     raw: bytes = b""
     endpoint: Endpoint | None = None
     attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """URIs of the extensions that the agent has activated (``A2A-Extensions``)."""
+        return extensions_in(self.headers)
 
     @property
     def text(self) -> str:

@@ -25,6 +25,9 @@ from holdfast.testing.serverwire import CARD, Refusal, Wire, read_request
 from holdfast.testing.streams import Streaming
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.model.card import AgentExtension
     from holdfast.model.types import Message, Task
     from holdfast.testing.bodies import EventBody
     from holdfast.testing.faults import Fault
@@ -76,6 +79,7 @@ class FakeAgent:
         cancel_takes: Seconds from a request to cancel until the task is CANCELED; None for never.
         records_messages: Whether messages appear in a task's history.
         streaming: Whether it streams, and how; True as the specification says.
+        extensions: What its card declares; of these it activates what a request asks for.
         store_lag: Seconds until GetTask, ListTasks and the task that a subscription begins with
             show what happened.
         latency: Seconds before each reply.
@@ -101,6 +105,7 @@ class FakeAgent:
         cancel_takes: float | None = 0.0,
         records_messages: bool = True,
         streaming: bool | Streaming = True,
+        extensions: Sequence[AgentExtension] = (),
         store_lag: float = 0.0,
         latency: float = 0.0,
     ) -> None:
@@ -123,6 +128,7 @@ class FakeAgent:
         self._bindings = bindings
         self._versions = versions
         self._token = token
+        self._extensions = tuple(extensions)
         self._latency = latency
         self._faults: deque[tuple[str | None, Fault]] = deque()
 
@@ -185,6 +191,7 @@ class FakeAgent:
             wire,
             self._take_fault(wire.operation),
             lambda: self._take_in(wire, request),
+            headers=self._activated(request),
             latency=self._latency,
             streams=self._streams,
         )
@@ -230,6 +237,13 @@ class FakeAgent:
         older = older_card(card)
         return {**older, **card.to_dict()} if "1.0" in self._versions else older
 
+    def _activated(self, request: HttpRequest) -> dict[str, str]:
+        """The header that tells which extensions are activated (A2A 4.6)."""
+        asked = request.headers.get("a2a-extensions", "").split(",")
+        known = {extension.uri for extension in self._extensions}
+        activated = [uri for each in asked if (uri := each.strip()) in known]
+        return {"a2a-extensions": ", ".join(activated)} if activated else {}
+
     def _card_at(self, request: HttpRequest) -> AgentCard:
         """Its own card, with the addresses under which the request found it."""
         parts = urlsplit(request.url)
@@ -250,6 +264,7 @@ class FakeAgent:
                 streaming=self._streaming is not None and self._streaming.declared,
                 push_notifications=True,
                 extended_agent_card=True,
+                extensions=self._extensions,
             ),
             default_input_modes=("text/plain",),
             default_output_modes=("text/plain",),

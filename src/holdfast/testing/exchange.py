@@ -10,7 +10,7 @@ from holdfast.testing.faults import Delay, Fail, Fault, Garbage, Reset, Respond,
 from holdfast.testing.serverwire import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from holdfast.testing.lives import Life
     from holdfast.testing.operations import Result
@@ -28,6 +28,7 @@ class Exchange:
         wire: The request as read.
         fault: What goes wrong with it.
         take_in: Has the agent execute it; called at most once.
+        headers: More headers of the agent's reply.
         latency: Seconds before the reply.
         streams: Where a stream is noted while it is open.
 
@@ -41,12 +42,14 @@ class Exchange:
         fault: Fault | None,
         take_in: Callable[[], Result],
         *,
+        headers: Mapping[str, str],
         latency: float,
         streams: set[EventBody],
     ) -> None:
         self.fault = fault
         self._wire = wire
         self._take_in = take_in
+        self._headers = headers
         self._latency = latency
         self._streams = streams
         self._stream: EventBody | None = None
@@ -124,12 +127,16 @@ class Exchange:
         self._stream = EventBody(events, self._wire, self.fault)
         self._streams.add(self._stream)
         await asyncio.sleep(self._latency)
-        headers = {"content-type": "text/event-stream", "cache-control": "no-store"}
+        headers = {
+            "content-type": "text/event-stream",
+            "cache-control": "no-store",
+            **self._headers,
+        }
         return Reply(status=200, headers=headers, body=self._stream)
 
     def _whole(self, reply: HttpReply) -> Reply:
         body = WholeBody(reply.body, self.fault)
-        return Reply(status=reply.status, headers=reply.headers, body=body)
+        return Reply(status=reply.status, headers={**reply.headers, **self._headers}, body=body)
 
     async def _deliver_late(self, seconds: float) -> Result | Refusal:
         """Delivers on the clock, so that it happens whether or not somebody still waits here."""

@@ -1,0 +1,82 @@
+"""Extensions of the protocol: what a card declares and requires, held against what calls ask for.
+
+Rules: a mismatch in either direction is an error before anything is sent (A2A 4.6). The extended
+card is fetched all the same: it may declare others than the public one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.errors import (
+    ClientToolsNotSupportedError,
+    ExtensionNotSupportedError,
+    ExtensionSupportRequiredError,
+)
+from holdfast.model.operations import GET_EXTENDED_AGENT_CARD
+from holdfast.wire.client_tools import CLIENT_TOOLS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.model.card import AgentCard
+    from holdfast.runtime.transport import AnyCall
+
+__all__ = ["Extensions", "extensions_in"]
+
+
+class Extensions(NamedTuple):
+    """What a card says of extensions, worked out once for each card.
+
+    Attributes:
+        declared: The URIs of all of them.
+        required: Those that a call must ask for.
+    """
+
+    declared: frozenset[str]
+    required: tuple[str, ...]
+
+    @classmethod
+    def of(cls, card: AgentCard) -> Extensions:
+        """Reads a card."""
+        known = card.capabilities.extensions
+        return cls(
+            frozenset(extension.uri for extension in known),
+            tuple(extension.uri for extension in known if extension.required),
+        )
+
+    def check(self, call: AnyCall, card: AgentCard) -> None:
+        """Checks what a call asks for.
+
+        Raises:
+            ExtensionNotSupportedError: The card does not declare an extension that is asked for.
+            ExtensionSupportRequiredError: It requires one that is not asked for.
+        """
+        if call.operation is GET_EXTENDED_AGENT_CARD:
+            return
+        what = f"{call.operation.name} was not called: agent {card.name!r}"
+        unknown = [uri for uri in call.extensions if uri not in self.declared]
+        if unknown:
+            kind, hint = ExtensionNotSupportedError, "leave it out of extensions="
+            if CLIENT_TOOLS in unknown:
+                kind, hint = ClientToolsNotSupportedError, "ask it without tools="
+            raise kind(
+                f"{what} does not declare the extension {', '.join(unknown)} in its card; {hint}",
+                extensions=unknown,
+                executed=False,
+            )
+        asked = call.extensions or extensions_in(call.headers)  # which a caller may write by hand
+        missing = [uri for uri in self.required if uri not in asked]
+        if missing:
+            raise ExtensionSupportRequiredError(
+                f"{what} requires the extension {', '.join(missing)}; if you support it, pass "
+                f"extensions={missing} to the call or to connect",
+                extensions=missing,
+                executed=False,
+            )
+
+
+def extensions_in(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """The URIs in ``A2A-Extensions``, of a request or of a reply (A2A 14.2.2)."""
+    listed = headers.get("a2a-extensions", "").split(",")
+    return tuple(uri for each in listed if (uri := each.strip()))
