@@ -246,19 +246,28 @@ class ToolTurns:
     async def _gone_on(self, answer: Answer, before: Task) -> Answer:
         """What the agent has made of results, with all that the task held before.
 
-        Agents built with AG2 leave the task waiting, as it was, while they work on results.
+        Agents built with AG2 leave the task waiting, as it was, while they work on results; so it
+        has not gone on before its status is another one, or it calls the same twice in a row.
         """
         task, stale = answer.task, before.status
         if task is None:
             return answer
-        if stale.timestamp is not None and task.status == stale:
+        if task.status == stale and stale.timestamp is not None:
+            last: list[ToolCall] = []
+
+            def has_gone_on(seen: Task) -> bool:
+                nonlocal last
+                calls, last = last, self._new_calls(seen)
+                is_same = seen.status == stale and not (last and last == calls)
+                return seen.state.is_settled and not is_same
+
             task = await self._calls.watch(
                 task.id,
-                None,
+                task,
                 self._deadline,
                 self._poll_interval,
                 self._per_call,
-                until=lambda seen: seen.state.is_settled and seen.status != stale,
+                until=has_gone_on,
             )
             with self._per_call.hiding_secrets():
                 raise_for_outcome(task, agent=self._calls.agent)

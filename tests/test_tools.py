@@ -1,0 +1,278 @@
+"""Functions as tools: what a schema says is what a function gets, and nothing else does."""
+
+import asyncio
+import enum
+import inspect
+import json
+import keyword
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.testing import run
+from holdfast.tools import Tool
+from holdfast.wire.client_tools import ToolCall
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class Line(msgspec.Struct):
+    points: list[Point]
+    colour: Colour = Colour.RED
+
+
+class Style(TypedDict):
+    width: int
+    dashed: NotRequired[bool]
+
+
+def the_parameter(kind, default=inspect.Parameter.empty):
+    """A function with one parameter, as schema: what is said of that, and of shared types."""
+    schema = Tool(taking({"a": (kind, default)})).schema.parameters
+    return schema["properties"]["a"], schema["required"], schema.get("$defs", {})
+
+
+def taking(parameters, got=None):
+    """A function with some parameters, which notes what it gets."""
+
+    async def tool(**arguments):
+        got.update(arguments)
+
+    tool.__signature__ = inspect.Signature(
+        [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default
+            )
+            for name, (kind, default) in parameters.items()
+        ]
+    )
+    return tool
+
+
+def result_of(tool, arguments):
+    return run(tool.run(ToolCall(id="c", name="tool", arguments=arguments)))
+
+
+# ── Schemas ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema"),
+    [
+        (str, {"type": "string"}),
+        (int, {"type": "integer"}),
+        (float, {"type": "number"}),
+        (bool, {"type": "boolean"}),
+        (None, {"type": "null"}),
+        (Any, {}),
+        (list[int], {"type": "array", "items": {"type": "integer"}}),
+        (dict[str, Any], {"type": "object"}),
+        (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+        (Literal["a", "b"], {"enum": ["a", "b"]}),
+        (date, {"type": "string", "format": "date"}),
+        (
+            Annotated[int, msgspec.Meta(ge=1, description="How many.")],
+            {"type": "integer", "minimum": 1, "description": "How many."},
+        ),
+    ],
+)
+def test_plain_types_are_described_as_json_has_them(kind, schema):
+    assert the_parameter(kind) == (schema, ["a"], {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (Colour, {"Colour"}),
+        (Point, {"Point"}),
+        (Line, {"Line", "Point", "Colour"}),
+        (Style, {"Style"}),
+    ],
+)
+def test_types_of_ones_own_are_described_beside(kind, names):
+    schema, _, shared = the_parameter(kind)
+
+    assert schema == {"$ref": f"#/$defs/{kind.__name__}"}
+    assert set(shared) == names
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "told"),
+    [
+        (int, 1, {"default": 1}),
+        (int | None, None, {"default": None}),
+        (Colour, Colour.BLUE, {"default": "blue"}),
+        (Point, Point(1), {"default": {"x": 1, "y": 0}}),
+        (list[int], [1], {"default": [1]}),
+        (int, object(), {}),
+    ],
+)
+def test_a_default_is_told_where_json_has_it(kind, default, told):
+    schema, required, _ = the_parameter(kind, default)
+
+    assert {name: value for name, value in schema.items() if name == "default"} == told
+    assert required == []
+
+
+def test_a_tool_is_described_by_its_name_and_docstring():
+    def measure(what: "str") -> float:
+        """Measures something.
+
+        Args:
+            what: What to measure.
+        """
+
+    schema = Tool(measure).schema
+
+    assert schema.name == "measure"
+    assert schema.description == inspect.getdoc(measure)
+    assert schema.parameters["properties"] == {"what": {"type": "string"}}
+
+
+def test_what_takes_nothing_is_an_object_without_members():
+    def rest() -> None:
+        pass
+
+    tool = Tool(rest)
+
+    assert tool.schema.description == ""
+    assert tool.schema.parameters == {
+        "type": "object",
+        "properties": {},
+        "required": [],
+        "additionalProperties": False,
+    }
+    assert [result_of(tool, text).error for text in ("", " ", "{}")] == [None] * 3
+
+
+# ── Arguments ────────────────────────────────────────────────────────────────────────────────
+
+NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True).filter(
+    lambda name: not keyword.iskeyword(name)
+)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+INTEGERS = st.integers(-(2**63), 2**64 - 1)
+POINTS = st.builds(Point, x=INTEGERS, y=INTEGERS)
+KINDS = {
+    str: TEXT,
+    int: INTEGERS,
+    float: st.floats(allow_nan=False, allow_infinity=False),
+    bool: st.booleans(),
+    Colour: st.sampled_from(Colour),
+    Literal["a", "b"]: st.sampled_from(["a", "b"]),
+    Point: POINTS,
+    Line: st.builds(Line, points=st.lists(POINTS, max_size=2), colour=st.sampled_from(Colour)),
+    Style: st.fixed_dictionaries({"width": INTEGERS}, optional={"dashed": st.booleans()}),
+    datetime: st.datetimes(timezones=st.just(UTC)),
+    list[int]: st.lists(INTEGERS, max_size=3),
+    dict[str, int]: st.dictionaries(TEXT, INTEGERS, max_size=3),
+    int | None: st.none() | INTEGERS,
+}
+
+
+@st.composite
+def tools(draw):
+    """Parameters, each with a type, perhaps a default, and perhaps a value."""
+    parameters, values = {}, {}
+    for name in draw(st.lists(NAMES, unique=True, max_size=5)):
+        kind = draw(st.sampled_from(list(KINDS)))
+        has_default = draw(st.booleans())
+        parameters[name] = kind, draw(KINDS[kind]) if has_default else inspect.Parameter.empty
+        if not has_default or draw(st.booleans()):
+            values[name] = draw(KINDS[kind])
+    return parameters, values
+
+
+@settings(deadline=None)
+@given(tools())
+def test_a_function_gets_what_was_written_and_its_defaults_for_the_rest(drawn):
+    parameters, values = drawn
+    got = {}
+    tool = Tool(taking(parameters, got))
+
+    result = result_of(tool, msgspec.json.encode(values).decode())
+
+    assert result.error is None
+    assert got == {n: values.get(n, default) for n, (_, default) in parameters.items()}
+    assert [type(got[name]) for name in values] == [type(values[name]) for name in values]
+    schema = json.loads(json.dumps(tool.schema.parameters))
+    assert set(schema["properties"]) == set(parameters)
+    assert set(schema["required"]) <= set(values)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | INTEGERS | st.floats() | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None)
+@given(
+    st.text(max_size=40)
+    | JSON.map(json.dumps)
+    | st.fixed_dictionaries({"a": JSON}).map(json.dumps)
+)
+def test_whatever_is_written_a_function_runs_with_what_it_takes_or_not_at_all(text):
+    got = {}
+    result = result_of(Tool(taking({"a": (int, 7)}, got)), text)
+
+    if result.error is None:
+        assert type(got["a"]) is int
+    else:
+        assert got == {}
+        assert "the tool failed" not in result.error
+
+
+# ── Results ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ("text", "text"),
+        ("", ""),
+        (None, "null"),
+        (True, "true"),
+        ([1, "a"], '[1,"a"]'),
+        (Point(1), '{"x":1,"y":0}'),
+        (Colour.RED, '"red"'),
+        (b"\x00", '"AA=="'),
+    ],
+)
+def test_a_result_is_text_or_json(given, written):
+    async def give() -> Any:
+        return given
+
+    result = result_of(Tool(give), "")
+
+    assert (result.content, result.error) == (written, None)
+
+
+def test_a_cancelled_tool_is_cancelled():
+    async def endless() -> None:
+        await asyncio.sleep(1e6)
+
+    async def main():
+        call = ToolCall(id="c", name="endless", arguments="{}")
+        running = asyncio.create_task(Tool(endless).run(call))
+        await asyncio.sleep(1)
+        running.cancel()
+        await running
+
+    with pytest.raises(asyncio.CancelledError):
+        run(main())
