@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from tests.cli_harness import AGENT, holdfast
 
-from holdfast.model.card import AgentCapabilities, AgentCard, AgentInterface
+from holdfast.model.card import AgentCapabilities, AgentCard, AgentExtension, AgentInterface
 from holdfast.model.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from holdfast.testing import (
     Delay,
@@ -346,6 +346,18 @@ def test_a_failure_that_is_not_tried_again_is_told_once():
     done = holdfast("send", "hello", agent=agent)
     assert done.exit == 1
     assert "Warning" not in done.err
+
+
+def test_an_extension_that_the_agent_requires_is_asked_for_by_a_service_parameter():
+    agent = FakeAgent(extensions=[AgentExtension(uri="urn:x", required=True)])
+
+    refused = holdfast("send", "hello", agent=agent)
+    done = holdfast("send", "hello", "--svc-param", "a2a-extensions:urn:x", agent=agent)
+
+    assert refused.exit == 1
+    assert "the agent requires the extension urn:x; nothing was sent" in refused.err
+    assert "--svc-param a2a-extensions:urn:x" in refused.err
+    assert (done.exit, done.field("State")) == (0, "TASK_STATE_COMPLETED")
 
 
 @pytest.mark.parametrize("words", [["send", "hi"], ["task", "get", "--wait", "task-1"]])

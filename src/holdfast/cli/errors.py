@@ -322,6 +322,13 @@ def _inside(error: A2AError, _situation: Situation) -> str:
     )
 
 
+def _required(error: A2AError, situation: Situation) -> str:
+    uris = cast("errors.ExtensionSupportRequiredError", error).extensions
+    if not uris:  # it is the agent who says so
+        return _as_told(error, situation)
+    return f"the agent requires the extension {', '.join(uris)}; nothing was sent"
+
+
 def _over_limit(error: A2AError, _situation: Situation) -> str:
     told = copy.copy(error)
     which = cast("errors.LimitExceededError", error).which
@@ -454,6 +461,12 @@ def _come_back_if_busy(error: A2AError, situation: Situation) -> str | None:
 def _trust_it(_error: A2AError, situation: Situation) -> str | None:
     save = situation.command("card", "get", "-o", "json")
     return f"if you trust it: {save} > card.json, then --agent-card card.json"
+
+
+def _ask_for_it(error: A2AError, _situation: Situation) -> str | None:
+    uris = cast("errors.ExtensionSupportRequiredError", error).extensions
+    param = shlex.quote(f"a2a-extensions:{','.join(uris)}")
+    return f"if the message follows it: --svc-param {param}" if uris else None
 
 
 def _name_it(error: A2AError, situation: Situation) -> str | None:
@@ -607,6 +620,7 @@ _ROWS = (
         hint=_trust_it,
         message=_withheld,
     ),
+    _Row(errors.ExtensionSupportRequiredError, hint=_ask_for_it, message=_required),
     _Row(
         errors.A2AHTTPError,
         "HOLDFAST_ERR_HTTP",
