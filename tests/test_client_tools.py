@@ -26,6 +26,7 @@ from holdfast import (
 )
 from holdfast.testing import (
     Cut,
+    Delay,
     FakeAgent,
     FakeNetwork,
     Plan,
@@ -278,6 +279,29 @@ async def test_a_failure_after_results_is_raised(streaming):
 
     with pytest.raises(TaskFailedError, match="no model"):
         await fake.client(streaming=streaming).ask("hi", tools=[add])
+
+
+async def test_an_answer_has_all_that_the_task_has_however_little_the_last_stream_told():
+    text = Artifact(artifact_id="text", parts=(Part(text="Let me see."),))
+    fake = Scripted(
+        calls(text, call(1, "add", '{"a": 1}')),
+        Plan((Step(state=TaskState.COMPLETED, after=1),)),
+        streaming=Streaming(snapshot=False),
+    )
+    fake.agent.inject(Delay(seconds=60), on="GetTask", times=2)  # the last word of each stream
+
+    answer = await fake.client().ask("hi", tools=[add])
+
+    assert answer.text == "Let me see."
+
+
+async def test_what_a_task_calls_when_it_is_over_is_not_run():
+    fake = Scripted(completes("done", call(1, "add", '{"a": 1}')))
+
+    answer = await fake.client().ask("hi", tools=[add])
+
+    assert answer.text == "done"
+    assert len(fake.turns) == 1
 
 
 # ── Once ─────────────────────────────────────────────────────────────────────────────────────
