@@ -100,6 +100,24 @@ async def test_each_retry_of_a_refused_call_is_refused_anew_without_a_request():
     assert len(agent.received) == 1
 
 
+@pytest.mark.parametrize("uri", ["a\x1b[31m\r\nb", "x" * 100_000])
+async def test_whatever_a_card_requires_is_told_in_one_short_line(uri):
+    agent = agent_with(uri)
+
+    with pytest.raises(ExtensionSupportRequiredError) as raised:
+        await client_of(agent).ask("hi")
+
+    assert raised.value.extensions == (uri,)
+    assert str(raised.value).isprintable()
+    assert len(str(raised.value)) < 2000
+
+
+async def test_an_extension_without_a_uri_cannot_be_required():
+    agent = agent_with("")
+
+    assert (await client_of(agent).ask("hi")).text == "done"
+
+
 # ── What is asked for ────────────────────────────────────────────────────────────────────────
 
 

@@ -42,7 +42,7 @@ class Extensions(NamedTuple):
         known = card.capabilities.extensions
         return cls(
             frozenset(extension.uri for extension in known),
-            tuple(extension.uri for extension in known if extension.required),
+            tuple(e.uri for e in known if e.required and e.uri),  # nobody can ask for none
         )
 
     def check(self, call: AnyCall, card: AgentCard) -> None:
