@@ -54,8 +54,9 @@ _AT_ONCE = 16
 class ClientTools:
     """Functions that an agent may call while it works on an answer.
 
-    The agent is told of each by its signature and docstring. One that is not async runs in a
-    thread. The calls of one turn run side by side.
+    The agent is told of each by its signature and docstring. The calls of one turn run side by
+    side, within the timeout of the answer. One that is not async runs in a thread, and there to
+    its end, whatever becomes of the answer.
 
     Args:
         functions: The functions; no two of one name. Raise a `ToolError` in one to tell the agent
@@ -94,6 +95,8 @@ class ClientTools:
 
 def client_tools(given: ClientTools | Iterable[Callable[..., Any]]) -> ClientTools | None:
     """What a caller passes as tools; None where there are none."""
+    if given == ():  # as mostly
+        return None
     tools = given if isinstance(given, ClientTools) else ClientTools(given)
     return tools if tools.tools else None
 
@@ -197,6 +200,11 @@ class ToolTurns:
         self._history.append(resulted(found))
         return self._offering(told)
 
+    def pass_over(self, task: Task) -> None:
+        """Notes what a task holds already: calls that others have answered, or never will."""
+        self._answered.update(self._new_calls(task))
+        self._note_said(task)
+
     # ── Within ───────────────────────────────────────────────────────────────────────────────
 
     def _offering(self, message: Message) -> Message:
@@ -205,14 +213,13 @@ class ToolTurns:
         return msgspec.structs.replace(message, parts=parts, extensions=extensions)
 
     async def _look_back(self, task_id: str) -> None:
-        """Notes what a task holds already: calls that others have answered, or never will."""
+        """Passes over what the task holds that a message is for."""
         try:
             task = await self._calls.get_task(task_id, self._deadline, self._per_call)
         except A2AError as error:
             error.executed = False  # of the message, which was not sent
             raise
-        self._answered.update(self._new_calls(task))
-        self._note_said(task)
+        self.pass_over(task)
 
     def _new_calls(self, task: Task) -> list[ToolCall]:
         with self._per_call.hiding_secrets():
