@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+from tests.test_client_tools import Scripted, call, calls
 
 import holdfast
 from holdfast.testing import (
@@ -91,6 +92,13 @@ async def test_a_conversation_asks_a_person_on_the_way():
         print=seen.append,
     )
     assert seen == ["For when? ", "Done: tonight", "Done: And a taxi to get there."]
+
+
+async def test_an_agent_calls_a_function_here():
+    agent = Scripted(calls(call(1, "distance", '{"body":"moon"}')), completes("384400.0 km"))
+    table = {"moon": 384400.0}
+    names = await execute(the_one_with("tools="), agent=agent.client(), TABLE=table)
+    assert names["answer"].text == "384400.0 km"
 
 
 async def test_an_agent_tells_when_it_is_done():
@@ -209,6 +217,7 @@ async def test_the_words_of_the_official_sdk_work_too(monkeypatch):
 
 def test_every_block_is_run():
     tried = (
+        "tools=",
         "on_input",
         "PushReceiver",
         "needs_input",

@@ -8,6 +8,7 @@ import pytest
 from holdfast import (
     A2AError,
     A2AHTTPError,
+    AgentExtension,
     AgentInterface,
     ClientFactory,
     CredentialOriginError,
@@ -347,7 +348,8 @@ async def test_a_tenant_is_something_that_0_3_does_not_know():
 
 
 async def test_extensions_are_asked_for_in_the_words_of_both_versions():
-    agent = FakeAgent(versions=OLDER)
+    declared = [AgentExtension(uri="urn:a"), AgentExtension(uri="urn:b")]
+    agent = FakeAgent(versions=OLDER, extensions=declared)
 
     await client_of(agent).send_message("hello", extensions=["urn:a", "urn:b"])
 

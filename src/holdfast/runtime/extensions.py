@@ -77,6 +77,6 @@ class Extensions(NamedTuple):
 
 
 def extensions_in(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """The URIs in ``A2A-Extensions``, of a request or of a reply (A2A 14.2.2)."""
-    listed = headers.get("a2a-extensions", "").split(",")
-    return tuple(uri for each in listed if (uri := each.strip()))
+    """The URIs in ``A2A-Extensions``, of a request or of a reply (A2A 14.2.2; 0.3 has an X-)."""
+    listed = headers.get("a2a-extensions") or headers.get("x-a2a-extensions") or ""
+    return tuple(uri for each in listed.split(",") if (uri := each.strip()))
