@@ -371,7 +371,7 @@ async def test_a_deadline_of_somebody_else_is_not_taken_for_the_streams(binding)
 @both_bindings
 async def test_a_task_that_could_not_be_asked_for_in_time_was_never_seen(binding):
     agent = FakeAgent()
-    client = connected(agent, binding)
+    client = connected(agent, binding, env=Draws(0.9))
     await client.agent_card()
     agent.inject(Refuse(), times=100)
 
