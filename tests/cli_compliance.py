@@ -118,7 +118,7 @@ REQUIREMENTS = (
     three("CARD_GET_004", "§10.1", "signatures of cards"),
     three("CARD_GET_005", "§10.1", "catalogs and registries"),
     three("PUSH_002", "§9.2", "a receiver of push notifications"),
-    three("CHAT_001", "§8.1, §7.1", "chat"),
+    three("CHAT_001", "§8.1, §7.1, §11.2", "chat carries context and task", "pass", None),
     three("TX_005", "§13.1", "gRPC"),
     three("AUTH_009", "§12.3", "mutual TLS"),
     three("AUTH_010", "§12.3", "OpenID Connect"),

@@ -1,16 +1,20 @@
 """Runs the command in process, in virtual time, against a fake agent."""
 
+import asyncio
 import io
 import json
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from holdfast.cli import main
 from holdfast.cli.session import World
+from holdfast.cli.terminal import InterruptedLine
 from holdfast.testing import FakeAgent, FakeNetwork, run
 
 AGENT = "http://agent.test"
@@ -43,6 +47,44 @@ class Outcome:
         return found[0].partition(": ")[2] if found else None
 
 
+class Stop(NamedTuple):
+    """Ctrl-C, while the answer comes to the line before."""
+
+    after: float
+
+
+CTRL_C = InterruptedLine()
+CTRL_D = EOFError()
+
+
+class Typist:
+    """Types at a terminal, which shows it: a line as soon as it is asked for one.
+
+    Args:
+        keys: Lines, and what ends one or the waiting for an answer; Ctrl-D behind the last.
+    """
+
+    def __init__(self, *keys: str | Exception | Stop) -> None:
+        self._keys = deque([*keys, CTRL_D])
+        self._call = None
+
+    async def read(self, prompt: str) -> str:
+        sys.stdout.write(prompt)
+        key = self._keys.popleft()
+        if isinstance(key, Exception):
+            sys.stdout.write("\n")
+            raise key
+        sys.stdout.write(f"{key.encode(errors='replace').decode()}\n")
+        if isinstance(self._keys[0], Stop):
+            asyncio.get_running_loop().call_later(self._keys.popleft().after, self._call)
+        return key
+
+    @contextmanager
+    def interrupts(self, call: Callable[[], None]) -> Iterator[None]:
+        self._call = call
+        yield
+
+
 Engine = Callable[..., object]
 
 
@@ -57,14 +99,18 @@ def holdfast(
     home: Path = NOWHERE,
     directory: Path = NOWHERE,
     on_sockets: bool = False,
+    terminal: Typist | None = None,
 ) -> Outcome:
     """Runs ``holdfast``, with ``--agent-card`` where `card` is not None.
 
     What it wrote is read as UTF-8, whatever its streams are said to take. Configuration files are
-    looked for below `home` and in `directory` only. With `on_sockets`, time and network are the
+    looked for below `home` and in `directory` only. Somebody sits at the `terminal`, if there is
+    one. With `on_sockets`, time and network are the
     real ones.
     """
     files = {"home": lambda: home, "directory": lambda: directory}
+    if terminal is not None:
+        files["terminal"] = lambda: terminal
     if on_sockets:
         world = World(**files)
     else:

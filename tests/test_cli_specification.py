@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from tests import cli_compliance
-from tests.cli_harness import AGENT, Outcome, holdfast
+from tests.cli_harness import AGENT, Outcome, Typist, holdfast
 from tests.test_real_agents import sdk_process
 
 from holdfast import __version__
@@ -490,8 +490,12 @@ def test_interact_003_each_message_has_an_id_of_its_own(fake):
 
 
 def test_interact_003_a_context_is_no_chat_session():
-    told = holdfast("send", "--help", card=None).out + holdfast("help", card=None).out
+    told = holdfast("send", "--help", card=None).out
     assert not re.search(r"session|chat|conversation", told, re.IGNORECASE)
+    of_chat = " ".join(holdfast("chat", "--help", card=None).out.split())
+    said = [sentence for sentence in re.split(r"[.;:]", of_chat) if "context" in sentence]
+    assert said
+    assert not re.search(r"session|chat|conversation", "".join(said))
 
 
 @pytest.mark.parametrize("text", ["echo hello", "fail no luck", "ask Which?", "auth log in"])
@@ -1572,6 +1576,34 @@ def test_download_001_saves_what_is_in_the_artifacts(agent, tmp_path):
     assert (done.exit, done.err) == (0, "")
     assert done.field("Saved") == str(tmp_path / "x.bin")
     assert (tmp_path / "x.bin").read_bytes() == bytes(range(256))
+
+
+def test_chat_001_carries_the_context_and_the_task_of_what_is_asked(agent):
+    terminal = Typist("ask Which city?", "Paris", "echo bye")
+    done = agent.run("chat", *SOON, terminal=terminal)
+    assert done.exit == 0
+    assert "Which city?\nreply> Paris\nParis\n> echo bye\nbye\n> \n" in done.out.replace(
+        "echo Paris", "Paris"
+    )
+    context = resume_command(done)[2]
+    made = agent.run("task", "list", "--context-id", context, "-o", "json").json["tasks"]
+    assert len(made) == 2
+
+
+def test_chat_001_the_command_that_goes_on_can_be_run_as_it_is_printed(agent):
+    asked = agent.run("chat", *SOON, terminal=Typist("ask Which city?"))
+    words = resume_command(asked)
+    done = agent.run(*words, *SOON, card=None, terminal=Typist("Paris"))
+    assert (done.exit, done.out.splitlines()[0]) == (0, "Which city?")
+    task = agent.run("task", "get", words[words.index("--task-id") + 1], "-o", "json").json
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+def test_chat_001_without_a_terminal_never_waits_for_input_and_writes_text(agent):
+    asked = agent.run("chat", *SOON, stdin=b"echo never read\n")
+    assert (asked.exit, asked.out) == (2, "")
+    done = agent.run("chat", "echo hello", *SOON, stdin=b"echo never read\n")
+    assert (done.exit, dict(read_text_output(done.out))["Text"]) == (0, "hello")
 
 
 def test_tx_004_two_transports_do_the_same(agent):

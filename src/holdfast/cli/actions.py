@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.model.types import Part
 
 __all__ = [
+    "OUTCOMES",
     "Filters",
     "cancel_task",
     "create_push_config",
@@ -39,6 +40,7 @@ __all__ = [
     "list_tasks",
     "send",
     "subscribe_to_task",
+    "warn_of_gap",
 ]
 
 
@@ -378,12 +380,19 @@ async def _follow(session: Session, output: Output, events: EventStream) -> None
         output.over()
     else:
         output.result(task)
-    if shows and offers and events.gap and not events.reconnects:
+    if shows:
+        warn_of_gap(session, output, events)
+    _comment(session, output, task)
+
+
+def warn_of_gap(session: Session, output: Output, events: EventStream) -> None:
+    """Says that something may be missing, where nobody has said so yet."""
+    offers = session.card is not None and bool(session.card.capabilities.streaming)
+    if offers and events.gap and not events.reconnects:
         output.warn(
             "the stream was cut, and not picked up again: the task was looked at instead; status "
             "messages may be missing"
         )
-    _comment(session, output, task)
 
 
 def _is_settled(task: Task) -> bool:
@@ -392,7 +401,7 @@ def _is_settled(task: Task) -> bool:
 
 def _comment(session: Session, output: Output, task: Task, *, goes_on: bool = False) -> None:
     """Names an outcome that is no success, and the command that goes on from here."""
-    if (said := _OUTCOMES.get(task.state)) is not None:
+    if (said := OUTCOMES.get(task.state)) is not None:
         output.warn(f"task {task.id} {said} ({task.state})")
     if task.state is TaskState.INPUT_REQUIRED:
         output.hint(session.command("send", "--task-id", task.id, "<reply>"))
@@ -400,10 +409,11 @@ def _comment(session: Session, output: Output, task: Task, *, goes_on: bool = Fa
         output.hint(session.command("task", "get", "--wait", task.id))
 
 
-_OUTCOMES: Mapping[TaskState, str] = {
+OUTCOMES: Mapping[TaskState, str] = {
     TaskState.FAILED: "failed",
     TaskState.REJECTED: "was rejected",
     TaskState.CANCELED: "was canceled",
     TaskState.INPUT_REQUIRED: "waits for your answer",
     TaskState.AUTH_REQUIRED: "waits for an authorization",
 }
+"""What is said of a task that did not succeed, behind its name."""

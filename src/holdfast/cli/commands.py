@@ -34,8 +34,8 @@ from holdfast.cli.options import (
     WAITING,
     with_options,
 )
-from holdfast.cli.output import Diagnostics, OutputError, output_for
-from holdfast.cli.parts import PARTS, PartsCommand, read_parts
+from holdfast.cli.output import ChatOutput, Diagnostics, OutputError, output_for
+from holdfast.cli.parts import PARTS, PartsCommand, read_parts, read_text
 from holdfast.cli.reference import read_reference
 from holdfast.cli.settings import effective, read_settings
 from holdfast.cli.sources import configuration_of, loaded_configuration, unknown
@@ -44,7 +44,7 @@ from holdfast.errors import A2AError
 from holdfast.model.requests import TaskPushNotificationConfig
 
 if TYPE_CHECKING:
-    from holdfast.cli.output import Output
+    from holdfast.cli.output import JsonOutput, Output, TextOutput
     from holdfast.cli.session import Session, World
     from holdfast.model.types import Task
 
@@ -60,6 +60,15 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _NOTHING_TO_FOLLOW = (
     "--stream: there is nothing to follow here; it goes with -o json, to write each object on one "
     "line. To follow a task: holdfast task subscribe --stream TASK_ID"
+)
+
+_CHAT_IS_TEXT = (
+    "chat is for people, and its output is text: leave out -o json, or say -o text; for JSON: "
+    "holdfast send -o json TEXT"
+)
+_NO_TERMINAL = (
+    "chat needs a terminal to read from and one to write to; without them, send one message after "
+    "the other: holdfast send TEXT, then holdfast send --context-id ID TEXT, or --task-id ID"
 )
 
 logger = logging.getLogger("holdfast.cli")
@@ -166,13 +175,20 @@ def _discard() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _execute(ctx: click.Context, action: Action, *, can_follow: bool = False) -> int:
+def _execute(
+    ctx: click.Context,
+    action: Action,
+    *,
+    can_follow: bool = False,
+    output: TextOutput | JsonOutput | None = None,
+) -> int:
     """Runs an action against the agent, and reports how it failed, if it did.
 
     Args:
         ctx: The command's context.
         action: What to do.
         can_follow: Whether there is something to follow with ``--stream``.
+        output: Where things are said; what the options say if left out.
 
     Raises:
         click.UsageError: The options cannot be right.
@@ -183,7 +199,7 @@ def _execute(ctx: click.Context, action: Action, *, can_follow: bool = False) ->
     settings = read_settings(ctx)
     if settings.stream and not can_follow and settings.output != "json":
         raise click.UsageError(_NOTHING_TO_FOLLOW, ctx)
-    output = output_for(settings.output, settings)
+    output = output or output_for(settings.output, settings)
     for problem in configuration_of(ctx).problems:
         output.warn(problem)
     for name, meant in unknown(config_show, configuration_of(ctx)):
@@ -302,6 +318,53 @@ def send(ctx: click.Context, /, **options: Any) -> int:
             metadata=options["metadata"],
         ),
         can_follow=True,
+    )
+
+
+@app.command("chat", context_settings=_CONTEXT)
+@click.argument("words", metavar="[TEXT]", nargs=-1)
+@with_options(REPLY, METADATA, POLLING, EVERYWHERE)
+@click.pass_context
+def chat(ctx: click.Context, /, **options: Any) -> int:
+    """Talk to an agent at a terminal, line by line.
+
+    Each line is a message in the context of those before, TEXT the first; where the agent asks
+    for something, the next line replies. Answers show as they come, and go on where a connection
+    is cut. --timeout is the time of each answer.
+
+    A line that ends in a backslash is continued on the next one; what is pasted is one message,
+    where the terminal tells that it is pasted. An empty line follows a task that was left.
+
+    Ctrl-C leaves an answer, which the agent goes on with; at an empty line it ends the chat, as
+    Ctrl-D does. Nothing is remembered: the last line on stderr is the command to come back with.
+
+    Without a terminal nothing is asked for, and TEXT is sent as by holdfast send.
+    """
+    from holdfast.cli.chat import Chat  # heavy; help and usage errors are not
+
+    world: World = ctx.obj
+    settings = read_settings(ctx)
+    if settings.output == "json":
+        raise click.UsageError(_CHAT_IS_TEXT, ctx)
+    said, metadata = read_text(ctx, options["words"]), options["metadata"]
+    named = {"task_id": options["task_id"], "context_id": options["context_id"]}
+    terminal = world.terminal()
+    if terminal is not None:
+        output = ChatOutput(settings)
+        return _execute(
+            ctx,
+            lambda session, _: Chat(session, output, terminal, metadata=metadata).run(
+                said, **named
+            ),
+            output=output,
+        )
+    if said is None:
+        raise click.UsageError(_NO_TERMINAL, ctx)
+    return _execute(
+        ctx,
+        lambda session, output: actions.send(
+            session, output, parts=(said,), metadata=metadata, **named
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import click
 
 from holdfast.cli import text
+from holdfast.cli.chat_text import ChatText
 from holdfast.cli.document import document, with_paths, write_json
 from holdfast.cli.live import LiveText
 from holdfast.cli.values import secrets_in_params, secrets_in_reference
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from holdfast.model.types import Event, WireValue
 
 __all__ = [
+    "ChatOutput",
     "Diagnostics",
     "JsonOutput",
     "Output",
@@ -159,6 +161,19 @@ class _Speaks:
         return told.message
 
 
+class _Live(Protocol):
+    """Text while it comes."""
+
+    @property
+    def is_within_line(self) -> bool: ...
+
+    def event(self, event: Event, task: Task | None) -> Iterable[str]: ...
+
+    def last_seen(self, task: Task) -> Iterable[str]: ...
+
+    def close(self) -> Iterable[str]: ...
+
+
 class TextOutput(_Speaks):
     """``-o text``: labelled lines."""
 
@@ -166,7 +181,7 @@ class TextOutput(_Speaks):
         super().__init__(settings)
         self._verbose = settings is not None and settings.verbose
         self._told: list[str] = []
-        self._live: LiveText | None = None
+        self._live: _Live | None = None
 
     def sending(self, message: Message) -> None:
         self._keep(message)
@@ -224,11 +239,31 @@ class TextOutput(_Speaks):
     def _lines(self, lines: Iterable[str]) -> None:
         _write("".join(f"{line}\n" for line in lines))
 
-    def _pieces(self, live: LiveText, pieces: Iterable[str]) -> None:
+    def _pieces(self, live: _Live, pieces: Iterable[str]) -> None:
         if written := "".join(pieces):
             self._is_within_line = False  # if nobody reads it
             _write(written)
             self._is_within_line = live.is_within_line
+
+
+class ChatOutput(TextOutput):
+    """What somebody reads who sits at a terminal and talks to an agent."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._chat = ChatText(text.View(verbose=settings.verbose))
+        self._live = self._chat
+
+    def sending(self, message: Message) -> None:
+        self._chat.turn()
+        super().sending(message)
+
+    def interrupted(self) -> None:
+        """Ends the line, on which the terminal shows that Ctrl-C was pressed."""
+        _write("\n")
+        for _ in self._chat.close():
+            pass
+        self._is_within_line = False
 
 
 class JsonOutput(_Speaks):

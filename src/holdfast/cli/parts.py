@@ -93,10 +93,7 @@ def read_parts(ctx: click.Context, words: Sequence[str]) -> tuple[Part, ...]:
     Raises:
         click.UsageError: There is nothing to send, or a part that cannot be read.
     """
-    if len(words) > 1:
-        message = f"TEXT is one argument; put it in quotes: {' '.join(words)!r}"
-        raise click.UsageError(message, ctx)
-    drafts = [_Draft("TEXT", text) for text in words]
+    drafts = _positional(ctx, words)
     drafts += _drafts(ctx.meta.get(_ORDER, ()), ctx.params)
     if not drafts:
         message = "There is nothing to send: give TEXT, --text, --file or --data."
@@ -104,6 +101,30 @@ def read_parts(ctx: click.Context, words: Sequence[str]) -> tuple[Part, ...]:
     if sum(draft.flag == "--data" and draft.value == "-" for draft in drafts) > 1:
         message = "Standard input can be read once: there are two '--data -'."
         raise click.UsageError(message, ctx)
+    return _parts(ctx, drafts)
+
+
+def read_text(ctx: click.Context, words: Sequence[str]) -> Part | None:
+    """Makes the part of the positional text, if there is one.
+
+    Args:
+        ctx: Names the command.
+        words: What stands there without a flag: one text, or nothing.
+
+    Raises:
+        click.UsageError: It is no text to send.
+    """
+    return next(iter(_parts(ctx, _positional(ctx, words))), None)
+
+
+def _positional(ctx: click.Context, words: Sequence[str]) -> list[_Draft]:
+    if len(words) > 1:
+        message = f"TEXT is one argument; put it in quotes: {' '.join(words)!r}"
+        raise click.UsageError(message, ctx)
+    return [_Draft("TEXT", text) for text in words]
+
+
+def _parts(ctx: click.Context, drafts: Sequence[_Draft]) -> tuple[Part, ...]:
     try:
         return tuple(_READ[draft.flag](draft) for draft in drafts)
     except ValueError as error:

@@ -23,12 +23,13 @@ from holdfast.cli.credentials import Credentials
 from holdfast.cli.errors import describe, reconnected, reconnecting, retrying
 from holdfast.cli.output import command_line
 from holdfast.cli.rehearsal import Rehearsed, rehearse
+from holdfast.cli.terminal import open_terminal
 from holdfast.cli.values import masked_reference, secrets_in_params, secrets_in_reference
 from holdfast.cli.wire_log import LoggedEngine
 from holdfast.errors import A2AError, VersionNotSupportedError
-from holdfast.model.operations import SUBSCRIBE_TO_TASK
+from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
 from holdfast.policy.resilience import Resilience
-from holdfast.runtime.listeners import AttemptFailed, Reconnected, RetryScheduled
+from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, Reconnected, RetryScheduled
 from holdfast.wire.bindings import PROTOCOL_VERSION, PROTOCOL_VERSIONS, spoken_version
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.cli.configuration import Configuration
     from holdfast.cli.output import Output
     from holdfast.cli.settings import Settings
+    from holdfast.cli.terminal import Terminal
     from holdfast.client import Client
     from holdfast.model.card import AgentCard, AgentInterface
     from holdfast.model.types import Event, Task
@@ -48,6 +50,7 @@ __all__ = ["Session", "World"]
 
 logger = logging.getLogger("holdfast.cli")
 
+_SENDS = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name})
 _SHORTEST_TIME = 0.001
 """Seconds; what is left when nothing is left, so that the call itself reports it."""
 
@@ -67,12 +70,14 @@ class World:
         engine: Makes what carries requests; `verify` says whether certificates are verified.
         home: Gives the home directory.
         directory: Gives the working directory.
+        terminal: Gives the terminal that somebody sits at; None for none.
     """
 
     run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
     engine: Callable[..., HttpEngine] = _aiohttp_engine
     home: Callable[[], Path] = Path.home
     directory: Callable[[], Path] = Path.cwd
+    terminal: Callable[[], Terminal | None] = open_terminal
 
     def read_configuration(self, named: str | None) -> Configuration:
         """Reads the configuration files.
@@ -103,7 +108,9 @@ class Session:
         card: The agent's card, once it is known.
         task: The task as last seen, once there is one.
         message_id: Id of the message that is being sent, if one is.
+        is_under_way: Whether it may have left.
         continues: Whether that message continues a task.
+        follows: Whether somebody looks on while an answer comes.
         engine: What carries requests.
 
     Raises:
@@ -117,7 +124,9 @@ class Session:
         self.card: AgentCard | None = None
         self.task: Task | None = None
         self.message_id: str | None = None
+        self.is_under_way = False
         self.continues = False
+        self.follows = settings.stream
         self._output = output
         self.reference = reference
         self._ends = math.inf
@@ -147,7 +156,7 @@ class Session:
             raise click.UsageError(f"--agent-card: {error}") from None
 
     async def __aenter__(self) -> Self:
-        self._ends = asyncio.get_running_loop().time() + self.settings.timeout
+        self.begin()
         return self
 
     async def __aexit__(
@@ -158,6 +167,15 @@ class Session:
     ) -> None:
         await self.client.close()
         await self.engine.close()
+
+    def begin(self, task: Task | None = None) -> None:
+        """Begins with something new, which has the whole time: the command, or a turn of a chat.
+
+        Args:
+            task: The task that it is about.
+        """
+        self.task = task
+        self._ends = asyncio.get_running_loop().time() + self.settings.timeout
 
     def left(self) -> float:
         """Seconds left for the command."""
@@ -235,12 +253,13 @@ class Session:
 
     def go_on(self, task_id: str) -> str:
         """The command that goes on with a task where this one left off, as this one did."""
-        if self.settings.stream:
+        if self.follows:
             return self.command("task", "subscribe", "--stream", task_id)
         return self.command("task", "get", "--wait", task_id)
 
     def new_message_id(self) -> str:
         """Names the message that is about to be sent."""
+        self.is_under_way = False
         self.message_id = str(uuid.uuid4())
         return self.message_id
 
@@ -252,11 +271,16 @@ class Session:
         self.task = task
 
     def _observed(self, observation: Observation) -> None:
-        """Says why nothing happens for a while; also where nobody looks, as other tools do."""
-        if isinstance(observation, RetryScheduled):
+        """Says why nothing happens for a while; also where nobody looks, as other tools do.
+
+        Of what was said in vain it is known here whether it was said at all.
+        """
+        if isinstance(observation, AttemptStarted):
+            self.is_under_way |= observation.operation in _SENDS
+        elif isinstance(observation, RetryScheduled):
             tries = self._resilience.retry.max_retries + 1
             self._output.warn(retrying(observation, tries))
-        elif not self.settings.stream:
+        elif not self.follows:
             return  # who waits for the outcome alone misses nothing of a cut
         elif isinstance(observation, Reconnected):
             self._output.warn(reconnected(observation))

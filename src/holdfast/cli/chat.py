@@ -1,0 +1,275 @@
+"""``holdfast chat``: a conversation at a terminal, turn by turn (a2a-cli 8.1).
+
+Rules: what is typed is sent once, in the context of what was said before, and to the task for as
+long as that is open; an answer shows as it comes, and whatever ends it early, the chat goes on;
+of what was typed and has no answer it is said what is known of it. Ctrl-C stops following an
+answer, and never cancels the agent's task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.actions import OUTCOMES, warn_of_gap
+from holdfast.cli.errors import describe
+from holdfast.cli.terminal import InterruptedLine
+from holdfast.errors import A2AError, OutcomeUnknownError, UnsupportedOperationError
+from holdfast.model.types import Message, Part, Role, TaskArtifactUpdateEvent, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+    from holdfast.cli.output import ChatOutput
+    from holdfast.cli.session import Session
+    from holdfast.cli.terminal import Terminal
+    from holdfast.conversation import Conversation
+    from holdfast.event_stream import EventStream
+    from holdfast.model.types import Event, Task, TaskStatus
+
+__all__ = ["Chat"]
+
+_PROMPT, _REPLY_PROMPT, _MORE_PROMPT = "> ", "reply> ", "... "
+
+_UNFINISHED = "the message was not finished, and was not sent"
+_NO_TEXT = "what was typed is not UTF-8, and was not sent"
+_UNANSWERED: Mapping[bool | None, str] = {
+    False: "the agent did not execute what you said; it can be said again",
+    True: "the agent executed what you said, and its answer is lost",
+    None: "nobody knows whether the agent executed what you said; it was not sent again",
+}
+
+
+class Chat:
+    """A conversation with an agent at a terminal.
+
+    Args:
+        session: The agent.
+        output: Where things are said.
+        terminal: Where lines are typed.
+        metadata: What goes along with each message.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        output: ChatOutput,
+        terminal: Terminal,
+        *,
+        metadata: dict[str, Any] | None,
+    ) -> None:
+        session.follows = True
+        self._session = session
+        self._output = output
+        self._terminal = terminal
+        self._metadata = metadata
+        self._conversation: Conversation = session.client.conversation()
+        self._answer: asyncio.Task[None] | None = None
+        self._is_stopped = False
+
+    async def run(self, said: Part | None, *, task_id: str | None, context_id: str | None) -> None:
+        """Talks until whoever types has had enough.
+
+        Args:
+            said: What to begin with; asked for if it is None.
+            task_id: The task to go on with.
+            context_id: The context to go on in.
+
+        Raises:
+            A2AError: The agent cannot be talked to at all, or that task not be gone on with.
+        """
+        await self._session.prepare()
+        task = None if task_id is None else await self._open(task_id)
+        try:
+            self._go_on(task, context_id)
+        except ValueError as error:
+            raise click.UsageError(f"--context-id: {error}") from None
+        with self._terminal.interrupts(self._stop):
+            if said is not None:
+                await self._say(said)
+            elif task is not None and task.state is not TaskState.INPUT_REQUIRED:
+                await self._follow()
+            while (line := await self._read()) is not None:
+                if line.strip():
+                    await self._say(Part(text=line))
+                else:
+                    await self._follow()
+        self._leave()
+
+    async def _open(self, task_id: str) -> Task:
+        """The task that the caller names, and shows how it stands."""
+        session = self._session
+        session.continues = True
+        task = await session.client.get_task(
+            task_id, timeout=session.left(), headers=session.svc_params
+        )
+        if task.state.is_terminal:
+            session.task = task
+            raise UnsupportedOperationError(
+                f"task {task.id} is {task.state}, and takes no more messages; nothing was sent",
+                executed=False,
+            )
+        self._output.event(task, task)
+        self._output.over()
+        return task
+
+    def _go_on(self, task: Task | None, context_id: str | None) -> None:
+        self._conversation = self._session.client.conversation(
+            task=task,
+            context_id=context_id,
+            poll_interval=self._session.settings.poll_interval,
+        )
+
+    # ── What is typed ────────────────────────────────────────────────────────────────────────
+
+    async def _read(self) -> str | None:
+        """What is said next; None at the end. A backslash at the end of a line goes on."""
+        task, lines = self._conversation.task, list[str]()
+        waits = task is not None and task.state is TaskState.INPUT_REQUIRED
+        while True:
+            prompt = _MORE_PROMPT if lines else _REPLY_PROMPT if waits else _PROMPT
+            try:
+                line = await self._terminal.read(prompt)
+                line.encode()
+            except EOFError:
+                if lines:
+                    self._output.warn(_UNFINISHED)
+                return None
+            except InterruptedLine as interrupted:
+                if not lines and not interrupted.typed:
+                    return None
+                lines.clear()
+            except UnicodeError:
+                self._output.warn(_NO_TEXT)
+                lines.clear()
+            else:
+                lines.append(line.removesuffix("\\"))
+                if lines[-1] == line:
+                    return "\n".join(lines)
+
+    def _leave(self) -> None:
+        """Says how to come back."""
+        context_id, task = self._conversation.context_id, self._open_task
+        words = ["--context-id", context_id] if context_id else []
+        words += [] if task is None else ["--task-id", task.id]
+        if words:
+            self._output.hint(self._session.command("chat", *words))
+
+    @property
+    def _open_task(self) -> Task | None:
+        return self._conversation.task if self._conversation.is_open else None
+
+    # ── What the agent answers ───────────────────────────────────────────────────────────────
+
+    async def _say(self, said: Part) -> None:
+        session, task = self._session, self._open_task
+        message = Message(message_id=session.new_message_id(), role=Role.USER, parts=(said,))
+        session.continues = task is not None
+        self._output.sending(message)
+        session.begin(task)
+        events = self._conversation.stream_message(
+            message, metadata=self._metadata, timeout=session.left(), headers=session.svc_params
+        )
+        await self._let(self._show(events, None if task is None else task.status))
+
+    async def _follow(self) -> None:
+        """Goes on with an answer that was left, if there is one."""
+        session, task = self._session, self._open_task
+        if task is None:
+            return
+        session.begin(task)
+        events = session.client.subscribe_to_task(
+            task.id,
+            poll_interval=session.settings.poll_interval,
+            timeout=session.left(),
+            headers=session.svc_params,
+        )
+        await self._let(self._show(events, None))
+        if events.task is not None:
+            self._go_on(events.task, None)
+
+    def _stop(self) -> None:
+        """Leaves the answer that is coming, if one is."""
+        if self._answer is not None:
+            self._is_stopped = self._answer.cancel()
+
+    async def _let(self, answer: Coroutine[Any, Any, None]) -> None:
+        """Lets an answer come to its end, or until somebody has had enough of it."""
+        self._answer, self._is_stopped = asyncio.create_task(answer), False
+        try:
+            await self._answer
+        except asyncio.CancelledError:
+            if not self._is_stopped:
+                raise
+            self._output.interrupted()
+            self._left()
+        except A2AError as error:
+            self._output.over()
+            self._failed(error)
+        finally:
+            self._answer = None
+            self._session.message_id = None
+
+    async def _show(self, events: EventStream, asked: TaskStatus | None) -> None:
+        """Shows an answer while it comes.
+
+        Args:
+            events: The answer.
+            asked: What the task waited for before, which the agent may tell once more.
+        """
+        async with events:
+            self._session.message_id = None
+            async for event in events:
+                task = events.task
+                self._output.event(event, task)
+                status = _status(event)
+                if task is None or status is None or _is_same(status, asked):
+                    continue
+                if status.state is TaskState.INPUT_REQUIRED:
+                    break
+                if status.state is TaskState.AUTH_REQUIRED:
+                    self._output.warn(
+                        f"task {task.id} {OUTCOMES[status.state]}, and so do we; Ctrl-C stops that"
+                    )
+        self._output.over()
+        task = events.task
+        warn_of_gap(self._session, self._output, events)
+        if task is not None and task.state.is_terminal and task.state in OUTCOMES:
+            self._output.warn(f"task {task.id} {OUTCOMES[task.state]} ({task.state})")
+
+    def _failed(self, error: A2AError) -> None:
+        self._output.failure(describe(error, self._session))
+        if self._session.message_id is None:
+            self._left()
+        elif not isinstance(error, OutcomeUnknownError):  # which says so itself
+            self._output.warn(_UNANSWERED[self._session.is_under_way and error.executed])
+
+    def _left(self) -> None:
+        """Says what becomes of an answer that is not followed to its end."""
+        session, task = self._session, self._open_task
+        if session.message_id is not None:
+            may_have = "was on its way; the agent may have got it"
+            became = may_have if session.is_under_way else "was not sent"
+            self._output.warn(f"message {session.message_id} {became}")
+        elif task is not None:
+            self._output.hint(
+                f"task {task.id} is still {task.state}; Enter follows it again, or later: "
+                f"{session.go_on(task.id)}"
+            )
+
+
+def _status(event: Event) -> TaskStatus | None:
+    """How a task stands, where an event says so."""
+    return None if isinstance(event, Message | TaskArtifactUpdateEvent) else event.status
+
+
+def _is_same(status: TaskStatus, asked: TaskStatus | None) -> bool:
+    """Whether a task still waits for the same; what it asks is in its history once replied to."""
+    return (
+        asked is not None
+        and status.state is asked.state
+        and status.timestamp == asked.timestamp
+        and status.message in (None, asked.message)
+    )
