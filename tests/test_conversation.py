@@ -1,6 +1,7 @@
 """Conversations: what belongs together goes together, and questions on the way are replied to."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -20,7 +21,9 @@ from holdfast.testing import (
     Delay,
     FakeAgent,
     FakeNetwork,
+    Plan,
     Reset,
+    Step,
     asks,
     completes,
     needs_auth,
@@ -211,6 +214,37 @@ async def test_a_hook_without_a_reply_leaves_the_question_to_the_caller(binding)
     assert (answer.needs_input, answer.question, len(asked)) == (True, "Which one?", 1)
     assert (await chat.ask("Margherita")).question == "How large?"
     assert (await chat.ask("large")).text == "A large Margherita."
+
+
+@both_bindings
+@both_ways
+async def test_a_question_that_is_told_once_more_is_not_replied_to_again(streaming, binding):
+    artifact = Artifact(artifact_id="a", parts=(text_part("done"),))
+    done = Plan((Step(artifacts=(artifact,)), Step(state=TaskState.COMPLETED, after=1)))
+    agent = scripted(asks("Which one?"), done)
+    asked = []
+
+    def reply(interruption):
+        asked.append(interruption.text)
+        return "Margherita"
+
+    fake = FakeAgent(agent, streaming=streaming)
+    chat = connected(fake, binding).conversation(on_input=reply)
+
+    assert (await chat.ask("A pizza")).text == "done"
+    assert (asked, len(agent.told)) == (["Which one?"], 2)
+
+
+@both_bindings
+async def test_a_reply_asks_for_what_its_turn_can_use(binding):
+    fake = FakeAgent(scripted(asks("Which one?"), completes("done")))
+    chat = connected(fake, binding).conversation(on_input=lambda _: "Margherita")
+
+    await chat.ask("A pizza", accepted_output_modes=["application/json"])
+
+    sent = [json.loads(r.body) for r in fake.received if r.operation == "SendStreamingMessage"]
+    modes = [(each.get("params") or each)["configuration"]["acceptedOutputModes"] for each in sent]
+    assert modes == [["application/json"]] * 2
 
 
 @both_bindings

@@ -31,6 +31,7 @@ from holdfast.testing import (
     asks,
     needs_auth,
     streams,
+    unavailable,
 )
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
@@ -194,6 +195,30 @@ async def test_whatever_says_that_a_version_is_unknown_is_followed_up(code):
     await client_of(agent).send_message("hello")
 
     assert operations(agent) == [("GetTask", "0.3"), *SENT]
+
+
+@pytest.mark.parametrize("code", [-32004, -32050])
+async def test_an_agent_that_answers_anything_else_is_asked_once(code):
+    agent = FakeAgent(versions=("1.0", "0.3"), card=card(interface("JSONRPC", None)))
+    agent.inject(Fail(code=code), on="GetTask", times=50)
+    client = client_of(agent)
+
+    await asyncio.gather(*(client.send_message("hello") for _ in range(10)))
+    await client.send_message("hello")
+
+    assert operations(agent) == [("SendMessage", "1.0")] * 11
+    assert len(agent.pending_faults) == 49
+
+
+async def test_those_who_wait_for_an_answer_that_does_not_come_do_not_ask_again():
+    by_default = card(interface("JSONRPC", None))
+    agent = FakeAgent(versions=("1.0", "0.3"), card=by_default, latency=0.5)
+    agent.inject(unavailable(), on="GetTask", times=50)
+    client = client_of(agent)
+
+    await asyncio.gather(*(client.send_message("hello") for _ in range(10)))
+
+    assert len(agent.pending_faults) == 49
 
 
 async def test_what_cannot_be_found_out_is_left_to_the_call():
@@ -406,7 +431,6 @@ async def test_a_subscription_that_brings_nothing_is_looked_after(binding, store
     client = client_of(agent, binding)
 
     async with client.stream_message("hi") as events:
-        asyncio.get_running_loop().call_later(4, lambda: None)
         answer = await events.result()
 
     assert (answer.needs_input, answer.question) == (True, "which?")
@@ -424,7 +448,7 @@ async def test_a_subscription_that_is_broken_off_is_refused():
         answer = await events.result()
 
     assert answer.text == "ab"
-    assert len(agent.calls("SubscribeToTask")) <= 1
+    assert len(agent.pending_faults) == 19  # one try was enough
 
 
 @both_bindings

@@ -410,7 +410,7 @@ class Client:
                 check_able(name, hook, "__call__")
         if task is not None:
             check_kind("task", task, Task)
-            if context_id not in {None, task.context_id}:
+            if context_id is not None and task.context_id not in {None, context_id}:
                 text = f"task {task.id} is of the conversation {task.context_id!r}"
                 raise ValueError(text)
         given = {TaskState.INPUT_REQUIRED: on_input, TaskState.AUTH_REQUIRED: on_auth}

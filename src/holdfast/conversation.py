@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from holdfast.answer import Answer
     from holdfast.calls import Calls
+    from holdfast.model.requests import SendMessageConfiguration
     from holdfast.model.types import Event, Message, TaskStatus
     from holdfast.options import CallOptions
     from holdfast.runtime.live import LiveStream
@@ -105,7 +106,7 @@ class Conversation:
         poll_interval: float,
     ) -> None:
         self._calls = calls
-        self._context_id = context_id if task is None else task.context_id
+        self._context_id = context_id if task is None else task.context_id or context_id
         self._task = task
         self._hooks = hooks
         self._input_timeout = input_timeout
@@ -188,11 +189,7 @@ class Conversation:
         self._catch_up()
         said = to_message(message, new_id=self._calls.env.new_id(), context_id=self._context_id)
         calls = self._stream_calls(options)
-        configuration = self._calls.configuration(
-            return_immediately=None,
-            accepted_output_modes=accepted_output_modes,
-            push_notification_config=None,
-        )
+        configuration = self._configuration(accepted_output_modes)
 
         async def say() -> _Turn:
             known = await self._open_task(calls)
@@ -204,7 +201,7 @@ class Conversation:
                 configuration=configuration,
                 known=known,
             )
-            return self._turn_of(await send(), calls, known)
+            return self._turn_of(await send(), calls, configuration, known)
 
         return self._enterable(calls, say)
 
@@ -229,7 +226,8 @@ class Conversation:
         calls = self._stream_calls(options)
 
         async def follow() -> _Turn:
-            return self._turn_of(await calls.subscribe_to(task.id)(), calls, None)
+            live = await calls.subscribe_to(task.id)()
+            return self._turn_of(live, calls, self._configuration(None), None)
 
         async with self._enterable(calls, follow) as events:
             return await events.result()
@@ -271,11 +269,22 @@ class Conversation:
         stream = EventStream(calls, enter)
         return stream
 
-    def _turn_of(self, live: LiveStream, calls: StreamCalls, known: Task | None) -> _Turn:
+    def _configuration(self, modes: Iterable[str] | None) -> SendMessageConfiguration:
+        return self._calls.configuration(
+            return_immediately=None, accepted_output_modes=modes, push_notification_config=None
+        )
+
+    def _turn_of(
+        self,
+        live: LiveStream,
+        calls: StreamCalls,
+        configuration: SendMessageConfiguration,
+        known: Task | None,
+    ) -> _Turn:
         return _Turn(
             live,
             ask=partial(self._asked, calls),
-            reply=partial(self._reply, calls),
+            reply=partial(self._reply, calls, configuration),
             max_turns=self._max_turns,
             seen_to=None if known is None else known.status,
         )
@@ -320,16 +329,20 @@ class Conversation:
             why = f"the hook failed: {type(error).__name__}: {error}"
             raise interruption.error(late.message if error is late else why) from error
 
-    async def _reply(self, calls: StreamCalls, task: Task, reply: Content) -> LiveStream:
+    async def _reply(
+        self,
+        calls: StreamCalls,
+        configuration: SendMessageConfiguration,
+        task: Task,
+        reply: Content,
+    ) -> LiveStream:
         """Sends a reply to the open task."""
         send = calls.send(
             reply,
             task_id=task.id,
             context_id=task.context_id,
             metadata=None,
-            configuration=self._calls.configuration(
-                return_immediately=None, accepted_output_modes=None, push_notification_config=None
-            ),
+            configuration=configuration,
             known=task,
         )
         return await send()
@@ -424,7 +437,12 @@ class _Turn:
     def _is_seen_to(self) -> bool:
         """Whether it was asked about; the agent may tell it once more before it goes on."""
         status, told = self._seen_to, self.told
-        return told.status is status or (told.status == status and told.count <= 1)
+        if told.status is status or status is None or told.status is None:
+            return told.status is status
+        # What was asked may have gone into the history by now.
+        said = told.status.message is None or told.status.message == status.message
+        is_same = (told.status.state, told.status.timestamp) == (status.state, status.timestamp)
+        return is_same and said and told.count <= 1
 
     async def _go_on(self) -> None:
         """Sees to an interruption: asks for a reply, and sends it, each once."""

@@ -48,7 +48,7 @@ class Live(Protocol):
 
     @property
     def cause(self) -> A2AError | None:
-        """The same, unless the agent has gone on since."""
+        """At the end, what a connection broke with, unless the agent went on after that."""
         ...
 
     @property

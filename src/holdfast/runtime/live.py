@@ -121,7 +121,7 @@ class LiveStream:
 
     @property
     def cause(self) -> A2AError | None:
-        """The same, unless the agent has gone on since."""
+        """At the end, what a connection broke with, unless the agent went on after that."""
         return self._resume.cause
 
     @property

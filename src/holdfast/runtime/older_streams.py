@@ -8,11 +8,9 @@ refuse.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import A2AConnectionError, A2AError, UnsupportedOperationError
-from holdfast.model.types import TaskState
 from holdfast.model.v03.reading import LastResponse
 from holdfast.runtime.transport import Stream, StreamOver
 
@@ -73,10 +71,14 @@ async def subscribed(
     try:
         while not (await asyncio.wait({first}, timeout=silence))[0]:
             silence = min(2 * silence, _LATEST_LOOK)
-            with contextlib.suppress(A2AError):
+            try:
                 state = (await look()).state
-                if state.is_terminal or state is TaskState.INPUT_REQUIRED:
-                    break
+            except A2AError as error:
+                if not error.transient:
+                    raise
+                continue
+            if state.is_settled:
+                break
         else:
             return first.result()
     except A2AConnectionError as error:

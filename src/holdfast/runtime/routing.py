@@ -125,9 +125,11 @@ class InterfaceLayer(PassThrough):
         """A choice whose version is spoken there, as far as that can be found out."""
         endpoint = choice.endpoint
         if choice.in_doubt and not (endpoint.is_known or endpoint.is_refused):
+            asked = choice.asked
             async with self._finding_out.here():
-                if not (endpoint.is_known or endpoint.is_refused):
+                if choice.asked == asked:  # else somebody has meanwhile
                     await self._find_out(call, choice, provider)
+                    choice.asked += 1
         return self._older(call, choice, provider) if endpoint.is_refused else choice
 
     async def _find_out(
@@ -146,7 +148,7 @@ class InterfaceLayer(PassThrough):
     async def _speaks(
         self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None
     ) -> bool | None:
-        """Whether an agent understands a request as it is chosen; None if it does not say."""
+        """Whether an agent understands a request as it is chosen; None if it cannot say now."""
         name = f"{call.request_id}-version"
         progress = CallProgress(began=call.progress.began, secrets=call.progress.secrets)
         question = Call(
@@ -166,7 +168,9 @@ class InterfaceLayer(PassThrough):
         except (TaskNotFoundError, InvalidParamsError):
             return True
         except A2AError as error:
-            return False if _is_of_another_version(error) else None
+            if _is_of_another_version(error):
+                return False
+            return None if error.transient else True  # it was read, whatever is the matter
         return True
 
     def _older(self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> _Choice:
@@ -241,10 +245,20 @@ class _Choice:
         reach: How far inside that may lie.
         older: What to fall back to if the version is not spoken there; an interface until then.
         in_doubt: Whether the card leaves open which version is spoken there.
+        asked: How often it was tried to find that out.
         extensions: What the card declares and requires.
     """
 
-    __slots__ = ("card", "endpoint", "extensions", "in_doubt", "older", "reach", "refusal")
+    __slots__ = (
+        "asked",
+        "card",
+        "endpoint",
+        "extensions",
+        "in_doubt",
+        "older",
+        "reach",
+        "refusal",
+    )
 
     def __init__(
         self,
@@ -259,6 +273,7 @@ class _Choice:
         self.reach = reach
         self.older: _Choice | AgentInterface | None = None
         self.in_doubt = False
+        self.asked = 0
         self.extensions = Extensions.of(card)
 
 

@@ -123,7 +123,8 @@ class Resume:
         gap: Whether status messages may be missing: those between a cut and a reconnect, which
             no agent keeps for certain.
         error: What a connection broke with last; None if none broke, or they merely ended.
-        cause: The same, unless the agent has gone on since: why a task is over that says nothing.
+        cause: At the end, what a connection broke with, unless the agent went on after that: why
+            a task is over that does not say so itself.
         may_repeat: Whether the connection may tell what was told before. If not, its chunks can go
             to the caller at once: `received` and `Told.take` come to `Told.pass_on` for them.
     """
@@ -146,6 +147,7 @@ class Resume:
         self.gap = False
         self.error: A2AError | None = None
         self.cause: A2AError | None = None
+        self._caused_at = 0  # events told
         self._max_reconnects = max_reconnects
         self._patient = patient
         self._fruitless = 0
@@ -215,7 +217,7 @@ class Resume:
             A2AError: Nothing can be done about it: no task is known, or the client was closed.
         """
         self.error = error or self.error
-        self.cause = error or self.cause
+        self.cause, self._caused_at = error or self.cause, self.told.count
         if self.told.task_id is None:
             message = "the stream ended before it named its task"
             raise error or A2AConnectionError(message, failure="truncated")
@@ -330,7 +332,6 @@ class Resume:
             self._look(_Why.OVER)
             return
         for new in catch_up.follow(event):
-            self.cause = None
             if isinstance(new, TaskStatusUpdateEvent) and new.status.state.is_settled:
                 self._over, self._doubts = new, 0  # what came before it may be missing
                 self._look(_Why.OVER)
@@ -376,6 +377,7 @@ class Resume:
             for new in self._catch_up.give_up():
                 self.told.put(new)
         if self._over is not None:
+            self._check_cause()
             self.told.put(self._over)
         is_over = self.told.state is not None and self.told.state.is_terminal
         self.step = Step.DONE if is_over else Step.READ
@@ -398,8 +400,14 @@ class Resume:
         return True
 
     def _believe(self, task: Task) -> None:
+        self._check_cause()
         self.told.believe(task)
         self.step = Step.DONE
+
+    def _check_cause(self) -> None:
+        """Blames the end on nothing that the agent has gone on after."""
+        if self.told.count > self._caused_at:
+            self.cause = None
 
     def _look(self, why: _Why) -> None:
         self._why, self.step = why, Step.LOOK
