@@ -22,6 +22,7 @@ from holdfast import (
 )
 from holdfast.testing import (
     Cut,
+    Delay,
     Fail,
     FakeAgent,
     FakeNetwork,
@@ -31,7 +32,6 @@ from holdfast.testing import (
     asks,
     needs_auth,
     streams,
-    unavailable,
 )
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
@@ -211,9 +211,8 @@ async def test_an_agent_that_answers_anything_else_is_asked_once(code):
 
 
 async def test_those_who_wait_for_an_answer_that_does_not_come_do_not_ask_again():
-    by_default = card(interface("JSONRPC", None))
-    agent = FakeAgent(versions=("1.0", "0.3"), card=by_default, latency=0.5)
-    agent.inject(unavailable(), on="GetTask", times=50)
+    agent = FakeAgent(versions=("1.0", "0.3"), card=card(interface("JSONRPC", None)))
+    agent.inject(Delay(seconds=1000), on="GetTask", times=50)
     client = client_of(agent)
 
     await asyncio.gather(*(client.send_message("hello") for _ in range(10)))
