@@ -1,6 +1,7 @@
 """Conversations: what belongs together goes together, and questions on the way are replied to."""
 
 import asyncio
+import functools
 import json
 
 import pytest
@@ -30,6 +31,15 @@ from holdfast.testing import (
     replies,
     streams,
 )
+
+
+@pytest.fixture(autouse=True, params=["1.0", "0.3"])
+def version(request, monkeypatch):
+    """Has every agent here speak one version of the protocol, and then the other."""
+    agent = functools.partial(FakeAgent, versions=(request.param,))
+    monkeypatch.setitem(globals(), "FakeAgent", agent)
+    return request.param
+
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])

@@ -340,6 +340,24 @@ async def test_s15_a_question_is_answered_on_its_task(client_of, streaming):
 
 
 @both_bindings
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_s15_a_conversation_keeps_what_belongs_together(client_of, streaming):
+    async with client_of(streaming=streaming) as client:
+
+        async def reply(interruption):
+            await client.get_task(interruption.task.id)  # the server of 0.3 needs a moment
+            return "blue"
+
+        chat = client.conversation(on_input=reply, **SOON)
+        first = await chat.ask("ask which colour?")
+        second = await chat.ask("echo thanks")
+
+    assert (first.text, second.text) == ("blue", "thanks")
+    assert (first.task_id != second.task_id, chat.is_open) == (True, False)
+    assert first.context_id == second.context_id == chat.context_id
+
+
+@both_bindings
 @pytest.mark.parametrize("version", ["1.0"])  # that of 0.3 loses what comes as a run of it ends
 async def test_s16_an_authorization_that_is_given_meanwhile_is_seen(client_of):
     async with client_of() as client:

@@ -32,6 +32,7 @@ from holdfast.testing import (
     asks,
     needs_auth,
     streams,
+    unavailable,
 )
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
@@ -435,6 +436,21 @@ async def test_a_subscription_that_brings_nothing_is_looked_after(binding, store
     assert (answer.needs_input, answer.question) == (True, "which?")
     assert now() < 20
     assert agent.open_streams == 0
+
+
+@both_bindings
+async def test_a_subscription_to_what_came_to_rest_before_it_is_not_waited_for(binding):
+    quiet = Streaming(snapshot=False, stays_open=True)
+    agent = FakeAgent(asks("which?", after=1), versions=OLDER, streaming=quiet)
+    agent.inject(Cut(after_events=1), on="SendStreamingMessage")
+    agent.inject(unavailable(retry_after=5), on="SubscribeToTask")
+
+    async with client_of(agent, binding).stream_message("hi") as events:
+        answer = await events.result()
+
+    assert (answer.needs_input, answer.question) == (True, "which?")
+    assert (agent.calls("SubscribeToTask") != [], agent.open_streams) == (True, 0)
+    assert now() < 15  # and not after two minutes of silence
 
 
 async def test_a_subscription_that_is_broken_off_is_refused():
