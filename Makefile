@@ -33,7 +33,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench format clean
+.PHONY: help demo test agents check bench format clean
 
 help: ## list the targets (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -42,8 +42,11 @@ help: ## list the targets (the default)
 demo: $(VENV)/.library ## watch calls survive a failing agent; AGENT=<url> makes it yours
 	$(BIN)/python examples/demo.py $(ARGS)
 
-test: $(VENV)/.test $(SDK_VENV)/.sdk $(SDK03_VENV)/.sdk $(AG2_VENV)/.sdk ## run every test
+test: $(VENV)/.test agents ## run every test
 	$(BIN)/python -m pytest $(ARGS)
+
+# make -j3 agents sets all of them up at once.
+agents: $(SDK_VENV)/.sdk $(SDK03_VENV)/.sdk $(AG2_VENV)/.sdk ## set up the real agents for the tests
 
 check: $(VENV)/.lint ## run the linters, the type checkers and the import contracts
 	$(BIN)/ruff check
