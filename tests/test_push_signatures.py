@@ -525,16 +525,20 @@ def test_keys_that_cannot_be_right_are_refused(keys, error, match):
     ("policy", "match"),
     [
         ({"algorithms": ()}, "algorithms must be a tuple of names"),
-        ({"algorithms": "ES256"}, "algorithms must be a tuple of names"),
+        ({"algorithms": "ES256"}, "algorithms must be tuple"),
+        ({"algorithms": ["ES256"]}, "algorithms must be tuple"),
         ({"algorithms": ("ES256", "None")}, "which is no signature"),
         ({"max_age": -1}, "max_age must be zero or more seconds"),
         ({"leeway": float("inf")}, "leeway must be zero or more seconds"),
-        ({"max_tokens": 0}, "max_tokens must be a positive number"),
+        ({"max_tokens": 0}, "max_tokens must be at least 1"),
+        ({"max_tokens": 1.5}, "max_tokens must be a whole number"),
+        ({"max_age": True}, "max_age must be a number"),
+        ({"leeway": "5"}, "leeway must be a number"),
     ],
     ids=str,
 )
 def test_a_policy_that_cannot_be_right_is_refused(policy, match):
-    with pytest.raises(ValueError, match=match):
+    with pytest.raises((ValueError, TypeError), match=match):
         JwtPolicy(**policy)
 
 

@@ -101,7 +101,7 @@ async def send(
         output.result(SendMessageResponse(message=answer))
         return
     waits = session.settings.waits is not False
-    if waits and not _is_settled(answer):
+    if waits and not _is_at_rest(answer):
         output.began(answer)
         answer = await _wait(session, answer.id)
     output.result(SendMessageResponse(task=answer))
@@ -122,7 +122,7 @@ async def get_task(session: Session, output: Output, *, task_id: str, history: i
 
     if session.settings.waits:
         task = session.task = await look(None)
-        if not _is_settled(task):
+        if not _is_at_rest(task):
             output.began(task)
             task = await _wait(session, task_id)
         # Some agents forget what goes beyond a history that was asked for: ask at the end only.
@@ -345,7 +345,7 @@ async def get_card(session: Session, output: Output) -> None:
 async def _wait(session: Session, task_id: str) -> Task:
     return await session.client.wait(
         task_id,
-        until=_is_settled,
+        until=_is_at_rest,
         timeout=session.left(),
         poll_interval=session.settings.poll_interval,
         headers=session.svc_params,
@@ -395,7 +395,7 @@ def warn_of_gap(session: Session, output: Output, events: EventStream) -> None:
         )
 
 
-def _is_settled(task: Task) -> bool:
+def _is_at_rest(task: Task) -> bool:
     return task.state.is_terminal or task.state.is_interrupted
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import msgspec
 
 from holdfast.model import codec
+from holdfast.model.settings import check_count, check_kinds, check_numbers
 from holdfast.push.asgi import Refused
 from holdfast.push.keys import KeysUnavailableError
 
@@ -70,6 +71,7 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     Raises:
         ValueError: There is no algorithm, or ``none``; or a number that cannot be right.
+        TypeError: A value of another type.
     """
 
     algorithms: tuple[str, ...] = ASYMMETRIC
@@ -81,7 +83,10 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int = 10_000
 
     def __post_init__(self) -> None:
-        if not self.algorithms or isinstance(cast("object", self.algorithms), str):
+        check_kinds(self, algorithms=tuple, body_digest=bool)
+        check_numbers(self, ("max_age", "leeway"))
+        check_count("max_tokens", self.max_tokens, least=1)
+        if not self.algorithms:
             text = "algorithms must be a tuple of names, such as ('ES256',)"
             raise ValueError(text)
         if any(name.lower() == "none" for name in self.algorithms):
@@ -91,9 +96,6 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
             if not 0 <= getattr(self, name) < math.inf:
                 text = f"{name} must be zero or more seconds, with an end"
                 raise ValueError(text)
-        if self.max_tokens < 1:
-            text = "max_tokens must be a positive number"
-            raise ValueError(text)
 
 
 class Voucher:

@@ -119,7 +119,7 @@ class CatchUp:
             found += overlap.look(known)
             if overlap.is_at_odds:
                 self._overlaps[artifact_id] = self._overlap(known)
-            elif overlap.is_settled:
+            elif overlap.is_clear:
                 self._overlaps[artifact_id] = None
         return found
 
@@ -158,7 +158,7 @@ class CatchUp:
         found: list[Event] = [*(overlap.add(event, text) if event.append else ())]
         if not event.append:
             overlap.replace(text)
-        if overlap.is_settled:
+        if overlap.is_clear:
             self._overlaps[artifact_id] = None
         elif not event.append or overlap.is_open or overlap.is_at_odds or overlap.is_ahead:
             self._is_in_doubt = True
@@ -197,7 +197,7 @@ class _Overlap:
         start: Where in it the stream begins; None if that is not known.
 
     Attributes:
-        is_settled: Whether it is clear which of the chunks to come are new: all of them.
+        is_clear: Whether it is clear which of the chunks to come are new: all of them.
     """
 
     def __init__(self, known: str, start: int | None = None) -> None:
@@ -208,7 +208,7 @@ class _Overlap:
         self._seen = ""
         self._held: list[tuple[int, int, TaskArtifactUpdateEvent]] = []
         self._is_joined = start is not None  # nothing is missing between the two
-        self.is_settled = False
+        self.is_clear = False
 
     def add(self, chunk: TaskArtifactUpdateEvent, text: str) -> list[TaskArtifactUpdateEvent]:
         """Takes a chunk, and gives what is known to be new by now."""
@@ -219,7 +219,7 @@ class _Overlap:
         self._seen += text
         if self._starts is None:
             if not text:
-                return self._settled()
+                return self._cleared()
             self._starts = self._places_of(text)
         return self._judged()
 
@@ -297,14 +297,14 @@ class _Overlap:
             self._starts = []  # a chunk is there or not, and never in part
         new = [chunk for at, _, chunk in self._held if start + at >= known]
         self._held.clear()
-        self.is_settled = start + len(self._seen) >= known
+        self.is_clear = start + len(self._seen) >= known
         return new if self._starts else []
 
     def _fits(self, start: int) -> bool:
         both = min(len(self._known) - start, len(self._seen))
         return both <= 0 or self._known.startswith(self._seen[:both], start)
 
-    def _settled(self) -> list[TaskArtifactUpdateEvent]:
+    def _cleared(self) -> list[TaskArtifactUpdateEvent]:
         new = [chunk for _, _, chunk in self._held]
         self._held.clear()
         self._seen = ""
