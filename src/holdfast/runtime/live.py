@@ -73,7 +73,7 @@ class LiveStream:
         poll_interval: Seconds between two looks at a task that is polled.
 
     Attributes:
-        told: What the caller has been told.
+        told: What the caller has been told, and is to be told next.
     """
 
     def __init__(

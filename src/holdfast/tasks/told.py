@@ -41,7 +41,10 @@ _Found: TypeAlias = "Event | _Truth"
 
 
 class Told:
-    """The events of one task on their way to the caller.
+    """The events of one task on their way to the caller: put in at one end, taken at the other.
+
+    `task` and `message` are as the caller knows them, after the events that were taken. What else
+    there is goes by the events that were put, and is ahead of them while it `has_news`.
 
     Args:
         limits: How large the task may become.
