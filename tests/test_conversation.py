@@ -10,6 +10,7 @@ from holdfast import (
     Artifact,
     DeadlineExceededError,
     Interruption,
+    InvalidParamsError,
     OutcomeUnknownError,
     TaskAuthRequiredError,
     TaskInputRequiredError,
@@ -20,6 +21,7 @@ from holdfast import (
 from holdfast.testing import (
     Cut,
     Delay,
+    Fail,
     FakeAgent,
     FakeNetwork,
     Plan,
@@ -290,6 +292,20 @@ async def test_a_hook_that_fails_leaves_the_task_to_be_gone_on_with(streaming, b
 
 
 @both_bindings
+@pytest.mark.parametrize("reply", [5, b"2", "", {"parts": 5}], ids=repr)
+async def test_a_reply_that_is_no_message_leaves_the_task_to_be_gone_on_with(reply, binding):
+    fake = FakeAgent(scripted(asks("Which one?"), completes("done")))
+    chat = connected(fake, binding).conversation(on_input=lambda _: reply)
+
+    failed = r"task-1 still .* the hook failed: "
+    with pytest.raises(TaskInputRequiredError, match=failed) as caught:
+        await chat.ask("A pizza")
+
+    assert caught.value.task.id == "task-1"
+    assert (await chat.ask("Margherita")).text == "done"
+
+
+@both_bindings
 async def test_a_hook_that_takes_too_long_leaves_the_task_to_be_gone_on_with(binding):
     async def sleep(_):
         await asyncio.sleep(1000)
@@ -463,6 +479,29 @@ async def test_one_turn_at_a_time(binding):
             await chat.ask("two")
         with pytest.raises(RuntimeError, match="a turn of the conversation is under way"):
             await chat.wait()
+
+
+@both_bindings
+async def test_two_turns_that_begin_at_once_are_one_too_many(binding):
+    agent = scripted(completes("one"), completes("two"))
+    chat = connected(FakeAgent(agent), binding).conversation()
+
+    first, second = await asyncio.gather(chat.ask("x"), chat.ask("y"), return_exceptions=True)
+
+    assert (first.text, type(second)) == ("one", RuntimeError)
+    assert (await chat.ask("y")).context_id == first.context_id
+
+
+@both_bindings
+async def test_a_turn_that_did_not_begin_is_no_turn(binding):
+    fake = FakeAgent(scripted(completes("one")))
+    chat = connected(fake, binding).conversation()
+    fake.inject(Fail(code=-32602), on="SendStreamingMessage")
+
+    with pytest.raises(InvalidParamsError):
+        await chat.ask("x")
+
+    assert (await chat.ask("x")).text == "one"
 
 
 @both_bindings

@@ -927,3 +927,12 @@ async def test_no_secret_is_shown_or_kept(caplog):
     kept = repr([vars(receiver._watches), *(vars(watch) for watch in receiver._watches._all)])
     assert config.token not in kept
     assert "canary" not in kept
+
+
+async def test_a_wait_asks_the_agent_before_it_gives_up():
+    agent = FakeAgent(completes("moon", after=1))  # which delivers nothing
+    receiver, config = expecting(None)
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        task = await client.send_message("hi", return_immediately=True)
+        receiver.expect(task, config)
+        assert (await receiver.wait(task.id, client=client, timeout=5)).text == "moon"

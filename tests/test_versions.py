@@ -477,6 +477,17 @@ async def test_s16_an_authorization_is_watched_on_after_a_last_event(binding):
 
 
 @both_bindings
+async def test_who_waits_for_a_task_of_an_older_agent_does_not_subscribe_to_it(binding):
+    # Its official server would store the chunks of the task once more.
+    agent = FakeAgent(streams(*"abc", every=1), versions=OLDER)
+    client = client_of(agent, binding)
+    task = await client.send_message("hi", return_immediately=True)
+
+    assert (await client.wait(task.id)).text == "abc"
+    assert agent.calls("SubscribeToTask") == []
+
+
+@both_bindings
 async def test_an_unknown_task_is_named_where_the_agent_does_not(binding):
     client = client_of(FakeAgent(versions=OLDER), binding)
 

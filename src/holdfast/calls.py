@@ -142,6 +142,7 @@ class Calls:
         hooks: Who looks at calls; a caller may add to them.
         auth: Where credentials come from; a caller may name it later.
         agent: The address that answered last, as shown in errors.
+        can_be_watched: Whether a subscription leaves a task there as it is.
         is_closed: Whether it takes no more calls.
     """
 
@@ -172,6 +173,7 @@ class Calls:
         self.hooks = hooks
         self.auth = auth
         self.agent: str | None = None
+        self.can_be_watched = True
         self._transport = transport
         self._cards = cards
         self._resolver = resolver
@@ -303,6 +305,7 @@ class Calls:
         reply = await self._transport.unary(self._call(operation, params, deadline, per_call))
         if reply.endpoint is not None:
             self.agent = reply.endpoint.agent
+            self.can_be_watched = reply.endpoint.can_be_watched
         return reply
 
     async def open(

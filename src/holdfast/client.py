@@ -582,13 +582,14 @@ class Client:
             self._calls, deadline, per_call, poll_interval=poll_interval, patient=True
         )
 
-        async with EventStream(calls, calls.subscribe_to(task=task)) as events:
-            async for event in events:
-                if until is None and isinstance(event, TaskArtifactUpdateEvent):
-                    continue  # it settles nothing, and the task takes time to put together
-                if events.task is not None and wanted(events.task):
-                    return events.task
-            task = events.task or task
+        if self._calls.can_be_watched:
+            async with EventStream(calls, calls.subscribe_to(task=task)) as events:
+                async for event in events:
+                    if until is None and isinstance(event, TaskArtifactUpdateEvent):
+                        continue  # it settles nothing, and the task takes time to put together
+                    if events.task is not None and wanted(events.task):
+                        return events.task
+                task = events.task or task
         return await self._calls.watch(
             task_id, task, deadline, poll_interval, per_call, until=wanted
         )

@@ -262,9 +262,13 @@ class Conversation:
 
         async def enter() -> _Turn:
             self._check_idle()
-            begun = await begin()
-            self._turn = stream
-            return begun
+            self._catch_up()
+            before, self._turn = self._turn, stream
+            try:
+                return await begin()
+            except BaseException:
+                self._turn = before
+                raise
 
         stream = EventStream(calls, enter)
         return stream
@@ -296,7 +300,7 @@ class Conversation:
             task = await calls.look(task.id)
         return None if task is None or task.state.is_terminal else task
 
-    async def _asked(self, calls: StreamCalls, interruption: Interruption) -> Content | None:
+    async def _asked(self, calls: StreamCalls, interruption: Interruption) -> Message | None:
         """What the hook replies; None if there is no hook, or no reply.
 
         Raises:
@@ -317,9 +321,10 @@ class Conversation:
             executed=True,
         )
 
-        async def ask() -> Content | None:
-            reply = hook(interruption)
-            return await reply if inspect.isawaitable(reply) else reply
+        async def ask() -> Message | None:
+            given = hook(interruption)
+            reply = await given if inspect.isawaitable(given) else given
+            return None if reply is None else to_message(reply, new_id=self._calls.env.new_id())
 
         try:
             return await until(deadline.at, ask(), lambda: late)

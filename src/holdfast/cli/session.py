@@ -247,9 +247,11 @@ class Session:
         settings = self.settings
         transports = [word for name in settings.transports for word in ("--transport", name)]
         insecure = ["--insecure"] if settings.insecure else []
+        is_newest = settings.version == PROTOCOL_VERSION
+        version = [] if is_newest else ["--a2a-version", settings.version]
         config = [] if settings.config is None else ["--config", settings.config]
         card = ["--agent-card", masked_reference(settings.agent_card)]
-        return command_line([*words, *card, *config, *transports, *insecure])
+        return command_line([*words, *card, *config, *version, *transports, *insecure])
 
     def go_on(self, task_id: str) -> str:
         """The command that goes on with a task where this one left off, as this one did."""

@@ -60,6 +60,10 @@ logger = logging.getLogger("holdfast.push")
 _CLOSED = ShortReply(503, "this receiver is closed")
 
 
+_LAST_LOOK = 1.0
+"""Seconds before its end that a wait asks the agent for the last time."""
+
+
 class PushReceiver:
     """Takes what agents push (A2A 4.3.3), and tells those who wait how their tasks go.
 
@@ -293,7 +297,9 @@ class PushReceiver:
                 left = _left(ends)
                 if left <= 0:
                     raise _too_late(watch, timeout)
-                pause = left if client is None else min(left, poll_interval)
+                pause = left
+                if client is not None:  # which is asked at least once before the end
+                    pause = min(poll_interval, max(left / 2, min(left, _LAST_LOOK)))
                 if not await _happens(news, pause) and client is not None and _left(ends) > 0:
                     await self._look(client, watch, _left(ends))
         finally:

@@ -54,6 +54,14 @@ class Endpoint:
         self._budgets: dict[BudgetPolicy, RetryBudget] = {}
         self._spoken: dict[str, AnyOperation] = {}
 
+    @property
+    def can_be_watched(self) -> bool:
+        """Whether a subscription leaves a task as it is.
+
+        Official servers of 0.3 store the chunks of a task once more for each who subscribes to it.
+        """
+        return self.version == PROTOCOL_VERSION
+
     def spoken(self, operation: AnyOperation) -> AnyOperation:
         """An operation as it is spoken here."""
         return self._spoken.get(operation.name, operation)
