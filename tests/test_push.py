@@ -936,3 +936,16 @@ async def test_a_wait_asks_the_agent_before_it_gives_up():
         task = await client.send_message("hi", return_immediately=True)
         receiver.expect(task, config)
         assert (await receiver.wait(task.id, client=client, timeout=5)).text == "moon"
+
+
+async def test_what_cannot_be_waited_for_is_told_at_once():
+    receiver, config = expecting()
+    answer = Message(message_id="m", role=Role.AGENT, parts=(Part(text="moon"),))
+
+    with pytest.raises(TypeError, match="answered with a message: there is no task to expect"):
+        receiver.expect(answer, config)
+    with pytest.raises(TypeError, match="authentication must be AuthenticationInfo, not str"):
+        receiver.config(authentication="Bearer x")
+    for wrong in ({"client": "x"}, {"until": "x"}):
+        with pytest.raises(TypeError, match=f"{next(iter(wrong))} must have the methods"):
+            await receiver.wait("t-1", **wrong)

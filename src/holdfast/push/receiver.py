@@ -22,7 +22,7 @@ from holdfast.errors import (
 )
 from holdfast.model.requests import AuthenticationInfo, TaskPushNotificationConfig
 from holdfast.model.settings import check_count, check_kind
-from holdfast.model.types import Task
+from holdfast.model.types import Message, Task
 from holdfast.policy.deadline import Deadline
 from holdfast.push.asgi import (
     ASGIReceive,
@@ -78,7 +78,7 @@ class PushReceiver:
     taken for the agent's. Given keys, it has to be signed as well.
 
     Args:
-        url: Where agents reach it; https unless on one machine.
+        url: Where agents reach it; https, unless nobody can listen in between.
         keys: For agents that sign what they push: their public keys as a JWK set (RFC 7517), or
             its address. Needs the extra ``push``. A delivery without token may be signed alone.
         jwt: Which signed tokens count; see `JwtPolicy`.
@@ -167,6 +167,8 @@ class PushReceiver:
             QueueFullError: Too many tasks are expected already.
             ValueError: The credentials are missing.
         """
+        if authentication is not None:
+            check_kind("authentication", authentication, AuthenticationInfo)
         if authentication is not None and self._signatures is not None:
             text = (
                 "given keys, Authorization has the signed token: there are no credentials for it"
@@ -193,7 +195,7 @@ class PushReceiver:
         return config
 
     def expect(
-        self, task: Task | str, config: TaskPushNotificationConfig | None = None
+        self, task: Task | Message | str, config: TaskPushNotificationConfig | None = None
     ) -> Task | None:
         """Names the task that a configuration was sent for; from now on it can be waited for.
 
@@ -212,7 +214,10 @@ class PushReceiver:
                 has another one; or it is left out for a task that is not expected.
             LimitExceededError: The task is too large.
         """
-        task_id = not_empty("task_id", task.id if isinstance(task, Task) else task)
+        if isinstance(task, Message):
+            text = "the agent answered with a message: there is no task to expect"
+            raise TypeError(text)
+        task_id = not_empty("task", task.id if isinstance(task, Task) else task)
         watch = known = self._watches.of_task(task_id)
         if config is not None:
             check_kind("config", config, TaskPushNotificationConfig)
@@ -275,6 +280,10 @@ class PushReceiver:
         """
         check_seconds("timeout", timeout)
         check_seconds("poll_interval", poll_interval)
+        if client is not None:
+            check_able("client", client, "get_task", "wait")
+        if until is not None:
+            check_able("until", until, "__call__")
         watch = self._expected(task_id)
         ends = asyncio.get_running_loop().time() + timeout
 
