@@ -12,6 +12,9 @@ from holdfast import (
     Interruption,
     InvalidParamsError,
     OutcomeUnknownError,
+    PassThrough,
+    Reply,
+    StreamOver,
     TaskAuthRequiredError,
     TaskInputRequiredError,
     TaskState,
@@ -27,6 +30,7 @@ from holdfast.testing import (
     Plan,
     Reset,
     Step,
+    Streaming,
     asks,
     completes,
     needs_auth,
@@ -379,6 +383,29 @@ async def test_a_turn_that_is_cancelled_while_it_replies_does_not_reply_again(bi
 
     assert len(fake.calls("SendStreamingMessage")) == 2
     assert (await chat.wait()).text == "done"
+
+
+@both_bindings
+async def test_a_stream_that_does_not_close_keeps_no_reply_from_its_answer(binding):
+    class Stuck(StreamOver):
+        async def close(self):
+            await super().close()
+            await asyncio.sleep(1000)
+
+    class Layer(PassThrough):
+        async def stream(self, call, /):
+            reply = await self._inner.stream(call)
+            return Reply(value=reply.value if seen else Stuck(reply.value))
+
+    seen = []
+    agent = scripted(asks("Which one?"), completes("done"))
+    fake = FakeAgent(agent, streaming=Streaming(stays_open=True))
+    chat = connected(fake, binding, call_layers=[Layer]).conversation(
+        on_input=lambda asked: seen.append(asked) or "Margherita"
+    )
+
+    assert (await chat.ask("A pizza")).text == "done"
+    assert (len(agent.told), fake.open_streams) == (2, 0)
 
 
 @both_bindings

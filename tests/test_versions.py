@@ -453,6 +453,22 @@ async def test_a_subscription_to_what_came_to_rest_before_it_is_not_waited_for(b
     assert now() < 15  # and not after two minutes of silence
 
 
+@both_bindings
+async def test_a_subscription_that_begins_while_its_task_is_asked_for_is_not_left_open(binding):
+    quiet = Streaming(snapshot=False, stays_open=True)
+    agent = FakeAgent(asks("which?", after=4), versions=OLDER, streaming=quiet)
+    agent.inject(Cut(after_events=1), on="SendStreamingMessage")
+    agent.inject(Delay(seconds=3, after_execution=False), on="GetTask")
+    network = FakeNetwork(agent)
+    client = connect(agent.url, engine=network, bindings=(binding,))
+
+    async with client.stream_message("hi") as events:
+        answer = await events.result()
+
+    assert (answer.needs_input, answer.question) == (True, "which?")
+    assert (network.in_flight, agent.open_streams) == (0, 0)
+
+
 async def test_a_subscription_that_is_broken_off_is_refused():
     agent = FakeAgent(streams("a", "b", every=1), versions=OLDER)
     agent.inject(Cut(after_events=3), on="SendStreamingMessage")

@@ -12,6 +12,7 @@ Rules (A2A 3.4, 7.6):
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -418,6 +419,8 @@ class _Turn:
         while not self._is_over:
             if self._is_interrupted and not self._is_seen_to:
                 await self._going_on.wait(self._go_on())
+            if self._going_on.is_ended:
+                await self._live.close()  # which may have come meanwhile
             event = await self._live.next()
             if event is not None:
                 return event
@@ -464,4 +467,5 @@ class _Turn:
         onward = await self._reply(task, reply)
         self._past.append(self._live)
         self._live, past = onward, self._live
-        await past.close()
+        with contextlib.suppress(TimeoutError):  # the turn goes on, whatever does not close
+            await past.close()

@@ -18,14 +18,10 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
-import socket
 import sys
-import threading
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-import uvicorn
 from ag2 import Agent
 from ag2.a2a import A2AServer
 from ag2.a2a.card import build_card
@@ -41,15 +37,14 @@ from ag2.events import (
     ToolErrorEvent,
     ToolResultsEvent,
 )
+from serving import serve
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-HOST: Final = "127.0.0.1"
 MAX_SECONDS: Final = 600
-SHUTDOWN_SECONDS: Final = 1
 
 
 class ScriptedModel(LLMClient):
@@ -131,61 +126,11 @@ def build_app(url: str) -> Starlette:
     return Starlette(routes=[*rpc.routes, Mount("/rest", app=rest)], lifespan=lifespan)
 
 
-class AnnouncingServer(uvicorn.Server):
-    """A server that prints one line when it is ready."""
-
-    announcement = ""
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to serve, then say so."""
-        await super().startup(sockets)
-        if self.started:
-            sys.stdout.write(self.announcement + "\n")
-            sys.stdout.flush()
-
-    def stop(self) -> None:
-        """Finish soon."""
-        self.should_exit = True
-
-
-def stop_with_stdin(server: AnnouncingServer) -> None:
-    """Stop the server when standard input ends, as it does when the parent dies."""
-
-    def drain() -> None:
-        # Not sys.stdin: its lock, held by a waiting thread, breaks a normal exit.
-        while os.read(0, 4096):
-            pass
-        server.stop()
-
-    threading.Thread(target=drain, name="stdin", daemon=True).start()
-
-
-async def serve() -> None:
-    """Run the agent until it is told to stop or its time is up."""
-    # Named as TCP, so that asyncio sends small replies without delay.
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
-        listener.bind((HOST, 0))
-        listener.listen(128)
-        url = f"http://{HOST}:{listener.getsockname()[1]}"
-        server = AnnouncingServer(
-            uvicorn.Config(
-                build_app(url),
-                access_log=False,
-                log_config=None,
-                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-            )
-        )
-        server.announcement = json.dumps({"url": url})
-        stop_with_stdin(server)
-        asyncio.get_running_loop().call_later(MAX_SECONDS, server.stop)
-        await server.serve(sockets=[listener])
-
-
 def main() -> None:
     """Serve with this process's standard streams."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve())
+        asyncio.run(serve(build_app, MAX_SECONDS))
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ class HttpBinding:
                 if is_newest or call.operation.name != SUBSCRIBE_TO_TASK.name:
                     headers = await reader.open()
                 else:
-                    headers = await subscribed(reader.open(), partial(self._look, call))
+                    headers = await self._subscribed(reader, call)
             except A2AHTTPError as error:
                 if other is None or error.http_status not in _NO_SUCH_VERB:
                     raise
@@ -134,6 +134,14 @@ class HttpBinding:
                 endpoint.learn(learned.operation)
                 events: Stream[R] = reader if is_newest else UntilLast(reader)
                 return Reply(value=events, headers=headers, endpoint=endpoint)
+
+    async def _subscribed(self, reader: EventReader[Any], call: AnyCall) -> Mapping[str, str]:
+        """Opens a subscription where it may have nothing to tell."""
+        try:
+            return await subscribed(reader.open(), partial(self._look, call))
+        except BaseException:
+            await reader.close()  # it may be open by now
+            raise
 
     async def _look(self, call: AnyCall) -> Task:
         """The task that a call subscribes to."""

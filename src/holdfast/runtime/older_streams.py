@@ -59,7 +59,7 @@ async def subscribed(
     """Waits until a subscription brings its first event, unless there is none to come.
 
     Args:
-        opening: Opens the subscription.
+        opening: Opens the subscription. Whoever is cancelled here closes what it has opened.
         look: Asks for the task.
 
     Raises:
@@ -74,10 +74,10 @@ async def subscribed(
             try:
                 state = (await look()).state
             except A2AError as error:
-                if not error.transient:
+                if not (error.transient or first.done()):
                     raise
                 continue
-            if state.is_settled:
+            if state.is_settled and not first.done():  # else it has begun meanwhile
                 break
         else:
             return first.result()
