@@ -208,8 +208,58 @@ async def test_s03_a_stream_that_is_cut_is_taken_up_again(url, binding, version,
     assert [fault.kind for fault in proxy.happened] == [cut]
     assert (answer.task, truth.state) == (truth, TaskState.COMPLETED)
     assert await ran_as(url, message) == [truth.id]
-    if version == "1.0":  # the server of 0.3 stores what it tells once more for each subscriber
-        assert answer.text == "".join(f"chunk {n}\n" for n in range(1, 11))
+    assert answer.text == "".join(f"chunk {n}\n" for n in range(1, 11))
+
+
+@both_bindings
+@older_only
+async def test_a_cut_on_an_older_agent_is_followed_by_looks_and_by_no_subscription(url, binding):
+    # Each subscriber would have its server store what follows once more.
+    name = str(uuid.uuid4())
+
+    async def go_on():
+        if len(proxy.requests) > 1:
+            await get(f"{url}/permits?name={name}&count=1")
+
+    proxy = Proxy(url, [Fault("reset", after=4)], on_request=go_on)
+    await get(f"{url}/permits?name={name}&count=5")
+    async with (
+        asyncio.timeout(LIMIT),
+        serve(proxy) as server,
+        connect(url, bindings=(binding,), url=server.url.rstrip("/") + PATHS[binding]) as client,
+    ):
+        async with client.stream_message(f"paced {name} 10", **SOON) as events:
+            texts = [text async for text in events.text_deltas()]
+        truth = await client.get_task(events.task.id)
+
+    assert "".join(texts) == truth.text == "".join(f"chunk {n}\n" for n in range(1, 11))
+    assert len(texts) > 4  # in steps, and not at the end only
+    assert (events.task, events.gap, events.reconnects) == (truth, True, 0)
+    assert proxy.streams == 1
+
+
+@both_bindings
+@older_only
+async def test_who_subscribes_to_an_older_agent_has_it_store_what_follows_once_more(url, binding):
+    # A fact of that server: each subscription adds what it tells to the same task once more.
+    name = str(uuid.uuid4())
+    async with (
+        asyncio.timeout(LIMIT),
+        connect(url, bindings=(binding,)) as client,
+        client.stream_message(f"paced {name} 100") as first,
+    ):
+        await anext(first)
+        async with client.subscribe_to_task(first.task.id) as second:
+            begun = asyncio.create_task(anext(second))
+            while not begun.done():  # one chunk at a time, until it is there
+                await get(f"{url}/permits?name={name}&count=1")
+                await asyncio.wait({begun}, timeout=0.01)
+            await get(f"{url}/permits?name={name}&count=100")
+            await second.result()
+        truth = await client.get_task(first.task.id)
+
+    meant = "".join(f"chunk {n}\n" for n in range(1, 101))
+    assert (truth.state, truth.text != meant) == (TaskState.COMPLETED, True)
 
 
 @both_bindings

@@ -14,6 +14,8 @@ from holdfast import (
     CredentialOriginError,
     Endpoints,
     MethodNotFoundError,
+    ReconnectError,
+    Resilience,
     TaskNotFoundError,
     TaskState,
     VersionNotSupportedError,
@@ -427,10 +429,10 @@ async def test_a_subscription_that_brings_nothing_is_looked_after(binding, store
         streaming=Streaming(snapshot=False, stays_open=True),
         store_lag=store_lag,
     )
-    agent.inject(Cut(after_events=1), on="SendStreamingMessage")
     client = client_of(agent, binding)
 
-    async with client.stream_message("hi") as events:
+    await client.send_message("hi", return_immediately=True)
+    async with client.subscribe_to_task("task-1") as events:
         answer = await events.result()
 
     assert (answer.needs_input, answer.question) == (True, "which?")
@@ -442,10 +444,11 @@ async def test_a_subscription_that_brings_nothing_is_looked_after(binding, store
 async def test_a_subscription_to_what_came_to_rest_before_it_is_not_waited_for(binding):
     quiet = Streaming(snapshot=False, stays_open=True)
     agent = FakeAgent(asks("which?", after=1), versions=OLDER, streaming=quiet)
-    agent.inject(Cut(after_events=1), on="SendStreamingMessage")
     agent.inject(unavailable(retry_after=5), on="SubscribeToTask")
 
-    async with client_of(agent, binding).stream_message("hi") as events:
+    client = client_of(agent, binding)
+    await client.send_message("hi", return_immediately=True)
+    async with client.subscribe_to_task("task-1") as events:
         answer = await events.result()
 
     assert (answer.needs_input, answer.question) == (True, "which?")
@@ -457,12 +460,12 @@ async def test_a_subscription_to_what_came_to_rest_before_it_is_not_waited_for(b
 async def test_a_subscription_that_begins_while_its_task_is_asked_for_is_not_left_open(binding):
     quiet = Streaming(snapshot=False, stays_open=True)
     agent = FakeAgent(asks("which?", after=4), versions=OLDER, streaming=quiet)
-    agent.inject(Cut(after_events=1), on="SendStreamingMessage")
     agent.inject(Delay(seconds=3, after_execution=False), on="GetTask")
     network = FakeNetwork(agent)
     client = connect(agent.url, engine=network, bindings=(binding,))
 
-    async with client.stream_message("hi") as events:
+    await client.send_message("hi", return_immediately=True)
+    async with client.subscribe_to_task("task-1") as events:
         answer = await events.result()
 
     assert (answer.needs_input, answer.question) == (True, "which?")
@@ -471,11 +474,12 @@ async def test_a_subscription_that_begins_while_its_task_is_asked_for_is_not_lef
 
 async def test_a_subscription_that_is_broken_off_is_refused():
     agent = FakeAgent(streams("a", "b", every=1), versions=OLDER)
-    agent.inject(Cut(after_events=3), on="SendStreamingMessage")
     empty = Respond(status=200, headers={"content-type": "text/event-stream"}, body=b"")
     agent.inject(empty, on="SubscribeToTask", times=20)
 
-    async with client_of(agent, "HTTP+JSON").stream_message("hi") as events:
+    client = client_of(agent, "HTTP+JSON")
+    await client.send_message("hi", return_immediately=True)
+    async with client.subscribe_to_task("task-1") as events:
         answer = await events.result()
 
     assert answer.text == "ab"
@@ -500,6 +504,74 @@ async def test_who_waits_for_a_task_of_an_older_agent_does_not_subscribe_to_it(b
     task = await client.send_message("hi", return_immediately=True)
 
     assert (await client.wait(task.id)).text == "abc"
+    assert agent.calls("SubscribeToTask") == []
+
+
+@both_bindings
+@pytest.mark.parametrize("cut", [Cut(after_events=3), Cut(after_events=3, clean=True)])
+async def test_a_cut_on_an_older_agent_is_followed_by_looks(binding, cut):
+    agent = FakeAgent(streams(*"abcdef", every=3), versions=OLDER)
+    agent.inject(cut, on="SendStreamingMessage")
+
+    async with client_of(agent, binding).stream_message("hi") as events:
+        texts = [text async for text in events.text_deltas()]
+
+    assert texts == list("abcdef")  # each chunk as soon as a look shows it
+    assert agent.calls("SubscribeToTask") == []
+    assert (events.task, events.gap) == (agent.tasks["task-1"], True)
+    assert now() <= 21 + 2  # seconds of work, and between two looks
+
+
+@both_bindings
+async def test_a_subscription_to_an_older_agent_that_is_cut_is_followed_by_looks(binding):
+    agent = FakeAgent(streams(*"abc", every=1), versions=OLDER)
+    agent.inject(Cut(after_events=2), on="SubscribeToTask")
+    client = client_of(agent, binding)
+    await client.send_message("hi", return_immediately=True)
+
+    async with client.subscribe_to_task("task-1") as events:
+        answer = await events.result()
+
+    assert (answer.text, events.reconnects) == ("abc", 0)
+    assert len(agent.calls("SubscribeToTask")) == 1
+
+
+async def test_an_agent_of_both_versions_is_subscribed_to_in_the_newer_one_only():
+    agent = FakeAgent(streams(*"abc", every=1), versions=("1.0", "0.3"))
+    agent.inject(Cut(after_events=3), on="SendStreamingMessage", times=2)
+    answers = [
+        await client_of(agent, protocol_version=version).ask("hi") for version in ("0.3", "1.0")
+    ]
+
+    assert [answer.text for answer in answers] == ["abc", "abc"]
+    (subscription,) = agent.calls("SubscribeToTask")
+    assert subscription.headers["a2a-version"] == "1.0"
+
+
+async def test_where_reconnecting_is_off_an_older_agent_is_not_looked_at_after_a_cut():
+    agent = FakeAgent(streams(*"abc", every=1), versions=OLDER)
+    agent.inject(Cut(after_events=3), on="SendStreamingMessage")
+
+    async with client_of(agent, resilience=Resilience.off()).stream_message("hi") as events:
+        with pytest.raises(ReconnectError, match="switched off"):
+            await events.result()
+
+    assert operations(agent) == [("SendStreamingMessage", "0.3")]
+
+
+@both_bindings
+@pytest.mark.parametrize("is_busy", [False, True])
+async def test_a_conversation_that_only_waits_does_not_subscribe_to_an_older_agent(
+    binding, is_busy
+):
+    agent = FakeAgent(streams(*"abc", every=9), versions=OLDER)
+    task = await client_of(agent, binding).send_message("hi", return_immediately=True)
+    if is_busy:
+        agent.inject(unavailable(), on="GetTask", times=6)
+
+    chat = client_of(agent, binding).conversation(task=task)
+
+    assert (await chat.wait()).text == "abc"
     assert agent.calls("SubscribeToTask") == []
 
 

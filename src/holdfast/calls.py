@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from holdfast.model.types import Event, Message, Task
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.credentials import AuthSlot
+    from holdfast.runtime.endpoints import Endpoint
     from holdfast.runtime.env import Env
     from holdfast.runtime.listeners import Observers
     from holdfast.runtime.resolver import AgentCardResolver
@@ -142,7 +143,8 @@ class Calls:
         hooks: Who looks at calls; a caller may add to them.
         auth: Where credentials come from; a caller may name it later.
         agent: The address that answered last, as shown in errors.
-        can_be_watched: Whether a subscription leaves a task there as it is.
+        can_be_watched: Whether a subscription leaves a task there as it is; None until somebody
+            has answered.
         is_closed: Whether it takes no more calls.
     """
 
@@ -173,7 +175,7 @@ class Calls:
         self.hooks = hooks
         self.auth = auth
         self.agent: str | None = None
-        self.can_be_watched = True
+        self.can_be_watched: bool | None = None
         self._transport = transport
         self._cards = cards
         self._resolver = resolver
@@ -303,9 +305,7 @@ class Calls:
         if push is not None:
             per_call.secrets.note_values(push.secrets)
         reply = await self._transport.unary(self._call(operation, params, deadline, per_call))
-        if reply.endpoint is not None:
-            self.agent = reply.endpoint.agent
-            self.can_be_watched = reply.endpoint.can_be_watched
+        self._note(reply.endpoint)
         return reply
 
     async def open(
@@ -326,9 +326,14 @@ class Calls:
             operation, params, deadline, per_call, request_id=request_id, is_retried=is_retried
         )
         reply = await self._transport.stream(call)
-        if reply.endpoint is not None:
-            self.agent = reply.endpoint.agent
+        self._note(reply.endpoint)
         return reply
+
+    def _note(self, endpoint: Endpoint | None) -> None:
+        """Remembers who has answered."""
+        if endpoint is not None:
+            self.agent = endpoint.agent
+        self.can_be_watched = endpoint is None or endpoint.can_be_watched
 
     def request(
         self,

@@ -309,7 +309,8 @@ class Client:
         The message is sent when the stream is entered; a ``timeout`` counts from now. Without one
         the stream has no end but the task's; a connection that is quiet for longer than
         `Timeouts.idle` counts as cut. An agent that offers no streams is polled, and the events
-        are made of what it says.
+        are made of what it says; so is one of protocol 0.3 after a cut, because a subscription
+        may not leave its task as it is (see `subscribe_to_task`).
 
         Args:
             message: Text, parts, a `Message` or its JSON object.
@@ -582,14 +583,13 @@ class Client:
             self._calls, deadline, per_call, poll_interval=poll_interval, patient=True
         )
 
-        if self._calls.can_be_watched:
-            async with EventStream(calls, calls.subscribe_to(task=task)) as events:
-                async for event in events:
-                    if until is None and isinstance(event, TaskArtifactUpdateEvent):
-                        continue  # it settles nothing, and the task takes time to put together
-                    if events.task is not None and wanted(events.task):
-                        return events.task
-                task = events.task or task
+        async with EventStream(calls, calls.follow(task_id, task)) as events:
+            async for event in events:
+                if until is None and isinstance(event, TaskArtifactUpdateEvent):
+                    continue  # it settles nothing, and the task takes time to put together
+                if events.task is not None and wanted(events.task):
+                    return events.task
+            task = events.task or task
         return await self._calls.watch(
             task_id, task, deadline, poll_interval, per_call, until=wanted
         )
@@ -604,6 +604,10 @@ class Client:
         """Gives a task as it stands, and then what happens to it (A2A 3.1.6).
 
         A task that is over is its only event. For the rest see `stream_message`.
+
+        The official Python server of protocol 0.3 adds what it tells a subscriber to the task that
+        it stores once more: for everybody, the task then holds its text twice from there on. There
+        `Client.wait` looks at the task instead, and with ``streaming=False`` this does so too.
 
         Args:
             task_id: The task.

@@ -227,7 +227,7 @@ class Conversation:
         calls = self._stream_calls(options)
 
         async def follow() -> _Turn:
-            live = await calls.subscribe_to(task.id)()
+            live = await calls.follow(task.id)()
             return self._turn_of(live, calls, self._configuration(None), None)
 
         async with self._enterable(calls, follow) as events:

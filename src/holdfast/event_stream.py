@@ -212,7 +212,7 @@ class EventStream:
 
     @property
     def reconnects(self) -> int:
-        """How often the stream was picked up again after a cut."""
+        """How often the task was subscribed to again after a cut; where it is polled, never."""
         return 0 if self._live is None else self._live.reconnects
 
     @property

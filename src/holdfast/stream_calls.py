@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.errors import A2AConnectionError, UnsupportedOperationError
+from holdfast.errors import A2AConnectionError, A2AError, UnsupportedOperationError
 from holdfast.model.operations import SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
 from holdfast.model.requests import SendMessageConfiguration, SubscribeToTaskRequest
 from holdfast.runtime.live import LiveStream
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from holdfast.calls import Calls, PerCall
     from holdfast.content import Content
-    from holdfast.errors import A2AError
     from holdfast.model.requests import SendMessageRequest
     from holdfast.model.types import Event, StreamResponse, Task
     from holdfast.policy.deadline import Deadline
@@ -85,15 +85,21 @@ class StreamCalls:
         )
         return partial(self._send, request, known)
 
-    def subscribe_to(
-        self, task_id: str | None = None, task: Task | None = None
+    def subscribe_to(self, task_id: str) -> Callable[[], Awaitable[LiveStream]]:
+        """What gives a task and its events: by a subscription, where streams are offered."""
+        return partial(self._subscribe_to, task_id)
+
+    def follow(
+        self, task_id: str, task: Task | None = None
     ) -> Callable[[], Awaitable[LiveStream]]:
-        """What gives the events of a task; of one that the caller has, what is new of it."""
-        return partial(self._subscribe_to, task_id, task)
+        """The same, and by a subscription only where that leaves the task as it is.
+
+        Of a task that the caller has already, what is new is told.
+        """
+        return partial(self._follow, task_id, task)
 
     async def _send(self, request: SendMessageRequest, known: Task | None) -> LiveStream:
         calls, deadline, per_call = self._calls, self.deadline, self.per_call
-        resume = self._machine(known=known)
         if await self._are_streams_offered():
             try:
                 reply = await calls.open(SEND_STREAMING_MESSAGE, request, deadline, per_call)
@@ -102,21 +108,36 @@ class StreamCalls:
                     raise
             else:
                 self.extensions = reply.extensions
+                resume = self._machine(known=known, resubscribes=self.can_be_watched)
                 return self._live(resume, reply.value)
         configuration = request.configuration or SendMessageConfiguration()
         at_once = msgspec.structs.replace(configuration, return_immediately=True)
         request = msgspec.structs.replace(request, configuration=at_once)
         sent = await calls.send(request, deadline, per_call)
         self.extensions = sent.extensions
+        resume = self._machine(known=known)
         resume.received(sent.value)
         resume.polled()
         return self._live(resume, None)
 
-    async def _subscribe_to(self, task_id: str | None, task: Task | None) -> LiveStream:
-        resume = self._machine(task_id=task_id, task=task)
+    async def _subscribe_to(self, task_id: str) -> LiveStream:
+        resume = self._machine(task_id=task_id)
         if not await self._are_streams_offered():
             resume.polled()
         return self._live(resume, None)
+
+    async def _follow(self, task_id: str, task: Task | None) -> LiveStream:
+        resume = self._machine(task_id=task_id, task=task)
+        if not (await self._are_streams_offered() and await self._may_subscribe(task_id)):
+            resume.polled()
+        return self._live(resume, None)
+
+    async def _may_subscribe(self, task_id: str) -> bool:
+        """Whether a subscription leaves a task as it is; not as long as nobody knows."""
+        if self._calls.can_be_watched is None:
+            with contextlib.suppress(A2AError):  # which comes again when the task is polled
+                await self.look(task_id)
+        return self.can_be_watched
 
     async def _are_streams_offered(self) -> bool:
         if not self._calls.streaming:
@@ -130,6 +151,7 @@ class StreamCalls:
         task_id: str | None = None,
         task: Task | None = None,
         known: Task | None = None,
+        resubscribes: bool = True,
     ) -> Resume:
         return Resume(
             self._calls.limits,
@@ -138,6 +160,7 @@ class StreamCalls:
             task_id=task_id,
             task=task,
             known=known,
+            resubscribes=resubscribes,
         )
 
     def _live(self, resume: Resume, connection: Stream[StreamResponse] | None) -> LiveStream:
@@ -193,6 +216,11 @@ class StreamCalls:
     def agent(self) -> str | None:
         """The address that answered last."""
         return self._calls.agent
+
+    @property
+    def can_be_watched(self) -> bool:
+        """Whether a subscription leaves a task as it is, as far as anybody has answered."""
+        return bool(self._calls.can_be_watched)
 
     @property
     def is_closed(self) -> bool:

@@ -42,6 +42,11 @@ class TaskSource(Protocol):
         ...
 
     @property
+    def can_be_watched(self) -> bool:
+        """Whether a subscription leaves a task as it is where it was made last."""
+        ...
+
+    @property
     def is_closed(self) -> bool:
         """Whether the client is closed."""
         ...
@@ -253,7 +258,7 @@ class LiveStream:
             self._check_deadline(error)
             self._resume.refused(error)
         else:
-            self._resume.subscribed()
+            self._resume.subscribed(resubscribes=self._source.can_be_watched)
             if self._resume.reconnects:
                 self._source.reconnected(task_id, self._resume.reconnects, self._resume.error)
 

@@ -11,7 +11,8 @@ Rules (A2A 3.1.2, 3.1.6, 7):
 - A store may be behind its stream. So what follows a cut is held until the task shows where it
   belongs, and the end of a stream is believed when the task says so; but not for ever.
 - A task that is over, or that the agent no longer has subscriptions for, is asked for.
-- Where subscriptions lead to nothing, the task is asked for again and again.
+- Where subscriptions lead to nothing, the task is asked for again and again. So it is where a
+  subscription does not leave the task as it is: its text weighs more than to have it at once.
 - Each reconnect that brings nothing new counts; what is new sets the count to zero.
 """
 
@@ -115,6 +116,7 @@ class Resume:
         task_id: The task, where it is known from the beginning.
         task: The same, as the caller has it already; it is subscribed to first.
         known: A task that the caller has, and that the first event may be of.
+        resubscribes: Whether a task that was cut off may be subscribed to.
 
     Attributes:
         step: What to do next.
@@ -138,6 +140,7 @@ class Resume:
         task_id: str | None = None,
         task: Task | None = None,
         known: Task | None = None,
+        resubscribes: bool = True,
     ) -> None:
         self.told = Told(limits, task_id=task_id, task=task, known=known)
         self._stale = None if known is None else known.status  # until the agent has gone on
@@ -150,6 +153,7 @@ class Resume:
         self._caused_at = 0  # events told
         self._max_reconnects = max_reconnects
         self._patient = patient
+        self._resubscribes = resubscribes
         self._fruitless = 0
         self._counted = 0  # events told when the last reconnect was counted
         self._in_vain = 0
@@ -178,8 +182,13 @@ class Resume:
 
     # ── What happened: connections ───────────────────────────────────────────────────────────
 
-    def subscribed(self) -> None:
-        """A connection is there that the task was subscribed to with."""
+    def subscribed(self, *, resubscribes: bool = True) -> None:
+        """A connection is there that the task was subscribed to with.
+
+        Args:
+            resubscribes: Whether the task may be subscribed to once more when it is cut.
+        """
+        self._resubscribes = resubscribes
         self.reconnects += self._is_cut
         self._is_cut = False
         self.may_repeat = True
@@ -416,10 +425,11 @@ class Resume:
         self._after_wait = Step.LOOK
         self.step = Wait(attempt=attempt, at_least=_LAG * 2 ** (attempt - 1))
 
-    def _poll(self) -> None:
+    def _poll(self, error: A2AError | None = None) -> None:
         self.gap = True
         self._fruitless = 0
-        self._why, self._after_wait, self.step = _Why.POLLING, Step.LOOK, Wait(attempt=0)
+        self._why, self._after_wait = _Why.POLLING, Step.LOOK
+        self.step = Wait(attempt=0, at_least=_asked(error), error=error)
 
     def _again(self, step: Step, error: A2AError | None) -> None:
         """Tries a step again after a wait, if that was not in vain too often."""
@@ -432,11 +442,13 @@ class Resume:
             if step is Step.SUBSCRIBE:
                 self._poll()
                 return
+        if step is Step.SUBSCRIBE and not self._resubscribes:
+            self._poll(error)
+            return
         if step is Step.SUBSCRIBE and self.told.status is not None:
             self.gap = self._is_cut = True
         self._after_wait = step
-        at_least = 0.0 if error is None else error.retry_after or 0.0
-        self.step = Wait(attempt=self._fruitless, at_least=at_least, error=error)
+        self.step = Wait(attempt=self._fruitless, at_least=_asked(error), error=error)
 
     def _hopeless(self, error: A2AError | None) -> ReconnectError:
         name = f"task {self.told.task_id}"
@@ -460,6 +472,11 @@ def _holds(status: TaskStatus, said: TaskStatus) -> bool:
     if then is None or at is None or then == at:
         return status.state is said.state
     return then < at
+
+
+def _asked(error: A2AError | None) -> float:
+    """Seconds that an agent asked to wait."""
+    return 0.0 if error is None else error.retry_after or 0.0
 
 
 def _is_unknown_there(error: A2AError) -> bool:
