@@ -583,7 +583,50 @@ async def test_a_stream_that_was_left_has_no_answer(binding):
 
     with pytest.raises(RuntimeError, match="closed before there was an answer"):
         await events.result()
-    assert [event async for event in events] == []
+
+
+@both_bindings
+@pytest.mark.parametrize("how", ["closed", "failed"])
+async def test_what_was_broken_off_is_not_taken_for_all_there_is(how, binding):
+    agent = FakeAgent(streams("a", "b", every=1))
+    cut_after(agent, 3)
+    client = connected(agent, binding, resilience=Resilience.off())
+
+    async with client.stream_message("hi") as events:
+        await anext(events)
+        if how == "failed":
+            with pytest.raises(ReconnectError):
+                await all_the_rest(events)
+
+    with pytest.raises(RuntimeError, match="is closed, and had not come to its end"):
+        await all_the_rest(events)
+    for text in (events.text_deltas, events.text_changes):
+        with pytest.raises(RuntimeError, match="is closed, and had not come to its end"):
+            text()
+
+
+@both_bindings
+@pytest.mark.parametrize("said", ["task", "message"])
+async def test_a_stream_that_was_read_to_its_end_can_be_iterated_over_when_it_is_closed(
+    said, binding
+):
+    agent = FakeAgent(streams("a", "b") if said == "task" else replies("ab"))
+    async with connected(agent, binding).stream_message("hi") as events:
+        answer = await events.result()
+
+    assert answer.text == "ab"
+    assert await all_the_rest(events) == []
+    assert "".join([text async for text in events.text_deltas()]) == ""
+
+
+@both_bindings
+async def test_an_iteration_ends_when_another_task_closes_its_stream(binding):
+    agent = FakeAgent(streams(*"abc", every=10))
+
+    async with connected(agent, binding).stream_message("hi") as events:
+        async for _ in events:
+            await asyncio.create_task(events.close())  # while it is busy elsewhere
+    assert agent.open_streams == 0
 
 
 # ── Reconnecting ─────────────────────────────────────────────────────────────────────────────

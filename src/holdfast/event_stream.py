@@ -79,6 +79,7 @@ class EventStream:
     Enter it, then iterate; or iterate over `text_deltas` or `text_changes`; or wait for `result`.
     It goes on when a connection is cut: each event comes once, in order, and ends with the task.
     Leaving it early, at any moment, lets go of the connection and leaves the agent's task alone.
+    An iteration that is under way then ends; none can be begun, as if that were all there is.
 
     To be used by one task at a time. An iteration that is cancelled can be gone on with: waits
     go on where they stood, and a request that was cut short is made again.
@@ -132,6 +133,14 @@ class EventStream:
         self._is_over, self._at_hand = True, _nothing
 
     def __aiter__(self) -> Self:
+        """Begins to iterate, or goes on with it.
+
+        Raises:
+            RuntimeError: The stream was closed, or has failed, before its end.
+        """
+        if self._is_over and not self._is_settled:
+            text = "the stream is closed, and had not come to its end; read it where it is entered"
+            raise RuntimeError(text)
         return self
 
     async def __anext__(self) -> Event:
@@ -236,7 +245,9 @@ class EventStream:
 
         Raises:
             A2AError: See `__anext__`.
+            RuntimeError: The stream was closed, or has failed, before its end.
         """
+        aiter(self)
         if self._changes is None:  # one for all, so that who breaks out can go on with the next
             self._changes = _TextChanges(self, TextFold(self.task))
         return self._changes
@@ -250,7 +261,9 @@ class EventStream:
 
         Raises:
             A2AError: See `__anext__`.
+            RuntimeError: The stream was closed, or has failed, before its end.
         """
+        aiter(self)
         if self._deltas is None:
             self._deltas = _TextDeltas(self.text_changes())
         return self._deltas
