@@ -677,3 +677,23 @@ def test_any_error_object_is_a_typed_error(error, http_status, headers):
         assert each is None or each.retry_after is None or 0 <= each.retry_after < float("inf")
     if isinstance(found[0], InvalidAgentResponseError) and found[0].code is None:
         assert not isinstance(error.get("code"), int) or isinstance(error["code"], bool)
+
+
+@pytest.mark.parametrize(
+    ("binding", "http_status", "body", "is_unknown"),
+    [
+        ("JSONRPC", 200, rpc(-32601), True),
+        ("JSONRPC", 200, rpc(-32001), False),
+        ("JSONRPC", 200, rpc(-32004), False),
+        *(("HTTP+JSON", bare, b"", True) for bare in (404, 405, 501)),
+        *(("HTTP+JSON", bare, b"", False) for bare in (400, 401, 403, 410, 429, 500, 503)),
+        ("HTTP+JSON", 404, rest(404, "NOT_FOUND", details=[error_info("TASK_NOT_FOUND")]), False),
+        ("HTTP+JSON", 501, rest(501, "UNIMPLEMENTED"), True),
+    ],
+)
+def test_an_operation_is_unknown_by_its_name_or_by_its_path(
+    binding, http_status, body, is_unknown
+):
+    error = failure(binding, http_status, body, operation=GET_TASK)
+
+    assert status.is_unknown_there(error) is is_unknown

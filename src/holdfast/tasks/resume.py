@@ -26,10 +26,8 @@ import msgspec
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
-    A2AHTTPError,
     A2ATimeoutError,
     Facts,
-    MethodNotFoundError,
     ReconnectError,
     TaskNotFoundError,
     UnsupportedOperationError,
@@ -42,6 +40,7 @@ from holdfast.model.types import (
 )
 from holdfast.tasks.overlap import CatchUp
 from holdfast.tasks.told import Told
+from holdfast.wire.status import is_unknown_there
 
 if TYPE_CHECKING:
     from holdfast.model.types import Event, TaskStatus
@@ -250,7 +249,7 @@ class Resume:
         """
         if isinstance(error, UnsupportedOperationError | TaskNotFoundError):
             self._look(_Why.REFUSED)
-        elif _is_unknown_there(error):
+        elif is_unknown_there(error):
             self._poll()
         elif error.transient:
             self._again(Step.SUBSCRIBE, error)
@@ -477,10 +476,3 @@ def _holds(status: TaskStatus, said: TaskStatus) -> bool:
 def _asked(error: A2AError | None) -> float:
     """Seconds that an agent asked to wait."""
     return 0.0 if error is None else error.retry_after or 0.0
-
-
-def _is_unknown_there(error: A2AError) -> bool:
-    """Whether an agent does not have the operation at all."""
-    if isinstance(error, MethodNotFoundError):
-        return True
-    return isinstance(error, A2AHTTPError) and error.http_status in {404, 405, 501}

@@ -47,12 +47,21 @@ from holdfast.wire.http import HttpReply, excerpt, harmless_headers
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["REFUSALS", "from_http_status", "from_problem", "from_rest_status", "from_rpc_error"]
+__all__ = [
+    "REFUSALS",
+    "from_http_status",
+    "from_problem",
+    "from_rest_status",
+    "from_rpc_error",
+    "is_unknown_there",
+]
 
 REFUSALS = frozenset({401, 403, 404, 405, 411, 413, 414, 415, 421, 422, 425, 429, 503})
 """HTTP statuses that, without an A2A error in the body, mean that the agent was not reached."""
 
 _TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+_UNKNOWN_STATUSES = frozenset({404, 405, 501})
 
 _BUSY_STATUSES = frozenset({429, 503})
 """Transient whatever the body says; a 500 around an error object means only that object."""
@@ -196,6 +205,16 @@ def from_http_status(
     facts["transient"] = status in _TRANSIENT_STATUSES
     facts["retry_after"] = retry_after
     return _BY_STATUS.get(status, A2AHTTPError)(f"HTTP {status}{phrase}", **facts)
+
+
+def is_unknown_there(error: A2AError) -> bool:
+    """Whether an error says that an operation is unknown where it was called.
+
+    By its name (-32601), or by its path: an HTTP status about which the agent says nothing.
+    """
+    if isinstance(error, A2AHTTPError):
+        return error.http_status in _UNKNOWN_STATUSES
+    return isinstance(error, MethodNotFoundError)
 
 
 def _from_code(

@@ -6,18 +6,15 @@ rest, and what it reads is turned into the model's values.
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from holdfast.errors import (
     A2AError,
-    A2AHTTPError,
     InternalError,
     InvalidAgentResponseError,
     InvalidParamsError,
-    MethodNotFoundError,
     UnsupportedOperationError,
 )
 from holdfast.model import codec
@@ -127,9 +124,6 @@ _CODES_OF: Mapping[tuple[str, int], int] = {
 _LISTS = frozenset({op.LIST_TASKS.name, op.LIST_PUSH_CONFIGS.name})
 """What official servers have a path for, over HTTP+JSON, and an internal error in place of it."""
 
-_NOT_THERE = frozenset(
-    {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED}
-)
 _JSON = {"content-type": "application/json", "accept": "application/json"}
 _FOR_EVENTS = {**_JSON, "accept": "text/event-stream, application/json"}
 
@@ -301,7 +295,6 @@ def _in_words_of_1_0(error: A2AError, operation: AnyOperation) -> A2AError:
 def _is_unknown(error: A2AError, operation: AnyOperation) -> bool:
     if isinstance(error, InternalError):
         return operation.name in _LISTS and error.http_status == 500
-    if isinstance(error, MethodNotFoundError | UnsupportedOperationError):
+    if isinstance(error, UnsupportedOperationError) or status.is_unknown_there(error):
         return True
-    is_plain = isinstance(error, A2AHTTPError) and error.http_status in _NOT_THERE
-    return is_plain or (operation.name in _LISTS and error.http_status == 404)
+    return operation.name in _LISTS and error.http_status == 404
