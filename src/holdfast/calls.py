@@ -389,9 +389,7 @@ class Calls:
         self._check_open()
 
         async def look() -> Task:
-            if self.is_closed:
-                text = f"the client was closed while task {task_id} was watched"
-                raise A2AConnectionError(text, failure="closed", agent=self.agent)
+            self.check_watching(task_id)
             return await self.get_task(task_id, deadline, per_call)
 
         theirs: list[A2AError] = []
@@ -420,6 +418,16 @@ class Calls:
                 error.agent = error.agent or self.agent
                 per_call.secrets.hide_in(error)
             raise
+
+    def check_watching(self, task_id: str) -> None:
+        """Ends the watch of a task when the client is closed.
+
+        Raises:
+            A2AConnectionError: It is.
+        """
+        if self.is_closed:
+            text = f"the client was closed while task {task_id} was watched"
+            raise A2AConnectionError(text, failure="closed", agent=self.agent)
 
     def _call(
         self,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.errors import A2AConnectionError, A2AError, UnsupportedOperationError
+from holdfast.errors import A2AError, UnsupportedOperationError
 from holdfast.model.operations import SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
 from holdfast.model.requests import SendMessageConfiguration, SubscribeToTaskRequest
 from holdfast.runtime.live import LiveStream
@@ -232,11 +232,5 @@ class StreamCalls:
         await self._calls.pause(seconds)
 
     def check_open(self, task_id: str) -> None:
-        """Raises if the client is closed.
-
-        Raises:
-            A2AConnectionError: It is.
-        """
-        if self._calls.is_closed:
-            text = f"the client was closed while task {task_id} was watched"
-            raise A2AConnectionError(text, failure="closed", agent=self._calls.agent)
+        """Raises an `A2AConnectionError` if the client is closed."""
+        self._calls.check_watching(task_id)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from holdfast.errors import A2AError, DeadlineExceededError, LimitExceededError
 from holdfast.policy.deadline import Deadline, poll_delays
 from holdfast.policy.reconnect import ReconnectPolicy, reconnect_delay
-from holdfast.runtime.waiting import Endable, in_vain
+from holdfast.runtime.waiting import Endable, add_last_seen, in_vain
 from holdfast.tasks.resume import Resume, Step, Wait
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class LiveStream:
                     await self._going_on.wait(self._go_on(step))
         except A2AError as error:
             self._failure = error  # to be told by the next call if this one is cancelled
-            resume.explain(error)
+            add_last_seen(error, self.told.task_id, self.told.state)
             with contextlib.suppress(TimeoutError):  # of what does not close
                 await self.close()
             raise

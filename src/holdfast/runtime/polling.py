@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import A2AError, DeadlineExceededError
 from holdfast.policy.deadline import Deadline, poll_delays
-from holdfast.runtime.waiting import in_vain
+from holdfast.runtime.waiting import add_last_seen, in_vain
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -64,11 +64,7 @@ async def poll(
             raise in_vain(deadline, task, task_id, cause)  # noqa: B904  it has its cause
         except A2AError as error:
             if not error.transient:
-                if task is not None:
-                    # It is the look that failed; what the caller asked for did run.
-                    error.executed = True
-                    end = f"task {task.id} was last seen {task.state.name}"
-                    error.message = f"{error.message}; {end}"
+                add_last_seen(error, task_id, None if task is None else task.state)
                 raise
             failure = error
         else:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.model.types import Task
     from holdfast.policy.deadline import Deadline
 
-__all__ = ["Endable", "in_vain", "until"]
+__all__ = ["Endable", "add_last_seen", "in_vain", "until"]
 
 T = TypeVar("T")
 
@@ -67,6 +67,17 @@ class Endable:
         if self._scope is not None and not self.is_ended:
             self._scope.reschedule(asyncio.get_running_loop().time())
         self.is_ended = True
+
+
+def add_last_seen(error: A2AError, task_id: str | None, state: TaskState | None) -> None:
+    """Adds to an error that ends a wait how the task was last seen; None for never.
+
+    It is a later call that failed: where the task was seen, what the caller asked for did run.
+    """
+    if state is not None:
+        error.executed = True
+        if task_id and f"task {task_id}" not in error.message:
+            error.message = f"{error.message}; task {task_id} was last seen {state.name}"
 
 
 def in_vain(

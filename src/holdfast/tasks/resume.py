@@ -168,17 +168,6 @@ class Resume:
         self._catch_up: CatchUp | None = None
         self._lags = 0  # looks at a task that lacks what the connection brought
 
-    def explain(self, error: A2AError) -> None:
-        """Adds what is known of the task to an error that ends the stream.
-
-        It is a later call that failed: where the task was seen, what the caller asked for did run.
-        """
-        task_id, state = self.told.task_id, self.told.state
-        if state is not None:
-            error.executed = True
-            if task_id and f"task {task_id}" not in error.message:
-                error.message = f"{error.message}; task {task_id} was last seen {state.name}"
-
     # ── What happened: connections ───────────────────────────────────────────────────────────
 
     def subscribed(self, *, resubscribes: bool = True) -> None:
