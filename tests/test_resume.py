@@ -405,3 +405,37 @@ def test_a_question_of_long_ago_ends_nothing():
     resume.found(Task(id="t", context_id="c", status=status(6, C).status))
     assert resume.step is Step.DONE
     assert resume.told.state is C
+
+
+def subscribed() -> Resume:
+    """A machine whose connection is laid over a task at work."""
+    machine = Resume(Limits(), max_reconnects=8, task_id="t")
+    machine.subscribed()
+    machine.received(NEW)
+    machine.found(NEW)
+    return machine
+
+
+def test_each_end_is_doubted_anew() -> None:
+    machine = subscribed()
+    machine.received(status(1, TaskState.INPUT_REQUIRED))
+    while machine.step is not Step.READ:  # the store does not tell of it
+        machine.waited() if isinstance(machine.step, Wait) else machine.found(NEW)
+
+    machine.received(status(2, C))
+    assert machine.step is Step.LOOK
+    machine.found(NEW)
+
+    assert isinstance(machine.step, Wait)  # for a store that is behind
+
+
+def test_a_task_is_polled_no_earlier_than_its_agent_asks() -> None:
+    busy = A2AConnectionError("busy", failure="refused", transient=True, retry_after=40)
+    machine = subscribed()
+    machine.cut(busy)
+    while isinstance(machine.step, Wait) and machine.step.attempt:
+        assert machine.step.at_least == 40
+        machine.waited()
+        machine.refused(busy)
+
+    assert machine.step == Wait(attempt=0, at_least=40, error=busy)
