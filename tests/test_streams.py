@@ -593,16 +593,15 @@ async def test_what_was_broken_off_is_not_taken_for_all_there_is(how, binding):
     client = connected(agent, binding, resilience=Resilience.off())
 
     async with client.stream_message("hi") as events:
+        iterations = [events, events.text_deltas(), events.text_changes()]
         await anext(events)
         if how == "failed":
             with pytest.raises(ReconnectError):
                 await all_the_rest(events)
 
-    with pytest.raises(RuntimeError, match="is closed, and had not come to its end"):
-        await all_the_rest(events)
-    for text in (events.text_deltas, events.text_changes):
+    for each in (*iterations, events.text_deltas(), events.text_changes()):
         with pytest.raises(RuntimeError, match="is closed, and had not come to its end"):
-            text()
+            assert [thing async for thing in each] == "never"
 
 
 @both_bindings

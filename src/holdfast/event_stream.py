@@ -247,7 +247,6 @@ class EventStream:
             A2AError: See `__anext__`.
             RuntimeError: The stream was closed, or has failed, before its end.
         """
-        aiter(self)
         if self._changes is None:  # one for all, so that who breaks out can go on with the next
             self._changes = _TextChanges(self, TextFold(self.task))
         return self._changes
@@ -263,7 +262,6 @@ class EventStream:
             A2AError: See `__anext__`.
             RuntimeError: The stream was closed, or has failed, before its end.
         """
-        aiter(self)
         if self._deltas is None:
             self._deltas = _TextDeltas(self.text_changes())
         return self._deltas
@@ -312,6 +310,7 @@ class _TextChanges:
         self._changes: deque[TextChange] = deque()
 
     def __aiter__(self) -> Self:
+        aiter(self._events)  # which may be closed
         return self
 
     async def __anext__(self) -> TextChange:
@@ -340,6 +339,7 @@ class _TextDeltas:
         self._told: TextDelta | None = None
 
     def __aiter__(self) -> Self:
+        aiter(self._changes)
         return self
 
     async def __anext__(self) -> str:
