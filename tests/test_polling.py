@@ -10,6 +10,7 @@ from holdfast import (
     DeadlineExceededError,
     InvalidAgentResponseError,
     PermissionDeniedError,
+    RateLimitedError,
     Resilience,
     Task,
     TaskAuthRequiredError,
@@ -268,6 +269,46 @@ async def test_a_busy_agent_is_left_alone_as_it_asks(binding):
 
     assert (await client.ask("hello")).text == "done"
     assert agent.calls("GetTask")[0].at >= 40
+
+
+def busy_after(agent, seconds):
+    """Has an agent ask for more patience than a retry has, from then on."""
+
+    def begin():
+        for name in ("SubscribeToTask", "GetTask"):
+            agent.inject(rate_limited(retry_after=100), on=name)
+
+    if seconds:
+        asyncio.get_running_loop().call_later(seconds, begin)
+    else:
+        begin()
+
+
+@both_bindings
+@both_ways
+@pytest.mark.parametrize("after", [0, 10], ids=["from the beginning", "when it was seen"])
+async def test_a_wait_goes_on_however_long_the_agent_asks_to_wait(binding, streaming, after):
+    agent = FakeAgent(lambda _turn: completes("done", after=30), streaming=streaming)
+    client = connected(agent, binding)
+    task = await client.send_message("hello", return_immediately=True)
+    busy_after(agent, after)
+
+    assert (await client.wait(task.id)).text == "done"
+
+
+@both_bindings
+@pytest.mark.parametrize("after", [0, 10], ids=["from the beginning", "when it was seen"])
+async def test_a_wait_ends_with_its_time_where_the_agent_asks_for_more(binding, after):
+    agent = FakeAgent(lambda _turn: completes("done", after=30), streaming=False)
+    client = connected(agent, binding)
+    task = await client.send_message("hello", return_immediately=True)
+    busy_after(agent, after)
+
+    with pytest.raises(DeadlineExceededError) as caught:
+        await client.wait(task.id, timeout=50)
+
+    assert (now(), caught.value.deadline, caught.value.task is None) == (50, "wait", not after)
+    assert isinstance(caught.value.__cause__, RateLimitedError)
 
 
 @both_bindings

@@ -36,7 +36,8 @@ class StreamCalls:
         deadline: When it ends, if ever.
         per_call: What goes with each of its requests.
         poll_interval: Seconds between two looks where the task has to be polled.
-        patient: Whether only the deadline ends it while the agent cannot be reached.
+        patient: Whether only the deadline ends it while the agent cannot be reached, or asks to
+            wait.
 
     Attributes:
         deadline: When it ends, if ever.
@@ -172,7 +173,7 @@ class StreamCalls:
             env=self._calls.env,
             deadline=self.deadline,
             policy=resilience.reconnect,
-            max_retry_after=resilience.retry.max_retry_after,
+            max_retry_after=None if self._patient else resilience.retry.max_retry_after,
             poll_interval=self._poll_interval,
         )
 

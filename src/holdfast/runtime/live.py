@@ -74,7 +74,8 @@ class LiveStream:
         env: Randomness for backoffs.
         deadline: When it ends, if ever.
         policy: How patiently to reconnect.
-        max_retry_after: Longest hint of an agent to follow, in seconds.
+        max_retry_after: Longest hint of an agent to follow, in seconds; None follows any, to the
+            deadline.
         poll_interval: Seconds between two looks at a task that is polled.
 
     Attributes:
@@ -90,7 +91,7 @@ class LiveStream:
         env: Env,
         deadline: Deadline,
         policy: ReconnectPolicy,
-        max_retry_after: float,
+        max_retry_after: float | None,
         poll_interval: float,
     ) -> None:
         self._resume = resume
@@ -277,11 +278,11 @@ class LiveStream:
 
     def _check_hint(self, step: Wait) -> None:
         """Fails at once where the agent asks for more patience than there is."""
-        error, left = step.error, self._time_left
-        if error is None or step.at_least <= min(self._max_retry_after, left):
+        error, left, most = step.error, self._time_left, self._max_retry_after
+        if error is None or most is None or step.at_least <= min(most, left):
             return
         error.gave_up = f"the agent asks to wait {step.at_least:g} s"
-        if left < step.at_least <= self._max_retry_after:
+        if left < step.at_least <= most:
             error.gave_up = f"{error.gave_up}, and {left:g} s are left"
         raise error
 
