@@ -70,6 +70,7 @@ class Server:
         late: How many looks and snapshots ago the store was up to date, which all of them show.
         snapshots: Whether a subscription begins with the task.
         cuts: How often a connection breaks.
+        resubscribes: Whether it takes more than one subscriber.
     """
 
     def __init__(
@@ -85,7 +86,9 @@ class Server:
         late=0,
         snapshots=True,
         cuts=3,
+        resubscribes=True,
     ):
+        self.resubscribes = resubscribes
         self.events = events
         self.tasks = [NEW]
         for event in events:
@@ -182,7 +185,7 @@ def go_on(server, machine):
             except UnsupportedOperationError as error:
                 machine.refused(error)
             else:
-                machine.subscribed()
+                machine.subscribed(resubscribes=server.resubscribes)
         case _:
             read(server, machine)
 
@@ -261,7 +264,11 @@ WORLDS = {
 def lived(pieces, seed, from_the_start, **world):
     """A server, its machine at the end, and what the caller saw."""
     server = Server(events_of(pieces), random.Random(seed), **world)
-    resume = machine(max_reconnects=50, task_id=None if from_the_start else "t")
+    resume = machine(
+        max_reconnects=50,
+        task_id=None if from_the_start else "t",
+        resubscribes=server.resubscribes,
+    )
     if not from_the_start:
         resume.step = Step.SUBSCRIBE
     return server, resume, run(server, resume, first=from_the_start)
@@ -291,6 +298,20 @@ def check_whole(server, resume, seen):
 def test_whatever_the_connections_do_the_caller_gets_the_agents_task_once(pieces, **world):
     server, resume, seen = lived(pieces, **world)
     check_whole(server, resume, seen)
+    for name in ("a", "b"):
+        lengths = [len(text_of(seen[: n + 1], name)) for n in range(len(seen))]
+        assert lengths == sorted(lengths), "text was taken back"
+        assert text_of(seen, name) == text_of([server.tasks[-1]], name)
+
+
+@settings(max_examples=400, deadline=None)
+@given(pieces=histories(), **WORLDS)
+def test_where_a_task_is_not_to_be_subscribed_to_again_it_is_looked_at(pieces, **world):
+    server, resume, seen = lived(pieces, resubscribes=False, **world)
+    check_whole(server, resume, seen)
+    assert resume.reconnects == 0
+    # One that asks for a subscription tries until there is one.
+    assert server.subscriptions == 0 if world["from_the_start"] else server.subscriptions >= 1
     for name in ("a", "b"):
         lengths = [len(text_of(seen[: n + 1], name)) for n in range(len(seen))]
         assert lengths == sorted(lengths), "text was taken back"

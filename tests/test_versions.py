@@ -548,6 +548,35 @@ async def test_an_agent_of_both_versions_is_subscribed_to_in_the_newer_one_only(
     assert subscription.headers["a2a-version"] == "1.0"
 
 
+@both_bindings
+@pytest.mark.parametrize("code", [-32001, -32601])
+async def test_an_older_agent_that_keeps_no_tasks_is_subscribed_to_after_all(binding, code):
+    # It has nothing that a subscription could harm.
+    agent = FakeAgent(streams(*"abcd", every=2), versions=OLDER)
+    agent.inject(Cut(after_events=3), on="SendStreamingMessage")
+    agent.inject(Cut(after_events=1), on="SubscribeToTask")
+    agent.inject(Fail(code=code), on="GetTask", times=40)
+
+    async with client_of(agent, binding).stream_message("hi") as events:
+        texts = [text async for text in events.text_deltas()]
+
+    assert (texts, events.reconnects) == (list("abcd"), 2)
+
+
+async def test_an_older_agent_that_has_neither_the_task_nor_subscriptions_is_given_up():
+    agent = FakeAgent(streams(*"abcd", every=2), versions=OLDER)
+    agent.inject(Cut(after_events=3), on="SendStreamingMessage")
+    for name in ("SubscribeToTask", "GetTask"):
+        agent.inject(Fail(code=-32001), on=name, times=9)
+
+    async with client_of(agent).stream_message("hi") as events:
+        with pytest.raises(TaskNotFoundError):
+            await events.result()
+
+    assert now() < 5
+    assert len(agent.pending_faults) == 15  # three requests are enough
+
+
 async def test_where_reconnecting_is_off_an_older_agent_is_not_looked_at_after_a_cut():
     agent = FakeAgent(streams(*"abc", every=1), versions=OLDER)
     agent.inject(Cut(after_events=3), on="SendStreamingMessage")

@@ -606,8 +606,9 @@ class Client:
         A task that is over is its only event. For the rest see `stream_message`.
 
         The official Python server of protocol 0.3 adds what it tells a subscriber to the task that
-        it stores once more: for everybody, the task then holds its text twice from there on. There
-        `Client.wait` looks at the task instead, and with ``streaming=False`` this does so too.
+        it stores once more: for everybody, the task then holds its text twice from there on. And
+        the agent hangs about 1,000 events after a subscriber has left. There `Client.wait` looks
+        at the task instead; with ``streaming=False`` this does so, too.
 
         Args:
             task_id: The task.

@@ -10,7 +10,8 @@ Rules (A2A 3.1.2, 3.1.6, 7):
   already, and the task is asked for (`holdfast.tasks.subscription`).
 - A task that is over, or that the agent no longer has subscriptions for, is asked for.
 - Where subscriptions lead to nothing, the task is asked for again and again. So it is where a
-  subscription does not leave the task as it is: its text weighs more than to have it at once.
+  subscription does not leave the task as it is: its text weighs more than to have it at once. But
+  an agent that keeps no task has none that could come to harm.
 - Each reconnect that brings nothing new counts; what is new sets the count to zero.
 """
 
@@ -108,6 +109,7 @@ class Resume:
         self._max_reconnects = max_reconnects
         self._patient = patient
         self._resubscribes = resubscribes
+        self._is_kept = True  # as far as anybody knows
         self._fruitless = 0
         self._counted = 0  # events told when the last reconnect was counted
         self._in_vain = 0
@@ -124,7 +126,7 @@ class Resume:
         Args:
             resubscribes: Whether the task may be subscribed to once more when it is cut.
         """
-        self._resubscribes = resubscribes
+        self._resubscribes = resubscribes or not self._is_kept
         self.reconnects += self._is_cut
         self._is_cut = False
         self.may_repeat = True
@@ -234,9 +236,13 @@ class Resume:
             if step is not None:
                 self._go_on(step, subscription)
                 return
-        if not error.transient:
+        if error.transient:
+            self._again(Step.LOOK, error)
+        elif self._resubscribes or not _is_not_kept(error):
             raise error
-        self._again(Step.LOOK, error)
+        else:
+            self._is_kept, self._resubscribes = False, True
+            self._again(Step.SUBSCRIBE, error)
 
     # ── Within ───────────────────────────────────────────────────────────────────────────────
 
@@ -312,6 +318,11 @@ class Resume:
         failure = "" if error is None else f"; what failed last: {error.message}"
         facts = Facts() if error is None else error.facts()
         return ReconnectError(f"{what}{failure}", task=self.told.whole(), **facts)
+
+
+def _is_not_kept(error: A2AError) -> bool:
+    """Whether an agent that was asked for a task has it not to give, now or ever."""
+    return isinstance(error, TaskNotFoundError) or is_unknown_there(error)
 
 
 def _asked(error: A2AError | None) -> float:
