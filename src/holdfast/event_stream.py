@@ -79,7 +79,7 @@ class EventStream:
     Enter it, then iterate; or iterate over `text_deltas` or `text_changes`; or wait for `result`.
     It goes on when a connection is cut: each event comes once, in order, and ends with the task.
     Leaving it early, at any moment, lets go of the connection and leaves the agent's task alone.
-    An iteration that is under way then ends; none can be begun, as if that were all there is.
+    An iteration that is under way ends with it; to begin one is an error, as there would be more.
 
     To be used by one task at a time. An iteration that is cancelled can be gone on with: waits
     go on where they stood, and a request that was cut short is made again.
