@@ -1176,12 +1176,28 @@ def test_ver_001_an_older_version_is_spoken_when_asked_for(binding, by):
     assert fake.versions() == {"0.3"}
 
 
+@pytest.mark.parametrize("version", ["0.3.0", "0.3.5"])
+def test_ver_001_a_patch_number_says_nothing(version):
+    fake = Fake(FakeAgent(versions=("0.3",)))
+    assert fake.run("send", "hello", "--a2a-version", version).exit == 0
+    assert fake.versions() == {"0.3"}
+
+
+def test_ver_001_the_card_of_an_older_agent_is_shown_with_what_to_pass():
+    fake = Fake(FakeAgent(versions=("0.3",)))
+    done = fake.run("card", "get")
+    assert (done.exit, "Fake agent" in done.out) == (0, True)
+    assert "0.3.0, and not 1.0" in done.err
+    assert "nothing was sent" not in done.err
+    assert "--a2a-version 0.3" in done.err
+
+
 @pytest.mark.parametrize("words", [["send", "hello"], ["task", "get", "t"]])
 def test_ver_001_what_to_pass_to_an_older_agent_is_told(words):
     fake = Fake(FakeAgent(versions=("0.3",)))
     done = fake.run(*words, "-o", "json")
     assert (done.exit, done.error["code"]) == (1, "VersionNotSupportedError")
-    assert "0.3.0, and not 1.0; nothing was sent" in done.error["message"]
+    assert "0.3.0, and not 1.0" in done.error["message"]
     assert done.error["hint"] == "if the agent speaks 0.3: --a2a-version 0.3"
     assert {call.operation for call in fake.agent.received} == {"GetAgentCard"}
 

@@ -12,6 +12,7 @@ from holdfast import (
     AgentInterface,
     ClientFactory,
     CredentialOriginError,
+    DeadlineExceededError,
     Endpoints,
     MethodNotFoundError,
     ReconnectError,
@@ -231,8 +232,7 @@ async def test_what_cannot_be_found_out_is_left_to_the_call():
     await client.send_message("hello")
     await client.send_message("hello")
 
-    newer = ("SendMessage", "1.0")
-    assert operations(agent) == [newer, ("GetTask", "1.0"), newer]
+    assert operations(agent) == [("SendMessage", "1.0")] * 2  # which says it, too
 
 
 @both_bindings
@@ -322,6 +322,106 @@ async def test_credentials_go_to_an_older_interface_of_another_origin_as_little(
     assert agent.executions == {}
 
 
+UNAUTHORIZED = Respond(status=401, headers={"www-authenticate": "Bearer"}, body=b"")
+
+
+@both_bindings
+@pytest.mark.parametrize(
+    "answer", [UNAUTHORIZED, Respond(status=403, headers={}, body=b""), unavailable(), Refuse()]
+)
+async def test_an_answer_that_says_nothing_about_a_version_is_not_remembered(binding, answer):
+    agent = FakeAgent(versions=OLDER, card=card(interface(binding, None)))
+    agent.inject(answer)  # to the question, as a gateway would
+    client = client_of(agent, binding)
+
+    with pytest.raises(A2AError):
+        await client.send_message("hello")
+    await client.send_message("hello")
+
+    assert operations(agent)[-2:] == [("GetTask", "0.3"), *SENT]
+    assert len(agent.executions) == 1
+
+
+@both_bindings
+@pytest.mark.parametrize("answer", [UNAUTHORIZED, unavailable(), Refuse()])
+async def test_an_older_version_is_not_ruled_out_by_one_bad_moment(binding, answer):
+    agent = FakeAgent(versions=OLDER, card=card(interface(binding, None)))
+    agent.inject(answer, on="GetTask")
+    client = client_of(agent, binding)
+
+    with pytest.raises(A2AError, match="if the agent speaks protocol"):
+        await client.send_message("hello")
+    await client.send_message("hello")
+
+    assert operations(agent)[-2:] == [("GetTask", "0.3"), *SENT]
+
+
+@both_bindings
+async def test_an_agent_that_was_not_there_yet_is_asked_again(binding):
+    agent = FakeAgent(versions=OLDER, card=card(interface(binding, None)))
+    agent.inject(Respond(status=404, headers={}, body=b"no such site"), times=3)
+    client = client_of(agent, binding)
+
+    with pytest.raises(A2AHTTPError):
+        await client.send_message("hello")
+    await client.send_message("hello")
+
+    assert operations(agent)[-2:] == [("GetTask", "0.3"), *SENT]
+
+
+async def test_an_agent_that_has_become_a_newer_one_is_asked_again():
+    agent = FakeAgent(versions=("1.0", "0.3"), card=card(interface("JSONRPC", None)))
+    agent.inject(Fail(code=-32601), on="GetTask")
+    client = client_of(agent)
+    await client.send_message("hello")
+
+    agent.inject(Fail(code=-32601), on="SendMessage")
+    with pytest.raises(MethodNotFoundError):
+        await client.send_message("hello")
+    await client.send_message("hello")
+
+    assert operations(agent)[2:] == [("GetTask", "1.0"), ("SendMessage", "1.0")]
+
+
+async def test_clients_that_share_what_they_know_ask_once_between_them():
+    agent = FakeAgent(versions=OLDER, card=card(interface("JSONRPC", None)))
+    shared = Endpoints()
+    clients = [client_of(agent, shared=shared) for _ in range(3)]
+
+    await asyncio.gather(*(client.send_message("hello") for client in clients))
+
+    assert operations(agent) == [*PROBED, *SENT * 3]
+
+
+@both_bindings
+async def test_allow_legacy_asks_nothing_where_the_card_declares_both_versions(binding):
+    agent = FakeAgent(versions=("1.0", "0.3"))
+
+    await client_of(agent, binding, allow_legacy=True).send_message("hello")
+
+    assert operations(agent) == [("SendMessage", "1.0")]
+
+
+async def test_time_that_is_over_while_a_version_is_asked_for_has_sent_nothing():
+    agent = FakeAgent(card=card(interface("JSONRPC", None)))
+    agent.inject(Delay(seconds=60), on="GetTask")
+
+    with pytest.raises(DeadlineExceededError) as caught:
+        await client_of(agent).send_message("hello", timeout=5)
+
+    assert caught.value.executed is False
+    assert operations(agent) == [("GetTask", "1.0")]
+
+
+async def test_an_older_interface_elsewhere_is_no_matter_where_1_0_is_spoken():
+    elsewhere = {"url": "http://elsewhere.test/rpc", "protocolVersion": "0.3.0"}
+    agent = FakeAgent(card=card(interface("JSONRPC", None), **elsewhere))
+
+    await client_of(agent, auth="Bearer secret").send_message("hello")
+
+    assert operations(agent) == [("GetTask", "1.0"), ("SendMessage", "1.0")]
+
+
 # ── By the caller ────────────────────────────────────────────────────────────────────────────
 
 
@@ -361,6 +461,25 @@ async def test_the_interface_of_the_version_that_the_caller_names_is_used():
 def test_what_cannot_be_a_version_is_refused(options, kind):
     with pytest.raises(kind, match=r"protocol_version|allow_legacy"):
         connect("http://agent.test", engine=FakeNetwork(), **options)
+
+
+@both_bindings
+@pytest.mark.parametrize(("spoken", "asked"), [("0.3", "1.0"), ("1.0", "0.3")])
+async def test_a_wrong_version_that_the_caller_names_is_held_against_the_card(
+    binding, spoken, asked
+):
+    agent = FakeAgent(versions=(spoken,), bindings=(binding,))
+
+    with pytest.raises(A2AError) as caught:
+        await client_of(agent, binding, protocol_version=asked).send_message("hello")
+
+    declared = "0.3.0" if spoken == "0.3" else "1.0"
+    assert f"protocol {asked} was spoken as asked for, and the card declares {declared}" in str(
+        caught.value
+    )
+    assert f'pass protocol_version="{spoken}"' in str(caught.value)
+    assert caught.value.other_version == spoken
+    assert agent.executions == {}
 
 
 async def test_a_tenant_is_something_that_0_3_does_not_know():

@@ -148,6 +148,7 @@ class Facts(TypedDict, total=False):
     gave_up: str | None
     hops: Sequence[str]
     excerpt: str | None
+    other_version: str | None
 
 
 class A2AError(Exception):
@@ -170,6 +171,8 @@ class A2AError(Exception):
         request_id: The id under which the call is logged.
         hops: The agents on the way to the failure, nearest first.
         excerpt: The beginning of a reply that was not understood.
+        other_version: Version of the protocol to try, ``"1.0"`` or ``"0.3"``, where the agent
+            seems not to speak the one that it was spoken to in.
     """
 
     def __init__(self, message: str = "", **facts: Unpack[Facts]) -> None:
@@ -189,6 +192,7 @@ class A2AError(Exception):
         self.gave_up: str | None = facts.get("gave_up")
         self.hops: tuple[str, ...] = tuple(facts.get("hops", ()))
         self.excerpt: str | None = facts.get("excerpt")
+        self.other_version: str | None = facts.get("other_version")
 
     @property
     def message(self) -> str:
@@ -230,6 +234,11 @@ class A2AError(Exception):
             notes.append(f"retry after {self.retry_after:g} s")
         if self.gave_up is not None:
             notes.append(f"not tried again: {self.gave_up}")
+        if self.other_version is not None:
+            version = self.other_version
+            notes.append(
+                f'if the agent speaks protocol {version}, pass protocol_version="{version}"'
+            )
         if self.excerpt:
             notes.append(f"reply began {self.excerpt[:120]!r}")
         return notes

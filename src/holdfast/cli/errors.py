@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 from holdfast import errors
 from holdfast.cli.credentials import Need, ways_in
 from holdfast.cli.values import masked_reference, shown_duration
-from holdfast.wire.bindings import (
-    OLDER_VERSION,
-    PROTOCOL_VERSION,
-    PROTOCOL_VERSIONS,
-    VERSION_ADVICE,
-    spoken_version,
-)
+from holdfast.wire.bindings import PROTOCOL_VERSIONS
 from holdfast.wire.redaction import secrets_in
 from holdfast.wire.security import ADVICE
 
@@ -242,8 +236,9 @@ def _ways(situation: Situation) -> list[Way]:
 
 
 def _as_told(error: A2AError, _situation: Situation) -> str:
-    """An error in one line, without what the reason for giving up says as well."""
+    """An error in one line, without what the reason for giving up says as well, or the hint."""
     told, reason = copy.copy(error), error.gave_up or ""
+    told.other_version = None
     if f"{len(error.attempts) - 1} retries" in reason:
         told.attempts = ()
     if error.retry_after is not None and f"{error.retry_after:g} s" in reason:
@@ -455,7 +450,7 @@ def _come_back_if_busy(error: A2AError, situation: Situation) -> str | None:
     is_busy = error.http_status == _BUSY or error.retry_after is not None
     if is_busy:
         return _come_back(error, situation)
-    return _speak_theirs(error, situation) if VERSION_ADVICE in error.message else None
+    return _speak_theirs(error, situation)
 
 
 def _trust_it(_error: A2AError, situation: Situation) -> str | None:
@@ -495,22 +490,10 @@ def _is_about_address(error: A2AError, situation: Situation) -> bool:
 
 def _speak_theirs(error: A2AError, situation: Situation) -> str | None:
     """The version to ask for: one of ours, and the agent's if there is a sign of what that is."""
-    version, card = situation.settings.version, situation.card
-    if version not in PROTOCOL_VERSIONS:
+    if situation.settings.version not in PROTOCOL_VERSIONS:
         return f"leave out --a2a-version, or set it to {' or '.join(PROTOCOL_VERSIONS)}"
-    declared = card.supported_interfaces if card is not None else ()
-    spoken = {spoken_version(interface.protocol_version) for interface in declared}
-    other = OLDER_VERSION if version == PROTOCOL_VERSION else PROTOCOL_VERSION
-    if other in spoken or VERSION_ADVICE in error.message:
-        return f"if the agent speaks {other}: --a2a-version {other}"
-    return None
-
-
-def _of_versions(error: A2AError, situation: Situation) -> str:
-    """An error without what a program would do about a version that is not spoken."""
-    told = copy.copy(error)
-    told.message = error.message.partition(VERSION_ADVICE)[0]
-    return _as_told(told, situation)
+    other = error.other_version
+    return None if other is None else f"if the agent speaks {other}: --a2a-version {other}"
 
 
 def _find_task(_error: A2AError, _situation: Situation) -> str | None:
@@ -574,8 +557,8 @@ _ROWS = (
         message=_reply_lost,
     ),
     _Row(errors.ReconnectError, "HOLDFAST_ERR_STREAM_LOST", hint=_wait_for_task),
-    _Row(errors.VersionNotSupportedError, hint=_speak_theirs, message=_of_versions),
-    _Row(errors.MethodNotFoundError, hint=_speak_theirs, message=_of_versions, before_card=False),
+    _Row(errors.VersionNotSupportedError, hint=_speak_theirs),
+    _Row(errors.MethodNotFoundError, hint=_speak_theirs, before_card=False),
     _Row(
         errors.InvalidAgentCardError,
         "A2ACLI_ERR_CARD_INVALID",
@@ -625,12 +608,11 @@ _ROWS = (
         errors.A2AHTTPError,
         "HOLDFAST_ERR_HTTP",
         hint=_come_back_if_busy,
-        message=_of_versions,
     ),
     _Row(errors.AgentError, "HOLDFAST_ERR_AGENT"),
     _Row(errors.TaskNotFoundError, hint=_find_task),
     _Row(errors.TaskNotCancelableError, message=_with_state),
-    _Row(errors.A2AError),
+    _Row(errors.A2AError, hint=_speak_theirs),
 )
 
 

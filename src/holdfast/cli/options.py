@@ -120,8 +120,8 @@ EVERYWHERE = (
         metavar="VERSION",
         type=Reads("version", read_version),
         default=PROTOCOL_VERSION,
-        help=f"Protocol version to speak: {' or '.join(PROTOCOL_VERSIONS)}. The older one is "
-        "never spoken unless you ask for it.",
+        help=f"Protocol version to speak: {' or '.join(PROTOCOL_VERSIONS)}. An agent of the older "
+        "one, too, is spoken to in it only if you ask for it here.",
     ),
     _option(
         "--bearer",

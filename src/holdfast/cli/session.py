@@ -12,7 +12,7 @@ import math
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeGuard
+from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
 import click
 
@@ -29,11 +29,12 @@ from holdfast.cli.wire_log import LoggedEngine
 from holdfast.errors import A2AError, VersionNotSupportedError
 from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
 from holdfast.policy.resilience import Resilience
+from holdfast.runtime.interfaces import declared_versions, leaves_room_for
 from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, Reconnected, RetryScheduled
-from holdfast.wire.bindings import PROTOCOL_VERSION, PROTOCOL_VERSIONS, spoken_version
+from holdfast.wire.bindings import OLDER_VERSION, PROTOCOL_VERSION, PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine
     from types import TracebackType
 
     from holdfast.cli.configuration import Configuration
@@ -147,7 +148,9 @@ class Session:
                 card_ttl=math.inf,
                 engine=self.engine,
                 bindings=settings.spoken_transports,
-                protocol_version=_SPOKEN.get(settings.version),
+                protocol_version=next(
+                    (v for v in PROTOCOL_VERSIONS if v == settings.version), None
+                ),
                 consumers=(self._saw,),
                 observers=(self._observed,),
                 attempt_layers=(Rehearsed,),
@@ -308,10 +311,6 @@ class Session:
             )
 
 
-_SPOKEN: Mapping[str, Literal["1.0", "0.3"]] = {"1.0": "1.0", "0.3": "0.3"}
-"""What `connect` takes; another version is told of before anything is done."""
-
-
 def _is_cut(observation: Observation) -> TypeGuard[AttemptFailed]:
     """Whether a try to pick up a stream failed, and there will be another one."""
     return (
@@ -332,10 +331,11 @@ def _check_version(version: str) -> None:
 
 def _check_declared(card: AgentCard) -> None:
     """Checks that the agent may speak 1.0: what is older has to be asked for (a2a-cli 13.2)."""
-    declared = [interface.protocol_version for interface in card.supported_interfaces]
-    if all(spoken_version(version) != PROTOCOL_VERSION for version in declared):
+    if not leaves_room_for(PROTOCOL_VERSION, card):
+        is_older = leaves_room_for(OLDER_VERSION, card)
         raise VersionNotSupportedError(
-            f"agent {card.name!r} speaks protocol {', '.join(map(str, declared))}, and not "
-            f"{PROTOCOL_VERSION}; nothing was sent",
+            f"agent {card.name!r} speaks protocol {', '.join(declared_versions(card))}, and not "
+            f"{PROTOCOL_VERSION}",
             executed=False,
+            other_version=OLDER_VERSION if is_older else None,
         )

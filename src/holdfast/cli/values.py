@@ -98,15 +98,19 @@ def shown_duration(seconds: float) -> str:
 
 
 def read_version(text: str) -> str:
-    """Reads a protocol version, whether we speak it or not (A2A 3.6)."""
-    version = text.strip()
-    if not _VERSION.fullmatch(version):
+    """Reads a protocol version, whether we speak it or not; a patch number says nothing (A2A 3.6).
+
+    Returns:
+        Its first two numbers, as ``0.3``.
+    """
+    version = _VERSION.fullmatch(text.strip())
+    if version is None:
         message = f"{text!r} is not a protocol version; write it as {PROTOCOL_VERSION}"
         raise ValueError(message)
-    return version
+    return version[1]
 
 
-_VERSION = re.compile(r"[0-9]{1,5}\.[0-9]{1,5}")
+_VERSION = re.compile(r"([0-9]{1,5}\.[0-9]{1,5})(?:\.[0-9]{1,5})?")
 
 
 def read_transport(text: str) -> str:

@@ -5,9 +5,11 @@ One registry, owned by a client or shared between several; nothing of this is at
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from holdfast.policy.budget import BudgetPolicy, RetryBudget
+from holdfast.runtime.perloop import PerLoop
 from holdfast.wire.bindings import PROTOCOL_VERSION, spoken_version
 from holdfast.wire.http import presentable
 
@@ -31,17 +33,20 @@ class Endpoint:
         interface: Address, binding, tenant.
         agent: The address as shown in errors and logs.
         version: The version of the protocol to speak there.
-        is_known: Whether it was seen to speak that version, where there was doubt.
-        is_refused: Whether it was seen not to, and to speak another one.
+        speaks_version: Whether it was seen to speak that version, or another one; None where that
+            is not known.
+        asking: Held by whoever finds that out.
+        asked: How often that was tried.
     """
 
     __slots__ = (
         "_budgets",
         "_spoken",
         "agent",
+        "asked",
+        "asking",
         "interface",
-        "is_known",
-        "is_refused",
+        "speaks_version",
         "version",
     )
 
@@ -49,8 +54,9 @@ class Endpoint:
         self.interface = interface
         self.agent = presentable(interface.url)
         self.version = spoken_version(interface.protocol_version) or PROTOCOL_VERSION
-        self.is_known = False
-        self.is_refused = False
+        self.speaks_version: bool | None = None
+        self.asking = PerLoop(asyncio.Lock)
+        self.asked = 0
         self._budgets: dict[BudgetPolicy, RetryBudget] = {}
         self._spoken: dict[str, AnyOperation] = {}
 

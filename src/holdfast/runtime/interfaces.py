@@ -20,7 +20,7 @@ from holdfast.wire.reach import Network, Reach, scope_of_host
 if TYPE_CHECKING:
     from holdfast.model.card import AgentCard, AgentInterface
 
-__all__ = ["Interfaces", "Route", "choose_interfaces"]
+__all__ = ["Interfaces", "Route", "choose_interfaces", "declared_versions", "leaves_room_for"]
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,10 +63,31 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Interfaces(NamedTuple):
-    """Where calls go, and where else if that turns out to speak no 1.0."""
+    """Where calls go, and where else if that turns out to speak no 1.0.
+
+    Attributes:
+        first: Where they go.
+        older: Where they go in 0.3; None for nowhere.
+        in_doubt: Whether the card leaves open which of the two it is.
+    """
 
     first: AgentInterface
     older: AgentInterface | None = None
+    in_doubt: bool = False
+
+
+def declared_versions(card: AgentCard) -> tuple[str, ...]:
+    """The versions that a card declares, each once, as it writes them."""
+    declared = (interface.protocol_version for interface in card.supported_interfaces)
+    return tuple(dict.fromkeys(version for version in declared if version))
+
+
+def leaves_room_for(version: str, card: AgentCard) -> bool:
+    """Whether a card declares a version for an interface, or none at all for one."""
+    interfaces = card.supported_interfaces
+    if any(not interface.protocol_version for interface in interfaces):
+        return True
+    return any(spoken_version(declared) == version for declared in declared_versions(card))
 
 
 def choose_interfaces(card: AgentCard, route: Route) -> Interfaces:
@@ -105,15 +126,14 @@ def choose_interfaces(card: AgentCard, route: Route) -> Interfaces:
     first = _preferred(newer, route)
     if first.protocol_binding in route.produced:
         return Interfaces(_as_asked(first, route))
-    # Real cards leave the version out; a server that speaks another one will say so.
-    second = None
+    # Real cards leave the version out; what an agent answers says which one it speaks.
+    in_doubt = not first.protocol_version or (route.allow_legacy and not older)
+    if route.tenant or not (older or in_doubt):
+        return Interfaces(_as_asked(first, route))
+    second = msgspec.structs.replace(first, protocol_version=OLDER_VERSION)
     if older:
         second = _preferred(older, route)
-    elif not first.protocol_version or route.allow_legacy:
-        second = msgspec.structs.replace(first, protocol_version=OLDER_VERSION)
-    if second is not None:
-        second = None if route.tenant else _as_asked(second, route)
-    return Interfaces(_as_asked(first, route), second)
+    return Interfaces(_as_asked(first, route), _as_asked(second, route), in_doubt)
 
 
 def _spoken(interface: AgentInterface, route: Route) -> str | None:

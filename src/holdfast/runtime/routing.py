@@ -1,14 +1,13 @@
 """Choosing where a call goes: from a card to one of its interfaces.
 
 Rules: credentials go to the origins that the caller named, and to no other. Where the card leaves
-open which version of the protocol is spoken, a harmless request finds out before the first call
-goes there; a call goes on in an older one only if the agent says of a newer one that it does not
-speak it (-32009), which is before anything is executed.
+open which version of the protocol is spoken, that is found out before the first call goes there
+(`holdfast.runtime.versions`); a call goes on in an older one only if the agent says of a newer one
+that it does not speak it (-32009), which is before anything is executed.
 """
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
@@ -17,29 +16,26 @@ import msgspec
 
 from holdfast.errors import (
     A2AError,
-    A2AHTTPError,
     AuthenticationError,
     CredentialOriginError,
-    InternalError,
     InvalidAgentCardError,
-    InvalidParamsError,
-    InvalidRequestError,
-    MethodNotFoundError,
     PermissionDeniedError,
     PushNotificationNotSupportedError,
-    TaskNotFoundError,
     UnsupportedOperationError,
     VersionNotSupportedError,
 )
 from holdfast.model.addresses import doubt
 from holdfast.model.card import AgentInterface
-from holdfast.model.operations import GET_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE
-from holdfast.model.requests import GetTaskRequest
 from holdfast.runtime.extensions import Extensions
-from holdfast.runtime.interfaces import Route, choose_interfaces
-from holdfast.runtime.perloop import PerLoop
-from holdfast.runtime.transport import Call, CallProgress, PassThrough
-from holdfast.wire.bindings import OLDER_VERSION, PROTOCOL_VERSION, VERSION_ADVICE
+from holdfast.runtime.interfaces import (
+    Route,
+    choose_interfaces,
+    declared_versions,
+    leaves_room_for,
+)
+from holdfast.runtime.transport import Call, PassThrough
+from holdfast.runtime.versions import find_out, is_of_another_version, shows_another_version
+from holdfast.wire.bindings import PROTOCOL_VERSIONS
 from holdfast.wire.http import presentable
 from holdfast.wire.origins import origin, origin_and_aliases
 from holdfast.wire.reach import Reach, furthest_in, scope_of_host
@@ -52,7 +48,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.endpoints import Endpoint, Endpoints
     from holdfast.runtime.resolver import AgentCardResolver
-    from holdfast.runtime.transport import AuthProvider, Onward, Reply, Transport
+    from holdfast.runtime.transport import AnyCall, AuthProvider, Onward, Reply, Transport
 
 __all__ = ["InterfaceLayer"]
 
@@ -79,7 +75,6 @@ class InterfaceLayer(PassThrough):
         self._endpoints = endpoints
         self._trusted: frozenset[str] | None = None  # until the first card is there
         self._choice: _Choice | None = None
-        self._finding_out = PerLoop(asyncio.Lock)
 
     async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
         """Makes the call at the chosen endpoint.
@@ -103,75 +98,59 @@ class InterfaceLayer(PassThrough):
         provider = self._auth.provider
         if self._resolver.secrets:  # which the card may repeat
             call.progress.secrets.note_values(self._resolver.secrets)
-        choice = self._checked(call, card, provider)
+        chosen = choice = self._checked(call, card, provider)
         if choice.older is not None:
-            choice = await self._in_a_spoken_version(call, choice, provider)
-        try:
-            return await onward(_routed(call, choice, provider))
-        except (AuthenticationError, PermissionDeniedError) as error:
-            if provider is None:
-                explain(error, card, call.headers)
-            raise
-        except (VersionNotSupportedError, MethodNotFoundError, A2AHTTPError) as error:
-            if choice.older is None or not _is_free_to_fall_back(call, error):
-                _explain_version(error, call, choice)
+            chosen = await self._in_a_spoken_version(call, choice, provider)
+        while True:
+            try:
+                reply = await onward(_routed(call, chosen, provider))
+            except (AuthenticationError, PermissionDeniedError) as error:
+                if provider is None:
+                    explain(error, card, call.headers)
                 raise
-        choice.endpoint.is_refused = True
-        return await onward(_routed(call, self._older(call, choice, provider), provider))
+            except A2AError as error:
+                if chosen is choice and choice.older and _is_free_to_fall_back(call, error):
+                    choice.endpoint.speaks_version = False
+                    chosen = self._older(call, choice, provider)
+                    continue
+                self._look_at_version(error, call, choice, chosen)
+                raise
+            if chosen is choice and choice.older:
+                choice.endpoint.speaks_version = True
+            return reply
 
     async def _in_a_spoken_version(
         self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None
     ) -> _Choice:
         """A choice whose version is spoken there, as far as that can be found out."""
         endpoint = choice.endpoint
-        if choice.in_doubt and not (endpoint.is_known or endpoint.is_refused):
-            asked = choice.asked
-            async with self._finding_out.here():
-                if choice.asked == asked:  # else somebody has meanwhile
-                    await self._find_out(call, choice, provider)
-                    choice.asked += 1
-        return self._older(call, choice, provider) if endpoint.is_refused else choice
+        if choice.in_doubt and endpoint.speaks_version is None:
+            await find_out(
+                self._inner,
+                endpoint,
+                _routed(call, choice, provider),
+                lambda: _routed(call, self._older(call, choice, provider), provider),
+            )
+        if endpoint.speaks_version is False:
+            return self._older(call, choice, provider)
+        return choice
 
-    async def _find_out(
-        self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None
+    def _look_at_version(
+        self, error: A2AError, call: AnyCall, choice: _Choice, chosen: _Choice
     ) -> None:
-        """Asks for a task that is none; what cannot be found out so is left to the call."""
-        speaks = await self._speaks(call, choice, provider)
-        if speaks is None:
+        """Says what an error may be due to, and forgets what may no longer be true."""
+        spoken, interface = chosen.endpoint.version, chosen.endpoint.interface
+        is_forced = self._route.version is not None and not leaves_room_for(spoken, choice.card)
+        if is_forced and is_of_another_version(error):
+            declared = ", ".join(declared_versions(choice.card))
+            error.message = (
+                f"{error.message}; protocol {spoken} was spoken as asked for, and the card "
+                f"declares {declared}"
+            )
+        elif not shows_another_version(error, call, interface.protocol_binding):
             return
-        older = self._older(call, choice, provider)
-        if not speaks and await self._speaks(call, older, provider):
-            choice.endpoint.is_refused = True
-        else:
-            choice.endpoint.is_known = True
-
-    async def _speaks(
-        self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None
-    ) -> bool | None:
-        """Whether an agent understands a request as it is chosen; None if it cannot say now."""
-        name = f"{call.request_id}-version"
-        progress = CallProgress(began=call.progress.began, secrets=call.progress.secrets)
-        question = Call(
-            operation=GET_TASK,
-            params=GetTaskRequest(id=name),
-            request_id=name,
-            deadline=call.deadline,
-            headers=call.headers,
-            query=call.query,
-            extensions=call.extensions,
-            context=call.context,
-            is_retried=False,
-            progress=progress,
-        )
-        try:
-            await self._inner.unary(_routed(question, choice, provider))
-        except (TaskNotFoundError, InvalidParamsError):
-            return True
-        except A2AError as error:
-            if _is_of_another_version(error):
-                return False
-            return None if error.transient else True  # it was read, whatever is the matter
-        return True
+        choice.endpoint.speaks_version = None
+        error.other_version = next(v for v in PROTOCOL_VERSIONS if v != spoken)
 
     def _older(self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> _Choice:
         """What to fall back to."""
@@ -205,10 +184,9 @@ class InterfaceLayer(PassThrough):
         if trusted is None:
             # The caller's own card says whom to trust; one that replaces it later does not.
             trusted = self._trusted = _trusted(self._route, card)
-        interface, older = choose_interfaces(card, self._route)
-        choice = self._choose_interface(interface, card, trusted)
-        choice.older = older
-        choice.in_doubt = not interface.protocol_version or self._route.allow_legacy
+        interfaces = choose_interfaces(card, self._route)
+        choice = self._choose_interface(interfaces.first, card, trusted)
+        choice.older, choice.in_doubt = interfaces.older, interfaces.in_doubt
         return choice
 
     def _choose_interface(
@@ -245,12 +223,10 @@ class _Choice:
         reach: How far inside that may lie.
         older: What to fall back to if the version is not spoken there; an interface until then.
         in_doubt: Whether the card leaves open which version is spoken there.
-        asked: How often it was tried to find that out.
         extensions: What the card declares and requires.
     """
 
     __slots__ = (
-        "asked",
         "card",
         "endpoint",
         "extensions",
@@ -273,7 +249,6 @@ class _Choice:
         self.reach = reach
         self.older: _Choice | AgentInterface | None = None
         self.in_doubt = False
-        self.asked = 0
         self.extensions = Extensions.of(card)
 
 
@@ -294,37 +269,6 @@ def _is_free_to_fall_back(call: Call[P, R], error: A2AError) -> bool:
     return isinstance(error, VersionNotSupportedError) and (
         error.executed is False or call.operation.safety != "conditional"
     )
-
-
-def _is_of_another_version(error: A2AError) -> bool:
-    """Whether an agent answers so that speaks another version."""
-    if isinstance(error, _OF_ANOTHER_VERSION):
-        return True
-    return isinstance(error, A2AHTTPError) and error.http_status in {400, 404, 405, 501}
-
-
-_OF_ANOTHER_VERSION = (
-    InternalError,
-    InvalidRequestError,
-    MethodNotFoundError,
-    VersionNotSupportedError,
-)
-_EVERYWHERE = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name, GET_TASK.name})
-"""What agents of every version know, by some name."""
-
-
-def _explain_version(error: A2AError, call: Call[P, R], choice: _Choice) -> None:
-    """Says what to pass to an agent that seems to speak another version than its card says."""
-    interface, spoken = choice.endpoint.interface, choice.endpoint.version
-    if not isinstance(error, VersionNotSupportedError):
-        if call.operation.name not in _EVERYWHERE:
-            return
-        if isinstance(error, A2AHTTPError) and not (
-            error.http_status in {404, 405} and interface.protocol_binding == "HTTP+JSON"
-        ):
-            return  # else the path is unknown, which has the version in it
-    other = OLDER_VERSION if spoken == PROTOCOL_VERSION else PROTOCOL_VERSION
-    error.message = f'{error.message}{VERSION_ADVICE}{other}, pass protocol_version="{other}"'
 
 
 def _trusted(route: Route, first: AgentCard) -> frozenset[str]:

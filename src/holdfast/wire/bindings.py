@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
@@ -20,18 +20,16 @@ __all__ = [
     "OLDER_VERSION",
     "PROTOCOL_VERSION",
     "PROTOCOL_VERSIONS",
-    "VERSION_ADVICE",
     "Codec",
+    "ProtocolVersion",
     "spoken_version",
 ]
 
-PROTOCOL_VERSION = "1.0"
-OLDER_VERSION = "0.3"
-PROTOCOL_VERSIONS = (PROTOCOL_VERSION, OLDER_VERSION)
+ProtocolVersion = Literal["1.0", "0.3"]
 
-VERSION_ADVICE = "; if the agent speaks protocol "
-"""Begins what a program can do about a version that is not spoken; others say it in their own
-words."""
+PROTOCOL_VERSION: ProtocolVersion = "1.0"
+OLDER_VERSION: ProtocolVersion = "0.3"
+PROTOCOL_VERSIONS: tuple[ProtocolVersion, ...] = (PROTOCOL_VERSION, OLDER_VERSION)
 
 
 class Encode(Protocol):
