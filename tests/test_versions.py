@@ -454,7 +454,10 @@ async def test_the_interface_of_the_version_that_the_caller_names_is_used():
         ({"protocol_version": "0.3.0"}, ValueError),
         ({"protocol_version": 1.0}, TypeError),
         ({"protocol_version": ""}, ValueError),
-        ({"protocol_version": "0.3", "allow_legacy": True}, ValueError),
+        ({"protocol_version": "1.0", "allow_legacy": True}, ValueError),
+        ({"protocol_version": "0.3", "tenant": "acme"}, ValueError),
+        ({"allow_legacy": True, "tenant": "acme"}, ValueError),
+        ({"protocol_version": "0.3", "allow_legacy": True, "tenant": "acme"}, ValueError),
         ({"allow_legacy": 1}, TypeError),
     ],
 )
@@ -480,6 +483,14 @@ async def test_a_wrong_version_that_the_caller_names_is_held_against_the_card(
     assert f'pass protocol_version="{spoken}"' in str(caught.value)
     assert caught.value.other_version == spoken
     assert agent.executions == {}
+
+
+async def test_allow_legacy_adds_nothing_to_0_3_that_the_caller_names():
+    agent = FakeAgent(versions=OLDER, card=card(interface("JSONRPC")))
+
+    await client_of(agent, protocol_version="0.3", allow_legacy=True).send_message("hello")
+
+    assert operations(agent) == SENT
 
 
 async def test_a_tenant_is_something_that_0_3_does_not_know():

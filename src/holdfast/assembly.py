@@ -45,7 +45,12 @@ from holdfast.runtime.resolver import AgentCardResolver
 from holdfast.runtime.retrying import RetryLayer
 from holdfast.runtime.routing import InterfaceLayer
 from holdfast.runtime.transport import Layer, Transport, compose
-from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION, PROTOCOL_VERSIONS
+from holdfast.wire.bindings import (
+    BINDINGS,
+    OLDER_VERSION,
+    PROTOCOL_VERSION,
+    PROTOCOL_VERSIONS,
+)
 from holdfast.wire.http import check_headers
 from holdfast.wire.limits import Limits
 from holdfast.wire.origins import origin_and_aliases
@@ -123,7 +128,9 @@ def connect(
             before 0.3; where it declares none, a harmless request finds out before the first call.
         allow_legacy: Whether to find out in the same way if the card declares 1.0 only. Unless
             you say so, such an agent is never spoken to in 0.3: what nobody declared could as
-            well be somebody's attempt to have less asked of it.
+            well be somebody's attempt to have less asked of it. It adds nothing to
+            ``protocol_version="0.3"``, and is refused beside ``"1.0"``; `tenant` is something that
+            0.3 does not know, and is refused beside either way to it.
         transport_producers: What makes the transports of bindings of your own, by the names of
             these in cards; see `TransportProducer`.
         configuration: How messages are to be treated where a call does not say (A2A 3.2.2).
@@ -146,8 +153,9 @@ def connect(
         attempt_layers: Your own layers around each attempt, outermost first.
 
     Raises:
-        ValueError: An address, a header, a binding or a number that cannot be right; or the card
-            that was passed has no interface that may be used.
+        ValueError: An address, a header, a binding or a number that cannot be right, or options
+            that contradict each other; or the card that was passed has no interface that may be
+            used.
         InvalidAgentCardError: The card that was passed is not usable; `field` says what of it.
         TypeError: An argument of another type.
     """
@@ -359,9 +367,16 @@ def _route(
     check_kind("allow_legacy", allow_legacy, bool)
     if version is not None:
         _check_version(version)
-        if allow_legacy:
-            text = "allow_legacy finds out a version, and protocol_version names it: pass one"
-            raise ValueError(text)
+    if allow_legacy and version == PROTOCOL_VERSION:
+        text = (
+            f'protocol_version="{version}" rules out {OLDER_VERSION}, and allow_legacy=True lets '
+            "it be found out: pass one of them"
+        )
+        raise ValueError(text)
+    if tenant and not produced and (allow_legacy or version == OLDER_VERSION):
+        option = "allow_legacy=True" if version is None else f'protocol_version="{version}"'
+        text = f"protocol {OLDER_VERSION} knows no tenants: leave out tenant= or {option}"
+        raise ValueError(text)
     named = [
         check_url(address, "credential origin", any_scheme=bool(produced))
         for address in items("credential_origins", credential_origins)
