@@ -751,6 +751,16 @@ async def test_garbage_is_an_invalid_response(answer):
         assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.9\r\n", b"\x15\x03\x01\x00\x02\x02\x16"])
+@on_a_loop
+async def test_what_is_not_http_is_told_in_plain_words(answer):
+    async with serve(always(answer)) as server, made() as engine:
+        error = await failing(engine.request(post(server.url)), InvalidAgentResponseError)
+
+    assert error.message.startswith("the reply is not HTTP/1.1")
+    assert "status line" not in str(error)
+
+
 @on_a_loop
 async def test_whatever_bytes_come_only_errors_of_our_own_come_out():
     dice = random.Random(20)

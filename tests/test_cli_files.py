@@ -332,6 +332,11 @@ def test_tasks_are_listed_by_state_context_and_time():
     assert len(listed(agent, "--since", "2000-01-01T00:00:00+01:00")) == 5
 
 
+def test_an_empty_list_says_so():
+    done = holdfast("task", "list", agent=FakeAgent())
+    assert done.out == "Tasks: (none)\nNext page token: (none)\n"
+
+
 def test_pages_lead_to_one_another():
     agent = busy()
     every = listed(agent)

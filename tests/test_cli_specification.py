@@ -1498,7 +1498,9 @@ def test_push_001_text_shows_no_secret(agent):
         assert SECRET not in done.out
     deleted = pushed(agent, "delete", task_id, "mine", form="text")
     assert deleted.out == f"Task ID: {task_id}\nDeleted config ID: mine\n"
-    assert pushed(agent, "list", task_id, form="text").out == "Next page token: (none)\n"
+    assert pushed(agent, "list", task_id, form="text").out == (
+        "Configs: (none)\nNext page token: (none)\n"
+    )
 
 
 def test_push_001_secrets_come_from_the_environment_as_well(fake):

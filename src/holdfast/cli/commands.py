@@ -150,10 +150,11 @@ def _asked(arguments: Sequence[str], flags: str) -> str | None:
     return found[-1] if found else None
 
 
-def _cannot_write(error: OSError) -> int:
+def _cannot_write(error: OSError, session: Session | None = None) -> int:
     """Says so where that can still be said."""
+    settings = None if session is None else session.settings
     with contextlib.suppress(OSError):
-        output_for("text").failure(unwritable(error))
+        output_for("text", settings).failure(unwritable(error, session))
     _discard()
     return 1
 
@@ -230,13 +231,10 @@ def _perform(world: World, session: Session, output: Output, action: Action) -> 
     except KeyboardInterrupt:
         _interrupted(session, output)
         return _INTERRUPTED
-    except (OutputError, BrokenPipeError) as error:
-        is_lost = isinstance(error, OutputError) or not output.has_named_task
-        task = session.task
-        if task is not None and not task.state.is_terminal and (is_lost or _is_seen(sys.stderr)):
-            output.hint(session.go_on(task.id))
-        elif task is not None and is_lost:
-            output.hint(session.command("task", "get", task.id))
+    except OutputError as error:
+        return _cannot_write(error, session)
+    except BrokenPipeError:
+        _left(session, output)
         raise
     except click.UsageError:
         raise
@@ -265,6 +263,15 @@ def _give_up(task: Task, output: Output) -> None:
         output.gave_up(task)
     except BrokenPipeError:  # what there is to say on standard error is said all the same
         _discard()
+
+
+def _left(session: Session, output: Output) -> None:
+    """Says how to go on to those who left before the task was named, or who still look on."""
+    task, is_named = session.task, output.has_named_task
+    if task is not None and not task.state.is_terminal and (not is_named or _is_seen(sys.stderr)):
+        output.hint(session.go_on(task.id))
+    elif task is not None and not is_named:
+        output.hint(session.command("task", "get", task.id))
 
 
 def _is_seen(stream: TextIO | None) -> bool:

@@ -101,6 +101,9 @@ class Situation(Protocol):
     def task(self) -> Task | None: ...
 
     @property
+    def is_under_way(self) -> bool: ...
+
+    @property
     def continues(self) -> bool: ...
 
     def command(self, *words: str) -> str: ...
@@ -128,12 +131,26 @@ def internal(error: BaseException) -> Failure:
     )
 
 
-def unwritable(error: OSError) -> Failure:
-    """A result that cannot be shown."""
-    return Failure(
-        code="A2ACLI_ERR_INTERNAL",
-        message=f"the output cannot be written: {error.strerror or error}",
-    )
+def unwritable(error: OSError, situation: Situation | None = None) -> Failure:
+    """A result that cannot be shown, which undoes nothing of what led to it.
+
+    Args:
+        error: Why it cannot.
+        situation: How far the command had come; None if it had not begun.
+    """
+    message = f"the output cannot be written: {error.strerror or error}"
+    hint = None
+    if situation is not None:
+        done = ["the message was sent"] if situation.is_under_way else []
+        task = situation.task
+        if task is not None:
+            done.append(f"task {task.id} was last seen {task.state}")
+            look = situation.command("task", "get", task.id)
+            hint = look if task.state.is_terminal else situation.go_on(task.id)
+        elif done:
+            hint = "sending it again would run it once more"
+        message = "; ".join((message, *done))
+    return Failure(code="A2ACLI_ERR_INTERNAL", message=message, hint=hint)
 
 
 def retrying(retry: RetryScheduled, tries: int) -> str:

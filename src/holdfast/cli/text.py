@@ -238,6 +238,8 @@ def _page(page: ListTasksResponse, view: View) -> Iterator[str]:
     """Tasks one after the other: the first line of each names it."""
     for task in page.tasks:
         yield from _task(task, view, frozenset())
+    if not page.tasks:
+        yield field("Tasks", None)
     if page.total_size:
         yield field("Total", str(page.total_size))
     yield field("Next page token", page.next_page_token)
@@ -258,6 +260,8 @@ def _push_config(config: TaskPushNotificationConfig) -> Iterator[str]:
 def _push_configs(page: ListTaskPushNotificationConfigsResponse) -> Iterator[str]:
     for config in page.configs:
         yield from _push_config(config)
+    if not page.configs:
+        yield field("Configs", None)
     yield field("Next page token", page.next_page_token)
 
 

@@ -13,7 +13,7 @@ import socket
 from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
-from aiohttp.http_exceptions import LineTooLong
+from aiohttp.http_exceptions import BadStatusLine, LineTooLong
 
 from holdfast.errors import Facts, InvalidAgentResponseError
 from holdfast.net.sockets import ForbiddenAddressError
@@ -72,7 +72,7 @@ class Failing(NamedTuple):
             return self.large_headers()
         why = _unreadable(error)
         if why is not None:
-            return InvalidAgentResponseError(f"the reply cannot be read: {why}", **self._facts())
+            return InvalidAgentResponseError(why, **self._facts())
         failure, transient = _failure_of(error, secure=self.request.url.startswith("https:"))
         reason: str | None = getattr(error, "strerror", None)
         if isinstance(error, aiohttp.ClientHttpProxyError):
@@ -154,9 +154,20 @@ def _is_about_proxy(error: Exception) -> bool:
 
 def _unreadable(error: Exception) -> str | None:
     """Why a reply is not HTTP, if that is the failure."""
-    if isinstance(error, aiohttp.ClientResponseError) and not _is_about_proxy(error):
-        return error.message
-    return None
+    if not isinstance(error, aiohttp.ClientResponseError) or _is_about_proxy(error):
+        return None
+    what, _, begin = error.message.partition("\n\n")  # which the bytes follow that it is about
+    begins = begin.strip("^ \n")
+    if not _is_due_to(error, BadStatusLine):
+        return f"the reply cannot be read: {what} {begins}".rstrip()
+    return f"the reply is not HTTP/1.1{f'; it begins {begins}' if begins else ''}"
+
+
+def _is_due_to(error: BaseException | None, kind: type[Exception]) -> bool:
+    """Whether an error of a kind is among the causes."""
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__
+    return error is not None
 
 
 def _forbidden_address(error: Exception) -> str | None:
@@ -168,6 +179,6 @@ def _forbidden_address(error: Exception) -> str | None:
 
 def _has_large_headers(error: Exception) -> bool:
     """Whether the headers of a reply are too long or too many."""
-    if isinstance(error.__cause__, LineTooLong):
+    if _is_due_to(error, LineTooLong):
         return True
     return isinstance(error, aiohttp.ClientResponseError) and "Too many headers" in error.message
