@@ -89,6 +89,8 @@ BAD_URLS = {
     f"http://agent.test/{'x' * 100_000}": "more than 8000 characters",
     f"http://agent.test:x/?key={SECRET}": "is not a URL",
     f"http://agent test/#{SECRET}": "a space or a control character",
+    f"http://agent.test/#{SECRET}": "has a fragment",
+    "http://agent.test/card.json#": "leave it out",
 }
 
 

@@ -101,6 +101,8 @@ def check_url(url: object, what: str, *, any_scheme: bool = False, or_path: bool
         )
         raise ValueError(text)
     why = fault(url)
+    if why is None and "#" in url:
+        why = "has a fragment (#…), which no request carries: leave it out"
     if why is not None:
         text = f"the {what} {shown!r} {why}"
         raise ValueError(text)

@@ -86,7 +86,7 @@ class A2ACardResolver:
         check_kind("limits", limits, Limits)
         check_kind("resilience", resilience, Resilience)
         check_able("env", env, "wall", "random", "new_id")
-        self._base = check_url(base_url, "base_url").partition("#")[0].partition("?")[0]
+        self._base = check_url(base_url, "base_url").partition("?")[0]
         self._location = CardLocation.of(base_url)
         if agent_card_path is not None:
             self._location = self._below("agent_card_path", agent_card_path)
