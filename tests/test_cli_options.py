@@ -91,7 +91,7 @@ def refused(*words, agent=None, **more):
         (["send", "hello", "--timeout", "soon"], "not a duration"),
         (["send", "hello", "--timeout", "9" * 400], "longer than 0 and have an end"),
         (["send", "hello", "--poll-interval", "-1s"], "not a duration"),
-        (["send", "hello", "--a2a-version", "new"], "not a protocol version"),
+        (["send", "hello", "--a2a-version", "v0.3"], "write it as 1.0 or 0.3"),
         (["send", "hello", "--a2a-version", "1.0.1.2"], "not a protocol version"),
         (["send", "hello", "--bearer", ""], "empty"),
         (["send", "hello", "--bearer", "a\nb"], "line break"),

@@ -1192,6 +1192,14 @@ def test_ver_001_the_card_of_an_older_agent_is_shown_with_what_to_pass():
     assert "--a2a-version 0.3" in done.err
 
 
+@pytest.mark.parametrize("words", [["send", "hello"], ["card", "get"]])
+def test_ver_001_an_older_version_that_no_card_declares_is_warned_of(words):
+    fake = Fake(FakeAgent(versions=("0.3",), card=card_with(interface())))
+    done = fake.run(*words, "--a2a-version", "0.3")
+    assert done.exit == 0
+    assert "Warning: the card declares protocol 1.0; 0.3 was asked for" in done.err
+
+
 @pytest.mark.parametrize("words", [["send", "hello"], ["task", "get", "t"]])
 def test_ver_001_what_to_pass_to_an_older_agent_is_told(words):
     fake = Fake(FakeAgent(versions=("0.3",)))

@@ -19,6 +19,7 @@ from holdfast import (
     Resilience,
     TaskNotFoundError,
     TaskState,
+    UnsupportedOperationError,
     VersionNotSupportedError,
     connect,
     minimal_agent_card,
@@ -483,6 +484,14 @@ async def test_a_wrong_version_that_the_caller_names_is_held_against_the_card(
     assert f'pass protocol_version="{spoken}"' in str(caught.value)
     assert caught.value.other_version == spoken
     assert agent.executions == {}
+
+
+async def test_what_a_version_lacks_is_held_against_the_card_too():
+    with pytest.raises(UnsupportedOperationError) as caught:
+        await client_of(FakeAgent(), protocol_version="0.3").list_tasks()
+
+    assert "the card declares 1.0" in str(caught.value)
+    assert caught.value.other_version == "1.0"
 
 
 async def test_allow_legacy_adds_nothing_to_0_3_that_the_caller_names():

@@ -200,6 +200,10 @@ class Session:
         self._warn()
         card = await self.client.agent_card(timeout=self.left())
         self.card = card
+        version = self.settings.version
+        if version != PROTOCOL_VERSION and not leaves_room_for(version, card):
+            declared = ", ".join(declared_versions(card))
+            self._output.warn(f"the card declares protocol {declared}; {version} was asked for")
         return card
 
     async def prepare(self) -> None:

@@ -15,7 +15,7 @@ from holdfast.arguments import check_url
 from holdfast.model import codec
 from holdfast.model.requests import AuthenticationInfo
 from holdfast.model.types import TaskState
-from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
+from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSIONS
 from holdfast.wire.credentials import bearer_fault
 from holdfast.wire.http import check_headers
 from holdfast.wire.redaction import secrets_in
@@ -105,7 +105,8 @@ def read_version(text: str) -> str:
     """
     version = _VERSION.fullmatch(text.strip())
     if version is None:
-        message = f"{text!r} is not a protocol version; write it as {PROTOCOL_VERSION}"
+        known = " or ".join(PROTOCOL_VERSIONS)
+        message = f"{text!r} is not a protocol version; write it as {known}"
         raise ValueError(message)
     return version[1]
 

@@ -109,13 +109,14 @@ class InterfaceLayer(PassThrough):
                     explain(error, card, call.headers)
                 raise
             except A2AError as error:
-                if chosen is choice and choice.older and _is_free_to_fall_back(call, error):
+                may_go_on = chosen is choice and choice.older is not None
+                if may_go_on and _is_free_to_fall_back(call, error):
                     choice.endpoint.speaks_version = False
                     chosen = self._older(call, choice, provider)
                     continue
                 self._look_at_version(error, call, choice, chosen)
                 raise
-            if chosen is choice and choice.older:
+            if chosen is choice and choice.older is not None:
                 choice.endpoint.speaks_version = True
             return reply
 
@@ -144,8 +145,8 @@ class InterfaceLayer(PassThrough):
         if is_forced and is_of_another_version(error):
             declared = ", ".join(declared_versions(choice.card))
             error.message = (
-                f"{error.message}; protocol {spoken} was spoken as asked for, and the card "
-                f"declares {declared}"
+                f"{error.message.rstrip('.')}; protocol {spoken} was spoken as asked for, and the "
+                f"card declares {declared}"
             )
         elif not shows_another_version(error, call, interface.protocol_binding):
             return

@@ -14,9 +14,7 @@ import msgspec
 from holdfast.errors import (
     A2AError,
     A2AHTTPError,
-    InternalError,
     InvalidParamsError,
-    InvalidRequestError,
     MethodNotFoundError,
     TaskNotFoundError,
     VersionNotSupportedError,
@@ -89,15 +87,11 @@ def is_of_another_version(error: A2AError) -> bool:
     """Whether agents answer so that speak another version, among other reasons."""
     if isinstance(error, A2AHTTPError):
         return error.http_status in {400, 404, 405, 501}
-    return isinstance(error, _OF_ANOTHER_VERSION)
+    return error.code in _OF_ANOTHER_VERSION
 
 
-_OF_ANOTHER_VERSION = (
-    InternalError,
-    InvalidRequestError,
-    MethodNotFoundError,
-    VersionNotSupportedError,
-)
+_OF_ANOTHER_VERSION = frozenset({-32600, -32601, -32603, -32009})
+"""Invalid request, unknown method, internal error, version not supported."""
 
 
 def shows_another_version(error: A2AError, call: AnyCall, binding: str) -> bool:
