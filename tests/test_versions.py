@@ -279,6 +279,18 @@ async def test_an_agent_of_both_that_refuses_1_0_is_spoken_to_in_0_3(binding, st
     assert len(agent.executions) == 2
 
 
+@both_bindings
+async def test_what_is_tried_in_both_versions_is_counted_on(binding):
+    agent = FakeAgent(versions=("1.0", "0.3"))
+    agent.inject(VERSION_REFUSED, on="GetTask")
+
+    with pytest.raises(TaskNotFoundError) as caught:
+        await client_of(agent, binding).get_task("none such")
+
+    assert [attempt.number for attempt in caught.value.attempts] == [1, 2]
+    assert "VersionNotSupportedError" in caught.value.attempts[0].error
+
+
 async def test_a_message_that_may_have_been_taken_is_not_sent_in_another_version():
     agent = FakeAgent(versions=("1.0", "0.3"))
     agent.inject(Fail(code=-32601, after_execution=True), on="SendMessage")

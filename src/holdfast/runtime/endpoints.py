@@ -33,6 +33,8 @@ class Endpoint:
         interface: Address, binding, tenant.
         agent: The address as shown in errors and logs.
         version: The version of the protocol to speak there.
+        can_be_watched: Whether a subscription leaves a task as it is. Official servers of 0.3
+            store the chunks of a task once more for each who subscribes to it.
         speaks_version: Whether it was seen to speak that version, or another one; None where that
             is not known.
         asking: Held by whoever finds that out.
@@ -45,6 +47,7 @@ class Endpoint:
         "agent",
         "asked",
         "asking",
+        "can_be_watched",
         "interface",
         "speaks_version",
         "version",
@@ -54,19 +57,12 @@ class Endpoint:
         self.interface = interface
         self.agent = presentable(interface.url)
         self.version = spoken_version(interface.protocol_version) or PROTOCOL_VERSION
+        self.can_be_watched = self.version == PROTOCOL_VERSION
         self.speaks_version: bool | None = None
         self.asking = PerLoop(asyncio.Lock)
         self.asked = 0
         self._budgets: dict[BudgetPolicy, RetryBudget] = {}
         self._spoken: dict[str, AnyOperation] = {}
-
-    @property
-    def can_be_watched(self) -> bool:
-        """Whether a subscription leaves a task as it is.
-
-        Official servers of 0.3 store the chunks of a task once more for each who subscribes to it.
-        """
-        return self.version == PROTOCOL_VERSION
 
     def spoken(self, operation: AnyOperation) -> AnyOperation:
         """An operation as it is spoken here."""

@@ -113,6 +113,8 @@ class InterfaceLayer(PassThrough):
                 if may_go_on and _is_free_to_fall_back(call, error):
                     choice.endpoint.speaks_version = False
                     chosen = self._older(call, choice, provider)
+                    tried = len(call.progress.attempts)
+                    call = msgspec.structs.replace(call, attempt=tried + 1)
                     continue
                 self._look_at_version(error, call, choice, chosen)
                 raise
