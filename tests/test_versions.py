@@ -336,11 +336,23 @@ async def test_credentials_go_to_an_older_interface_of_another_origin_as_little(
 
 
 UNAUTHORIZED = Respond(status=401, headers={"www-authenticate": "Bearer"}, body=b"")
+IN_ITS_WORDS = Respond(
+    status=401,
+    headers={"content-type": "application/json"},
+    body=b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Unauthorized"}}',
+)
 
 
 @both_bindings
 @pytest.mark.parametrize(
-    "answer", [UNAUTHORIZED, Respond(status=403, headers={}, body=b""), unavailable(), Refuse()]
+    "answer",
+    [
+        UNAUTHORIZED,
+        IN_ITS_WORDS,
+        Respond(status=403, headers={}, body=b""),
+        unavailable(),
+        Refuse(),
+    ],
 )
 async def test_an_answer_that_says_nothing_about_a_version_is_not_remembered(binding, answer):
     agent = FakeAgent(versions=OLDER, card=card(interface(binding, None)))
@@ -356,7 +368,7 @@ async def test_an_answer_that_says_nothing_about_a_version_is_not_remembered(bin
 
 
 @both_bindings
-@pytest.mark.parametrize("answer", [UNAUTHORIZED, unavailable(), Refuse()])
+@pytest.mark.parametrize("answer", [UNAUTHORIZED, IN_ITS_WORDS, unavailable(), Refuse()])
 async def test_an_older_version_is_not_ruled_out_by_one_bad_moment(binding, answer):
     agent = FakeAgent(versions=OLDER, card=card(interface(binding, None)))
     agent.inject(answer, on="GetTask")
@@ -404,6 +416,38 @@ async def test_clients_that_share_what_they_know_ask_once_between_them():
     await asyncio.gather(*(client.send_message("hello") for client in clients))
 
     assert operations(agent) == [*PROBED, *SENT * 3]
+
+
+async def test_who_asks_may_be_canceled_and_the_next_one_asks():
+    agent = FakeAgent(versions=("1.0", "0.3"), card=card(interface("JSONRPC", None)))
+    agent.inject(Delay(seconds=60), on="GetTask")
+    client = client_of(agent)
+
+    first = asyncio.ensure_future(client.send_message("hello"))
+    await asyncio.sleep(1)
+    second = asyncio.ensure_future(client.send_message("hello"))
+    hurried = asyncio.ensure_future(client.send_message("hello", timeout=5))
+    await asyncio.sleep(1)
+    first.cancel()
+    await asyncio.wait({first, second, hurried})
+
+    assert first.cancelled()
+    assert (second.exception(), hurried.exception()) == (None, None)
+    assert operations(agent) == [("GetTask", "1.0")] * 2 + [("SendMessage", "1.0")] * 2
+
+
+async def test_who_waits_for_an_answer_waits_no_longer_than_the_call_may_take():
+    agent = FakeAgent(card=card(interface("JSONRPC", None)))
+    agent.inject(Delay(seconds=60), on="GetTask")
+    client = client_of(agent)
+    patient = asyncio.ensure_future(client.send_message("hello"))
+    await asyncio.sleep(1)
+
+    with pytest.raises(DeadlineExceededError) as caught:
+        await client.send_message("hello", timeout=5)
+
+    assert (caught.value.executed, now()) == (False, 6)
+    await patient
 
 
 @both_bindings

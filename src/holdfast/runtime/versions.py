@@ -14,9 +14,7 @@ import msgspec
 from holdfast.errors import (
     A2AError,
     A2AHTTPError,
-    InvalidParamsError,
     MethodNotFoundError,
-    TaskNotFoundError,
     VersionNotSupportedError,
 )
 from holdfast.model.operations import GET_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE
@@ -72,15 +70,17 @@ async def _understands(transport: Transport, call: AnyCall) -> bool | None:
     )
     try:
         await transport.unary(question)
-    except (TaskNotFoundError, InvalidParamsError):
-        return True
     except A2AError as error:
-        if error.retry_after is not None:
+        if error.http_status in _OF_GATEWAYS or error.retry_after is not None:
             return None
         if is_of_another_version(error):
             return False
         return None if error.transient or error.code is None else True
     return True
+
+
+_OF_GATEWAYS = frozenset({401, 403})
+"""Statuses of those who stand before an agent, whatever their words."""
 
 
 def is_of_another_version(error: A2AError) -> bool:
