@@ -37,7 +37,7 @@ from holdfast.cli.values import (
     read_version,
     shown_duration,
 )
-from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION, PROTOCOL_VERSIONS
+from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION
 
 __all__ = [
     "DEFAULT_POLL_INTERVAL",
@@ -120,8 +120,8 @@ EVERYWHERE = (
         metavar="VERSION",
         type=Reads("version", read_version),
         default=PROTOCOL_VERSION,
-        help=f"Protocol version to speak: {' or '.join(PROTOCOL_VERSIONS)}. {OLDER_VERSION} is spoken "
-        "with this option only, also where the card declares nothing else.",
+        help=f"Protocol version to speak: {PROTOCOL_VERSION}, or {OLDER_VERSION}, which is spoken "
+        "only with this option, even where the card declares nothing else.",
     ),
     _option(
         "--bearer",
