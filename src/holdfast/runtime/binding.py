@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 from http import HTTPStatus
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from holdfast._version import __version__
 from holdfast.errors import (
     A2AError,
     A2AHTTPError,
@@ -21,16 +19,17 @@ from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRI
 from holdfast.model.requests import GetTaskRequest
 from holdfast.runtime.engine import HttpEngine, send
 from holdfast.runtime.event_reader import EventReader
-from holdfast.runtime.older_streams import UntilLast, subscribed
+from holdfast.runtime.last_events import UntilLast
+from holdfast.runtime.silent_subscriptions import subscribed
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Stream
-from holdfast.wire.bindings import CODECS, OLDER_VERSION, PROTOCOL_VERSION
+from holdfast.wire.bindings import CODECS, protocol_headers
 from holdfast.wire.credentials import with_query
 from holdfast.wire.http import HttpRequest
 from holdfast.wire.limits import about_card, check_json_size, check_value, harmless, of_cards
 from holdfast.wire.rest import read_error_event
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from holdfast.model.types import Task
     from holdfast.policy.resilience import Resilience
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from holdfast.wire.http import HttpReply
     from holdfast.wire.limits import Limits
 
-__all__ = ["HttpBinding", "protocol_headers"]
+__all__ = ["HttpBinding"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -49,27 +48,6 @@ _MAX_IDLE = {"read": 4.0, "idempotent": 4.0, "conditional": 1.0}
 """Seconds that a connection may have idled, by safety. Common servers close idle connections
 after 2 s (gunicorn) or 5 s (uvicorn, node); a request that meets the close is lost, which costs a
 read a retry and a message its certainty."""
-
-_ALWAYS: Mapping[str, Mapping[str, str]] = {
-    version: MappingProxyType({"a2a-version": version, "user-agent": f"holdfast/{__version__}"})
-    for version in (PROTOCOL_VERSION, OLDER_VERSION)
-}
-"""By version; 0.3 itself has no header for it, and agents of both versions look for one."""
-
-_FOR_EXTENSIONS: Mapping[str, tuple[str, ...]] = {
-    PROTOCOL_VERSION: ("a2a-extensions",),
-    OLDER_VERSION: ("a2a-extensions", "x-a2a-extensions"),
-}
-
-
-def protocol_headers(
-    extensions: Collection[str] = (), version: str = PROTOCOL_VERSION
-) -> Mapping[str, str]:
-    """The headers of every request (A2A 3.6.1, 3.2.6)."""
-    always = _ALWAYS[version]
-    if not extensions:
-        return always
-    return {**always, **dict.fromkeys(_FOR_EXTENSIONS[version], ",".join(extensions))}
 
 
 class HttpBinding:
@@ -109,7 +87,7 @@ class HttpBinding:
         endpoint, codec = _chosen(call)
         learned = msgspec.structs.replace(call, operation=endpoint.spoken(call.operation))
         other = learned.operation.other_verb if codec.has_verbs else None
-        is_newest = endpoint.version == PROTOCOL_VERSION
+        may_be_silent = call.operation.name == SUBSCRIBE_TO_TASK.name and not codec.has_snapshots
         while True:
             reader = EventReader[R](
                 self._engine,
@@ -121,10 +99,10 @@ class HttpBinding:
                 decode_error=lambda reply: read_error_event(reply, now=self._env.wall()),
             )
             try:
-                if is_newest or call.operation.name != SUBSCRIBE_TO_TASK.name:
-                    headers = await reader.open()
-                else:
+                if may_be_silent:
                     headers = await self._subscribed(reader, call)
+                else:
+                    headers = await reader.open()
             except A2AHTTPError as error:
                 if other is None or error.http_status not in _NO_SUCH_VERB:
                     raise
@@ -132,7 +110,8 @@ class HttpBinding:
                 learned, other = msgspec.structs.replace(call, operation=operation), None
             else:
                 endpoint.learn(learned.operation)
-                events: Stream[R] = reader if is_newest else UntilLast(reader)
+                is_last = codec.is_last
+                events: Stream[R] = reader if is_last is None else UntilLast(reader, is_last)
                 return Reply(value=events, headers=headers, endpoint=endpoint)
 
     async def _subscribed(self, reader: EventReader[Any], call: AnyCall) -> Mapping[str, str]:
@@ -167,7 +146,7 @@ class HttpBinding:
             url=with_query(encoded.url, call.query) if call.query else encoded.url,
             headers={
                 **call.headers,
-                **protocol_headers(call.extensions, endpoint.version),
+                **protocol_headers(endpoint.version, call.extensions),
                 **encoded.headers,
             },
             body=encoded.body,

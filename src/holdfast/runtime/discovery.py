@@ -15,11 +15,10 @@ from holdfast.errors import (
 from holdfast.model import codec
 from holdfast.model.card import AgentCard, read_card
 from holdfast.model.operations import Operation
-from holdfast.runtime.binding import protocol_headers
 from holdfast.runtime.engine import HttpEngine, fetch
 from holdfast.runtime.transport import AnyCall, Call, Reply, UnaryOnly
 from holdfast.wire import status
-from holdfast.wire.bindings import PROTOCOL_VERSION
+from holdfast.wire.bindings import PROTOCOL_VERSION, protocol_headers
 from holdfast.wire.caching import Caching
 from holdfast.wire.credentials import with_query
 from holdfast.wire.http import (
@@ -173,7 +172,7 @@ class CardTransport(UnaryOnly):
             headers={
                 **call.headers,
                 "accept": "application/json",
-                **protocol_headers(version=self._version),
+                **protocol_headers(self._version),
                 **conditions,
             },
             timeouts=self._timeouts,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
+from holdfast._version import __version__
 from holdfast.wire import jsonrpc, rest, v03
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from holdfast.model.operations import Operation
     from holdfast.wire.http import Encoded, HttpReply
@@ -22,6 +24,7 @@ __all__ = [
     "PROTOCOL_VERSIONS",
     "Codec",
     "ProtocolVersion",
+    "protocol_headers",
     "spoken_version",
 ]
 
@@ -63,6 +66,12 @@ class Reader(Protocol):
     ) -> Callable[[bytes], Any]: ...
 
 
+class IsLast(Protocol):
+    """Tells whether an event is the last one of its stream, as it says itself."""
+
+    def __call__(self, event: Any, /) -> bool: ...
+
+
 class Codec(msgspec.Struct, frozen=True):
     """How a binding writes calls and reads replies; of a stream, the data of each event.
 
@@ -71,25 +80,52 @@ class Codec(msgspec.Struct, frozen=True):
         decode: Makes a value of a reply.
         reader: Makes what reads the plain events of a stream.
         has_verbs: Whether the HTTP method says something.
+        is_last: Tells the last event of a stream; None where no event says so itself.
+        has_snapshots: Whether a subscription begins with the task; else with the next thing that
+            happens, which may be nothing.
     """
 
     encode: Encode
     decode: Decode
     reader: Reader
     has_verbs: bool = False
+    is_last: IsLast | None = None
+    has_snapshots: bool = True
 
 
 CODECS: Mapping[tuple[str, str], Codec] = {
     ("JSONRPC", PROTOCOL_VERSION): Codec(jsonrpc.encode, jsonrpc.decode, jsonrpc.reader),
     ("HTTP+JSON", PROTOCOL_VERSION): Codec(rest.encode, rest.decode, rest.reader, has_verbs=True),
-    ("JSONRPC", OLDER_VERSION): Codec(v03.encode_rpc, v03.decode_rpc, v03.read_rpc),
+    ("JSONRPC", OLDER_VERSION): Codec(
+        v03.encode_rpc,
+        v03.decode_rpc,
+        v03.read_rpc,
+        is_last=v03.is_last,
+        has_snapshots=False,
+    ),
     ("HTTP+JSON", OLDER_VERSION): Codec(
-        v03.encode_rest, v03.decode_rest, v03.read_rest, has_verbs=True
+        v03.encode_rest,
+        v03.decode_rest,
+        v03.read_rest,
+        has_verbs=True,
+        is_last=v03.is_last,
+        has_snapshots=False,
     ),
 }
 """By binding and version of the protocol."""
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")
+
+_ALWAYS: Mapping[str, Mapping[str, str]] = {
+    version: MappingProxyType({"a2a-version": version, "user-agent": f"holdfast/{__version__}"})
+    for version in PROTOCOL_VERSIONS
+}
+"""By version; 0.3 itself has no header for it, and agents of both versions look for one."""
+
+_FOR_EXTENSIONS: Mapping[str, tuple[str, ...]] = {
+    PROTOCOL_VERSION: ("a2a-extensions",),
+    OLDER_VERSION: ("a2a-extensions", "x-a2a-extensions"),
+}
 
 _SPOKEN = {"1": PROTOCOL_VERSION, "0.2": OLDER_VERSION, "0.3": OLDER_VERSION}
 
@@ -106,3 +142,16 @@ def spoken_version(declared: str | None) -> str | None:
         return PROTOCOL_VERSION
     major, _, rest_of_it = declared.strip().removeprefix("v").partition(".")
     return _SPOKEN.get(major) or _SPOKEN.get(f"{major}.{rest_of_it.partition('.')[0]}")
+
+
+def protocol_headers(version: str, extensions: Collection[str] = ()) -> Mapping[str, str]:
+    """The headers of every request (A2A 3.6.1, 3.2.6).
+
+    Args:
+        version: One of `PROTOCOL_VERSIONS`.
+        extensions: URIs of the extensions that are asked for.
+    """
+    always = _ALWAYS[version]
+    if not extensions:
+        return always
+    return {**always, **dict.fromkeys(_FOR_EXTENSIONS[version], ",".join(extensions))}

@@ -35,6 +35,7 @@ __all__ = [
     "decode_rpc",
     "encode_rest",
     "encode_rpc",
+    "is_last",
     "read_rest",
     "read_rpc",
 ]
@@ -126,6 +127,11 @@ _LISTS = frozenset({op.LIST_TASKS.name, op.LIST_PUSH_CONFIGS.name})
 
 _JSON = {"content-type": "application/json", "accept": "application/json"}
 _FOR_EVENTS = {**_JSON, "accept": "text/event-stream, application/json"}
+
+
+def is_last(event: object) -> bool:
+    """Whether the agent says nothing more after an event, and the task is over or waits."""
+    return isinstance(event, reading.LastResponse)
 
 
 # ── JSON-RPC ─────────────────────────────────────────────────────────────────────────────────

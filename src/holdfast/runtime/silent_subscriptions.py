@@ -1,18 +1,15 @@
-"""Streams of protocol 0.3, where they differ from those of 1.0.
+"""Subscriptions that begin with no snapshot of the task but with the next thing that happens.
 
-Agents of 0.3 say which event is the last one. What they answer a subscription with begins with no
-task but with the next thing that happens, which may be nothing, and they break off what they
-refuse.
+That may be nothing: whoever subscribes asks for the task where it stays silent. Agents that
+subscribe so break off what they refuse.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from holdfast.errors import A2AConnectionError, A2AError, UnsupportedOperationError
-from holdfast.model.v03.reading import LastResponse
-from holdfast.runtime.transport import Stream, StreamOver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -20,36 +17,10 @@ if TYPE_CHECKING:
 
     from holdfast.model.types import Task
 
-__all__ = ["UntilLast", "subscribed"]
-
-R = TypeVar("R")
+__all__ = ["subscribed"]
 
 _FIRST_LOOK, _LATEST_LOOK = 2.0, 60.0
 """Seconds of silence after which the task is asked for; twice as many each time."""
-
-
-class UntilLast(StreamOver[R]):
-    """A stream that has ended in good order after such an event, however long it stays open."""
-
-    def __init__(self, inner: Stream[R]) -> None:
-        super().__init__(inner)
-        self.at_hand = self._at_hand
-        self._inner_at_hand = inner.at_hand
-        self._is_over = False
-
-    async def __anext__(self) -> R:
-        """The next event."""
-        if self._is_over:
-            raise StopAsyncIteration
-        return self._seen(await super().__anext__())
-
-    def _at_hand(self) -> R | None:
-        event = None if self._is_over else self._inner_at_hand()
-        return None if event is None else self._seen(event)
-
-    def _seen(self, event: R) -> R:
-        self._is_over = isinstance(event, LastResponse)
-        return event
 
 
 async def subscribed(
