@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import base64
 import json
 import logging
 
@@ -71,6 +72,10 @@ def chunk(text, task_id="t-1"):
 def expecting(task_id="t-1", **options):
     receiver = PushReceiver(URL, **options)
     return receiver, receiver.config(task_id)
+
+
+def b64(content):
+    return base64.b64encode(content.encode() if isinstance(content, str) else content).decode()
 
 
 async def deliver(receiver, config, *events):
@@ -404,6 +409,86 @@ async def test_agents_of_protocol_0_3_push_the_thing_itself(body):
     assert receiver.task("t-1").text == "moon"
     if body["kind"] == "task":
         assert (await receiver.wait("t-1")).state is COMPLETED
+
+
+_SAYS = {"messageId": "m-1", "role": "ROLE_AGENT"}
+_DONE = {"id": "t-1", "status": {"state": "TASK_STATE_COMPLETED"}}
+_FILE = {"fileWithBytes": b64(b64(b"moon")), "name": "moon.txt", "mimeType": "text/plain"}
+
+
+@pytest.mark.parametrize(
+    ("body", "state", "parts"),
+    [
+        (
+            {
+                "statusUpdate": {
+                    "taskId": "t-1",
+                    "status": {
+                        "state": "TASK_STATE_CANCELLED",
+                        "message": {**_SAYS, "content": [{"text": "moon"}]},
+                    },
+                    "final": True,
+                }
+            },
+            TaskState.CANCELED,
+            (Part(text="moon"),),
+        ),
+        (
+            {
+                "statusUpdate": {
+                    "taskId": "t-1",
+                    "status": {
+                        "state": "TASK_STATE_COMPLETED",
+                        "message": {**_SAYS, "content": [{"data": {"data": {"a": 1}}}]},
+                    },
+                }
+            },
+            COMPLETED,
+            (Part(data={"a": 1}),),
+        ),
+        (
+            {"task": {**_DONE, "status": {"state": "completed", "message": {
+                **_SAYS, "role": "agent", "parts": [{"kind": "text", "text": "moon"}]}}}},
+            COMPLETED,
+            (Part(text="moon"),),
+        ),
+        (
+            {"task": {**_DONE, "artifacts": [{"artifactId": "a-1", "parts": [{"file": _FILE}]}]}},
+            COMPLETED,
+            (Part(raw=b"moon", filename="moon.txt", media_type="text/plain"),),
+        ),
+        (
+            {"task": {**_DONE, "history": [{**_SAYS, "content": [{"text": "moon"}]}]}},
+            COMPLETED,
+            (Part(text="moon"),),
+        ),
+    ],
+    ids=["canceled", "content", "names", "file", "history"],
+)  # fmt: skip
+async def test_agents_of_protocol_0_3_push_protojson(body, state, parts):
+    receiver, config = expecting()
+
+    assert (await post(receiver, json.dumps(body).encode(), config)).status == 200
+
+    task = receiver.task("t-1")
+    said = [*task.history, *task.artifacts]
+    if task.status.message is not None:
+        said.append(task.status.message)
+    assert task.state is state
+    assert said[0].parts == parts
+    assert all(message.role is Role.AGENT for message in said if isinstance(message, Message))
+
+
+async def test_what_looks_like_protocol_0_3_only_in_unknown_members_is_not():
+    receiver, config = expecting()
+    part = {"text": "moon", "mediaType": "text/plain", "metadata": {"kind": "text"}}
+    message = {**_SAYS, "parts": [part], "content": [{"text": "sun"}]}
+    body = {"kind": "task", "id": "t-1", "task": {**_DONE, "history": [message]}, "final": True}
+
+    assert (await post(receiver, json.dumps(body).encode(), config)).status == 200
+
+    (said,) = receiver.task("t-1").history
+    assert said.parts == (Part(text="moon", media_type="text/plain", metadata={"kind": "text"}),)
 
 
 @given(body=st.binary(max_size=60) | st.recursive(st.none() | st.integers() | st.text(max_size=5),

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.errors import LimitExceededError
-from holdfast.model import codec
-from holdfast.model.types import Message, StreamResponse, Task
-from holdfast.model.v03 import reading
-from holdfast.model.v03 import types as v03
+from holdfast.model.codec import MalformedError
+from holdfast.model.types import Message, Task
 from holdfast.push.asgi import (
     ASGIReceive,
     ASGIScope,
@@ -26,7 +24,7 @@ from holdfast.push.asgi import (
 )
 from holdfast.push.watches import Watch, Watches, credentials_of
 from holdfast.wire.http import media_type
-from holdfast.wire.limits import check_json_size, check_value
+from holdfast.wire.notifications import read_notification
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -153,16 +151,11 @@ class Intake:
 
     def _read(self, body: bytes) -> Event:
         try:
-            check_json_size(body, self._limits)
-            response = codec.decode(body, StreamResponse)
-            if response.event is None:  # agents of protocol 0.3 push what has a ``kind``
-                response = reading.event(codec.decode(body, v03.Event))
-            check_value(response, self._limits)
+            event = read_notification(body, self._limits).event
         except LimitExceededError:
             raise Refused(413, "the event is too large") from None
-        except codec.MalformedError:
+        except MalformedError:
             raise Refused(400, "the body is no event of A2A: it cannot be read") from None
-        event = response.event
         if event is None:
             raise Refused(400, "the body is no event of A2A: it has none of its members")
         return event

@@ -29,6 +29,7 @@ from holdfast.wire.http import Encoded, HttpReply, excerpt, harmless_headers
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from holdfast.model.types import StreamResponse
 
 __all__ = [
     "decode_rest",
@@ -36,6 +37,7 @@ __all__ = [
     "encode_rest",
     "encode_rpc",
     "is_last",
+    "read_event",
     "read_rest",
     "read_rpc",
 ]
@@ -132,6 +134,19 @@ _FOR_EVENTS = {**_JSON, "accept": "text/event-stream, application/json"}
 def is_last(event: object) -> bool:
     """Whether the agent says nothing more after an event, and the task is over or waits."""
     return isinstance(event, reading.LastResponse)
+
+
+def read_event(body: bytes) -> StreamResponse | None:
+    """Reads the body of a push notification.
+
+    Returns:
+        None if it is none of 0.3.
+    """
+    try:
+        found = codec.decode(body, old.Event)
+    except codec.MalformedError:
+        return None
+    return reading.event(found) if reading.is_v03(found) else None
 
 
 # ── JSON-RPC ─────────────────────────────────────────────────────────────────────────────────

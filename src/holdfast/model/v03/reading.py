@@ -25,6 +25,7 @@ __all__ = [
     "WRAPPED",
     "LastResponse",
     "event",
+    "is_v03",
     "listed_push_configs",
     "push_config",
     "push_configs",
@@ -74,6 +75,42 @@ def event(found: old.Event) -> StreamResponse:
             return (LastResponse if is_last else StreamResponse)(status_update=update)
         case None:
             return StreamResponse()  # of a kind that nobody knows here
+
+
+def is_v03(found: old.Event) -> bool:
+    """Whether a JSON object is an event of 0.3, and none of 1.0.
+
+    In ProtoJSON it may be either, which puts its events into the same members; one of 0.3 it is
+    if it holds what only 0.3 has a name for.
+    """
+    named = found.task or found.message or found.status_update or found.artifact_update
+    return found.what is not None if named is None else _is_v03(named)
+
+
+def _is_v03(found: object) -> bool:
+    match found:
+        case old.Task():
+            return any(map(_is_v03, (found.status, *found.history, *found.artifacts)))
+        case old.StatusUpdate():
+            return _is_v03(found.status)
+        case old.ArtifactUpdate():
+            return _is_v03(found.artifact)
+        case old.TaskStatus():
+            return _is_named(found.state, _STATES) or _is_v03(found.message)
+        case old.Message():
+            if (found.content and not found.parts) or _is_named(found.role, _ROLES):
+                return True
+            return any(map(_is_v03, found.parts))
+        case old.Artifact():
+            return any(map(_is_v03, found.parts))
+        case old.Part():
+            return found.file is not None or WRAPPED in (found.metadata or ())
+        case _:
+            return False
+
+
+def _is_named(found: object, names: Mapping[str, Enum]) -> bool:
+    return isinstance(found, str) and found in names
 
 
 def sent(found: old.Event) -> SendMessageResponse:
