@@ -33,6 +33,7 @@ from holdfast.model.requests import (
     GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
     ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     SendMessageConfiguration,
     SendMessageRequest,
@@ -172,6 +173,42 @@ def test_an_older_agent_is_told_the_message(binding, message, at_once, length):
     assert in_words_of_0_3(read.message) == message
     expected = msgspec.structs.replace(own, history_length=length or 10_000)
     assert read.configuration == expected
+
+
+OTHER = {"JSONRPC": "HTTP+JSON", "HTTP+JSON": "JSONRPC"}
+
+
+def crossed(binding, operation, value):
+    """What an agent answers that writes a binding's replies in the form of the other one."""
+    told = json.loads(wire(OTHER[binding], operation).answer(value).body)
+    return result(binding, operation, told if binding == "JSONRPC" else told["result"])
+
+
+@both_bindings
+@given(event=events)
+def test_an_event_may_have_the_other_bindings_form(binding, event):
+    event = in_words_of_0_3(event)
+
+    assert crossed(binding, op.SEND_STREAMING_MESSAGE, event).event == event.event
+
+
+@both_bindings
+@given(task=tasks)
+def test_a_task_may_have_the_other_bindings_form(binding, task):
+    task = in_words_of_0_3(task)
+
+    assert crossed(binding, op.GET_TASK, task) == task
+    response = SendMessageResponse(task=task)
+    assert crossed(binding, op.SEND_MESSAGE, response) == response
+
+
+@both_bindings
+def test_push_configurations_may_have_the_other_bindings_form(binding):
+    config = TaskPushNotificationConfig(task_id="t-1", id="c-1", url="http://x.test/push")
+    configs = ListTaskPushNotificationConfigsResponse(configs=(config,))
+
+    assert crossed(binding, op.GET_PUSH_CONFIG, config) == config
+    assert crossed(binding, op.LIST_PUSH_CONFIGS, configs) == configs
 
 
 # ── Garbage ──────────────────────────────────────────────────────────────────────────────────

@@ -6,6 +6,7 @@ rest, and what it reads is turned into the model's values.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -53,17 +54,13 @@ class _Row(NamedTuple):
         write: Makes its request of the one of 1.0.
         response: Type of the answer.
         read: Makes the answer of 1.0 of it.
-        listed: Member of the answer that HTTP+JSON may send alone, as an array.
-        response_rpc: Type of the answer over JSON-RPC, where it is another one.
-        read_rpc: What reads that.
+        listed: Member of the answer that may come alone, as an array.
     """
 
     write: Callable[[Any, Form], Any]
     response: Any
     read: Callable[[Any], Any]
     listed: str | None = None
-    response_rpc: Any = None
-    read_rpc: Callable[[Any], Any] | None = None
 
 
 def _same(value: R) -> R:
@@ -82,12 +79,7 @@ _ROWS: Mapping[str, _Row] = {
     ),
     op.GET_PUSH_CONFIG.name: _Row(writing.push_config_id, old.TaskPushConfig, reading.push_config),
     op.LIST_PUSH_CONFIGS.name: _Row(
-        writing.task_id,
-        old.PushConfigs,
-        reading.push_configs,
-        "configs",
-        tuple[old.TaskPushConfig, ...],
-        reading.listed_push_configs,
+        writing.task_id, old.PushConfigs, reading.push_configs, "configs"
     ),
     op.DELETE_PUSH_CONFIG.name: _Row(writing.push_config_id, Empty, _same),
     op.GET_EXTENDED_AGENT_CARD.name: _Row(writing.nothing, card.Card, card.to_card),
@@ -186,13 +178,21 @@ def decode_rpc(
         found = jsonrpc.decode(_rpc(operation, row), request_id, reply, now=now, refusals=refusals)
     except A2AError as error:
         raise _in_words_of_1_0(error, operation) from None
-    return _read(row.read_rpc or row.read, found, operation, reply)
+    return _read(
+        row.read if row.listed is None else partial(_listed, row), found, operation, reply
+    )
 
 
 def _rpc(operation: AnyOperation, row: _Row) -> AnyOperation:
-    return msgspec.structs.replace(
-        operation, name=operation.method_v03, response=row.response_rpc or row.response
-    )
+    response: Any = row.response if row.listed is None else Any
+    return msgspec.structs.replace(operation, name=operation.method_v03, response=response)
+
+
+def _listed(row: _Row, found: Any) -> Any:
+    """Reads an answer, or the member alone that it consists of."""
+    if isinstance(found, list):
+        found = {row.listed: cast("Any", found)}
+    return row.read(codec.from_builtins(found, row.response))
 
 
 # ── HTTP+JSON ────────────────────────────────────────────────────────────────────────────────

@@ -26,7 +26,6 @@ __all__ = [
     "LastResponse",
     "event",
     "is_v03",
-    "listed_push_configs",
     "push_config",
     "push_configs",
     "sent",
@@ -166,17 +165,10 @@ def push_config(found: old.TaskPushConfig) -> TaskPushNotificationConfig:
 
 
 def push_configs(found: old.PushConfigs) -> ListTaskPushNotificationConfigsResponse:
-    """The configurations of a task, as ProtoJSON lists them."""
+    """The configurations of a task."""
     return ListTaskPushNotificationConfigsResponse(
         configs=tuple(map(push_config, found.configs)), next_page_token=found.next_page_token
     )
-
-
-def listed_push_configs(
-    found: tuple[old.TaskPushConfig, ...],
-) -> ListTaskPushNotificationConfigsResponse:
-    """The same, as JSON-RPC lists them."""
-    return ListTaskPushNotificationConfigsResponse(configs=tuple(map(push_config, found)))
 
 
 def _status_update(found: old.StatusUpdate) -> new.TaskStatusUpdateEvent:

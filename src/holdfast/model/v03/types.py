@@ -236,7 +236,7 @@ class TaskPushConfig(WireValue, frozen=True, kw_only=True):
 
 
 class PushConfigs(WireValue, frozen=True, kw_only=True):
-    """ProtoJSON: the configurations of a task."""
+    """The configurations of a task; in JSON-RPC they come as a list alone."""
 
     configs: tuple[TaskPushConfig, ...] = ()
     next_page_token: str = ""
