@@ -448,7 +448,7 @@ def test_what_0_3_cannot_say_is_named_and_not_sent(binding, operation, params):
 
 @pytest.mark.parametrize("operation", op.OPERATIONS, ids=lambda operation: operation.name)
 def test_every_operation_has_its_words(operation):
-    assert operation.name in v03._ROWS
+    assert operation.name in v03._RPC_ROWS
 
 
 # ── What comes ───────────────────────────────────────────────────────────────────────────────

@@ -121,6 +121,11 @@ def to_builtins(value: Any) -> Any:
     return parse(encode(value))
 
 
+def as_object(value: object) -> dict[str, Any] | None:
+    """A parsed JSON object as one; None for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
 def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
     """The decoder of a type; making one is slow, so it is kept."""
     return _decoder(kind)

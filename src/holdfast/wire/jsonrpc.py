@@ -132,7 +132,7 @@ def _decode_slowly(
         if not _is_success(reply):
             raise status.from_http_status(reply, now=now, refusals=refusals) from None
         raise _malformed(f"the reply is {error}", reply) from None
-    members = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+    members = codec.as_object(document) or {}
     if members.get("error") is not None:
         raise _error(members, request_id, reply, now=now, refusals=refusals)
     if not _is_success(reply):

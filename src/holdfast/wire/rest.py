@@ -186,7 +186,7 @@ def _members(reply: HttpReply) -> dict[str, Any]:
         document = codec.parse(reply.body)
     except codec.MalformedError:
         return {}
-    return cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+    return codec.as_object(document) or {}
 
 
 def _fill(template: str, params: Request) -> tuple[str, set[str]]:

@@ -21,9 +21,7 @@ from holdfast.errors import (
 from holdfast.model import codec
 from holdfast.model import operations as op
 from holdfast.model.requests import Empty
-from holdfast.model.v03 import card, reading, writing
-from holdfast.model.v03 import types as old
-from holdfast.model.v03.writing import Form
+from holdfast.model.v03 import card, reading, types, writing
 from holdfast.wire import jsonrpc, rest, status
 from holdfast.wire.http import Encoded, HttpReply, excerpt, harmless_headers
 
@@ -57,7 +55,7 @@ class _Row(NamedTuple):
         listed: Member of the answer that may come alone, as an array.
     """
 
-    write: Callable[[Any, Form], Any]
+    write: Callable[[Any], Any]
     response: Any
     read: Callable[[Any], Any]
     listed: str | None = None
@@ -67,23 +65,30 @@ def _same(value: R) -> R:
     return value
 
 
-_ROWS: Mapping[str, _Row] = {
-    op.SEND_MESSAGE.name: _Row(writing.send_message, old.Event, reading.sent),
-    op.SEND_STREAMING_MESSAGE.name: _Row(writing.send_message, old.Event, reading.event),
-    op.GET_TASK.name: _Row(writing.get_task, old.Task, reading.task),
-    op.LIST_TASKS.name: _Row(writing.list_tasks, old.Tasks, reading.tasks, "tasks"),
-    op.CANCEL_TASK.name: _Row(writing.cancel_task, old.Task, reading.task),
-    op.SUBSCRIBE_TO_TASK.name: _Row(writing.task_id, old.Event, reading.event),
-    op.CREATE_PUSH_CONFIG.name: _Row(
-        writing.create_push_config, old.TaskPushConfig, reading.push_config
-    ),
-    op.GET_PUSH_CONFIG.name: _Row(writing.push_config_id, old.TaskPushConfig, reading.push_config),
-    op.LIST_PUSH_CONFIGS.name: _Row(
-        writing.task_id, old.PushConfigs, reading.push_configs, "configs"
-    ),
-    op.DELETE_PUSH_CONFIG.name: _Row(writing.push_config_id, Empty, _same),
-    op.GET_EXTENDED_AGENT_CARD.name: _Row(writing.nothing, card.Card, card.to_card),
-}
+def _rows(form: writing.Form) -> Mapping[str, _Row]:
+    return {
+        op.SEND_MESSAGE.name: _Row(form.send_message, types.Event, reading.sent),
+        op.SEND_STREAMING_MESSAGE.name: _Row(form.send_message, types.Event, reading.event),
+        op.GET_TASK.name: _Row(writing.get_task, types.Task, reading.task),
+        op.LIST_TASKS.name: _Row(form.list_tasks, types.Tasks, reading.tasks, "tasks"),
+        op.CANCEL_TASK.name: _Row(form.cancel_task, types.Task, reading.task),
+        op.SUBSCRIBE_TO_TASK.name: _Row(writing.task_id, types.Event, reading.event),
+        op.CREATE_PUSH_CONFIG.name: _Row(
+            form.create_push_config, types.TaskPushConfig, reading.push_config
+        ),
+        op.GET_PUSH_CONFIG.name: _Row(
+            writing.push_config_id, types.TaskPushConfig, reading.push_config
+        ),
+        op.LIST_PUSH_CONFIGS.name: _Row(
+            writing.task_id, types.PushConfigs, reading.push_configs, "configs"
+        ),
+        op.DELETE_PUSH_CONFIG.name: _Row(writing.push_config_id, Empty, _same),
+        op.GET_EXTENDED_AGENT_CARD.name: _Row(writing.nothing, card.Card, card.to_card),
+    }
+
+
+_RPC_ROWS = _rows(writing.RpcForm())
+_REST_ROWS = _rows(writing.ProtoJsonForm())
 
 _OPTIONAL = frozenset(
     {
@@ -135,7 +140,7 @@ def read_event(body: bytes) -> StreamResponse | None:
         None if it is none of 0.3.
     """
     try:
-        found = codec.decode(body, old.Event)
+        found = codec.decode(body, types.Event)
     except codec.MalformedError:
         return None
     return reading.event(found) if reading.is_v03(found) else None
@@ -150,13 +155,13 @@ def encode_rpc(operation: AnyOperation, params: Any, url: str, request_id: str) 
     Raises:
         UnsupportedOperationError: The request says what 0.3 cannot say.
     """
-    row = _ROWS[operation.name]
-    return jsonrpc.encode(_rpc(operation, row), row.write(params, Form.RPC), url, request_id)
+    row = _RPC_ROWS[operation.name]
+    return jsonrpc.encode(_rpc(operation, row), row.write(params), url, request_id)
 
 
 def read_rpc(operation: AnyOperation, request_id: str) -> Callable[[bytes], Any]:
     """Makes what reads the plain events of a stream; see `jsonrpc.reader`."""
-    row = _ROWS[operation.name]
+    row = _RPC_ROWS[operation.name]
     return _reading(jsonrpc.reader(_rpc(operation, row), request_id), row)
 
 
@@ -173,7 +178,7 @@ def decode_rpc(
     Raises:
         A2AError: The agent's error, the HTTP status's, or `InvalidAgentResponseError`.
     """
-    row = _ROWS[operation.name]
+    row = _RPC_ROWS[operation.name]
     try:
         found = jsonrpc.decode(_rpc(operation, row), request_id, reply, now=now, refusals=refusals)
     except A2AError as error:
@@ -204,8 +209,8 @@ def encode_rest(operation: AnyOperation, params: Any, url: str, request_id: str)
     Raises:
         UnsupportedOperationError: The request says what 0.3 cannot say.
     """
-    row = _ROWS[operation.name]
-    written = row.write(params, Form.PROTO)
+    row = _REST_ROWS[operation.name]
+    written = row.write(params)
     encoded = rest.encode(_rest(operation, row), written, url, request_id)
     headers = _FOR_EVENTS if operation.streaming else _JSON
     if not encoded.body:
@@ -215,7 +220,7 @@ def encode_rest(operation: AnyOperation, params: Any, url: str, request_id: str)
 
 def read_rest(operation: AnyOperation, request_id: str) -> Callable[[bytes], Any]:
     """Makes what reads the plain events of a stream; see `rest.reader`."""
-    row = _ROWS[operation.name]
+    row = _REST_ROWS[operation.name]
     return _reading(rest.reader(_rest(operation, row), request_id), row)
 
 
@@ -232,7 +237,7 @@ def decode_rest(
     Raises:
         A2AError: The agent's error, the HTTP status's, or `InvalidAgentResponseError`.
     """
-    row = _ROWS[operation.name]
+    row = _REST_ROWS[operation.name]
     if row.listed is not None and reply.body.lstrip().startswith(b"["):
         body = b'{"%s":%s}' % (row.listed.encode(), reply.body)
         reply = msgspec.structs.replace(reply, body=body)

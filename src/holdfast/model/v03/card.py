@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from holdfast.errors import InvalidAgentCardError
-from holdfast.model import card as new
+from holdfast.model import card as model
 from holdfast.model import codec
 from holdfast.model.types import WireValue
 
@@ -37,7 +37,7 @@ class Capabilities(WireValue, frozen=True, kw_only=True):
 
     streaming: bool | None = None
     push_notifications: bool | None = None
-    extensions: tuple[new.AgentExtension, ...] = ()
+    extensions: tuple[model.AgentExtension, ...] = ()
 
 
 class Skill(WireValue, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class Skill(WireValue, frozen=True, kw_only=True):
     security: Requirements = ()
 
 
-class Scheme(new.SecurityScheme, frozen=True, kw_only=True):
+class Scheme(model.SecurityScheme, frozen=True, kw_only=True):
     """A way to authenticate: flat, with its `type`; in ProtoJSON as 1.0 has it."""
 
     type: str | None = None
@@ -62,7 +62,7 @@ class Scheme(new.SecurityScheme, frozen=True, kw_only=True):
     name: str = ""
     scheme: str = ""
     bearer_format: str | None = None
-    flows: new.OAuthFlows = new.OAuthFlows()
+    flows: model.OAuthFlows = model.OAuthFlows()
     oauth2_metadata_url: str | None = None
     open_id_connect_url: str = ""
 
@@ -76,7 +76,7 @@ class Card(WireValue, frozen=True, kw_only=True):
     preferred_transport: str = ""
     additional_interfaces: tuple[Interface, ...] = ()
     protocol_version: str | None = None
-    provider: new.AgentProvider | None = None
+    provider: model.AgentProvider | None = None
     version: str = ""
     documentation_url: str | None = None
     icon_url: str | None = None
@@ -86,11 +86,11 @@ class Card(WireValue, frozen=True, kw_only=True):
     default_input_modes: tuple[str, ...] = ()
     default_output_modes: tuple[str, ...] = ()
     skills: tuple[Skill, ...] = ()
-    signatures: tuple[new.AgentCardSignature, ...] = ()
+    signatures: tuple[model.AgentCardSignature, ...] = ()
     supports_authenticated_extended_card: bool = False
 
 
-def read(document: dict[str, Any]) -> new.AgentCard:
+def read(document: dict[str, Any]) -> model.AgentCard:
     """Reads a card of protocol 0.3.
 
     Raises:
@@ -104,23 +104,23 @@ def read(document: dict[str, Any]) -> new.AgentCard:
     return to_card(card)
 
 
-def to_card(card: Card) -> new.AgentCard:
+def to_card(card: Card) -> model.AgentCard:
     """A card of protocol 0.3 as one of the model.
 
     Raises:
         InvalidAgentCardError: With the field that is missing or wrong, by its name in 0.3.
     """
     if not card.name:
-        raise new.lacks("name")
-    interfaces: list[new.AgentInterface] = []
+        raise model.lacks("name")
+    interfaces: list[model.AgentInterface] = []
     for field, interface in _interfaces(card):
         if not interface.protocol_binding:
-            raise new.lacks(f"{field.removesuffix('url')}transport")
-        new.check_interface(interface, field)
+            raise model.lacks(f"{field.removesuffix('url')}transport")
+        model.check_interface(interface, field)
         if interface not in interfaces:
             interfaces.append(interface)
     told = card.capabilities
-    return new.AgentCard(
+    return model.AgentCard(
         name=card.name,
         description=card.description,
         supported_interfaces=tuple(interfaces),
@@ -128,7 +128,7 @@ def to_card(card: Card) -> new.AgentCard:
         version=card.version,
         documentation_url=card.documentation_url,
         icon_url=card.icon_url,
-        capabilities=new.AgentCapabilities(
+        capabilities=model.AgentCapabilities(
             streaming=told.streaming,
             push_notifications=told.push_notifications,
             extensions=told.extensions,
@@ -143,7 +143,7 @@ def to_card(card: Card) -> new.AgentCard:
     )
 
 
-def beside(card: new.AgentCard, document: dict[str, Any]) -> new.AgentCard:
+def beside(card: model.AgentCard, document: dict[str, Any]) -> model.AgentCard:
     """A card of 1.0 with what it says to clients of 0.3 behind its own.
 
     Args:
@@ -151,121 +151,117 @@ def beside(card: new.AgentCard, document: dict[str, Any]) -> new.AgentCard:
         document: The JSON object that it was read from.
     """
     try:
-        older = codec.from_builtins(document, Card)
+        as_v03 = codec.from_builtins(document, Card)
     except codec.MalformedError:
         return card
     interfaces = list(card.supported_interfaces)
-    if (older.protocol_version or _DEFAULT_VERSION).startswith("0."):
+    if (as_v03.protocol_version or _DEFAULT_VERSION).startswith("0."):
         known = {_place(interface) for interface in interfaces}
-        for field, interface in _interfaces(older):
+        for field, interface in _interfaces(as_v03):
             if _is_usable(interface, field) and _place(interface) not in known:
                 known.add(_place(interface))
                 interfaces.append(interface)
-    schemes = {**_schemes(older), **_told(card.security_schemes)}
+    schemes = {**_schemes(as_v03), **_told(card.security_schemes)}
     capabilities = card.capabilities
-    if capabilities.extended_agent_card is None and older.supports_authenticated_extended_card:
+    if capabilities.extended_agent_card is None and as_v03.supports_authenticated_extended_card:
         capabilities = msgspec.structs.replace(capabilities, extended_agent_card=True)
     return msgspec.structs.replace(
         card,
         capabilities=capabilities,
         supported_interfaces=tuple(interfaces),
         security_schemes=schemes,
-        security_requirements=card.security_requirements or _requirements(older.security),
+        security_requirements=card.security_requirements or _requirements(as_v03.security),
     )
 
 
-def _interfaces(card: Card) -> Iterator[tuple[str, new.AgentInterface]]:
+def _interfaces(card: Card) -> Iterator[tuple[str, model.AgentInterface]]:
     """The card's addresses, the preferred one first, each under its field."""
     version = card.protocol_version or _DEFAULT_VERSION
     named = [("url", card.url, card.preferred_transport or _DEFAULT_TRANSPORT)]
     for index, more in enumerate(card.additional_interfaces):
         named.append((f"additionalInterfaces[{index}].url", more.url, more.transport))
     for field, url, transport in named:
-        interface = new.AgentInterface(
+        interface = model.AgentInterface(
             url=url, protocol_binding=transport, protocol_version=version
         )
         yield field, interface
 
 
-def _is_usable(interface: new.AgentInterface, field: str) -> bool:
+def _is_usable(interface: model.AgentInterface, field: str) -> bool:
     try:
-        new.check_interface(interface, field)
+        model.check_interface(interface, field)
     except InvalidAgentCardError:
         return False
     return bool(interface.protocol_binding)
 
 
-def _place(interface: new.AgentInterface) -> tuple[str, str, str]:
+def _place(interface: model.AgentInterface) -> tuple[str, str, str]:
     """What two interfaces have in common that are one; versions differ in their last number."""
     version = ".".join((interface.protocol_version or "").split(".")[:2])
     return interface.url, interface.protocol_binding.upper(), version
 
 
-def _told(schemes: dict[str, new.SecurityScheme]) -> dict[str, new.SecurityScheme]:
+def _told(schemes: dict[str, model.SecurityScheme]) -> dict[str, model.SecurityScheme]:
     """The schemes that say in the words of 1.0 what they are."""
-    return {name: scheme for name, scheme in schemes.items() if scheme != new.SecurityScheme()}
+    return {name: scheme for name, scheme in schemes.items() if scheme != model.SecurityScheme()}
 
 
-def _schemes(card: Card) -> dict[str, new.SecurityScheme]:
+def _schemes(card: Card) -> dict[str, model.SecurityScheme]:
     return {name: _scheme(scheme) for name, scheme in card.security_schemes.items()}
 
 
-def _scheme(told: Scheme) -> new.SecurityScheme:
+def _scheme(told: Scheme) -> model.SecurityScheme:
     about = told.description
     match told.type:
         case "apiKey":
-            key = new.APIKeySecurityScheme(
+            key = model.APIKeySecurityScheme(
                 description=about, location=told.location, name=told.name
             )
-            return new.SecurityScheme(api_key_security_scheme=key)
+            return model.SecurityScheme(api_key_security_scheme=key)
         case "http":
-            http = new.HTTPAuthSecurityScheme(
+            http = model.HTTPAuthSecurityScheme(
                 description=about, scheme=told.scheme, bearer_format=told.bearer_format
             )
-            return new.SecurityScheme(http_auth_security_scheme=http)
+            return model.SecurityScheme(http_auth_security_scheme=http)
         case "oauth2":
-            oauth = new.OAuth2SecurityScheme(
+            oauth = model.OAuth2SecurityScheme(
                 description=about,
                 flows=told.flows,
                 oauth2_metadata_url=told.oauth2_metadata_url,
             )
-            return new.SecurityScheme(oauth2_security_scheme=oauth)
+            return model.SecurityScheme(oauth2_security_scheme=oauth)
         case "openIdConnect":
-            oidc = new.OpenIdConnectSecurityScheme(
+            oidc = model.OpenIdConnectSecurityScheme(
                 description=about, open_id_connect_url=told.open_id_connect_url
             )
-            return new.SecurityScheme(open_id_connect_security_scheme=oidc)
+            return model.SecurityScheme(open_id_connect_security_scheme=oidc)
         case "mutualTLS":
-            mtls = new.MutualTlsSecurityScheme(description=about)
-            return new.SecurityScheme(mtls_security_scheme=mtls)
+            mtls = model.MutualTlsSecurityScheme(description=about)
+            return model.SecurityScheme(mtls_security_scheme=mtls)
         case _:
-            names = new.SecurityScheme.__struct_fields__
-            return new.SecurityScheme(**{name: getattr(told, name) for name in names})
+            names = model.SecurityScheme.__struct_fields__
+            return model.SecurityScheme(**{name: getattr(told, name) for name in names})
 
 
-def _requirements(told: Requirements) -> tuple[new.SecurityRequirement, ...]:
-    return tuple(new.SecurityRequirement(schemes=_scopes(each)) for each in told)
+def _requirements(told: Requirements) -> tuple[model.SecurityRequirement, ...]:
+    return tuple(model.SecurityRequirement(schemes=_scopes(each)) for each in told)
 
 
-def _scopes(requirement: dict[str, Any]) -> dict[str, new.StringList]:
-    inner = _object(requirement.get("schemes"))
+def _scopes(requirement: dict[str, Any]) -> dict[str, model.StringList]:
+    inner = codec.as_object(requirement.get("schemes"))
     schemes = requirement if inner is None or len(requirement) > 1 else inner
-    return {name: new.StringList(list=_texts(scopes)) for name, scopes in schemes.items()}
+    return {name: model.StringList(list=_texts(scopes)) for name, scopes in schemes.items()}
 
 
 def _texts(scopes: object) -> tuple[str, ...]:
-    inner = _object(scopes)
+    inner = codec.as_object(scopes)
     listed: object = scopes if inner is None else inner.get("list")
     items = cast("list[Any]", listed) if isinstance(listed, list) else []
     return tuple(item for item in items if isinstance(item, str))
 
 
-def _object(value: object) -> dict[str, Any] | None:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
-
-
-def _skill(told: Skill) -> new.AgentSkill:
-    return new.AgentSkill(
+def _skill(told: Skill) -> model.AgentSkill:
+    return model.AgentSkill(
         id=told.id,
         name=told.name,
         description=told.description,

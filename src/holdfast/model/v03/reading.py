@@ -6,11 +6,12 @@ import base64
 import binascii
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from msgspec import UnsetType
 
-from holdfast.model import types as new
+from holdfast.model import types as model
+from holdfast.model.codec import as_object
 from holdfast.model.requests import (
     AuthenticationInfo,
     ListTaskPushNotificationConfigsResponse,
@@ -19,7 +20,7 @@ from holdfast.model.requests import (
     TaskPushNotificationConfig,
 )
 from holdfast.model.types import Role, StreamResponse, TaskState
-from holdfast.model.v03 import types as old
+from holdfast.model.v03 import types as v03
 
 __all__ = [
     "WRAPPED",
@@ -58,16 +59,16 @@ class LastResponse(StreamResponse, frozen=True, kw_only=True):
     """An event after which the agent says nothing more, and the task is over or waits."""
 
 
-def event(found: old.Event) -> StreamResponse:
+def event(found: v03.Event) -> StreamResponse:
     """An event of a stream."""
     match found.what:
-        case old.Task() as it:
+        case v03.Task() as it:
             return StreamResponse(task=task(it))
-        case old.Message() as it:
+        case v03.Message() as it:
             return StreamResponse(message=_message(it))
-        case old.ArtifactUpdate() as it:
+        case v03.ArtifactUpdate() as it:
             return StreamResponse(artifact_update=_artifact_update(it))
-        case old.StatusUpdate() as it:
+        case v03.StatusUpdate() as it:
             update = _status_update(it)
             state = update.status.state
             is_last = it.final and (state.is_terminal or state.is_interrupted)
@@ -76,7 +77,7 @@ def event(found: old.Event) -> StreamResponse:
             return StreamResponse()  # of a kind that nobody knows here
 
 
-def is_v03(found: old.Event) -> bool:
+def is_v03(found: v03.Event) -> bool:
     """Whether a JSON object is an event of 0.3, and none of 1.0.
 
     In ProtoJSON it may be either, which puts its events into the same members; one of 0.3 it is
@@ -88,21 +89,21 @@ def is_v03(found: old.Event) -> bool:
 
 def _is_v03(found: object) -> bool:
     match found:
-        case old.Task():
+        case v03.Task():
             return any(map(_is_v03, (found.status, *found.history, *found.artifacts)))
-        case old.StatusUpdate():
+        case v03.StatusUpdate():
             return _is_v03(found.status)
-        case old.ArtifactUpdate():
+        case v03.ArtifactUpdate():
             return _is_v03(found.artifact)
-        case old.TaskStatus():
+        case v03.TaskStatus():
             return _is_named(found.state, _STATES) or _is_v03(found.message)
-        case old.Message():
+        case v03.Message():
             if (found.content and not found.parts) or _is_named(found.role, _ROLES):
                 return True
             return any(map(_is_v03, found.parts))
-        case old.Artifact():
+        case v03.Artifact():
             return any(map(_is_v03, found.parts))
-        case old.Part():
+        case v03.Part():
             return found.file is not None or WRAPPED in (found.metadata or ())
         case _:
             return False
@@ -112,7 +113,7 @@ def _is_named(found: object, names: Mapping[str, Enum]) -> bool:
     return isinstance(found, str) and found in names
 
 
-def sent(found: old.Event) -> SendMessageResponse:
+def sent(found: v03.Event) -> SendMessageResponse:
     """What a message is answered by.
 
     Raises:
@@ -122,9 +123,9 @@ def sent(found: old.Event) -> SendMessageResponse:
     return SendMessageResponse(task=response.task, message=response.message)
 
 
-def task(found: old.Task) -> new.Task:
+def task(found: v03.Task) -> model.Task:
     """A task."""
-    return new.Task(
+    return model.Task(
         id=found.id,
         context_id=found.context_id or None,
         status=_status(found.status),
@@ -134,7 +135,7 @@ def task(found: old.Task) -> new.Task:
     )
 
 
-def tasks(found: old.Tasks) -> ListTasksResponse:
+def tasks(found: v03.Tasks) -> ListTasksResponse:
     """A page of tasks."""
     return ListTasksResponse(
         tasks=tuple(map(task, found.tasks)),
@@ -144,7 +145,7 @@ def tasks(found: old.Tasks) -> ListTasksResponse:
     )
 
 
-def push_config(found: old.TaskPushConfig) -> TaskPushNotificationConfig:
+def push_config(found: v03.TaskPushConfig) -> TaskPushNotificationConfig:
     """A configuration of push notifications."""
     config, task_id, config_id = found.push_notification_config, found.task_id, None
     if found.name is not None:  # tasks/{task}/pushNotificationConfigs/{config}
@@ -164,15 +165,15 @@ def push_config(found: old.TaskPushConfig) -> TaskPushNotificationConfig:
     )
 
 
-def push_configs(found: old.PushConfigs) -> ListTaskPushNotificationConfigsResponse:
+def push_configs(found: v03.PushConfigs) -> ListTaskPushNotificationConfigsResponse:
     """The configurations of a task."""
     return ListTaskPushNotificationConfigsResponse(
         configs=tuple(map(push_config, found.configs)), next_page_token=found.next_page_token
     )
 
 
-def _status_update(found: old.StatusUpdate) -> new.TaskStatusUpdateEvent:
-    return new.TaskStatusUpdateEvent(
+def _status_update(found: v03.StatusUpdate) -> model.TaskStatusUpdateEvent:
+    return model.TaskStatusUpdateEvent(
         task_id=found.task_id,
         context_id=found.context_id or None,
         status=_status(found.status),
@@ -180,8 +181,8 @@ def _status_update(found: old.StatusUpdate) -> new.TaskStatusUpdateEvent:
     )
 
 
-def _artifact_update(found: old.ArtifactUpdate) -> new.TaskArtifactUpdateEvent:
-    return new.TaskArtifactUpdateEvent(
+def _artifact_update(found: v03.ArtifactUpdate) -> model.TaskArtifactUpdateEvent:
+    return model.TaskArtifactUpdateEvent(
         task_id=found.task_id,
         context_id=found.context_id or None,
         artifact=_artifact(found.artifact),
@@ -191,17 +192,17 @@ def _artifact_update(found: old.ArtifactUpdate) -> new.TaskArtifactUpdateEvent:
     )
 
 
-def _status(found: old.TaskStatus) -> new.TaskStatus:
+def _status(found: v03.TaskStatus) -> model.TaskStatus:
     message = found.message
-    return new.TaskStatus(
+    return model.TaskStatus(
         state=_state(found.state),
         message=None if message is None else _message(message),
         timestamp=found.timestamp,
     )
 
 
-def _artifact(found: old.Artifact) -> new.Artifact:
-    return new.Artifact(
+def _artifact(found: v03.Artifact) -> model.Artifact:
+    return model.Artifact(
         artifact_id=found.artifact_id,
         name=found.name or None,
         description=found.description or None,
@@ -211,8 +212,8 @@ def _artifact(found: old.Artifact) -> new.Artifact:
     )
 
 
-def _message(found: old.Message) -> new.Message:
-    return new.Message(
+def _message(found: v03.Message) -> model.Message:
+    return model.Message(
         message_id=found.message_id,
         role=_role(found.role),
         parts=tuple(map(_part, found.parts or found.content)),
@@ -224,19 +225,19 @@ def _message(found: old.Message) -> new.Message:
     )
 
 
-def _part(found: old.Part) -> new.Part:
+def _part(found: v03.Part) -> model.Part:
     if found.text is not None:
-        return new.Part(text=found.text, metadata=found.metadata)
+        return model.Part(text=found.text, metadata=found.metadata)
     if found.file is not None:
         return _file(found.file, found.metadata)
     return _data(found)
 
 
-def _file(file: old.File, metadata: dict[str, Any] | None) -> new.Part:
+def _file(file: v03.File, metadata: dict[str, Any] | None) -> model.Part:
     raw = file.content
     if raw is None and file.file_with_bytes is not None:
         raw = _twice_encoded(file.file_with_bytes)
-    return new.Part(
+    return model.Part(
         raw=raw,
         url=None if raw is not None else file.file_with_uri if file.uri is None else file.uri,
         metadata=metadata,
@@ -254,21 +255,17 @@ def _twice_encoded(content: bytes) -> bytes:
     return decoded if base64.b64encode(decoded) == content else content
 
 
-def _data(found: old.Part) -> new.Part:
+def _data(found: v03.Part) -> model.Part:
     data, metadata = found.data, found.metadata
-    inner = _object(data)
+    inner = as_object(data)
     if found.kind is None and inner is not None and inner.keys() == {"data"}:
-        data, inner = inner["data"], _object(inner["data"])
+        data, inner = inner["data"], as_object(inner["data"])
     if isinstance(data, UnsetType):
-        return new.Part(metadata=metadata)
+        return model.Part(metadata=metadata)
     if metadata and metadata.get(WRAPPED) and inner is not None and "value" in inner:
         data = inner["value"]
         metadata = {name: value for name, value in metadata.items() if name != WRAPPED} or None
-    return new.Part(data=data, metadata=metadata)
-
-
-def _object(value: object) -> dict[str, Any] | None:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    return model.Part(data=data, metadata=metadata)
 
 
 def _state(found: object) -> TaskState:

@@ -27,6 +27,7 @@ __all__ = [
     "PushConfig",
     "PushConfigId",
     "PushConfigs",
+    "Request",
     "SendMessage",
     "SetPushConfig",
     "StatusUpdate",
@@ -255,7 +256,7 @@ class Tasks(WireValue, frozen=True, kw_only=True):
 # ── What is asked ────────────────────────────────────────────────────────────────────────────
 
 
-class _Request(WireValue, frozen=True, kw_only=True):
+class Request(WireValue, frozen=True, kw_only=True):
     """0.3 knows no tenants."""
 
     tenant: ClassVar[None] = None
@@ -271,7 +272,7 @@ class Configuration(WireValue, frozen=True, kw_only=True):
     push_notification: PushConfig | None = None
 
 
-class SendMessage(_Request, frozen=True, kw_only=True):
+class SendMessage(Request, frozen=True, kw_only=True):
     """For message/send and message/stream."""
 
     message: Message
@@ -279,14 +280,14 @@ class SendMessage(_Request, frozen=True, kw_only=True):
     metadata: dict[str, Any] | None = None
 
 
-class TaskQuery(_Request, frozen=True, kw_only=True):
+class TaskQuery(Request, frozen=True, kw_only=True):
     """For tasks/get."""
 
     id: str
     history_length: int | None = None
 
 
-class ListTasks(_Request, frozen=True, kw_only=True):
+class ListTasks(Request, frozen=True, kw_only=True):
     """For tasks/list, as those agents have it that do."""
 
     context_id: str | None = None
@@ -297,27 +298,27 @@ class ListTasks(_Request, frozen=True, kw_only=True):
     include_artifacts: bool | None = None
 
 
-class TaskId(_Request, frozen=True, kw_only=True):
+class TaskId(Request, frozen=True, kw_only=True):
     """For tasks/resubscribe and tasks/pushNotificationConfig/list."""
 
     id: str
 
 
-class CancelTask(_Request, frozen=True, kw_only=True):
+class CancelTask(Request, frozen=True, kw_only=True):
     """For tasks/cancel."""
 
     id: str
     metadata: dict[str, Any] | None = None
 
 
-class SetPushConfig(_Request, frozen=True, kw_only=True):
+class SetPushConfig(Request, frozen=True, kw_only=True):
     """For tasks/pushNotificationConfig/set."""
 
     task_id: str
     push_notification_config: PushConfig
 
 
-class CreatePushConfig(_Request, frozen=True, kw_only=True):
+class CreatePushConfig(Request, frozen=True, kw_only=True):
     """ProtoJSON: for the same; `id` is the task's, for the path."""
 
     id: str
@@ -326,12 +327,12 @@ class CreatePushConfig(_Request, frozen=True, kw_only=True):
     config_id: str | None = None
 
 
-class PushConfigId(_Request, frozen=True, kw_only=True):
+class PushConfigId(Request, frozen=True, kw_only=True):
     """For tasks/pushNotificationConfig/get and delete; `id` is the task's."""
 
     id: str
     push_notification_config_id: str
 
 
-class Nothing(_Request, frozen=True, kw_only=True):
+class Nothing(Request, frozen=True, kw_only=True):
     """For agent/getAuthenticatedExtendedCard."""

@@ -1,46 +1,39 @@
-"""What the model asks for, as a 0.3 agent is asked: for JSON-RPC, and as ProtoJSON.
+"""What the model asks for, as a 0.3 agent is asked.
 
-Each function takes a request of 1.0 and the form that is wanted.
+Each function takes a request of 1.0. Where the two forms of 0.3's JSON differ, it is a method of
+the form that is wanted.
 """
 
 from __future__ import annotations
 
 import base64
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from enum import Enum, auto
+from typing import Any
 
+import msgspec
 from msgspec import UnsetType
 
 from holdfast.errors import UnsupportedOperationError
-from holdfast.model import requests as new
+from holdfast.model import requests
+from holdfast.model.codec import as_object
 from holdfast.model.types import Message, Part, Role, TaskState
-from holdfast.model.v03 import types as old
+from holdfast.model.v03 import types as v03
 from holdfast.model.v03.reading import WRAPPED
 
 __all__ = [
     "Form",
-    "cancel_task",
-    "create_push_config",
+    "ProtoJsonForm",
+    "RpcForm",
     "get_task",
-    "list_tasks",
-    "message",
     "nothing",
     "push_config_id",
-    "send_message",
     "task_id",
 ]
 
 WHOLE_HISTORY = 10_000
 """Messages to ask for where the caller sets no limit: 0.3 agents may show none unless asked, and
 some forget what is beyond of what was asked."""
-
-
-class Form(Enum):
-    """The two forms of its JSON."""
-
-    RPC = auto()
-    PROTO = auto()
-
 
 _STATES: Mapping[str, str] = {
     TaskState.UNSPECIFIED: "unknown",
@@ -60,177 +53,234 @@ _ROLES: Mapping[str, str] = {
 }
 
 
-def send_message(request: new.SendMessageRequest, form: Form) -> old.SendMessage:
-    """For message/send and message/stream; whether to block is always said.
-
-    Raises:
-        UnsupportedOperationError: The message says what 0.3 cannot say.
-    """
-    asked = request.configuration or new.SendMessageConfiguration()
-    push = asked.task_push_notification_config
-    config = None if push is None else _push_config(push)
-    return old.SendMessage(
-        message=message(request.message, form),
-        configuration=old.Configuration(
-            blocking=not asked.return_immediately,
-            accepted_output_modes=asked.accepted_output_modes,
-            history_length=_history(asked.history_length),
-            push_notification_config=None if form is Form.PROTO else config,
-            push_notification=config if form is Form.PROTO else None,
-        ),
-        metadata=request.metadata,
-    )
+# ── The same in both forms ───────────────────────────────────────────────────────────────────
 
 
-def get_task(request: new.GetTaskRequest, _form: Form) -> old.TaskQuery:
+def get_task(request: requests.GetTaskRequest) -> v03.TaskQuery:
     """For tasks/get."""
-    return old.TaskQuery(id=request.id, history_length=_history(request.history_length))
-
-
-def list_tasks(request: new.ListTasksRequest, form: Form) -> old.ListTasks:
-    """For tasks/list.
-
-    Raises:
-        UnsupportedOperationError: The list is to begin at a time.
-    """
-    if request.status_timestamp_after:
-        raise _lacks("ListTasks by time (status_timestamp_after)")
-    state = None if request.status is None else str(request.status)
-    if state is not None and form is not Form.PROTO:
-        state = _STATES.get(state, state)
-    return old.ListTasks(
-        context_id=request.context_id,
-        status=state,
-        limit=request.page_size,
-        cursor=request.page_token,
-        history_length=request.history_length,
-        include_artifacts=request.include_artifacts,
-    )
-
-
-def cancel_task(request: new.CancelTaskRequest, form: Form) -> old.CancelTask:
-    """For tasks/cancel.
-
-    Raises:
-        UnsupportedOperationError: ProtoJSON has no place for its metadata.
-    """
-    if form is Form.PROTO and request.metadata:
-        raise _lacks("the metadata of CancelTask over HTTP+JSON")
-    return old.CancelTask(id=request.id, metadata=request.metadata)
+    return v03.TaskQuery(id=request.id, history_length=_history(request.history_length))
 
 
 def task_id(
-    request: new.SubscribeToTaskRequest | new.ListTaskPushNotificationConfigsRequest,
-    _form: Form,
-) -> old.TaskId:
+    request: requests.SubscribeToTaskRequest | requests.ListTaskPushNotificationConfigsRequest,
+) -> v03.TaskId:
     """For tasks/resubscribe and tasks/pushNotificationConfig/list, which has no pages."""
-    if isinstance(request, new.SubscribeToTaskRequest):
-        return old.TaskId(id=request.id)
-    return old.TaskId(id=request.task_id)
-
-
-def create_push_config(
-    request: new.TaskPushNotificationConfig,
-    form: Form,
-) -> old.SetPushConfig | old.CreatePushConfig:
-    """For tasks/pushNotificationConfig/set."""
-    task, config = request.task_id or "", _push_config(request)
-    if form is not Form.PROTO:
-        return old.SetPushConfig(task_id=task, push_notification_config=config)
-    parent = f"tasks/{task}"
-    name = f"{parent}/pushNotificationConfigs/{request.id or ''}"
-    return old.CreatePushConfig(
-        id=task,
-        parent=parent,
-        config_id=request.id,
-        config=old.TaskPushConfig(name=name, push_notification_config=config),
-    )
+    if isinstance(request, requests.SubscribeToTaskRequest):
+        return v03.TaskId(id=request.id)
+    return v03.TaskId(id=request.task_id)
 
 
 def push_config_id(
-    request: new.GetTaskPushNotificationConfigRequest
-    | new.DeleteTaskPushNotificationConfigRequest,
-    _form: Form,
-) -> old.PushConfigId:
+    request: requests.GetTaskPushNotificationConfigRequest
+    | requests.DeleteTaskPushNotificationConfigRequest,
+) -> v03.PushConfigId:
     """For tasks/pushNotificationConfig/get and delete."""
-    return old.PushConfigId(id=request.task_id, push_notification_config_id=request.id)
+    return v03.PushConfigId(id=request.task_id, push_notification_config_id=request.id)
 
 
-def nothing(_request: new.GetExtendedAgentCardRequest, _form: Form) -> old.Nothing:
+def nothing(_request: requests.GetExtendedAgentCardRequest) -> v03.Nothing:
     """For agent/getAuthenticatedExtendedCard."""
-    return old.Nothing()
+    return v03.Nothing()
 
 
-def message(told: Message, form: Form) -> old.Message:
-    """A message.
+# ── The forms ────────────────────────────────────────────────────────────────────────────────
 
-    Raises:
-        UnsupportedOperationError: It refers to tasks, which ProtoJSON has no place for.
-    """
-    if form is Form.PROTO and told.reference_task_ids:
-        raise _lacks("the reference_task_ids of a message over HTTP+JSON")
-    parts = tuple(_part(part, form) for part in told.parts)
-    role = _ROLES.get(told.role, str(told.role))
-    if form is Form.PROTO:
+
+class Form(ABC):
+    """One of the two forms of its JSON: what is written in a form of its own."""
+
+    def send_message(self, request: requests.SendMessageRequest) -> v03.SendMessage:
+        """For message/send and message/stream; whether to block is always said.
+
+        Raises:
+            UnsupportedOperationError: The message says what 0.3 cannot say.
+        """
+        asked = request.configuration or requests.SendMessageConfiguration()
+        push = asked.task_push_notification_config
+        configuration = v03.Configuration(
+            blocking=not asked.return_immediately,
+            accepted_output_modes=asked.accepted_output_modes,
+            history_length=_history(asked.history_length),
+        )
+        if push is not None:
+            configuration = self._pushed(configuration, _push_config(push))
+        return v03.SendMessage(
+            message=self._message(request.message),
+            configuration=configuration,
+            metadata=request.metadata,
+        )
+
+    def list_tasks(self, request: requests.ListTasksRequest) -> v03.ListTasks:
+        """For tasks/list.
+
+        Raises:
+            UnsupportedOperationError: The list is to begin at a time.
+        """
+        if request.status_timestamp_after:
+            raise _lacks("ListTasks by time (status_timestamp_after)")
+        return v03.ListTasks(
+            context_id=request.context_id,
+            status=None if request.status is None else self._state(request.status),
+            limit=request.page_size,
+            cursor=request.page_token,
+            history_length=request.history_length,
+            include_artifacts=request.include_artifacts,
+        )
+
+    def cancel_task(self, request: requests.CancelTaskRequest) -> v03.CancelTask:
+        """For tasks/cancel.
+
+        Raises:
+            UnsupportedOperationError: ProtoJSON has no place for its metadata.
+        """
+        return v03.CancelTask(id=request.id, metadata=request.metadata)
+
+    @abstractmethod
+    def create_push_config(self, request: requests.TaskPushNotificationConfig) -> v03.Request:
+        """For tasks/pushNotificationConfig/set."""
+
+    def _message(self, told: Message) -> v03.Message:
+        message = v03.Message(
+            message_id=told.message_id,
+            role=_ROLES.get(told.role, str(told.role)),
+            context_id=told.context_id,
+            task_id=told.task_id,
+            metadata=told.metadata,
+            extensions=told.extensions,
+            reference_task_ids=told.reference_task_ids,
+        )
+        return self._holding(message, tuple(map(self._part, told.parts)))
+
+    def _part(self, told: Part) -> v03.Part:
+        if told.raw is not None or told.url is not None:
+            part = v03.Part(file=self._file(told), metadata=told.metadata)
+            return self._of_kind("file", part)
+        if isinstance(told.data, UnsetType):
+            part = v03.Part(text=told.text or "", metadata=told.metadata)
+            return self._of_kind("text", part)
+        data, metadata = as_object(told.data), told.metadata
+        if data is None:
+            data, metadata = {"value": told.data}, {**(metadata or {}), WRAPPED: True}
+        part = v03.Part(data=self._data(data), metadata=metadata)
+        return self._of_kind("data", part)
+
+    @abstractmethod
+    def _pushed(
+        self, configuration: v03.Configuration, push: v03.PushConfig
+    ) -> v03.Configuration: ...
+
+    @abstractmethod
+    def _state(self, state: TaskState) -> str: ...
+
+    @abstractmethod
+    def _holding(self, message: v03.Message, parts: tuple[v03.Part, ...]) -> v03.Message: ...
+
+    @abstractmethod
+    def _of_kind(self, kind: str, part: v03.Part) -> v03.Part: ...
+
+    @abstractmethod
+    def _data(self, data: dict[str, Any]) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def _file(self, told: Part) -> v03.File: ...
+
+
+class RpcForm(Form):
+    """For JSON-RPC."""
+
+    def create_push_config(
+        self, request: requests.TaskPushNotificationConfig
+    ) -> v03.SetPushConfig:
+        """For tasks/pushNotificationConfig/set."""
+        return v03.SetPushConfig(
+            task_id=request.task_id or "", push_notification_config=_push_config(request)
+        )
+
+    def _pushed(self, configuration: v03.Configuration, push: v03.PushConfig) -> v03.Configuration:
+        return msgspec.structs.replace(configuration, push_notification_config=push)
+
+    def _state(self, state: TaskState) -> str:
+        return _STATES.get(state, str(state))
+
+    def _holding(self, message: v03.Message, parts: tuple[v03.Part, ...]) -> v03.Message:
+        return msgspec.structs.replace(message, kind="message", parts=parts)
+
+    def _of_kind(self, kind: str, part: v03.Part) -> v03.Part:
+        return msgspec.structs.replace(part, kind=kind)
+
+    def _data(self, data: dict[str, Any]) -> dict[str, Any]:
+        return data
+
+    def _file(self, told: Part) -> v03.File:
+        return v03.File(
+            name=told.filename,
+            mime_type=told.media_type,
+            content=told.raw,
+            uri=told.url if told.raw is None else None,
+        )
+
+
+class ProtoJsonForm(Form):
+    """ProtoJSON, for HTTP+JSON."""
+
+    def cancel_task(self, request: requests.CancelTaskRequest) -> v03.CancelTask:
+        """For tasks/cancel; see `Form.cancel_task`."""
+        if request.metadata:
+            raise _lacks("the metadata of CancelTask over HTTP+JSON")
+        return super().cancel_task(request)
+
+    def create_push_config(
+        self, request: requests.TaskPushNotificationConfig
+    ) -> v03.CreatePushConfig:
+        """For tasks/pushNotificationConfig/set."""
+        task = request.task_id or ""
+        parent = f"tasks/{task}"
+        name = f"{parent}/pushNotificationConfigs/{request.id or ''}"
+        return v03.CreatePushConfig(
+            id=task,
+            parent=parent,
+            config_id=request.id,
+            config=v03.TaskPushConfig(name=name, push_notification_config=_push_config(request)),
+        )
+
+    def _pushed(self, configuration: v03.Configuration, push: v03.PushConfig) -> v03.Configuration:
+        return msgspec.structs.replace(configuration, push_notification=push)
+
+    def _state(self, state: TaskState) -> str:
+        return str(state)
+
+    def _holding(self, message: v03.Message, parts: tuple[v03.Part, ...]) -> v03.Message:
+        if message.reference_task_ids:
+            raise _lacks("the reference_task_ids of a message over HTTP+JSON")
+        role = message.role
         role = f"ROLE_{role.upper()}" if role in {"user", "agent"} else role
-    return old.Message(
-        kind=None if form is Form.PROTO else "message",
-        message_id=told.message_id,
-        role=role,
-        parts=() if form is Form.PROTO else parts,
-        content=parts if form is Form.PROTO else (),
-        context_id=told.context_id,
-        task_id=told.task_id,
-        metadata=told.metadata,
-        extensions=told.extensions,
-        reference_task_ids=told.reference_task_ids,
-    )
+        return msgspec.structs.replace(message, role=role, content=parts)
 
+    def _of_kind(self, kind: str, part: v03.Part) -> v03.Part:  # noqa: ARG002  a part has none
+        return part
 
-def _part(told: Part, form: Form) -> old.Part:
-    if told.raw is not None or told.url is not None:
-        return old.Part(
-            kind=None if form is Form.PROTO else "file",
-            file=_file(told, form),
-            metadata=told.metadata,
+    def _data(self, data: dict[str, Any]) -> dict[str, Any]:
+        return {"data": data}
+
+    def _file(self, told: Part) -> v03.File:
+        raw = told.raw
+        return v03.File(
+            name=told.filename,
+            mime_type=told.media_type,
+            file_with_bytes=None if raw is None else base64.b64encode(raw),
+            file_with_uri=told.url if raw is None else None,
         )
-    if isinstance(told.data, UnsetType):
-        return old.Part(
-            kind=None if form is Form.PROTO else "text",
-            text=told.text or "",
-            metadata=told.metadata,
-        )
-    data, metadata = told.data, told.metadata
-    if not isinstance(told.data, dict):
-        data, metadata = {"value": data}, {**(metadata or {}), WRAPPED: True}
-    return old.Part(
-        kind=None if form is Form.PROTO else "data",
-        data={"data": data} if form is Form.PROTO else data,
-        metadata=metadata,
-    )
 
 
-def _file(told: Part, form: Form) -> old.File:
-    raw = told.raw
-    return old.File(
-        name=told.filename,
-        mime_type=told.media_type,
-        content=None if form is Form.PROTO else raw,
-        uri=None if form is Form.PROTO or raw is not None else told.url,
-        file_with_bytes=base64.b64encode(raw) if form is Form.PROTO and raw is not None else None,
-        file_with_uri=told.url if form is Form.PROTO and raw is None else None,
-    )
-
-
-def _push_config(told: new.TaskPushNotificationConfig) -> old.PushConfig:
+def _push_config(told: requests.TaskPushNotificationConfig) -> v03.PushConfig:
     how = told.authentication
-    return old.PushConfig(
+    return v03.PushConfig(
         id=told.id,
         url=told.url,
         token=told.token,
         authentication=None
         if how is None
-        else old.AuthenticationInfo(
+        else v03.AuthenticationInfo(
             schemes=(how.scheme,) if how.scheme else (), credentials=how.credentials
         ),
     )
