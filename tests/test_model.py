@@ -8,7 +8,8 @@ import pytest
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidAgentCardError
-from holdfast.model.card import AgentCard, AgentInterface, check_card, read_card
+from holdfast.model.card import AgentCard, AgentInterface, check_card
+from holdfast.model.card_reading import read_card
 from holdfast.model.operations import OPERATIONS
 from holdfast.model.requests import (
     GetTaskRequest,

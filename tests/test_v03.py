@@ -25,7 +25,7 @@ from holdfast.errors import (
     UnsupportedOperationError,
 )
 from holdfast.model import operations as op
-from holdfast.model.card import read_card
+from holdfast.model.card_reading import read_card
 from holdfast.model.requests import (
     AuthenticationInfo,
     CancelTaskRequest,
@@ -42,7 +42,7 @@ from holdfast.model.requests import (
     TaskPushNotificationConfig,
 )
 from holdfast.model.types import Message, Part, Role, TaskState
-from holdfast.testing.olderwire import OlderWire
+from holdfast.testing.v03wire import V03Wire
 from holdfast.wire import v03
 from holdfast.wire.bindings import CODECS
 from holdfast.wire.http import HttpReply
@@ -91,7 +91,7 @@ def result(binding, operation, document):
 
 def wire(binding, operation, params=None):
     is_rpc = binding == "JSONRPC"
-    return OlderWire(operation.name, params, rpc_id=REQUEST_ID, is_rpc=is_rpc)
+    return V03Wire(operation.name, params, rpc_id=REQUEST_ID, is_rpc=is_rpc)
 
 
 # ── There and back ───────────────────────────────────────────────────────────────────────────

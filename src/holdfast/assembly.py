@@ -24,7 +24,8 @@ from holdfast.auth import AuthProvider, CredentialService, one_provider, to_prov
 from holdfast.calls import Calls
 from holdfast.client import Client
 from holdfast.errors import A2AError
-from holdfast.model.card import AgentCard, check_card, read_card
+from holdfast.model.card import AgentCard, check_card
+from holdfast.model.card_reading import read_card
 from holdfast.model.requests import SendMessageConfiguration
 from holdfast.policy.resilience import Resilience
 from holdfast.runtime.binding import HttpBinding

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 from holdfast.errors import InvalidAgentCardError
-from holdfast.model import codec
 from holdfast.model.addresses import is_http_address
 from holdfast.model.types import WireValue
 
@@ -35,7 +34,6 @@ __all__ = [
     "check_card",
     "check_interface",
     "lacks",
-    "read_card",
 ]
 
 
@@ -233,35 +231,6 @@ class AgentCard(WireValue, frozen=True, kw_only=True):
     skills: tuple[AgentSkill, ...] = ()
     signatures: tuple[AgentCardSignature, ...] = ()
     icon_url: str | None = None
-
-
-def read_card(document: Any) -> AgentCard:
-    """Reads an agent card, of protocol 0.3 too, and checks what a client needs of it.
-
-    Cards leave out a lot; a missing description hurts nobody. Required is what a call depends
-    on: a name, and at least one interface with an address and a binding.
-
-    Args:
-        document: The parsed JSON.
-
-    Raises:
-        InvalidAgentCardError: With the field that is missing or wrong.
-    """
-    if not isinstance(document, dict):
-        message = f"the agent card is not a JSON object but {type(document).__name__}"
-        raise InvalidAgentCardError(message, executed=False)
-    from holdfast.model.v03 import card as v03  # which is made of what is here
-
-    members = cast("dict[str, Any]", document)
-    if not members.get("supportedInterfaces") and "url" in members:
-        return v03.read(members)
-    try:
-        card = codec.from_builtins(members, AgentCard)
-    except codec.MalformedError as error:
-        message = f"the agent card is not valid: {error}"
-        raise InvalidAgentCardError(message, field=error.path, executed=False) from None
-    check_card(card)
-    return v03.beside(card, members) if "url" in members else card
 
 
 def check_card(card: AgentCard) -> None:

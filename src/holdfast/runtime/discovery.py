@@ -13,7 +13,8 @@ from holdfast.errors import (
     InvalidAgentCardError,
 )
 from holdfast.model import codec
-from holdfast.model.card import AgentCard, read_card
+from holdfast.model.card import AgentCard
+from holdfast.model.card_reading import read_card
 from holdfast.model.operations import Operation
 from holdfast.runtime.engine import HttpEngine, fetch
 from holdfast.runtime.transport import AnyCall, Call, Reply, UnaryOnly

@@ -22,7 +22,8 @@ from holdfast.errors import (
     LimitExceededError,
 )
 from holdfast.model import codec
-from holdfast.model.card import AgentCard, AgentInterface, read_card
+from holdfast.model.card import AgentCard, AgentInterface
+from holdfast.model.card_reading import read_card
 from holdfast.policy.retry import TOO_LATE
 from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation, FoundCard
 from holdfast.runtime.perloop import PerLoop

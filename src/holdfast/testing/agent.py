@@ -18,11 +18,12 @@ import msgspec
 from holdfast.model.card import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
 from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, OPERATIONS
 from holdfast.testing.exchange import Exchange
-from holdfast.testing.olderwire import older_card
 from holdfast.testing.operations import Operations, Result
 from holdfast.testing.plans import echo
-from holdfast.testing.serverwire import CARD, Refusal, Wire, read_request
+from holdfast.testing.serverrequests import read_request
+from holdfast.testing.serverwire import CARD, Refusal, Wire
 from holdfast.testing.streams import Streaming
+from holdfast.testing.v03wire import v03_card
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -234,8 +235,8 @@ class FakeAgent:
         card = self._card_at(request)
         if "0.3" not in self._versions:
             return card
-        older = older_card(card)
-        return {**older, **card.to_dict()} if "1.0" in self._versions else older
+        as_v03 = v03_card(card)
+        return {**as_v03, **card.to_dict()} if "1.0" in self._versions else as_v03
 
     def _activated(self, request: HttpRequest) -> dict[str, str]:
         """The header that tells which extensions are activated (A2A 4.6)."""

@@ -176,7 +176,7 @@ class Form(ABC):
     def _holding(self, message: v03.Message, parts: tuple[v03.Part, ...]) -> v03.Message: ...
 
     @abstractmethod
-    def _of_kind(self, kind: str, part: v03.Part) -> v03.Part: ...
+    def _of_kind(self, kind: str, part: v03.Part, /) -> v03.Part: ...
 
     @abstractmethod
     def _data(self, data: dict[str, Any]) -> dict[str, Any]: ...
@@ -205,7 +205,7 @@ class RpcForm(Form):
     def _holding(self, message: v03.Message, parts: tuple[v03.Part, ...]) -> v03.Message:
         return msgspec.structs.replace(message, kind="message", parts=parts)
 
-    def _of_kind(self, kind: str, part: v03.Part) -> v03.Part:
+    def _of_kind(self, kind: str, part: v03.Part, /) -> v03.Part:
         return msgspec.structs.replace(part, kind=kind)
 
     def _data(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -256,7 +256,7 @@ class ProtoJsonForm(Form):
         role = f"ROLE_{role.upper()}" if role in {"user", "agent"} else role
         return msgspec.structs.replace(message, role=role, content=parts)
 
-    def _of_kind(self, kind: str, part: v03.Part) -> v03.Part:  # noqa: ARG002  a part has none
+    def _of_kind(self, _kind: str, part: v03.Part, /) -> v03.Part:
         return part
 
     def _data(self, data: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,39 @@
+"""Reading agent cards: those of 1.0, those of protocol 0.3, and those that are both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.errors import InvalidAgentCardError
+from holdfast.model import codec
+from holdfast.model.card import AgentCard, check_card
+from holdfast.model.v03 import card as v03
+
+__all__ = ["read_card"]
+
+
+def read_card(document: Any) -> AgentCard:
+    """Reads an agent card, of protocol 0.3 too, and checks what a client needs of it.
+
+    Cards leave out a lot; a missing description hurts nobody. Required is what a call depends
+    on: a name, and at least one interface with an address and a binding.
+
+    Args:
+        document: The parsed JSON.
+
+    Raises:
+        InvalidAgentCardError: With the field that is missing or wrong.
+    """
+    members = codec.as_object(document)
+    if members is None:
+        message = f"the agent card is not a JSON object but {type(document).__name__}"
+        raise InvalidAgentCardError(message, executed=False)
+    if not members.get("supportedInterfaces") and "url" in members:
+        return v03.read(members)
+    try:
+        card = codec.from_builtins(members, AgentCard)
+    except codec.MalformedError as error:
+        message = f"the agent card is not valid: {error}"
+        raise InvalidAgentCardError(message, field=error.path, executed=False) from None
+    check_card(card)
+    return v03.beside(card, members) if "url" in members else card
