@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from holdfast.arguments import check_json, check_kind, not_empty
+from holdfast.model.codec import MalformedError
 from holdfast.model.types import Message, Part, Role
 from holdfast.runtime.env import SystemEnv
 
@@ -103,7 +104,7 @@ def to_message(
 
     Raises:
         ValueError: There is nothing in it, a part is not exactly one of text, raw, url and data,
-            or it names another task or context than the arguments do.
+            a dict is no message, or it names another task or context than the arguments do.
         TypeError: It is none of these.
     """
     message = _read(content)
@@ -130,7 +131,7 @@ def _read(content: object) -> Message:
         case Part():
             return Message(parts=(content,))
         case Mapping():
-            return Message.from_dict(dict(cast("Mapping[str, Any]", content)))
+            return _message(cast("Mapping[str, Any]", content))
         case bytes() | bytearray():
             pass
         case Iterable():
@@ -139,6 +140,14 @@ def _read(content: object) -> Message:
             pass
     text = f"a message is text, a part, parts, a Message or a dict, not {type(content).__name__}"
     raise TypeError(text)
+
+
+def _message(document: Mapping[str, Any]) -> Message:
+    try:
+        return Message.from_dict(dict(document))
+    except MalformedError as error:
+        text = f"the message is not valid: {error}"
+        raise ValueError(text) from None
 
 
 def _part(item: object) -> Part:
