@@ -14,15 +14,14 @@ from holdfast.errors import (
     ExtensionSupportRequiredError,
 )
 from holdfast.model.operations import GET_EXTENDED_AGENT_CARD
+from holdfast.wire.bindings import extensions_in
 from holdfast.wire.client_tools import CLIENT_TOOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from holdfast.model.card import AgentCard
     from holdfast.runtime.transport import AnyCall
 
-__all__ = ["Extensions", "extensions_in"]
+__all__ = ["Extensions"]
 
 
 class Extensions(NamedTuple):
@@ -74,9 +73,3 @@ class Extensions(NamedTuple):
                 extensions=missing,
                 executed=False,
             )
-
-
-def extensions_in(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """The URIs in ``A2A-Extensions``, of a request or of a reply (A2A 14.2.2; 0.3 has an X-)."""
-    listed = headers.get("a2a-extensions") or headers.get("x-a2a-extensions") or ""
-    return tuple(uri for each in listed.split(",") if (uri := each.strip()))

@@ -18,7 +18,7 @@ from holdfast.model.card import AgentCard
 from holdfast.model.operations import Operation
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.endpoints import Endpoint
-from holdfast.runtime.extensions import extensions_in
+from holdfast.wire.bindings import extensions_in
 from holdfast.wire.http import Progress
 from holdfast.wire.reach import Reach
 from holdfast.wire.redaction import Secrets

@@ -24,6 +24,7 @@ __all__ = [
     "PROTOCOL_VERSIONS",
     "Codec",
     "ProtocolVersion",
+    "extensions_in",
     "protocol_headers",
     "spoken_version",
 ]
@@ -155,3 +156,9 @@ def protocol_headers(version: str, extensions: Collection[str] = ()) -> Mapping[
     if not extensions:
         return always
     return {**always, **dict.fromkeys(_FOR_EXTENSIONS[version], ",".join(extensions))}
+
+
+def extensions_in(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """The URIs of extensions in the headers of a request or of a reply (A2A 14.2.2)."""
+    listed = headers.get("a2a-extensions") or headers.get("x-a2a-extensions") or ""
+    return tuple(uri for each in listed.split(",") if (uri := each.strip()))

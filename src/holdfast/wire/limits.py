@@ -50,10 +50,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         event: Largest event of a stream, in bytes of its lines as they are sent, without line ends
             and comments; no comment may be larger, either.
         card: Largest agent card, in bytes after decompression.
-        json_depth: How deeply objects and lists may be nested. It does not count what is in
-            members unknown to the protocol, which are passed over unread, of a chunk of text (an
-            artifact update without data or metadata) that has come together with the event before
-            it.
+        json_depth: How deeply objects and lists may be nested. Not counted is what is passed over
+            unread: members unknown to the protocol in a chunk of text (an artifact update without
+            data or metadata) that arrives together with the event before it.
         json_values: How many objects, lists, members and items a reply may hold altogether.
         inflation_ratio: How many times larger a body may become by decompression; below a
             megabyte any ratio is accepted.
