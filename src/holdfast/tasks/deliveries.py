@@ -3,10 +3,10 @@
 Rules, where a stream has the order of its connection:
 
 - A task that is over stays as it ended, whatever comes behind.
-- Of two statuses that of the later timestamp counts, one that ends the task above all others;
-  where a timestamp is missing or cannot be read, the one that came last.
-- A whole `Task` takes the place of what is known if its status is newer. One that is not may add
-  artifacts, and takes none back. After one that is over, artifacts add nothing.
+- Of two statuses the newer one counts (`holdfast.tasks.order`); where nobody can say which that
+  is, the one that came last.
+- A whole `Task` takes the place of what is known if its status is newer; where nobody can say, if
+  it takes no artifact back. After one that is over, artifacts and messages add nothing.
 - The same delivery counts once. The protocol gives events no names, so that a chunk which an agent
   sends twice on purpose counts once as well, and a chunk that is lost leaves no trace: artifacts
   that were appended to are certain only when the agent was asked for the task.
@@ -19,8 +19,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.model import codec
-from holdfast.model.types import Task, TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpdateEvent
+from holdfast.model.types import (
+    Message,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
 from holdfast.tasks.fold import TaskFold
+from holdfast.tasks.order import is_newer
 
 if TYPE_CHECKING:
     from holdfast.model.types import Event
@@ -30,8 +37,6 @@ __all__ = ["Deliveries"]
 
 _REMEMBERED = 256
 """Deliveries that are known again when they come twice."""
-_DIGEST = 128
-"""Bytes that it takes to know one again."""
 
 
 class Deliveries:
@@ -39,7 +44,12 @@ class Deliveries:
 
     Args:
         limits: How large the task may become.
+
+    Attributes:
+        per_delivery: Bytes that it takes to know one again, about.
     """
+
+    per_delivery = 128
 
     __slots__ = ("_fold", "_is_complete", "_seen", "_status")
 
@@ -55,6 +65,11 @@ class Deliveries:
         return self._fold.task
 
     @property
+    def status(self) -> TaskStatus | None:
+        """How the task stands; None as long as nobody said."""
+        return self._status
+
+    @property
     def is_over(self) -> bool:
         """Whether the task has ended."""
         return self._status is not None and self._status.state.is_terminal
@@ -63,7 +78,8 @@ class Deliveries:
     def size(self) -> int:
         """Bytes that all of it takes, about; counted when it is asked for."""
         task = self._fold.task
-        return _DIGEST * len(self._seen) + (0 if task is None else len(codec.encode(task)))
+        known = self.per_delivery * len(self._seen)
+        return known if task is None else known + len(codec.encode(task))
 
     def has(self, digest: bytes) -> bool:
         """Whether this delivery was among the last ones already."""
@@ -115,11 +131,14 @@ class Deliveries:
                 return self._add_picture(event)
             case TaskStatusUpdateEvent():
                 known = self._status
-                if self.is_over or (known is not None and _order(event.status, known) < 0):
+                is_old = known is not None and is_newer(event.status, known) is False
+                if is_old or self.is_over:
                     return False
                 self._fold.add(event)
                 self._status = event.status
                 return True
+            case Message() if self._is_complete or self._fold.task is None:
+                return False
             case TaskArtifactUpdateEvent() if self._is_complete:
                 return False
             case _:
@@ -131,8 +150,8 @@ class Deliveries:
         if known is None:
             self._replace(picture)
             return True
-        order = _order(picture.status, self._status or TaskStatus())
-        if order > 0 or (order == 0 and _takes_nothing_back(known, picture)):
+        newer = is_newer(picture.status, self._status or TaskStatus())
+        if newer or (newer is None and _takes_nothing_back(known, picture)):
             self._replace(picture)
             return True
         if self._status is None:  # there were artifacts only, which came before this
@@ -143,18 +162,6 @@ class Deliveries:
         self._fold.add(task)
         self._status = task.status
         self._is_complete = task.state.is_terminal
-
-
-def _order(status: TaskStatus, known: TaskStatus) -> int:
-    """Whether a status is older (-1) or newer (1) than the known one; 0 where nobody can say."""
-    if known.state.is_terminal:
-        return 0 if status.state is known.state else -1
-    if status.state.is_terminal:
-        return 1
-    time, before = status.time, known.time
-    if time is None or before is None or time == before:
-        return 0
-    return 1 if time > before else -1
 
 
 def _takes_nothing_back(known: Task, picture: Task) -> bool:
