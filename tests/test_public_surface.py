@@ -234,7 +234,7 @@ SIGNATURES = {
     "PushReceiver.config": "self task_id=None *authentication=None",
     "PushReceiver.expect": "self task config=None",
     "PushReceiver.forget": "self task_id",
-    "PushReceiver.task": "self task_id",
+    "PushReceiver.get_task": "self task_id",
     "PushReceiver.wait": (
         "self task_id *client=None *until=None *timeout=900.0 *poll_interval=60.0"
     ),

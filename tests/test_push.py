@@ -5,6 +5,7 @@ import asyncio
 import base64
 import json
 import logging
+import tracemalloc
 
 import msgspec
 import pytest
@@ -38,6 +39,7 @@ from holdfast import (
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
+    Stall,
     asks,
     completes,
     needs_auth,
@@ -114,14 +116,14 @@ async def test_credentials_may_be_those_of_several_configurations():
     one, _, _ = (receiver.config(name, authentication=own) for name in ("t-1", "t-2", None))
     receiver.config("t-4")
 
-    for task_id, status in (("t-1", 200), ("t-2", 200), ("t-3", 404), ("t-4", 404), ("", 404)):
+    for task_id, status in (("t-1", 200), ("t-2", 200), ("t-3", 503), ("t-4", 404), ("", 404)):
         reply = await post(receiver, task(task_id=task_id), authorization="Basic YTpi")
         assert reply.status == status
     assert (await post(receiver, task(task_id="t-2"), one)).status == 404
     receiver.forget("t-1")
     other = task(COMPLETED, "t-2")
     assert (await post(receiver, other, authorization="Basic YTpi")).status == 200
-    assert (await post(receiver, task(), authorization="Basic YTpi")).status == 404
+    assert (await post(receiver, task(), authorization="Basic YTpi")).status == 503
     receiver.forget("t-2")
     assert receiver.expect(task(), receiver.config("t-1")) == task()
 
@@ -158,8 +160,8 @@ async def test_deliveries_become_the_task():
 
     await deliver(receiver, config, task(), chunk("to the "), chunk("moon"), status(COMPLETED))
 
-    assert receiver.task("t-1").text == "to the moon"
-    assert receiver.task("t-1").state is COMPLETED
+    assert receiver.get_task("t-1").text == "to the moon"
+    assert receiver.get_task("t-1").state is COMPLETED
 
 
 async def test_the_credentials_prove_it_as_well_as_the_token():
@@ -184,7 +186,7 @@ async def test_a_body_comes_in_pieces_of_any_size():
     reply = await request(receiver, *pieces, b"", headers=headers)
 
     assert reply.status == 200
-    assert receiver.task("t-1").text == "moon"
+    assert receiver.get_task("t-1").text == "moon"
 
 
 async def test_a_delivery_that_comes_twice_is_acknowledged_and_counts_once():
@@ -192,7 +194,7 @@ async def test_a_delivery_that_comes_twice_is_acknowledged_and_counts_once():
 
     await deliver(receiver, config, chunk("moon"), chunk("moon"))
 
-    assert receiver.task("t-1").text == "moon"
+    assert receiver.get_task("t-1").text == "moon"
 
 
 async def test_a_task_that_is_over_takes_late_news_without_moving():
@@ -201,7 +203,7 @@ async def test_a_task_that_is_over_takes_late_news_without_moving():
 
     await deliver(receiver, config, status(WORKING), task(WORKING), status(TaskState.FAILED))
 
-    assert receiver.task("t-1").state is COMPLETED
+    assert receiver.get_task("t-1").state is COMPLETED
 
 
 async def test_an_event_that_names_no_task_is_of_the_expected_one():
@@ -211,8 +213,8 @@ async def test_an_event_that_names_no_task_is_of_the_expected_one():
         receiver, config, chunk("moon", ""), status(COMPLETED, ""), task(COMPLETED, "", "moon!")
     )
 
-    assert receiver.task("t-1").id == "t-1"
-    assert receiver.task("t-1").text == "moon!"
+    assert receiver.get_task("t-1").id == "t-1"
+    assert receiver.get_task("t-1").text == "moon!"
 
 
 async def test_a_message_goes_into_the_history():
@@ -221,10 +223,10 @@ async def test_a_message_goes_into_the_history():
 
     await deliver(receiver, config, message, task(), message)
 
-    assert receiver.task("t-1").history == ()
+    assert receiver.get_task("t-1").history == ()
     other = msgspec.structs.replace(message, message_id="m-2")
     await deliver(receiver, config, other)
-    assert receiver.task("t-1").history == (other,)
+    assert receiver.get_task("t-1").history == (other,)
 
 
 async def test_what_comes_before_the_task_is_known_is_kept_for_it():
@@ -271,7 +273,7 @@ async def test_who_proves_nothing_is_refused_before_the_body_is_read(headers):
 
     assert reply.status == 401
     assert reply.headers["www-authenticate"] == "Bearer"
-    assert receiver.task("t-1") is None
+    assert receiver.get_task("t-1") is None
 
 
 async def test_a_wrong_token_is_refused_whatever_else_is_right():
@@ -299,7 +301,7 @@ async def test_another_task_than_the_expected_one_is_refused():
 
     for event in (task(task_id="t-2"), status(COMPLETED, "t-2"), chunk("moon", "t-2")):
         assert (await post(receiver, event, config)).status == 404
-    assert receiver.task("t-1") is None
+    assert receiver.get_task("t-1") is None
 
 
 async def test_one_agent_cannot_speak_of_the_task_of_another():
@@ -310,7 +312,7 @@ async def test_one_agent_cannot_speak_of_the_task_of_another():
     unnamed = receiver.config()
     assert (await post(receiver, status(COMPLETED, "t-1"), unnamed)).status == 200
 
-    assert receiver.task("t-1") is None
+    assert receiver.get_task("t-1") is None
     with pytest.raises(ValueError, match="task t-1 has another config than this"):
         receiver.expect(task(), unnamed)
 
@@ -379,7 +381,7 @@ async def test_a_body_that_is_no_event_is_refused(body):
     reply = await post(receiver, body, config)
 
     assert reply.status in {400, 413}
-    assert receiver.task("t-1") is None
+    assert receiver.get_task("t-1") is None
 
 
 @pytest.mark.parametrize(
@@ -406,7 +408,7 @@ async def test_agents_of_protocol_0_3_push_the_thing_itself(body):
 
     assert (await post(receiver, json.dumps(body).encode(), config)).status == 200
 
-    assert receiver.task("t-1").text == "moon"
+    assert receiver.get_task("t-1").text == "moon"
     if body["kind"] == "task":
         assert (await receiver.wait("t-1")).state is COMPLETED
 
@@ -545,7 +547,7 @@ async def test_a_sender_that_leaves_gets_no_answer():
         return {"type": "http.disconnect"}
 
     assert await request(receiver, body_of(task())[:9], headers=headers, end=leaves) is None
-    assert receiver.task("t-1") is None
+    assert receiver.get_task("t-1") is None
 
 
 # ── What is kept ─────────────────────────────────────────────────────────────────────────────
@@ -573,9 +575,9 @@ async def test_tasks_that_are_over_make_room_for_new_ones():
 
     receiver.config("t-3")
 
-    assert receiver.task("t-1").state is COMPLETED
+    assert receiver.get_task("t-1").state is COMPLETED
     with pytest.raises(ValueError, match="task t-2 is not expected"):
-        receiver.task("t-2")
+        receiver.get_task("t-2")
     assert (await post(receiver, status(COMPLETED, "t-2"), second)).status == 401
 
 
@@ -614,8 +616,8 @@ async def test_bytes_are_bounded_and_what_is_not_needed_goes_first():
     assert reply.status == 503
     assert "retry-after" in reply.headers
     with pytest.raises(ValueError, match="t-1 is not expected"):
-        receiver.task("t-1")
-    assert len(receiver.task("t-2").text) == 2000
+        receiver.get_task("t-1")
+    assert len(receiver.get_task("t-2").text) == 2000
     receiver.forget("t-2")
     await deliver(receiver, further, chunk("x" * 2000, "t-3"))
 
@@ -818,7 +820,7 @@ async def test_the_agent_is_asked_for_what_was_lost():
 
     assert done == await client.get_task(task_id)
     assert done.text == "to the moon"
-    assert receiver.task(task_id) == done
+    assert receiver.get_task(task_id) == done
 
 
 async def test_a_task_of_which_nothing_comes_is_looked_at():
@@ -909,7 +911,7 @@ def test_whatever_is_lost_or_late_or_repeated_the_task_is_the_agents(order, lost
     async def main():
         words = [f"{number} " for number in range(STEPS)]
         client, receiver, config, task_id = await begun(streams(*words, every=1))
-        sent = receiver.task(task_id)
+        sent = receiver.get_task(task_id)
         events = [sent, *(chunk(word, task_id) for word in words), status(COMPLETED, task_id)]
         waiting = asyncio.ensure_future(receiver.wait(task_id, client=client))
         over = False
@@ -919,16 +921,314 @@ def test_whatever_is_lost_or_late_or_repeated_the_task_is_the_agents(order, lost
                 continue
             for _ in range(1 + (number in twice)):
                 await deliver(receiver, config, events[number])
-                state = receiver.task(task_id).state
+                state = receiver.get_task(task_id).state
                 assert not over or state is COMPLETED
                 over = state.is_terminal
         done = await waiting
         assert done == await client.get_task(task_id)
         assert done.text == "".join(words)
         await deliver(receiver, config, *events)
-        assert receiver.task(task_id) == done
+        assert receiver.get_task(task_id) == done
 
     run(main())
+
+
+# ── Races ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("seconds", [0, 20], ids=["confirming", "looking"])
+@pytest.mark.parametrize("ends", ["close", "forget"])
+async def test_a_wait_ends_with_its_receiver_while_the_agent_is_asked(seconds, ends):
+    agent = FakeAgent(works_forever())
+    client = connect(agent.url, engine=FakeNetwork(agent))
+    receiver, _ = expecting(None)
+    config = receiver.config()
+    sent = await client.send_message("go", return_immediately=True)
+    receiver.expect(sent, config)
+    agent.inject(Stall(), on="GetTask", times=9)
+    if not seconds:
+        await deliver(receiver, config, status(COMPLETED, sent.id))
+    waiting = asyncio.ensure_future(receiver.wait(sent.id, client=client, poll_interval=10))
+    await asyncio.sleep(seconds or 1)
+    began = asyncio.get_running_loop().time()
+
+    await receiver.close() if ends == "close" else receiver.forget(sent.id)
+
+    with pytest.raises(A2AConnectionError, match=r"closed|forgotten") as caught:
+        await waiting
+    assert caught.value.failure == "closed"
+    assert asyncio.get_running_loop().time() == began
+
+
+class Answering:
+    """A client whose agent answers when it is told to."""
+
+    def __init__(self):
+        self.asked = asyncio.Queue()
+
+    async def wait(self, task_id, *, until, timeout):
+        answer = asyncio.get_running_loop().create_future()
+        await self.asked.put(answer)
+        return await answer
+
+    async def get_task(self, task_id, *, timeout):
+        return await self.wait(task_id, until=None, timeout=timeout)
+
+
+@pytest.mark.parametrize("looking", [False, True])
+async def test_what_is_forgotten_just_as_the_agent_answers_is_not_kept(looking):
+    receiver, config = expecting()
+    await deliver(receiver, config, task() if looking else status(COMPLETED))
+    client = Answering()
+    waiting = asyncio.ensure_future(receiver.wait("t-1", client=client, poll_interval=1))
+    answer = await client.asked.get()
+
+    answer.set_result(task(COMPLETED))
+    receiver.forget("t-1")
+
+    with pytest.raises(A2AConnectionError, match="it was forgotten"):
+        await waiting
+
+
+async def test_an_end_that_is_delivered_while_the_agent_is_asked_stays():
+    receiver, config = expecting()
+    await deliver(receiver, config, task(INPUT_REQUIRED))
+    client = Answering()
+    waiting = asyncio.ensure_future(receiver.wait("t-1", client=client))
+    answer = await client.asked.get()
+
+    await deliver(receiver, config, task(COMPLETED, text="moon"))
+    answer.set_result(task(INPUT_REQUIRED))
+    (await client.asked.get()).set_result(task(COMPLETED, text="moon"))
+
+    assert (await waiting).text == "moon"
+    assert receiver.get_task("t-1").state is COMPLETED
+
+
+async def test_a_question_that_the_agent_dates_earlier_is_taken_all_the_same():
+    receiver, config = expecting()
+    later = TaskStatus(state=INPUT_REQUIRED, timestamp="2026-01-01T00:00:02Z")
+    await deliver(receiver, config, Task(id="t-1", status=later))
+    client = Answering()
+    waiting = asyncio.ensure_future(receiver.wait("t-1", client=client))
+    earlier = msgspec.structs.replace(later, timestamp="2026-01-01T00:00:01Z")
+
+    (await client.asked.get()).set_result(Task(id="t-1", status=earlier))
+
+    assert (await waiting).status == earlier
+
+
+async def test_what_is_read_while_the_receiver_is_closed_is_not_acknowledged():
+    receiver, config = expecting()
+    headers = [*JSON.items(), ("x-a2a-notification-token", config.token)]
+    body = body_of(task())
+
+    async def rest():
+        await receiver.close()
+        return {"type": "http.request", "body": body[9:]}
+
+    assert (await request(receiver, body[:9], headers=headers, end=rest)).status == 503
+    assert receiver.get_task("t-1") is None
+
+
+async def test_two_deliveries_at_once_count_both():
+    receiver, config = expecting()
+    gate = asyncio.Event()
+    headers = [*JSON.items(), ("x-a2a-notification-token", config.token)]
+    slow = body_of(chunk("moon"))
+
+    async def rest():
+        await gate.wait()
+        return {"type": "http.request", "body": slow[9:]}
+
+    first = asyncio.ensure_future(request(receiver, slow[:9], headers=headers, end=rest))
+    await asyncio.sleep(0)
+    await deliver(receiver, config, status(COMPLETED))
+    gate.set()
+
+    assert (await first).status == 200
+    assert (receiver.get_task("t-1").state, receiver.get_task("t-1").text) == (COMPLETED, "moon")
+
+
+async def test_a_message_that_comes_behind_the_whole_task_adds_nothing():
+    receiver, config = expecting()
+    message = Message(message_id="m-9", role=Role.AGENT, parts=(Part(text="late"),))
+    await deliver(receiver, config, task(COMPLETED, text="moon"))
+
+    await deliver(receiver, config, message)
+
+    assert receiver.get_task("t-1") == task(COMPLETED, text="moon")
+
+
+async def test_an_early_message_may_name_the_task():
+    receiver = PushReceiver(URL)
+    config = receiver.config()
+    message = Message(message_id="m-1", task_id="t-1", role=Role.AGENT, parts=(Part(text="hm"),))
+
+    await deliver(receiver, config, message, status(COMPLETED))
+
+    assert receiver.expect("t-1", config).state is COMPLETED
+
+
+async def test_what_cannot_be_told_from_an_early_delivery_is_put_off():
+    receiver = PushReceiver(URL)
+    own = AuthenticationInfo(scheme="Basic", credentials="YTpi")
+    receiver.config("t-1", authentication=own)
+    pending = receiver.config(authentication=own)
+
+    early = await post(receiver, task(task_id="t-2"), authorization="Basic YTpi")
+    assert (early.status, early.headers["retry-after"]) == (503, "1")
+    assert (await post(receiver, task(task_id=""), authorization="Basic YTpi")).status == 404
+    receiver.expect("t-2", pending)
+    assert (await post(receiver, task(task_id="t-2"), authorization="Basic YTpi")).status == 200
+    assert (await post(receiver, task(task_id="t-3"), authorization="Basic YTpi")).status == 404
+
+
+# ── Bounds ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_early_deliveries_of_another_task_broke_is_forgotten_with_them():
+    receiver = PushReceiver(URL, limits=Limits(artifacts=1))
+    config = receiver.config()
+    two = tuple(Artifact(artifact_id=name, parts=(Part(text="x"),)) for name in "ab")
+    theirs = Task(id="t-9", artifacts=two[:1])
+    await deliver(receiver, config, theirs)
+    further = TaskArtifactUpdateEvent(task_id="t-9", artifact=two[1])
+    assert (await post(receiver, further, config)).status == 413
+
+    receiver.expect("t-1", config)
+    await deliver(receiver, config, task(COMPLETED))
+
+    assert (await receiver.wait("t-1")).state is COMPLETED
+
+
+async def test_a_configuration_that_takes_no_room_makes_none():
+    receiver = PushReceiver(URL, max_bytes=1000)
+    config, pending = receiver.config("t-1"), receiver.config()
+
+    assert (await post(receiver, task(text="x" * 2000), config)).status == 503
+
+    await deliver(receiver, pending, task(task_id="t-2"))
+    assert receiver.expect("t-2", pending) == task(task_id="t-2")
+
+
+async def test_what_is_known_again_takes_room_as_well():
+    receiver, config = expecting(max_bytes=5000)
+    await deliver(receiver, config, task(COMPLETED))
+    other = receiver.config("t-2")
+
+    for number in range(60):
+        late = TaskStatusUpdateEvent(
+            task_id="t-1", status=TaskStatus(state=WORKING), metadata={"number": number}
+        )
+        if (await post(receiver, late, config)).status != 200:
+            break
+    await deliver(receiver, other, task(task_id="t-2", text="x" * 2000))
+
+    with pytest.raises(ValueError, match="t-1 is not expected"):
+        receiver.get_task("t-1")
+
+
+async def test_pieces_without_anything_leave_others_their_turn():
+    receiver, config = expecting()
+    headers = [*JSON.items(), ("x-a2a-notification-token", config.token)]
+    others = asyncio.ensure_future(asyncio.sleep(0))
+    empty = 0
+
+    async def nothing():
+        nonlocal empty
+        empty += 1
+        assert empty < 1000
+        return {"type": "http.request", "more_body": not others.done()}
+
+    assert (await request(receiver, headers=headers, end=nothing)).status == 400
+
+
+async def test_pieces_of_a_byte_take_no_more_room_than_the_whole():
+    receiver, config = expecting(limits=Limits(event=1_000_000))
+    headers = [*JSON.items(), ("x-a2a-notification-token", config.token)]
+    left = 500_000
+
+    async def byte():
+        nonlocal left
+        left -= 1
+        return {"type": "http.request", "body": bytes([32, 32]), "more_body": left > 0}
+
+    tracemalloc.start()
+    try:
+        assert (await request(receiver, headers=headers, end=byte)).status == 400
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 4_000_000
+
+
+@pytest.mark.parametrize("sending", ["breaks", "hangs"])
+async def test_an_answer_that_cannot_be_sent_is_lost(sending):
+    receiver, _ = expecting()
+    scope = {"type": "http", "method": "GET", "path": "/push", "headers": []}
+
+    async def send(message):
+        if sending == "breaks":
+            raise ConnectionResetError
+        await asyncio.Event().wait()
+
+    await receiver(scope, None, send)
+
+
+# ── Closed ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_closed_receiver_makes_nothing_and_waits_for_nothing():
+    receiver, config = expecting()
+    await deliver(receiver, config, task(COMPLETED))
+    await receiver.close()
+
+    with pytest.raises(A2AConnectionError, match="the receiver is closed") as caught:
+        receiver.config()
+    assert (caught.value.failure, caught.value.executed) == ("closed", False)
+    with pytest.raises(A2AConnectionError, match="the receiver is closed: task t-2"):
+        receiver.expect("t-2", config)
+    with pytest.raises(A2AConnectionError, match="the receiver is closed: task t-1"):
+        await receiver.wait("t-1")
+    assert receiver.get_task("t-1").state is COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("url", "match"),
+    [
+        ("https://me.example/push#here", "the push address .* has a fragment"),
+        ("https://me.example/push#", "the push address .* has a fragment"),
+        ("https:///push", "name a host"),
+        ("ftp://me.example/push", "must begin with http"),
+        ("https://me@me.example/push", "holds a user name"),
+    ],
+)
+def test_an_address_that_no_agent_could_deliver_to_is_refused(url, match):
+    with pytest.raises(ValueError, match=match):
+        PushReceiver(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [
+        ("https://me.example/push?key=canary", False),
+        ("http://127.0.0.1:8000/push?key=canary", False),
+        ("http://localhost/push", False),
+        ("http://me.example/push?key=canary", True),
+        ("http://10.0.0.1/push", True),
+    ],
+)
+def test_an_address_without_tls_is_warned_of(url, warned, caplog):
+    PushReceiver(url)
+
+    assert ("is not https" in caplog.text) is warned
+    assert "canary" not in caplog.text
+
+
+def test_an_engine_that_would_fetch_nothing_is_refused():
+    with pytest.raises(ValueError, match="engine is for fetching keys"):
+        PushReceiver(URL, engine=FakeNetwork(FakeAgent()))
 
 
 # ── What the server asks besides ─────────────────────────────────────────────────────────────

@@ -7,6 +7,7 @@ import hmac
 import json
 import subprocess
 import sys
+import tracemalloc
 
 import jwt
 import pytest
@@ -116,7 +117,7 @@ async def test_what_is_signed_is_taken(signer):
     receiver, config = expecting(signer.jwks)
 
     assert (await push(receiver, config, signer.token(BODY))).status == 200
-    assert receiver.task("t-1").state is TaskState.COMPLETED
+    assert receiver.get_task("t-1").state is TaskState.COMPLETED
 
 
 async def test_a_signature_is_enough_without_a_token():
@@ -135,7 +136,7 @@ async def test_a_token_is_not_enough_without_a_signature():
         assert reply.status == 401
         assert reply.headers["www-authenticate"].startswith("Bearer")
     assert (await post(receiver, BODY, config)).status == 401
-    assert receiver.task("t-1") is None
+    assert receiver.get_task("t-1") is None
 
 
 async def test_a_signature_does_not_make_up_for_a_wrong_token():
@@ -244,7 +245,7 @@ async def test_what_is_signed_by_nobody_that_is_known_is_refused(token):
     receiver, config = expecting()
 
     assert (await push(receiver, config, token)).status == 401
-    assert receiver.task("t-1") is None
+    assert receiver.get_task("t-1") is None
 
 
 async def test_a_public_key_is_no_shared_secret():
@@ -306,7 +307,7 @@ async def test_a_delivery_that_comes_twice_is_acknowledged_and_counts_once():
     receiver.forget("t-1")
     config = receiver.config("t-1")
     assert (await push(receiver, config, token)).status == 200
-    assert receiver.task("t-1") is None
+    assert receiver.get_task("t-1") is None
 
 
 @pytest.mark.parametrize("name", [{}, {"jti": "j-1"}], ids=str)
@@ -320,7 +321,7 @@ async def test_a_token_is_good_for_one_body(name):
     if name:
         renewed = SIGNER.token(BODY, without=["request_body_sha256"], iat=NOW + 1, **name)
         assert (await push(receiver, config, renewed)).status == 401
-    assert receiver.task("t-1").state is TaskState.WORKING
+    assert receiver.get_task("t-1").state is TaskState.WORKING
 
 
 async def test_a_signature_that_is_written_otherwise_makes_no_new_token():
@@ -346,7 +347,7 @@ async def test_a_token_whose_delivery_was_refused_is_not_used_up():
     config = receiver.config("t-1")
 
     assert (await push(receiver, config, token)).status == 200
-    assert receiver.task("t-1").state is TaskState.COMPLETED
+    assert receiver.get_task("t-1").state is TaskState.COMPLETED
 
 
 async def test_as_many_tokens_are_remembered_as_are_allowed_and_as_long_as_they_count():
@@ -373,9 +374,12 @@ class KeyServer:
         self.headers = headers or {}
         self.asked = []
         self.failure = None
+        self.hangs = False
 
     async def request(self, request):
         self.asked.append(request)
+        if self.hangs:
+            await asyncio.Event().wait()
         await asyncio.sleep(0.1)
         if isinstance(self.failure, Exception):
             raise self.failure
@@ -555,6 +559,148 @@ def test_without_the_extra_the_error_names_it():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "pip install 'holdfast[push]'" in done.stdout
+
+
+# ── Races and bounds ─────────────────────────────────────────────────────────────────────────
+
+
+async def test_an_early_delivery_that_only_a_signature_proves_is_put_off():
+    receiver = PushReceiver(URL, keys=SIGNER.jwks, env=Clock())
+    config = receiver.config()
+    token = SIGNER.token(BODY)
+
+    early = await push(receiver, None, token)
+    assert (early.status, early.headers["retry-after"]) == (503, "1")
+    receiver.expect("t-1", config)
+    assert (await push(receiver, None, token)).status == 200
+    other = body_of(task(task_id="t-2"))
+    assert (await push(receiver, None, SIGNER.token(other), other)).status == 404
+
+
+async def test_tasks_that_nobody_expects_leave_nothing_behind():
+    receiver, config = expecting(max_tokens=1)
+
+    for number in range(200):
+        body = body_of(task(task_id=f"x-{number}"))
+        for proof in (None, config):
+            assert (await push(receiver, proof, SIGNER.token(body), body)).status == 404
+
+    assert repr(receiver) == f"PushReceiver('{URL}', 1 tasks)"
+    assert (await push(receiver, config, SIGNER.token(BODY))).status == 200
+
+
+async def test_nobody_waits_for_keys_twice():
+    server = KeyServer()
+    server.hangs = True
+    receiver, config = expecting(KEYS, engine=server)
+
+    waiting = [asyncio.ensure_future(push(receiver, config, SIGNER.token(BODY))) for _ in range(5)]
+    replies = await asyncio.gather(*waiting)
+
+    assert {reply.status for reply in replies} == {503}
+    assert asyncio.get_running_loop().time() == 20
+    assert len(server.asked) == 1
+
+
+async def test_who_leaves_takes_no_keys_away_from_others():
+    server = KeyServer(SIGNER)
+    receiver, config = expecting(KEYS, engine=server)
+    first = asyncio.ensure_future(push(receiver, config, SIGNER.token(BODY)))
+    await asyncio.sleep(0.05)
+
+    first.cancel()
+
+    assert (await push(receiver, config, SIGNER.token(BODY))).status == 200
+    assert first.cancelled()
+    assert len(server.asked) == 1
+
+
+async def test_closing_ends_a_fetch_of_keys():
+    server = KeyServer()
+    server.hangs = True
+    receiver, config = expecting(KEYS, engine=server)
+    waiting = asyncio.ensure_future(push(receiver, config, SIGNER.token(BODY)))
+    await asyncio.sleep(1)
+
+    await receiver.close()
+
+    assert (await waiting).status == 503
+    assert asyncio.get_running_loop().time() == 1
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_large_body_is_not_parsed_to_be_compared():
+    receiver, config = expecting()
+    body = b"[" + b"[]," * 500_000 + b"[]]"
+    tracemalloc.start()
+    try:
+        assert (await push(receiver, config, SIGNER.token(BODY), body)).status == 413
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert most < 8 * len(body)
+
+
+async def test_a_token_that_runs_out_while_the_body_is_read_counts_no_more():
+    clock = Clock()
+    receiver, config = expecting(env=clock)
+    headers = [
+        *JSON.items(),
+        ("x-a2a-notification-token", config.token),
+        ("authorization", f"Bearer {SIGNER.token(BODY)}"),
+    ]
+
+    async def rest():
+        clock.now += 361
+        return {"type": "http.request", "body": BODY[9:]}
+
+    assert (await request(receiver, BODY[:9], headers=headers, end=rest)).status == 401
+    assert receiver.get_task("t-1") is None
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        {"kty": "EC", "crv": "P-256", "x": 5, "y": 5},
+        {"kty": "EC", "crv": ["P-256"], "x": None, "y": {}},
+        {"kty": "EC", "crv": "P-256", "x": "é", "y": "a"},
+        {"kty": "EC", "alg": 5},
+    ],
+    ids=str,
+)
+async def test_a_key_that_cannot_be_read_hides_no_other_of_its_name(key):
+    receiver, config = expecting({"keys": [{**key, "kid": "k-1"}, SIGNER.jwk]})
+
+    assert (await push(receiver, config, SIGNER.token(BODY))).status == 200
+
+
+@pytest.mark.parametrize(
+    "header", [b"[" * 5000, b'{"alg":"ES256","x":' + b"[" * 5000, b'{"alg":["ES256"]}'], ids=repr
+)
+async def test_a_header_that_cannot_be_read_is_refused(header):
+    receiver, config = expecting()
+    token = f"{base64.urlsafe_b64encode(header).rstrip(b'=').decode()}.e30.AAAA"
+
+    assert (await push(receiver, config, token)).status == 401
+
+
+async def test_a_set_of_keys_of_any_size_is_not_read(caplog):
+    server = KeyServer(SIGNER)
+    server.documents["more"] = ["x"] * 600_000
+    receiver, config = expecting(KEYS, engine=server)
+
+    assert (await push(receiver, config, SIGNER.token(BODY))).status == 503
+    assert server.asked[0].limits.body <= 1024 * 1024
+
+
+def test_keys_that_others_can_exchange_are_warned_of(caplog):
+    PushReceiver(URL, keys="http://agent.example/keys?x=canary", engine=KeyServer())
+
+    assert "the address of the keys http://agent.example/keys is not https" in caplog.text
+    assert "canary" not in caplog.text
+    with pytest.raises(ValueError, match="has a fragment"):
+        PushReceiver(URL, keys="https://agent.example/keys#k-1")
 
 
 # ── Secrets ──────────────────────────────────────────────────────────────────────────────────

@@ -114,7 +114,7 @@ async def test_a_configuration_that_is_deleted_is_delivered_to_no_more(sdk_url):
 
     assert done.text == "very"
     assert app.statuses == []
-    assert receiver.task(asked.id).state is TaskState.INPUT_REQUIRED
+    assert receiver.get_task(asked.id).state is TaskState.INPUT_REQUIRED
 
 
 async def test_an_agent_that_was_told_of_another_task_is_refused(sdk_url):
@@ -124,7 +124,7 @@ async def test_an_agent_that_was_told_of_another_task_is_refused(sdk_url):
 
     assert answer.text == "hello"
     assert set(app.statuses) == {404}
-    assert receiver.task("another") is None
+    assert receiver.get_task("another") is None
 
 
 async def test_the_configuration_of_a_factory_goes_along_with_its_message(sdk_url):

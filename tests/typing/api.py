@@ -849,7 +849,7 @@ async def manages(status: TaskStatusUpdateEvent, message: Message) -> None:
 async def is_told(client: Client) -> None:
     jwt = JwtPolicy(algorithms=("ES256",), audience="https://me.test", max_age=60)
     async with PushReceiver("https://me.test/push", keys={"keys": []}, jwt=jwt) as signed:
-        assert_type(signed.task("t-1"), Task | None)
+        assert_type(signed.get_task("t-1"), Task | None)
     receiver = PushReceiver("https://me.test/push", max_tasks=10, max_bytes=10_000_000)
     config = receiver.config()
     assert_type(config, TaskPushNotificationConfig)

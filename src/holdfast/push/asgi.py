@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from holdfast.push.refusals import Refusal, Refused
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 __all__ = [
     "ASGIReceive",
     "ASGIScope",
     "ASGISend",
     "Gone",
-    "Refused",
     "ShortReply",
+    "answer_to",
     "headers_of",
     "lifespan",
     "read_body",
@@ -44,13 +47,29 @@ class ShortReply(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
-class Refused(Exception):  # noqa: N818  nothing fails here; it is an answer
-    """The request is answered by a status that says no."""
+_LATER = {"retry-after": "10"}
+_ANSWERS: Mapping[Refusal, tuple[int, dict[str, str]]] = {
+    Refusal.UNPROVEN: (401, {"www-authenticate": "Bearer"}),
+    Refusal.UNVOUCHED: (401, {"www-authenticate": 'Bearer error="invalid_token"'}),  # RFC 6750
+    Refusal.UNEXPECTED: (404, {}),
+    Refusal.EARLY: (503, {"retry-after": "1"}),
+    Refusal.NOT_NOW: (503, _LATER),
+    Refusal.NOT_POSTED: (405, {"allow": "POST"}),
+    Refusal.NOT_JSON: (415, {}),
+    Refusal.UNREADABLE: (400, {}),
+    Refusal.TOO_LARGE: (413, {}),
+    Refusal.TOO_SLOW: (408, {}),
+}
+"""What each refusal is answered by: its status, and headers."""
 
-    def __init__(self, status: int, text: str, **headers: str) -> None:
-        super().__init__(text)
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.answer = ShortReply(status, text, named)
+_SENDING = 30.0
+"""Seconds that an answer may take to be sent."""
+
+
+def answer_to(refused: Refused) -> ShortReply:
+    """How a refusal is answered."""
+    status, headers = _ANSWERS[refused.fact]
+    return ShortReply(status, refused.text, headers)
 
 
 class Gone(Exception):  # noqa: N818  whoever leaves gets no answer
@@ -82,8 +101,7 @@ async def read_body(
         Refused: It is too large, or takes too long.
         Gone: The client has left.
     """
-    pieces: list[bytes] = []
-    size = 0
+    body = bytearray()  # many small pieces take more room than they hold
     try:
         async with asyncio.timeout(seconds):
             while True:
@@ -91,19 +109,21 @@ async def read_body(
                 if message["type"] == "http.disconnect":
                     raise Gone
                 piece: bytes = message.get("body", b"")
-                size += len(piece)
-                if size > limit:
-                    raise Refused(413, f"the body is larger than {limit} bytes")
+                if len(body) + len(piece) > limit:
+                    raise Refused(Refusal.TOO_LARGE, f"the body is larger than {limit} bytes")
                 take(len(piece))
-                pieces.append(piece)
+                body += piece
                 if not message.get("more_body", False):
-                    return b"".join(pieces)
+                    return bytes(body)
+                if not piece:
+                    await asyncio.sleep(0)  # not all servers wait before they bring nothing
     except TimeoutError:
-        raise Refused(408, f"the body did not come within {seconds:g} s") from None
+        text = f"the body did not come within {seconds:g} s"
+        raise Refused(Refusal.TOO_SLOW, text) from None
 
 
 async def reply(send: ASGISend, answer: ShortReply) -> None:
-    """Sends an answer; what is sent to a client that has left is lost."""
+    """Sends an answer; what is sent to a client that has left, or does not read, is lost."""
     body = f"{answer.text}\n".encode()
     headers = {
         **answer.headers,
@@ -111,8 +131,10 @@ async def reply(send: ASGISend, answer: ShortReply) -> None:
         "content-length": str(len(body)),
     }
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": answer.status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})
+    with contextlib.suppress(OSError):  # ASGI 2.4: the client has left
+        async with asyncio.timeout(_SENDING):
+            await send({"type": "http.response.start", "status": answer.status, "headers": raw})
+            await send({"type": "http.response.body", "body": body})
 
 
 async def lifespan(receive: ASGIReceive, send: ASGISend) -> None:

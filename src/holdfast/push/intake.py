@@ -2,11 +2,14 @@
 
 Rules: a request is proven before its body is read; a body is read up to its limit and for a while;
 what was read is judged and taken at once, with nothing else in between.
+
+A delivery may be quicker than the reply that tells the caller of its task. Where the configuration
+is plain from its secrets, it is kept there until the caller names the task; where it is not, it is
+put off, so that an agent that tries again loses nothing.
 """
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,16 +17,11 @@ import msgspec
 from holdfast.errors import LimitExceededError
 from holdfast.model.codec import MalformedError
 from holdfast.model.types import Message, Task
-from holdfast.push.asgi import (
-    ASGIReceive,
-    ASGIScope,
-    Refused,
-    ShortReply,
-    headers_of,
-    read_body,
-)
+from holdfast.push.asgi import ASGIReceive, ASGIScope, ShortReply, headers_of, read_body
+from holdfast.push.refusals import Refusal, Refused
 from holdfast.push.watches import Watch, Watches, credentials_of
 from holdfast.wire.http import media_type
+from holdfast.wire.limits import check_json_size
 from holdfast.wire.notifications import read_notification
 
 if TYPE_CHECKING:
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
 
     from holdfast.model.types import Event
     from holdfast.push.signatures import SignatureCheck, Voucher
+    from holdfast.push.used_tokens import UsedTokens
     from holdfast.wire.limits import Limits
 
 __all__ = ["Intake"]
@@ -38,7 +37,6 @@ __all__ = ["Intake"]
 _TOKEN_HEADER = "x-a2a-notification-token"  # noqa: S105  its name
 _READING = 30.0
 _UNKNOWN = "no such task is expected here"
-_CHALLENGE = {"www_authenticate": "Bearer"}
 
 
 class Intake:
@@ -47,14 +45,20 @@ class Intake:
     Args:
         watches: Who is expected to deliver, and where it goes.
         signatures: How deliveries are signed; None if they need not be.
-        limits: How large one of them may be.
+        used: The signed tokens that came before.
+        limits: How large one delivery may be.
     """
 
     def __init__(
-        self, watches: Watches, signatures: SignatureCheck | None, limits: Limits
+        self,
+        watches: Watches,
+        signatures: SignatureCheck | None,
+        used: UsedTokens,
+        limits: Limits,
     ) -> None:
         self._watches = watches
         self._signatures = signatures
+        self._used = used
         self._limits = limits
 
     async def answer(self, scope: ASGIScope, receive: ASGIReceive) -> ShortReply:
@@ -64,15 +68,16 @@ class Intake:
             Refused: It is no delivery, or not taken.
             Gone: Its sender has left.
         """
+        self._check_open()
         if scope["method"] != "POST":
-            raise Refused(405, "push notifications are posted", allow="POST")
+            raise Refused(Refusal.NOT_POSTED, "push notifications are posted")
         headers = headers_of(scope)
         proven = self._proven(headers)
         voucher = None
         if self._signatures is not None:
             voucher = await self._signatures.verify(headers.get("authorization"))
         elif proven is None:
-            raise Refused(401, "the token is missing", **_CHALLENGE)
+            raise Refused(Refusal.UNPROVEN, "the token is missing")
         _check_content(headers)
         _check_length(headers, self._limits.event)
         taken = 0
@@ -95,7 +100,7 @@ class Intake:
         if token is not None:
             proven = self._watches.proven_by(token)
             if not proven:
-                raise Refused(401, "the token is wrong", **_CHALLENGE)
+                raise Refused(Refusal.UNPROVEN, "the token is wrong")
             return proven
         authorization = headers.get("authorization")
         if authorization is None or self._signatures is not None:
@@ -103,29 +108,26 @@ class Intake:
         scheme, _, credentials = authorization.partition(" ")
         proven = self._watches.proven_by(credentials_of(scheme, credentials))
         if not proven:
-            raise Refused(401, "the credentials are wrong", **_CHALLENGE)
+            raise Refused(Refusal.UNPROVEN, "the credentials are wrong")
         return proven
 
     def _take(
         self, body: bytes, proven: tuple[Watch, ...] | None, voucher: Voucher | None
     ) -> None:
         """Takes a body that was read; nothing else happens meanwhile."""
+        self._check_open()
         if voucher is not None:
-            body = voucher.vouched(body)
+            body = self._vouched(body, voucher)
         event = self._read(body)
         watch, event = self._meant(event, proven, voucher)
-        if voucher is not None and voucher.was_used(body):
+        if voucher is not None and self._used.has(voucher, body):
             return
         try:
-            is_news = watch.deliveries.add(event, hashlib.sha256(body).digest())
-        except LimitExceededError as error:
-            watch.failure = error
-            watch.wake()
-            raise Refused(413, "the task has become too large") from None
+            self._watches.deliver(watch, event, body)
+        except LimitExceededError:
+            raise Refused(Refusal.TOO_LARGE, "the task has become too large") from None
         if voucher is not None:
-            voucher.use(body)
-        if is_news:
-            self._watches.grown(watch, len(body))
+            self._used.add(voucher, body)
 
     def _meant(
         self, event: Event, proven: tuple[Watch, ...] | None, voucher: Voucher | None
@@ -135,43 +137,59 @@ class Intake:
         watch = self._watches.of_task(named or "")
         if proven is not None and len(proven) == 1:
             watch = proven[0]
-        if watch is None or watch.is_forgotten or (proven is not None and watch not in proven):
-            raise Refused(404, _UNKNOWN)
-        if watch.task_id is None and not isinstance(event, Message):
-            if not named:
-                raise Refused(400, "the event names no task")
-            watch.task_id = named
+        if watch is None and named and self._watches.lack_task(proven):
+            raise Refused(Refusal.EARLY, "no such task is expected here yet")
+        if watch is None or watch.end is not None or (proven is not None and watch not in proven):
+            raise Refused(Refusal.UNEXPECTED, _UNKNOWN)
+        if watch.task_id is None and not isinstance(event, Message) and not named:
+            raise Refused(Refusal.UNREADABLE, "the event names no task")
+        known = watch.task_id or named or None
         vouched = None if voucher is None else voucher.task_id
-        if any(name and name != watch.task_id for name in (named, vouched)):
-            raise Refused(404, _UNKNOWN)
+        if any(name and name != known for name in (named, vouched)):
+            raise Refused(Refusal.UNEXPECTED, _UNKNOWN)
+        watch.task_id = known
         if not named and not isinstance(event, Message):
             name = "id" if isinstance(event, Task) else "task_id"
             event = msgspec.structs.replace(event, **{name: watch.task_id})
         return watch, event
 
+    def _check_open(self) -> None:
+        if self._watches.is_closed:
+            raise Refused(Refusal.NOT_NOW, "this receiver is closed")
+
+    def _vouched(self, body: bytes, voucher: Voucher) -> bytes:
+        """The body that a token vouches for, which may have to be parsed to find out."""
+        try:
+            check_json_size(body, self._limits)
+        except LimitExceededError:
+            raise Refused(Refusal.TOO_LARGE, "the event is too large") from None
+        return voucher.vouched(body)
+
     def _read(self, body: bytes) -> Event:
         try:
             event = read_notification(body, self._limits).event
         except LimitExceededError:
-            raise Refused(413, "the event is too large") from None
+            raise Refused(Refusal.TOO_LARGE, "the event is too large") from None
         except MalformedError:
-            raise Refused(400, "the body is no event of A2A: it cannot be read") from None
+            text = "the body is no event of A2A: it cannot be read"
+            raise Refused(Refusal.UNREADABLE, text) from None
         if event is None:
-            raise Refused(400, "the body is no event of A2A: it has none of its members")
+            text = "the body is no event of A2A: it has none of its members"
+            raise Refused(Refusal.UNREADABLE, text)
         return event
 
 
 def _check_content(headers: Mapping[str, str]) -> None:
     kind = media_type(headers)
     if kind != "application/json" and not kind.endswith("+json"):
-        raise Refused(415, "the body must be JSON")
+        raise Refused(Refusal.NOT_JSON, "the body must be JSON")
     if headers.get("content-encoding", "identity").lower() != "identity":
-        raise Refused(415, "the body must not be compressed")
+        raise Refused(Refusal.NOT_JSON, "the body must not be compressed")
 
 
 def _check_length(headers: Mapping[str, str], limit: int) -> None:
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdecimal()):
-        raise Refused(400, "the length of the body cannot be read")
+        raise Refused(Refusal.UNREADABLE, "the length of the body cannot be read")
     if len(length) > 20 or int(length) > limit:
-        raise Refused(413, f"the body is larger than {limit} bytes")
+        raise Refused(Refusal.TOO_LARGE, f"the body is larger than {limit} bytes")

@@ -2,7 +2,8 @@
 
 Rules: a set is fetched through the engine, from the address that the caller named or where that
 origin redirects to, and bounded in size and number; a key that is not in it is looked for anew,
-but not more often than every ten seconds, whatever strangers ask for.
+but not more often than every ten seconds, whatever strangers ask for. One fetch is for all who ask
+meanwhile, and goes on without them: nobody waits for two.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from holdfast.wire.http import HttpRequest, Timeouts, presentable
 from holdfast.wire.limits import Limits, check_json_size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
 
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
@@ -53,6 +54,10 @@ class KeySource(Protocol):
         """
         ...
 
+    async def close(self) -> None:
+        """Lets go of what is under way; who waits for it has no keys."""
+        ...
+
 
 class FixedKeys:
     """A set that never changes.
@@ -74,6 +79,9 @@ class FixedKeys:
         """The keys of that id."""
         return _matching(self._keys, kid)
 
+    async def close(self) -> None:
+        """Does nothing."""
+
 
 class FetchedKeys:
     """A set that is fetched when it is needed, and kept as long as its server says.
@@ -93,7 +101,7 @@ class FetchedKeys:
         self._fetched_at = 0.0
         self._fresh_for = 0.0
         self._failure: A2AError | None = None
-        self._locks = PerLoop(asyncio.Lock)
+        self._flights = PerLoop(_Flight)
 
     async def find(self, kid: str | None) -> Sequence[Jwk]:
         """The keys of that id; a set that is too old, or has none, is fetched anew."""
@@ -101,15 +109,20 @@ class FetchedKeys:
         found = _matching(self._keys, kid)
         if found and now - self._fetched_at < self._fresh_for:
             return found
-        async with self._locks.here():
-            now = asyncio.get_running_loop().time()
-            if self._tried_at is None or now - self._tried_at >= _SHORTEST:
-                self._tried_at = now
-                await self._fetch()
+        flight = self._flights.here()
+        if flight.task is None and (self._tried_at is None or now - self._tried_at >= _SHORTEST):
+            self._tried_at = now
+            flight.begin(self._fetch())
+        if flight.task is not None:
+            await flight.landed()
         if self._failure is not None and not self._may_stand_in(now):
             text = f"the keys at {presentable(self._url)} cannot be had"
             raise KeysUnavailableError(text) from self._failure
         return _matching(self._keys, kid)
+
+    async def close(self) -> None:
+        """Ends a fetch that is under way; who waits for it has no keys."""
+        await self._flights.here().end()
 
     def _may_stand_in(self, now: float) -> bool:
         """Whether keys that could not be fetched anew still count."""
@@ -139,6 +152,39 @@ class FetchedKeys:
         self._fresh_for = min(max(lifetime, _SHORTEST), _LONGEST)
         self._keys, self._failure = keys, None
         self._fetched_at = asyncio.get_running_loop().time()
+
+
+class _Flight:
+    """The fetch that is under way in one event loop, if there is one."""
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[None] | None = None
+
+    def begin(self, fetch: Coroutine[Any, Any, None]) -> None:
+        self.task = asyncio.create_task(fetch)
+        self.task.add_done_callback(self._done)
+
+    async def landed(self) -> None:
+        """Waits until it is over.
+
+        Raises:
+            KeysUnavailableError: It was ended.
+        """
+        task = self.task
+        if task is not None:
+            await asyncio.wait({task})  # which being cancelled does not cancel it
+            if task.cancelled():
+                text = "the keys are fetched no more"
+                raise KeysUnavailableError(text)
+            task.result()
+
+    async def end(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.wait({self.task})
+
+    def _done(self, _: object) -> None:
+        self.task = None
 
 
 def _unreadable(error: Exception) -> A2AError:

@@ -1,4 +1,4 @@
-"""The receiver of push notifications: an ASGI application, and those who wait for their tasks.
+"""The receiver of push notifications: an ASGI application, and what is expected to come to it.
 
 Rules: a configuration is for one task, and has secrets of its own; what is kept is bounded in
 number and bytes; nothing secret is kept but its digest, and nothing secret is said.
@@ -6,41 +6,37 @@ number and bytes; nothing secret is kept but its digest, and nothing secret is s
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from copy import copy
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
 
 from holdfast.arguments import check_able, check_seconds, check_url, not_empty
 from holdfast.assembly import engine_of
-from holdfast.errors import (
-    A2AConnectionError,
-    A2AError,
-    DeadlineExceededError,
-)
+from holdfast.errors import A2AConnectionError
+from holdfast.model.hosts import is_loopback
 from holdfast.model.requests import AuthenticationInfo, TaskPushNotificationConfig
 from holdfast.model.settings import check_count, check_kind
 from holdfast.model.types import Message, Task
-from holdfast.policy.deadline import Deadline
 from holdfast.push.asgi import (
     ASGIReceive,
     ASGIScope,
     ASGISend,
     Gone,
-    Refused,
-    ShortReply,
+    answer_to,
     lifespan,
     refuse_websocket,
     reply,
 )
 from holdfast.push.intake import Intake
 from holdfast.push.keys import FetchedKeys, FixedKeys
+from holdfast.push.refusals import Refused
 from holdfast.push.signatures import JwtPolicy, SignatureCheck, check_library
+from holdfast.push.used_tokens import UsedTokens
+from holdfast.push.waits import TaskWait
 from holdfast.push.watches import Watch, Watches
 from holdfast.runtime.env import SystemEnv
-from holdfast.runtime.waiting import in_vain
 from holdfast.wire.http import presentable
 from holdfast.wire.limits import Limits
 
@@ -57,12 +53,6 @@ __all__ = ["PushReceiver"]
 
 logger = logging.getLogger("holdfast.push")
 
-_CLOSED = ShortReply(503, "this receiver is closed")
-
-
-_LAST_LOOK = 1.0
-"""Seconds before its end that a wait asks the agent for the last time."""
-
 
 class PushReceiver:
     """Takes what agents push (A2A 4.3.3), and tells those who wait how their tasks go.
@@ -71,14 +61,18 @@ class PushReceiver:
     (below Starlette or FastAPI `url` ends with a slash then), on the event loop on which its tasks
     are waited for. The path of a request does not matter. What is taken is answered by 200, also
     when it came before; 401 is for who proves nothing, 404 for other tasks than the expected one,
-    413 and 503 for what is too large or too much, 400, 405, 408 and 415 for what is no delivery.
+    413 for what is too large, 400, 405, 408 and 415 for what is no delivery, and 503 for what may
+    be delivered again: there is too much already, or nobody can say yet whose task it is.
 
     Each configuration has a token of its own, which the agent sends along as
     ``X-A2A-Notification-Token``, and credentials for ``Authorization``; a delivery with either is
     taken for the agent's. Given keys, it has to be signed as well.
 
     Args:
-        url: Where agents reach it; https, unless nobody can listen in between.
+        url: Where agents reach it. It should be https (A2A 13.2): without, whoever is in between
+            reads the results, and the tokens that let him deliver others. An http address beyond
+            this machine is taken, since TLS may not be needed within a network, and warned of in
+            the log.
         keys: For agents that sign what they push: their public keys as a JWK set (RFC 7517), or
             its address. Needs the extra ``push``. A delivery without token may be signed alone.
         jwt: Which signed tokens count; see `JwtPolicy`.
@@ -87,12 +81,14 @@ class PushReceiver:
             longest are forgotten, then configurations that never got a task.
         max_bytes: How many bytes all deliveries and tasks may have together. Beyond it the same
             are forgotten, and then deliveries are put off (HTTP 503).
-        engine: What fetches keys: an `HttpEngine` or an `aiohttp.ClientSession`, which are used
-            and not closed; an `AiohttpEngine` of its own if left out.
+        engine: What fetches keys from their address: an `HttpEngine` or an
+            `aiohttp.ClientSession`, which are used and not closed; an `AiohttpEngine` of its own
+            if left out.
         env: Wall time and ids; for tests.
 
     Raises:
-        ValueError: An address, a number or a key set that cannot be right.
+        ValueError: An address, a number or a key set that cannot be right; or an argument that
+            would change nothing.
         TypeError: An argument of another type.
         ImportError: The extra is not installed.
     """
@@ -109,7 +105,7 @@ class PushReceiver:
         engine: HttpEngine | aiohttp.ClientSession | None = None,
         env: Env | None = None,
     ) -> None:
-        self.url = check_url(url, "push address")
+        self.url = _address(url, "push address")
         self._limits = Limits() if limits is None else limits
         check_kind("limits", self._limits, Limits)
         self._env: Env = SystemEnv() if env is None else env
@@ -123,8 +119,8 @@ class PushReceiver:
             most=max_tasks,
             most_bytes=max_bytes,
         )
-        self._intake = Intake(self._watches, self._signatures, self._limits)
-        self._is_closed = False
+        used = UsedTokens(JwtPolicy().max_tokens if jwt is None else jwt.max_tokens, self._env)
+        self._intake = Intake(self._watches, self._signatures, used, self._limits)
 
     def __repr__(self) -> str:
         return f"PushReceiver({presentable(self.url)!r}, {len(self._watches)} tasks)"
@@ -141,9 +137,13 @@ class PushReceiver:
         await self.close()
 
     async def close(self) -> None:
-        """Ends every wait with an `A2AConnectionError`, and answers 503 from now on."""
-        self._is_closed = True
-        self._watches.wake()
+        """Ends every wait with an `A2AConnectionError`, and answers 503 from now on.
+
+        What was delivered can still be read by `get_task`.
+        """
+        self._watches.close()
+        if self._signatures is not None:
+            await self._signatures.close()
         if self._owned is not None:
             await self._owned.close()
 
@@ -154,7 +154,9 @@ class PushReceiver:
     ) -> TaskPushNotificationConfig:
         """A configuration for one task, to send along with a message or to create for a task.
 
-        What is delivered before `expect` is kept until then.
+        What is delivered before `expect` is kept until then. Only what does not tell of which
+        configuration it is, a signature without a token or credentials that several have, is put
+        off by 503 as long as one of them waits for its task.
 
         Args:
             task_id: The task, if there is one already.
@@ -165,8 +167,10 @@ class PushReceiver:
 
         Raises:
             QueueFullError: Too many tasks are expected already.
+            A2AConnectionError: The receiver is closed.
             ValueError: The credentials are missing.
         """
+        self._check_open("it makes no config any more", executed=False)
         if authentication is not None:
             check_kind("authentication", authentication, AuthenticationInfo)
         if authentication is not None and self._signatures is not None:
@@ -213,11 +217,14 @@ class PushReceiver:
             ValueError: The configuration is not of this receiver, or of another task; the task
                 has another one; or it is left out for a task that is not expected.
             LimitExceededError: The task is too large.
+            A2AConnectionError: The receiver is closed.
         """
         if isinstance(task, Message):
             text = "the agent answered with a message: there is no task to expect"
             raise TypeError(text)
         task_id = not_empty("task", task.id if isinstance(task, Task) else task)
+        executed = True if isinstance(task, Task) else None
+        self._check_open(f"task {task_id} cannot be expected", executed=executed)
         watch = known = self._watches.of_task(task_id)
         if config is not None:
             check_kind("config", config, TaskPushNotificationConfig)
@@ -237,7 +244,7 @@ class PushReceiver:
             self._watches.learn(watch, task)
         return watch.deliveries.task
 
-    def task(self, task_id: str) -> Task | None:
+    def get_task(self, task_id: str) -> Task | None:
         """An expected task as it stands; None before the first news of it."""
         return self._expected(task_id).deliveries.task
 
@@ -274,7 +281,7 @@ class PushReceiver:
             DeadlineExceededError: The time is over; `task` is the task as last seen.
             TaskAuthRequiredError: The time is over while the task waits for an authorization.
             LimitExceededError: The task has become too large.
-            A2AConnectionError: The receiver was closed.
+            A2AConnectionError: The receiver is closed, or the task was forgotten.
             A2AError: The agent was asked, and refused.
             ValueError: The task is not expected.
         """
@@ -285,63 +292,12 @@ class PushReceiver:
         if until is not None:
             check_able("until", until, "__call__")
         watch = self._expected(task_id)
-        ends = asyncio.get_running_loop().time() + timeout
-
-        def wanted(task: Task) -> bool:
-            known_over = watch.deliveries.is_over and not task.state.is_terminal
-            rests = task.state.is_settled if until is None else until(task)
-            return not known_over and (task.state.is_terminal or rests)
-
-        news = asyncio.Event()
-        watch.waiting.add(news)
-        try:
-            while True:
-                news.clear()
-                self._check(watch)
-                task = watch.deliveries.task
-                if task is not None and wanted(task):
-                    if client is None:
-                        return task
-                    return await self._confirmed(client, watch, wanted, _left(ends), timeout)
-                left = _left(ends)
-                if left <= 0:
-                    raise _too_late(watch, timeout)
-                pause = left
-                if client is not None:  # which is asked at least once before the end
-                    pause = min(poll_interval, max(left / 2, min(left, _LAST_LOOK)))
-                if not await _happens(news, pause) and client is not None and _left(ends) > 0:
-                    await self._look(client, watch, _left(ends))
-        finally:
-            watch.waiting.discard(news)
-
-    async def _look(self, client: Client, watch: Watch, left: float) -> None:
-        """Asks the agent for a task of which nothing was heard for long."""
-        try:
-            task = await client.get_task(watch.task_id or "", timeout=left)
-        except A2AError as error:
-            if not (error.transient or isinstance(error, DeadlineExceededError)):
-                raise
-        else:
-            self._watches.learn(watch, task)
-
-    async def _confirmed(
-        self,
-        client: Client,
-        watch: Watch,
-        wanted: Callable[[Task], bool],
-        left: float,
-        timeout: float,
-    ) -> Task:
-        """The task as the agent has it, once that is as wanted as well."""
-        if left <= 0:
-            raise _too_late(watch, timeout)
-        try:
-            task = await client.wait(watch.task_id or "", until=wanted, timeout=left)
-        except DeadlineExceededError as error:
-            raise _too_late(watch, timeout) from error
-        watch.deliveries.confirm(task)
-        self._watches.grown(watch, watch.deliveries.size)
-        return task
+        executed = None if watch.deliveries.task is None else True
+        self._check_open(f"task {task_id} cannot be waited for", executed=executed)
+        wait = TaskWait(
+            self._watches, watch, until=until, timeout=timeout, poll_interval=poll_interval
+        )
+        return await wait.task(client)
 
     # ── What comes ───────────────────────────────────────────────────────────────────────────
 
@@ -360,9 +316,9 @@ class PushReceiver:
 
     async def _serve(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
         try:
-            answer = _CLOSED if self._is_closed else await self._intake.answer(scope, receive)
+            answer = await self._intake.answer(scope, receive)
         except Refused as refused:
-            answer = refused.answer
+            answer = answer_to(refused)
             logger.debug("a delivery was answered by %d: %s", answer.status, answer.text)
         except Gone:
             return
@@ -380,50 +336,45 @@ class PushReceiver:
             if jwt is not None:
                 text = "jwt says which signatures count, but there are no keys"
                 raise ValueError(text)
+            _check_needless(engine)
             return None
         policy = JwtPolicy() if jwt is None else jwt
         check_kind("jwt", policy, JwtPolicy)
         check_library()
         if isinstance(keys, str):
+            url = _address(keys, "address of the keys")
             used, self._owned = engine_of(engine)
-            url = check_url(keys, "address of the keys")
             return SignatureCheck(policy, FetchedKeys(url, used, self._env), self._env)
         check_kind("keys", keys, Mapping)
+        _check_needless(engine)
         return SignatureCheck(policy, FixedKeys(keys), self._env)
 
     def _expected(self, task_id: str) -> Watch:
         watch = self._watches.of_task(not_empty("task_id", task_id))
         if watch is None:
-            text = f"task {task_id} is not expected: call expect(task, config) first"
+            text = f"task {task_id} is not expected, or forgotten: call expect(task, config) first"
             raise ValueError(text)
         return watch
 
-    def _check(self, watch: Watch) -> None:
-        if self._is_closed or watch.is_forgotten:
-            why = "the receiver was closed" if self._is_closed else "it was forgotten"
-            text = f"{why} while task {watch.task_id} was waited for"
-            raise A2AConnectionError(text, failure="closed", executed=True)
-        if watch.failure is not None:
-            raise copy(watch.failure)
+    def _check_open(self, what: str, *, executed: bool | None) -> None:
+        if self._watches.is_closed:
+            text = f"the receiver is closed: {what}"
+            raise A2AConnectionError(text, failure="closed", executed=executed)
 
 
-# ── Waiting ──────────────────────────────────────────────────────────────────────────────────
+def _address(url: str, what: str) -> str:
+    """Checks an address, and warns of one that others can listen to."""
+    check_url(url, what)
+    shown, parts = presentable(url), urlsplit(url)
+    if "#" in url:
+        text = f"the {what} {shown} has a fragment, which is never sent"
+        raise ValueError(text)
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+        logger.warning("the %s %s is not https: it can be listened to, and forged", what, shown)
+    return url
 
 
-def _left(ends: float) -> float:
-    return ends - asyncio.get_running_loop().time()
-
-
-async def _happens(news: asyncio.Event, seconds: float) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            await news.wait()
-    except TimeoutError:
-        return False
-    return True
-
-
-def _too_late(watch: Watch, timeout: float) -> A2AError:
-    end = asyncio.get_running_loop().time()
-    deadline = Deadline(name="wait", timeout=timeout, at=end)
-    return in_vain(deadline, watch.deliveries.task, watch.task_id, None)
+def _check_needless(engine: object) -> None:
+    if engine is not None:
+        text = "engine is for fetching keys from an address, and there is none"
+        raise ValueError(text)

@@ -2,7 +2,7 @@
 
 Rules: the caller's policy says which algorithms count, never the token; the token names a key by
 its id only, and no key or address that comes along with it is used; times are compared with the
-wall clock of `Env`; one token vouches for one delivery.
+wall clock of `Env`. That one token vouches for one delivery only is `holdfast.push.used_tokens`.
 
 A token is as in the specification's example (push notifications, JWT and JWKS), with the digest
 of the body that the official samples add: ``request_body_sha256``, of the bytes as they were
@@ -15,14 +15,14 @@ import hashlib
 import hmac
 import json
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from holdfast.model import codec
 from holdfast.model.settings import check_count, check_kinds, check_numbers
-from holdfast.push.asgi import Refused
 from holdfast.push.keys import KeysUnavailableError
+from holdfast.push.refusals import Refusal, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,10 +48,6 @@ ASYMMETRIC = (
 
 _LONGEST = 8192
 _BODY_DIGEST = "request_body_sha256"
-_CHALLENGE = 'Bearer error="invalid_token"'
-
-
-UsedTokens: TypeAlias = dict[bytes, tuple[float, bytes]]
 
 
 class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,86 +94,45 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(text)
 
 
-class Voucher:
+class Voucher(msgspec.Struct, frozen=True, kw_only=True):
     """A token whose signature and times are right; it vouches for one body.
 
-    Args:
-        used: The tokens that were used, by their names: when they end, and for what.
-        most: How many of them are remembered.
-        now: Wall time.
-        ends: Wall time at which it counts no more.
-        name: Of the token.
-        body_digest: SHA-256 of the body in hexadecimal digits; None if it names none.
-        task_id: The task that it names, if it does.
-
     Attributes:
+        name: What the token is known by.
+        ends: Wall time at which it counts no more.
+        body_digest: SHA-256 of the body in hexadecimal digits; None if it names none.
         task_id: The task that it names, if it does.
     """
 
-    def __init__(
-        self,
-        used: UsedTokens,
-        *,
-        most: int,
-        now: float,
-        ends: float,
-        name: bytes,
-        body_digest: str | None,
-        task_id: str | None,
-    ) -> None:
-        self._used = used
-        self._most = most
-        self._now = now
-        self._ends = ends
-        self._name = name
-        self._body_digest = body_digest
-        self.task_id = task_id
+    name: bytes
+    ends: float
+    body_digest: str | None = None
+    task_id: str | None = None
 
     def vouched(self, body: bytes) -> bytes:
         """Compares a body with what the token vouches for.
+
+        Args:
+            body: As it was sent, small enough to be parsed.
 
         Returns:
             The body that was vouched for: as it was sent, or without blanks.
 
         Raises:
-            Refused: It is another body (HTTP 401).
+            Refused: It is another body.
         """
-        if self._body_digest is None:
+        if self.body_digest is None:
             return body
-        for candidate in (body, _compact(body)):
+        for written in (bytes, _compact):
+            candidate = written(body)
             digest = hashlib.sha256(candidate).hexdigest()
-            if hmac.compare_digest(digest, self._body_digest):
+            if hmac.compare_digest(digest, self.body_digest):
                 return candidate
         raise _refused("the token vouches for another body")
 
-    def was_used(self, body: bytes) -> bool:
-        """Whether the token came before with the same body, which is the same delivery.
-
-        Raises:
-            Refused: It came with another one (HTTP 401), or too many are remembered (503).
-        """
-        used = self._used.get(self._name)
-        if used is not None and used[0] > self._now:
-            if used[1] != _digest(body):
-                raise _refused("the token was used before")
-            return True
-        if len(self._used) >= self._most:
-            self._forget()
-        return False
-
-    def use(self, body: bytes) -> None:
-        """Remembers the token as long as it counts."""
-        self._used[self._name] = (self._ends, _digest(body))
-
-    def _forget(self) -> None:
-        for name in [name for name, (ends, _) in self._used.items() if ends <= self._now]:
-            del self._used[name]
-        if len(self._used) >= self._most:
-            raise Refused(503, "too many deliveries at once", retry_after="10")
-
 
 class SignatureCheck:
-    """Verifies tokens, and remembers them while they count.
+    """Verifies tokens.
 
     Args:
         policy: Which tokens count.
@@ -189,18 +144,20 @@ class SignatureCheck:
         self._policy = policy
         self._keys = keys
         self._env = env
-        self._used: UsedTokens = {}
+
+    async def close(self) -> None:
+        """Fetches no more keys."""
+        await self._keys.close()
 
     async def verify(self, authorization: str | None) -> Voucher:
         """Verifies the token of a request, before its body is read.
 
         Raises:
-            Refused: There is none, or it does not count (HTTP 401); or it cannot be verified now
-                (503).
+            Refused: There is none, it does not count, or it cannot be verified now.
         """
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            raise _refused("a signed token is missing")
+            raise Refused(Refusal.UNPROVEN, "a signed token is missing")
         token = token.strip()
         if len(token) > _LONGEST:
             raise _refused("the token is too long")
@@ -213,7 +170,7 @@ class SignatureCheck:
 
         try:
             header = jwt.get_unverified_header(token)
-        except jwt.PyJWTError:
+        except (jwt.PyJWTError, RecursionError):
             raise _refused("the token cannot be read") from None
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm not in self._policy.algorithms:
@@ -224,7 +181,7 @@ class SignatureCheck:
             keys = await self._keys.find(kid if isinstance(kid, str) else None)
         except KeysUnavailableError:
             text = "the keys to verify the token cannot be had now"
-            raise Refused(503, text, retry_after="10") from None
+            raise Refused(Refusal.NOT_NOW, text) from None
         for key in keys:
             if key.get("alg", algorithm) != algorithm:
                 continue
@@ -232,7 +189,7 @@ class SignatureCheck:
                 known = jwt.PyJWK(key, algorithm=algorithm)
                 signed = jwt.PyJWS().decode_complete(token, key=known, algorithms=[algorithm])
                 claims = codec.parse(signed["payload"])
-            except (jwt.PyJWTError, ValueError):
+            except (jwt.PyJWTError, ValueError, TypeError):  # which may be the key's fault
                 continue
             if isinstance(claims, dict):
                 return cast("dict[str, Any]", claims)
@@ -263,11 +220,8 @@ class SignatureCheck:
         if digest is not None and not (isinstance(digest, str) and digest.isascii()):
             raise _refused("the token vouches for the body in a way that cannot be read")
         return Voucher(
-            self._used,
-            most=policy.max_tokens,
-            now=now,
-            ends=ends,
             name=_name(token, claims.get("iss"), name),
+            ends=ends,
             body_digest=None if digest is None else digest.lower(),
             task_id=task_id if isinstance(task_id, str) else None,
         )
@@ -292,7 +246,7 @@ def check_library() -> None:
 
 
 def _refused(text: str) -> Refused:
-    return Refused(401, text, www_authenticate=_CHALLENGE)
+    return Refused(Refusal.UNVOUCHED, text)
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
@@ -304,10 +258,6 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
     return float(value)
 
 
-def _digest(body: bytes) -> bytes:
-    return hashlib.sha256(body).digest()
-
-
 def _name(token: str, issuer: object, given: object) -> bytes:
     """What a token is known by: what it is called, else what is signed of it.
 
@@ -315,7 +265,8 @@ def _name(token: str, issuer: object, given: object) -> bytes:
     """
     if not (isinstance(given, str) and given):
         given = token.rpartition(".")[0]
-    return _digest(json.dumps([issuer, given]).encode())
+    by = issuer if isinstance(issuer, str) else None
+    return hashlib.sha256(json.dumps([by, given]).encode()).digest()
 
 
 def _compact(body: bytes) -> bytes:

@@ -2,24 +2,24 @@
 
 A watch is a configuration, or several of one task, and what was delivered for it. Only the
 digests of their secrets are kept, and looked up: how long that takes says nothing about a secret.
+A watch ends when it is forgotten, or with the receiver, and so does all that waits at it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from typing import TYPE_CHECKING
 
-from holdfast.errors import QueueFullError
-from holdfast.push.asgi import Refused
+from holdfast.errors import LimitExceededError, QueueFullError
+from holdfast.push.refusals import Refusal, Refused
 from holdfast.tasks.deliveries import Deliveries
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Iterator
 
-    from holdfast.errors import LimitExceededError
     from holdfast.model.requests import TaskPushNotificationConfig
-    from holdfast.model.types import Task
+    from holdfast.model.types import Event, Task
     from holdfast.wire.limits import Limits
 
 __all__ = ["Watch", "Watches", "credentials_of"]
@@ -35,11 +35,12 @@ class Watch:
         proofs: Digests of the secrets of its configurations.
         task_id: The task: what the caller named, or else what was delivered first.
         is_claimed: Whether the caller named it.
-        is_forgotten: Whether nothing is kept of it any more.
+        end: Why it is over, in words; None while it is not.
         failure: Why the task cannot be kept.
         size: Bytes that it took to deliver since it was counted, and what it came to then.
         counted: Bytes that it came to when it was last counted.
         waiting: Those who wait for news.
+        asking: Those who ask the agent, as scopes that end when there is nothing to ask for.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -47,11 +48,19 @@ class Watch:
         self.proofs: set[bytes] = set()
         self.task_id: str | None = None
         self.is_claimed = False
-        self.is_forgotten = False
+        self.end: str | None = None
         self.failure: LimitExceededError | None = None
         self.size = 0
         self.counted = 0
         self.waiting: set[asyncio.Event] = set()
+        self.asking: set[asyncio.Timeout] = set()
+
+    def break_off(self) -> None:
+        """Tells those who wait that there is nothing to wait for."""
+        self.wake()
+        for scope in self.asking:
+            if not scope.expired():
+                scope.reschedule(asyncio.get_running_loop().time())
 
     def wake(self) -> None:
         """Tells those who wait that there is news."""
@@ -66,6 +75,9 @@ class Watches:
         limits: How large a task may become.
         most: How many of them there may be.
         most_bytes: How many bytes they, and what is being read, may have together.
+
+    Attributes:
+        is_closed: Whether all of them are over.
     """
 
     def __init__(self, limits: Limits, *, most: int, most_bytes: int) -> None:
@@ -76,6 +88,7 @@ class Watches:
         self._by_proof: dict[bytes, tuple[Watch, ...]] = {}
         self._by_task: dict[str, Watch] = {}
         self._bytes = 0
+        self.is_closed = False
 
     def __len__(self) -> int:
         return len(self._all)
@@ -104,6 +117,10 @@ class Watches:
         """The watch of a task that the caller named."""
         return self._by_task.get(task_id)
 
+    def lack_task(self, some: tuple[Watch, ...] | None) -> bool:
+        """Whether nobody named the task yet of one of these; of any one without them."""
+        return any(watch.task_id is None for watch in some or self._all)
+
     def admit(self, watch: Watch, config: TaskPushNotificationConfig) -> None:
         """Lets an agent deliver that was given a configuration."""
         own = config.authentication
@@ -119,7 +136,7 @@ class Watches:
         if watch.task_id not in {None, task_id}:
             self._bytes -= watch.size
             watch.size = watch.counted = 0
-            watch.deliveries = Deliveries(self._limits)
+            watch.deliveries, watch.failure = Deliveries(self._limits), None
         watch.task_id, watch.is_claimed = task_id, True
         self._by_task[task_id] = watch
 
@@ -135,8 +152,34 @@ class Watches:
                 self._by_proof[proof] = others
         if watch.is_claimed:
             del self._by_task[watch.task_id or ""]
-        watch.is_forgotten = True
-        watch.wake()
+        watch.end = "it was forgotten"
+        watch.break_off()
+
+    def close(self) -> None:
+        """Ends all of them; what was delivered stays."""
+        self.is_closed = True
+        for watch in self._all:
+            watch.end = "the receiver was closed"
+            watch.break_off()
+
+    def deliver(self, watch: Watch, event: Event, body: bytes) -> None:
+        """Takes what was delivered; the same body counts once.
+
+        Raises:
+            LimitExceededError: The task becomes too large; those who wait are told.
+        """
+        digest = hashlib.sha256(body).digest()
+        if watch.deliveries.has(digest):
+            return
+        try:
+            is_news = watch.deliveries.add(event, digest)
+        except LimitExceededError as error:
+            watch.failure = error
+            watch.break_off()
+            raise
+        self._grow(watch, watch.deliveries.per_delivery + (len(body) if is_news else 0))
+        if is_news:
+            watch.wake()
 
     def learn(self, watch: Watch, task: Task) -> None:
         """Takes what an agent answered, as news like any other.
@@ -145,10 +188,22 @@ class Watches:
             LimitExceededError: The task is too large; nothing has changed.
         """
         if watch.deliveries.learn(task):
-            self.grown(watch, watch.deliveries.size)
+            self._grow(watch, watch.deliveries.size)
+            watch.wake()
 
-    def grown(self, watch: Watch, size: int) -> None:
-        """Notes that there is news of so many bytes.
+    def confirm(self, watch: Watch, task: Task) -> None:
+        """Takes what an agent answered as the truth.
+
+        Raises:
+            InvalidAgentResponseError: It is another task; nothing has changed.
+            LimitExceededError: The task is too large; nothing has changed.
+        """
+        watch.deliveries.confirm(task)
+        self._grow(watch, watch.deliveries.size)
+        watch.wake()
+
+    def _grow(self, watch: Watch, size: int) -> None:
+        """Counts so many bytes more.
 
         What all of it has come to is counted anew each time that it may have doubled.
         """
@@ -161,31 +216,25 @@ class Watches:
         if watch.deliveries.is_over:  # the last to be over is the last to be forgotten
             del self._all[watch]
             self._all[watch] = None
-        watch.wake()
 
     def hold(self, size: int) -> None:
         """Counts bytes that are being read; forgets for them what nobody needs.
 
         Raises:
-            Refused: It is too much all the same (HTTP 503).
+            Refused: It is too much all the same.
         """
         self._bytes += size
         if self._bytes <= self._most_bytes:
             return
-        for watch in list(self._needless()):
+        for watch in [watch for watch in self._needless() if watch.size]:
             self.forget(watch)
             if self._bytes <= self._most_bytes:
                 return
-        raise Refused(503, "too much is kept here already", retry_after="10")
+        raise Refused(Refusal.NOT_NOW, "too much is kept here already")
 
     def release(self, size: int) -> None:
         """Counts bytes that were read no more."""
         self._bytes -= size
-
-    def wake(self) -> None:
-        """Wakes all who wait."""
-        for watch in self._all:
-            watch.wake()
 
     def _needless(self) -> Iterator[Watch]:
         """What may be forgotten, the oldest first: tasks that are over, then those without one."""
