@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.model import codec
 from holdfast.model.types import TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
+from holdfast.tasks.order import is_newer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -183,10 +184,8 @@ def _was_before(status: TaskStatus, now: TaskStatus) -> bool:
     """Whether a status was there before another one, or is the same."""
     if status == now:
         return True
-    then, at = status.time, now.time
-    if then is not None and at is not None:
-        return then < at
-    return status.state is TaskState.SUBMITTED
+    newer = is_newer(now, status)
+    return status.state is TaskState.SUBMITTED if newer is None else newer
 
 
 class _Overlap:

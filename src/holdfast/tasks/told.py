@@ -22,6 +22,7 @@ from holdfast.model.types import (
 )
 from holdfast.tasks.difference import difference
 from holdfast.tasks.fold import TaskFold, fold
+from holdfast.tasks.order import is_newer
 from holdfast.tasks.overlap import Writing
 
 if TYPE_CHECKING:
@@ -180,13 +181,10 @@ class Told:
 
 def _not_older(have: Task, task: Task) -> Task:
     """A task without what it holds less of than the caller has."""
-    status = task.status
-    then, at = status.time, have.status.time
-    if then is not None and at is not None:
-        if then > at:
-            return task
-        if then < at:
-            status = have.status
+    newer = is_newer(task.status, have.status)
+    if newer:
+        return task
+    status = have.status if newer is False else task.status
     found = {artifact.artifact_id: artifact for artifact in task.artifacts}
     if len(found) < len(task.artifacts):  # nobody knows which of them is which
         return msgspec.structs.replace(task, status=status)
