@@ -16,6 +16,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from holdfast.model.types import Task, TaskStatusUpdateEvent
+from holdfast.tasks.order import is_newer
 from holdfast.tasks.overlap import CatchUp
 from holdfast.tasks.steps import Step, Wait
 
@@ -173,9 +174,5 @@ def _later(attempt: int) -> Wait:
 
 def _holds(status: TaskStatus, said: TaskStatus) -> bool:
     """Whether a task that is not over is as far as its stream said, or further."""
-    if said.state.is_terminal:
-        return False
-    then, at = said.time, status.time
-    if then is None or at is None or then == at:
-        return status.state is said.state
-    return then < at
+    newer = is_newer(status, said)
+    return status.state is said.state if newer is None else newer
