@@ -1018,6 +1018,51 @@ async def test_a_question_that_the_agent_dates_earlier_is_taken_all_the_same():
     assert (await waiting).status == earlier
 
 
+async def test_an_end_that_turns_out_to_be_an_authorization_names_the_time_that_was_given():
+    client, receiver, config, task_id = await begun(needs_auth("sign in"))
+    waiting = asyncio.ensure_future(receiver.wait(task_id, client=client, timeout=30))
+    await asyncio.sleep(10)
+    await deliver(receiver, config, status(COMPLETED, task_id))
+
+    with pytest.raises(TaskAuthRequiredError, match="the wait timeout of 30 s") as caught:
+        await waiting
+    late = caught.value.__cause__
+    assert (late.timeout, late.task.state) == (30, TaskState.AUTH_REQUIRED)
+    assert caught.value.task == late.task
+
+
+async def test_an_agent_is_not_looked_at_before_it_wants_to_be():
+    receiver, _ = expecting()
+    client, loop = Answering(), asyncio.get_running_loop()
+    waiting = asyncio.ensure_future(
+        receiver.wait("t-1", client=client, timeout=300, poll_interval=10)
+    )
+    busy = A2AConnectionError("busy", failure="disconnected", transient=True, retry_after=100)
+
+    (await client.asked.get()).set_exception(busy)
+    assert loop.time() == 10
+    (await client.asked.get()).set_result(task())
+    assert loop.time() == 110
+    (await client.asked.get()).set_exception(busy)
+    assert loop.time() == 120
+    (await client.asked.get()).set_exception(busy)
+    with pytest.raises(DeadlineExceededError):
+        await waiting
+    assert (loop.time(), client.asked.qsize()) == (300, 0)
+
+
+async def test_a_wait_in_vain_tells_what_failed_last():
+    agent = FakeAgent(works_forever())
+    client = connect(agent.url, engine=FakeNetwork(agent))
+    receiver, _ = expecting()
+    agent.inject(unavailable(), on="GetTask", times=99)
+
+    with pytest.raises(DeadlineExceededError, match="never seen") as caught:
+        await receiver.wait("t-1", client=client, timeout=30)
+    assert caught.value.__cause__ is not None
+    assert caught.value.attempts == caught.value.__cause__.attempts != ()
+
+
 async def test_what_is_read_while_the_receiver_is_closed_is_not_acknowledged():
     receiver, config = expecting()
     headers = [*JSON.items(), ("x-a2a-notification-token", config.token)]
@@ -1103,13 +1148,20 @@ async def test_what_early_deliveries_of_another_task_broke_is_forgotten_with_the
 
 
 async def test_a_configuration_that_takes_no_room_makes_none():
-    receiver = PushReceiver(URL, max_bytes=1000)
+    receiver = PushReceiver(URL, max_bytes=3000)
     config, pending = receiver.config("t-1"), receiver.config()
+    await deliver(receiver, config, task(text="x" * 1000))
 
-    assert (await post(receiver, task(text="x" * 2000), config)).status == 503
+    assert (await post(receiver, chunk("x" * 2000), config)).status == 503
 
     await deliver(receiver, pending, task(task_id="t-2"))
     assert receiver.expect("t-2", pending) == task(task_id="t-2")
+
+
+async def test_what_could_never_be_kept_is_not_put_off():
+    receiver, config = expecting(max_bytes=1000)
+
+    assert (await post(receiver, task(text="x" * 2000), config)).status == 413
 
 
 async def test_what_is_known_again_takes_room_as_well():

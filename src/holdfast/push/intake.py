@@ -60,6 +60,7 @@ class Intake:
         self._signatures = signatures
         self._used = used
         self._limits = limits
+        self._largest = min(limits.event, watches.most_bytes)
 
     async def answer(self, scope: ASGIScope, receive: ASGIReceive) -> ShortReply:
         """Takes one request.
@@ -79,7 +80,7 @@ class Intake:
         elif proven is None:
             raise Refused(Refusal.UNPROVEN, "the token is missing")
         _check_content(headers)
-        _check_length(headers, self._limits.event)
+        _check_length(headers, self._largest)
         taken = 0
 
         def take(size: int) -> None:
@@ -88,7 +89,7 @@ class Intake:
             self._watches.hold(size)
 
         try:
-            body = await read_body(receive, limit=self._limits.event, seconds=_READING, take=take)
+            body = await read_body(receive, limit=self._largest, seconds=_READING, take=take)
             self._take(body, proven, voucher)
         finally:
             self._watches.release(taken)

@@ -1,7 +1,8 @@
 """Waiting for one task: for what is delivered, and by asking the agent where a client is at hand.
 
 Rules: a wait is no longer than its time; it ends with its watch, also while the agent is asked;
-what the agent answers is held against what was delivered meanwhile.
+what the agent answers is held against what was delivered meanwhile, and it is not asked again
+before it wants to be.
 """
 
 from __future__ import annotations
@@ -10,7 +11,12 @@ import asyncio
 from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.errors import A2AConnectionError, A2AError, DeadlineExceededError
+from holdfast.errors import (
+    A2AConnectionError,
+    A2AError,
+    DeadlineExceededError,
+    TaskAuthRequiredError,
+)
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.waiting import in_vain
 from holdfast.tasks.order import is_newer
@@ -58,6 +64,8 @@ class TaskWait:
         end = asyncio.get_running_loop().time() + timeout
         self._deadline = Deadline(name="wait", timeout=timeout, at=end)
         self._poll_interval = poll_interval
+        self._failure: A2AError | None = None  # of the last look
+        self._not_before = 0.0  # the next
 
     async def task(self, client: Client | None) -> Task:
         """The task as wanted, confirmed by the agent where there is a client.
@@ -84,9 +92,7 @@ class TaskWait:
                 left = self._left()
                 if left <= 0:
                     raise self._too_late()
-                pause = left
-                if client is not None:  # which is asked at least once before the end
-                    pause = min(self._poll_interval, max(left / 2, min(left, _LAST_LOOK)))
+                pause = left if client is None else self._pause(left)
                 is_quiet = not await _happens(news, pause)
                 if is_quiet and client is not None and self._left() > 0:
                     await self._look(client)
@@ -100,6 +106,12 @@ class TaskWait:
             return False
         return task.state.is_settled if self._until is None else self._until(task)
 
+    def _pause(self, left: float) -> float:
+        """Seconds until the agent is asked, which it is at least once before the end."""
+        asked = self._not_before - asyncio.get_running_loop().time()
+        pause = min(self._poll_interval, max(left / 2, min(left, _LAST_LOOK)))
+        return min(left, max(pause, asked))
+
     async def _look(self, client: Client) -> None:
         """Asks the agent for a task of which nothing was heard for long."""
         try:
@@ -108,7 +120,11 @@ class TaskWait:
             self._check()
             if not (error.transient or isinstance(error, DeadlineExceededError)):
                 raise
+            self._failure = error
+            now = asyncio.get_running_loop().time()
+            self._not_before = now + (error.retry_after or 0.0)
         else:
+            self._failure = None
             self._watches.learn(self._watch, task)
 
     async def _confirmed(self, client: Client) -> Task | None:
@@ -123,8 +139,10 @@ class TaskWait:
         asking = client.wait(self._task_id, until=self._is_wanted, timeout=left)
         try:
             task = await self._asked(asking)
-        except DeadlineExceededError as error:
-            raise self._too_late() from error
+        except (DeadlineExceededError, TaskAuthRequiredError) as error:
+            self._failure = error
+            seen = error.task if isinstance(error, TaskAuthRequiredError) else None
+            raise self._too_late(seen)  # noqa: B904  it has its cause
         status = self._watch.deliveries.status
         if status is not None and status is not before and is_newer(status, task.status):
             return None
@@ -160,8 +178,9 @@ class TaskWait:
         executed = None if self._watch.deliveries.task is None else True
         return A2AConnectionError(text, failure="closed", executed=executed)
 
-    def _too_late(self) -> A2AError:
-        return in_vain(self._deadline, self._watch.deliveries.task, self._task_id, None)
+    def _too_late(self, task: Task | None = None) -> A2AError:
+        seen = task or self._watch.deliveries.task
+        return in_vain(self._deadline, seen, self._task_id, self._failure)
 
     def _left(self) -> float:
         return self._deadline.left(asyncio.get_running_loop().time())

@@ -77,13 +77,14 @@ class Watches:
         most_bytes: How many bytes they, and what is being read, may have together.
 
     Attributes:
+        most_bytes: The same.
         is_closed: Whether all of them are over.
     """
 
     def __init__(self, limits: Limits, *, most: int, most_bytes: int) -> None:
         self._limits = limits
         self._most = most
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
         self._all: dict[Watch, None] = {}
         self._by_proof: dict[bytes, tuple[Watch, ...]] = {}
         self._by_task: dict[str, Watch] = {}
@@ -224,11 +225,11 @@ class Watches:
             Refused: It is too much all the same.
         """
         self._bytes += size
-        if self._bytes <= self._most_bytes:
+        if self._bytes <= self.most_bytes:
             return
         for watch in [watch for watch in self._needless() if watch.size]:
             self.forget(watch)
-            if self._bytes <= self._most_bytes:
+            if self._bytes <= self.most_bytes:
                 return
         raise Refused(Refusal.NOT_NOW, "too much is kept here already")
 
