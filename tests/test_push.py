@@ -967,12 +967,14 @@ class Answering:
         self.asked = asyncio.Queue()
 
     async def wait(self, task_id, *, until, timeout):
+        while not until(found := await self.get_task(task_id, timeout=timeout)):
+            pass
+        return found
+
+    async def get_task(self, task_id, *, timeout):
         answer = asyncio.get_running_loop().create_future()
         await self.asked.put(answer)
         return await answer
-
-    async def get_task(self, task_id, *, timeout):
-        return await self.wait(task_id, until=None, timeout=timeout)
 
 
 @pytest.mark.parametrize("looking", [False, True])
