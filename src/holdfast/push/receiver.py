@@ -66,13 +66,13 @@ class PushReceiver:
 
     Each configuration has a token of its own, which the agent sends along as
     ``X-A2A-Notification-Token``, and credentials for ``Authorization``; a delivery with either is
-    taken for the agent's. Given keys, it has to be signed as well.
+    taken for the agent's. Given keys, it has to be signed as well. What is kept is bounded here;
+    how often anybody may deliver (A2A 13.2) is for the server in front to bound.
 
     Args:
-        url: Where agents reach it. It should be https (A2A 13.2): without, whoever is in between
-            reads the results, and the tokens that let him deliver others. An http address beyond
-            this machine is taken, since TLS may not be needed within a network, and warned of in
-            the log.
+        url: Where agents reach it. It should be https (A2A 13.2): whoever is in between reads the
+            results otherwise, and the tokens with which to forge them. Any http address is taken,
+            since some networks do without TLS; one beyond this machine is warned of in the log.
         keys: For agents that sign what they push: their public keys as a JWK set (RFC 7517), or
             its address. Needs the extra ``push``. A delivery without token may be signed alone.
         jwt: Which signed tokens count; see `JwtPolicy`.
@@ -80,7 +80,8 @@ class PushReceiver:
         max_tasks: How many tasks are known at once. Beyond it those that have been over for the
             longest are forgotten, then configurations that never got a task.
         max_bytes: How many bytes all deliveries and tasks may have together. Beyond it the same
-            are forgotten, and then deliveries are put off (HTTP 503).
+            are forgotten, and then deliveries are put off (HTTP 503). A single one that has more
+            is refused (HTTP 413).
         engine: What fetches keys from their address: an `HttpEngine` or an
             `aiohttp.ClientSession`, which are used and not closed; an `AiohttpEngine` of its own
             if left out.
@@ -110,15 +111,11 @@ class PushReceiver:
         check_kind("limits", self._limits, Limits)
         self._env: Env = SystemEnv() if env is None else env
         check_able("env", self._env, "wall", "random", "new_id")
-        self._owned: HttpEngine | None = None
-        self._signatures = self._checks(keys, jwt, engine)
         check_count("max_tasks", max_tasks, least=1)
         check_count("max_bytes", max_bytes, least=1)
-        self._watches = Watches(
-            self._limits,
-            most=max_tasks,
-            most_bytes=max_bytes,
-        )
+        self._owned: HttpEngine | None = None
+        self._signatures = self._checks(keys, jwt, engine)
+        self._watches = Watches(self._limits, most=max_tasks, most_bytes=max_bytes)
         used = UsedTokens(JwtPolicy().max_tokens if jwt is None else jwt.max_tokens, self._env)
         self._intake = Intake(self._watches, self._signatures, used, self._limits)
 
