@@ -496,6 +496,20 @@ async def test_keys_that_cannot_be_fetched_anew_count_for_a_while():
     assert (await push(receiver, config, SIGNER.token(BODY))).status == 503
 
 
+async def test_a_new_key_is_not_refused_because_it_cannot_be_fetched():
+    server, rotated = KeyServer(SIGNER), Signer(kid="k-2")
+    receiver, config = expecting(KEYS, engine=server)
+    working = body_of(task(TaskState.WORKING))
+    assert (await push(receiver, config, SIGNER.token(working), working)).status == 200
+    server.failure = HttpReply(status=500)
+    await asyncio.sleep(20)
+
+    assert (await push(receiver, config, rotated.token(BODY))).status == 503
+    server.failure, server.documents = None, rotated.jwks
+    await asyncio.sleep(20)
+    assert (await push(receiver, config, rotated.token(BODY))).status == 200
+
+
 async def test_keys_for_something_else_do_not_count():
     encrypting = {**SIGNER.jwk, "use": "enc"}
     server = KeyServer()

@@ -3,7 +3,8 @@
 Rules: a set is fetched through the engine, from the address that the caller named or where that
 origin redirects to, and bounded in size and number; a key that is not in it is looked for anew,
 but not more often than every ten seconds, whatever strangers ask for. One fetch is for all who ask
-meanwhile, and goes on without them: nobody waits for two.
+meanwhile, and goes on without them: nobody waits for two. While a set cannot be fetched anew, the
+keys that it had count for a day, and of others nobody can say.
 """
 
 from __future__ import annotations
@@ -115,18 +116,15 @@ class FetchedKeys:
             flight.begin(self._fetch())
         if flight.task is not None:
             await flight.landed()
-        if self._failure is not None and not self._may_stand_in(now):
+        found = _matching(self._keys, kid)
+        if self._failure is not None and not (found and now - self._fetched_at < _LONGEST):
             text = f"the keys at {presentable(self._url)} cannot be had"
             raise KeysUnavailableError(text) from self._failure
-        return _matching(self._keys, kid)
+        return found
 
     async def close(self) -> None:
         """Ends a fetch that is under way; who waits for it has no keys."""
         await self._flights.here().end()
-
-    def _may_stand_in(self, now: float) -> bool:
-        """Whether keys that could not be fetched anew still count."""
-        return bool(self._keys) and now - self._fetched_at < _LONGEST
 
     async def _fetch(self) -> None:
         request = HttpRequest(
