@@ -70,6 +70,18 @@ async def test_an_agent_tells_how_a_task_goes(sdk_url, binding):
 
 
 @everywhere
+async def test_what_an_agent_tells_before_its_task_is_expected_is_not_lost(sdk_url, binding):
+    async with told_by(sdk_url, binding) as (client, receiver, app):
+        config = receiver.config()
+        task = await client.send_message("slow 0.1 hello", push_notification_config=config)
+        receiver.expect(task.id, config)
+        done = await receiver.wait(task.id)
+
+    assert (task.state, done.state, done.text) == (TaskState.COMPLETED, task.state, "hello")
+    assert set(app.statuses) == {200}
+
+
+@everywhere
 async def test_a_long_answer_comes_whole(sdk_url, binding):
     async with told_by(sdk_url, binding) as (client, receiver, _):
         config = receiver.config()
