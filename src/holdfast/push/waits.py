@@ -64,8 +64,8 @@ class TaskWait:
         end = asyncio.get_running_loop().time() + timeout
         self._deadline = Deadline(name="wait", timeout=timeout, at=end)
         self._poll_interval = poll_interval
-        self._failure: A2AError | None = None  # of the last look
-        self._not_before = 0.0  # the next
+        self._failure: A2AError | None = None  # of the last question
+        self._not_before = 0.0  # the next one, on the event loop's clock
 
     async def task(self, client: Client | None) -> Task:
         """The task as wanted, confirmed by the agent where there is a client.
@@ -107,7 +107,7 @@ class TaskWait:
         return task.state.is_settled if self._until is None else self._until(task)
 
     def _pause(self, left: float) -> float:
-        """Seconds until the agent is asked, which it is at least once before the end."""
+        """Seconds until the agent is asked: once before the end at least, unless it wants rest."""
         asked = self._not_before - asyncio.get_running_loop().time()
         pause = min(self._poll_interval, max(left / 2, min(left, _LAST_LOOK)))
         return min(left, max(pause, asked))
@@ -117,7 +117,6 @@ class TaskWait:
         try:
             task = await self._asked(client.get_task(self._task_id, timeout=self._left()))
         except A2AError as error:
-            self._check()
             if not (error.transient or isinstance(error, DeadlineExceededError)):
                 raise
             self._failure = error
