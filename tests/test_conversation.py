@@ -1,23 +1,31 @@
 """Conversations: what belongs together goes together, and questions on the way are replied to."""
 
 import asyncio
+import contextlib
 import functools
 import json
 
+import msgspec
 import pytest
 
 from holdfast import (
+    A2AConnectionError,
     Artifact,
     DeadlineExceededError,
+    InternalError,
     Interruption,
     InvalidParamsError,
+    Message,
     OutcomeUnknownError,
     PassThrough,
     Reply,
+    Role,
     StreamOver,
+    Task,
     TaskAuthRequiredError,
     TaskInputRequiredError,
     TaskState,
+    UnsupportedOperationError,
     connect,
     text_part,
 )
@@ -28,7 +36,9 @@ from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
     Plan,
+    Refuse,
     Reset,
+    Stall,
     Step,
     Streaming,
     asks,
@@ -36,6 +46,7 @@ from holdfast.testing import (
     needs_auth,
     replies,
     streams,
+    works_forever,
 )
 
 
@@ -435,6 +446,326 @@ async def rest_of(events):
     return [event async for event in events]
 
 
+@both_bindings
+async def test_a_hook_that_does_not_let_itself_be_cancelled_holds_nobody_up(binding, caplog):
+    woken = asyncio.Event()
+
+    async def stubborn(_):
+        while not woken.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await woken.wait()
+        return "too late"
+
+    agent = scripted(asks("Which one?"), completes("done"))
+    chat = connected(FakeAgent(agent), binding).conversation(on_input=stubborn, input_timeout=60)
+
+    with pytest.raises(TaskInputRequiredError, match="the input timeout of 60 s"):
+        await chat.ask("A pizza")
+
+    assert now() == 61  # it had a second to end
+    assert [r.getMessage() for r in caplog.records] == ["a hook goes on although it was cancelled"]
+    assert (await chat.ask("Margherita")).text == "done"
+    woken.set()
+    await asyncio.sleep(1)
+    assert [text for text, *_ in agent.told] == ["A pizza", "Margherita"]
+
+
+@both_bindings
+async def test_a_hook_that_cancels_itself_has_failed_and_cancels_nobody_else(binding):
+    async def give_up(_):
+        raise asyncio.CancelledError
+
+    chat = connected(FakeAgent(scripted(asks("Which one?"))), binding).conversation(
+        on_input=give_up
+    )
+
+    with pytest.raises(TaskInputRequiredError, match="it was cancelled from within"):
+        await chat.ask("A pizza")
+
+
+@both_bindings
+async def test_a_hook_cannot_talk_in_its_own_conversation(binding):
+    async def talk(_):
+        await chat.ask("what do you mean?")
+
+    chat = connected(FakeAgent(scripted(asks("Which one?"))), binding).conversation(on_input=talk)
+
+    with pytest.raises(TaskInputRequiredError, match="a turn of the conversation is under way"):
+        await chat.ask("A pizza")
+
+
+@both_bindings
+async def test_a_hook_may_end_its_own_turn(binding):
+    async def leave(_):
+        await events.close()
+        await asyncio.sleep(10)
+
+    fake = FakeAgent(scripted(asks("Which one?")))
+    chat = connected(fake, binding).conversation(on_input=leave)
+    async with chat.stream_message("A pizza") as events:
+        assert (await events.result()).needs_input
+
+    assert (now(), fake.open_streams) == (0, 0)
+
+
+@both_bindings
+@pytest.mark.parametrize("names", [{"task_id": "task-9"}, {"context_id": "c-9"}])
+async def test_a_reply_to_another_task_is_no_reply(names, binding):
+    other = Message(role=Role.USER, parts=(text_part("this"),), **names)
+    fake = FakeAgent(scripted(asks("Which one?"), completes("done")))
+    chat = connected(fake, binding).conversation(on_input=lambda _: other)
+
+    with pytest.raises(TaskInputRequiredError, match=r"the hook failed: ValueError: .*-9"):
+        await chat.ask("A pizza")
+    assert (await chat.ask("Margherita")).text == "done"
+
+
+@both_bindings
+async def test_without_replies_allowed_hooks_are_not_asked_and_questions_still_answers(binding):
+    client = connected(FakeAgent(lambda _: asks("Really?")), binding)
+
+    assert (await client.conversation(max_turns=0).ask("Go")).question == "Really?"
+    with pytest.raises(TaskInputRequiredError, match=r"no hook may reply \(max_turns=0\)"):
+        await client.conversation(max_turns=0, on_input=lambda _: "yes").ask("Go")
+
+
+@both_bindings
+async def test_replies_that_are_used_up_leave_authorizations_to_be_watched(binding):
+    agent = scripted(asks("Which one?"), needs_auth("sign in", cleared_after=100))
+    chat = connected(FakeAgent(agent), binding).conversation(
+        on_input=lambda _: "this", max_turns=1
+    )
+
+    assert (await chat.ask("A pizza")).text == "authorized"
+
+
+# ── What agents make of a reply ──────────────────────────────────────────────────────────────
+
+
+class OtherTask(PassThrough):
+    """Has each message go without the task that it is for."""
+
+    async def unary(self, call, /):
+        return await super().unary(self._without(call))
+
+    async def stream(self, call, /):
+        return await super().stream(self._without(call))
+
+    def _without(self, call):
+        if call.operation.safety != "conditional":
+            return call
+        message = msgspec.structs.replace(call.params.message, task_id=None)
+        params = msgspec.structs.replace(call.params, message=message)
+        return msgspec.structs.replace(call, params=params)
+
+
+@both_bindings
+@both_ways
+async def test_an_agent_that_replies_with_another_task_is_gone_on_with_in_that(streaming, binding):
+    agent = scripted(asks("Which one?"), asks("How large?"), completes("done"))
+    fake = FakeAgent(agent, streaming=streaming)
+    chat = connected(fake, binding, call_layers=[OtherTask]).conversation(
+        on_input=lambda asked: REPLIES[asked.text]
+    )
+
+    answer = await chat.ask("A pizza")
+
+    assert (answer.text, len(agent.told)) == ("done", 3)
+    assert chat.task == answer.task
+    assert len(fake.tasks) == 3
+    assert answer.task_id == [*fake.tasks][-1]
+
+
+@both_bindings
+@both_ways
+async def test_an_agent_may_reply_with_a_message(streaming, binding):
+    fake = FakeAgent(scripted(asks("Which one?"), replies("gone")), streaming=streaming)
+    chat = connected(fake, binding).conversation(on_input=lambda _: "this")
+
+    assert (await chat.ask("A pizza")).text == "gone"
+    assert chat.task is None
+
+
+@both_bindings
+@both_ways
+async def test_a_task_that_stays_as_it_was_is_waited_for_however_long_the_agent_works(
+    streaming, binding
+):
+    later = Plan((Step(state=TaskState.COMPLETED, after=1200, says="done"),))
+    asked = []
+    fake = FakeAgent(scripted(asks("Which one?"), later), streaming=streaming)
+    chat = connected(fake, binding).conversation(on_input=lambda i: asked.append(i) or "this")
+
+    assert (await chat.ask("A pizza")).text == "done"
+    assert len(asked) == 1
+
+
+@both_bindings
+@pytest.mark.parametrize(("undated", "bound"), [(False, 3600), (True, 60)])
+async def test_what_a_task_still_waits_for_when_all_is_quiet_is_the_answer(
+    undated, bound, binding
+):
+    class Undated(PassThrough):
+        async def unary(self, call, /):
+            reply = await super().unary(call)
+            whole = getattr(reply.value, "task", None) or reply.value
+            if not undated or not isinstance(whole, Task):
+                return reply
+            status = msgspec.structs.replace(whole.status, timestamp=None)
+            task = msgspec.structs.replace(whole, status=status)
+            if whole is not reply.value:
+                task = msgspec.structs.replace(reply.value, task=task)
+            return msgspec.structs.replace(reply, value=task)
+
+    ignored = Plan((Step(state=TaskState.COMPLETED, after=1e6),))
+    fake = FakeAgent(scripted(asks("Which one?"), ignored), streaming=False)
+    chat = connected(fake, binding, call_layers=[Undated]).conversation(on_input=lambda _: "this")
+
+    assert (await chat.ask("A pizza")).needs_input
+    assert bound <= now() <= bound + 5
+
+
+# ── What is not known ────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+@both_ways
+async def test_of_a_reply_that_was_not_sent_it_is_said_and_the_message_before_did_run(
+    streaming, binding
+):
+    operation = "SendStreamingMessage" if streaming else "SendMessage"
+
+    def reply(_):
+        if not agent.told[1:]:
+            fake.inject(Refuse(), on=operation, times=4)
+        return "Margherita"
+
+    agent = scripted(asks("Which one?"), completes("done"))
+    fake = FakeAgent(agent, streaming=streaming)
+    chat = connected(fake, binding).conversation(on_input=reply)
+
+    expected = "the reply to task task-1 was not sent"
+    with pytest.raises(A2AConnectionError, match=expected) as caught:
+        await chat.ask("A pizza")
+
+    assert caught.value.executed is True
+    assert (await chat.ask("Margherita")).text == "done"
+    assert agent.told[1] == ("Margherita", "task-1", chat.context_id)
+
+
+@both_bindings
+async def test_a_deadline_that_strikes_before_a_reply_is_sent_names_itself_and_the_task(binding):
+    def reply(_):
+        fake.inject(Refuse(), on="SendStreamingMessage", times=9)
+        return "Margherita"
+
+    class Patient(PassThrough):
+        """Waits so long before each try that the second one comes too late."""
+
+        async def stream(self, call, /):
+            await asyncio.sleep(30 * bool(agent.told))
+            return await super().stream(call)
+
+    agent = scripted(asks("Which one?"))
+    fake = FakeAgent(agent)
+    chat = connected(fake, binding, attempt_layers=[Patient]).conversation(on_input=reply)
+
+    with pytest.raises(DeadlineExceededError, match="the conversation timeout of 20 s") as caught:
+        await chat.ask("A pizza", timeout=20)
+
+    assert (caught.value.executed, caught.value.task.id) == (True, "task-1")
+
+
+@both_bindings
+async def test_s15_after_a_reply_that_may_be_lost_the_agent_is_asked_how_the_task_stands(binding):
+    agent = scripted(asks("Which one?"), completes("done"), completes("next"))
+    fake = FakeAgent(agent)
+    chat = connected(fake, binding).conversation(on_input=lambda _: "Margherita")
+    fake.inject(Cut(after_events=99), on="SendStreamingMessage")
+    fake.inject(Reset(after_execution=True), on="SendStreamingMessage")
+
+    with pytest.raises(OutcomeUnknownError):
+        await chat.ask("A pizza")
+    assert (await chat.ask("and then")).text == "next"
+
+    assert agent.told[2] == ("and then", None, chat.context_id)
+
+
+@both_bindings
+@both_ways
+async def test_a_question_that_may_have_been_replied_to_is_the_callers(streaming, binding):
+    later = Plan((Step(state=TaskState.COMPLETED, after=100, says="done"),))
+    agent = scripted(asks("Which one?"), later)
+    fake = FakeAgent(agent, streaming=streaming)
+    operation = "SendStreamingMessage" if streaming else "SendMessage"
+
+    def reply(_):
+        fake.inject(Reset(after_execution=True), on=operation)
+        return "Margherita"
+
+    chat = connected(fake, binding).conversation(on_input=reply)
+
+    with pytest.raises(OutcomeUnknownError):
+        await chat.ask("A pizza")
+    if not streaming:  # a stream of the task goes on until it says something else
+        assert (await chat.wait()).needs_input
+        await asyncio.sleep(100)
+    assert (await chat.wait()).text == "done"
+    assert len(agent.told) == 2
+
+
+@both_bindings
+async def test_a_hook_whose_reply_was_not_sent_is_asked_again_by_the_next_wait(binding):
+    agent = scripted(asks("Which one?"), completes("done"))
+    fake = FakeAgent(agent)
+    asked = []
+
+    def reply(_):
+        asked.append(now())
+        fake.inject(Refuse(), on="SendStreamingMessage", times=4 * (len(asked) == 1))
+        return "Margherita"
+
+    chat = connected(fake, binding).conversation(on_input=reply)
+
+    with pytest.raises(A2AConnectionError):
+        await chat.ask("A pizza")
+    assert (await chat.wait()).text == "done"
+    assert (len(asked), len(agent.told)) == (2, 2)
+
+
+@both_bindings
+async def test_s15_a_task_that_was_over_when_it_was_spoken_to_is_not_spoken_to_again(binding):
+    agent = scripted(asks("Which one?"), completes("done by others"), completes("next"))
+    client = connected(FakeAgent(agent), binding)
+    chat = client.conversation()
+    task = (await chat.ask("A pizza")).task
+    await client.ask("Margherita", task_id=task.id)
+
+    with pytest.raises(UnsupportedOperationError):
+        await chat.ask("Funghi")
+    assert (await chat.ask("and then")).text == "next"
+
+
+@both_bindings
+async def test_what_cannot_be_looked_at_gets_no_message(binding):
+    agent = scripted(works_forever())
+    fake = FakeAgent(agent)
+    chat = connected(fake, binding).conversation()
+    async with chat.stream_message("begin") as events:
+        await anext(events)
+
+    fake.inject(Fail(code=-32603), on="GetTask", times=4)
+    with pytest.raises(InternalError) as caught:
+        await chat.ask("go on")
+    fake.inject(Stall(), on="GetTask", times=9)
+    with pytest.raises(DeadlineExceededError, match="the conversation timeout of 20 s") as late:
+        await chat.ask("go on", timeout=20)
+
+    assert (caught.value.executed, late.value.executed) == (False, False)
+    assert late.value.task.id == "task-1"
+    assert (len(agent.told), chat.is_open) == (1, True)
+
+
 # ── Authorization ────────────────────────────────────────────────────────────────────────────
 
 
@@ -464,6 +795,22 @@ async def test_an_authorization_may_be_answered_with_a_message(streaming, bindin
 
 @both_bindings
 @both_ways
+async def test_what_is_said_about_an_authorization_that_was_given_meanwhile_is_not_sent(
+    streaming, binding
+):
+    async def say(_):
+        await asyncio.sleep(60)
+        return "you may"
+
+    agent = scripted(needs_auth("May I?", cleared_after=5), completes("twice"))
+    chat = connected(FakeAgent(agent, streaming=streaming), binding).conversation(on_auth=say)
+
+    assert (await chat.ask("delete it")).text == "authorized"
+    assert len(agent.told) == 1
+
+
+@both_bindings
+@both_ways
 async def test_an_authorization_that_nobody_gives_ends_the_turn_and_not_the_task(
     streaming, binding
 ):
@@ -483,7 +830,7 @@ async def test_an_agent_in_between_hands_an_interruption_on_and_goes_on_later(bi
     down = connected(FakeAgent(scripted(needs_auth("May C?"), completes("done by C"))), binding)
 
     def hand_on(interruption):
-        raise interruption.error("my own caller is asked")
+        raise interruption.to_error("my own caller is asked")
 
     chat = down.conversation(on_auth=hand_on)
     with pytest.raises(TaskAuthRequiredError, match="for an authorization: my own") as caught:
@@ -492,6 +839,25 @@ async def test_an_agent_in_between_hands_an_interruption_on_and_goes_on_later(bi
 
     later = down.conversation(task=caught.value.task)
     assert (await later.ask("C may")).text == "done by C"
+
+
+@both_bindings
+async def test_what_another_agent_waits_for_is_not_what_this_one_waits_for(binding):
+    down = connected(FakeAgent(scripted(completes("zero"), asks("Which C?"))), binding)
+    await down.ask("zero")
+
+    async def ask_another(asked):
+        answer = await down.ask(asked.text)
+        raise Interruption(task=answer.task).to_error("C asks")
+
+    chat = connected(FakeAgent(scripted(asks("Which one?"))), binding).conversation(
+        on_input=ask_another
+    )
+
+    with pytest.raises(TaskInputRequiredError, match=r"task-1 still .* C asks") as caught:
+        await chat.ask("A pizza")
+    assert caught.value.task == chat.task
+    assert caught.value.__cause__.task.id != chat.task.id
 
 
 # ── Misuse ───────────────────────────────────────────────────────────────────────────────────
@@ -546,6 +912,7 @@ async def test_there_is_nothing_to_wait_for_without_an_open_task(binding):
     [
         ({"on_input": "yes"}, TypeError),
         ({"on_auth": 3}, TypeError),
+        ({"tools": print}, TypeError),
         ({"timeout": 0}, ValueError),
         ({"input_timeout": -1}, ValueError),
         ({"max_turns": 1.5}, ValueError),
@@ -557,6 +924,12 @@ async def test_what_cannot_be_right_is_told_at_once(options, error):
     client = connected(FakeAgent(), "JSONRPC")
     with pytest.raises((error, TypeError), match=next(iter(options))):
         client.conversation(**options)
+
+
+async def test_a_hook_is_a_function():
+    client = connected(FakeAgent(), "JSONRPC")
+    with pytest.raises(TypeError, match="on_input must be a function, not str"):
+        client.conversation(on_input="yes")
 
 
 async def test_an_empty_message_is_refused_before_the_turn():

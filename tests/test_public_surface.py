@@ -151,7 +151,7 @@ def test_the_package_is_typed():
 # "name" is positional, "*name" by keyword only, "name=…" has that default. Whoever changes a line
 # here changes what callers have written.
 SIGNATURES = {
-    "ask": "agent message **options",
+    "ask": "agent message *tools=() **options",
     "connect": (
         "agent *auth=None *timeout=900.0 *card_ttl=300.0 *resilience=None *limits=None "
         "*engine=None *shared=None *env=None *url=None *tenant=None *bindings=() "
@@ -185,7 +185,7 @@ SIGNATURES = {
     "Client.close": "self",
     "Client.conversation": (
         "self *context_id=None *task=None *on_input=None *on_auth=None *input_timeout=None "
-        "*timeout=86400.0 *max_turns=32 *poll_interval=2.0"
+        "*tools=() *timeout=86400.0 *max_turns=32 *poll_interval=2.0"
     ),
     "Client.create_task_push_notification_config": "self config **options",
     "Client.delete_task_push_notification_config": "self task_id config_id **options",
@@ -211,7 +211,7 @@ SIGNATURES = {
     ),
     "Client.stream_message": (
         "self message *task_id=None *context_id=None *metadata=None *accepted_output_modes=None "
-        "*push_notification_config=None *poll_interval=2.0 **options"
+        "*push_notification_config=None *tools=() *poll_interval=2.0 **options"
     ),
     "Client.subscribe_to_task": "self task_id *poll_interval=2.0 **options",
     "Client.wait": ("self task_id *until=None *poll_interval=2.0 **options"),
@@ -229,7 +229,7 @@ SIGNATURES = {
     "EventStream.result": "self",
     "EventStream.text_changes": "self",
     "EventStream.text_deltas": "self",
-    "Interruption.error": "self why",
+    "Interruption.to_error": "self why",
     "PushReceiver.close": "self",
     "PushReceiver.config": "self task_id=None *authentication=None",
     "PushReceiver.expect": "self task config=None",

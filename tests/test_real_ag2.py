@@ -117,3 +117,30 @@ async def test_what_the_agent_says_between_calls_stays_in_the_answer(url, stream
         [["add", "2", None]],
         [["add", "3", None]],
     ]
+
+
+@both_bindings
+@streamed_or_polled
+async def test_a_stream_goes_on_over_all_turns(url, binding, streaming):
+    async with client_of(url, binding, streaming=streaming) as client:
+        told = script([("add", {"a": 1})], [("add", {"a": 2})], says="Let me see.")
+        async with client.stream_message(told, tools=[add]) as events:
+            text = "".join([text async for text in events.text_deltas()])
+            answer = await events.result()
+
+    assert answer.task.state is TaskState.COMPLETED
+    assert text == answer.text == "Let me see.\nLet me see."
+
+
+@both_bindings
+@streamed_or_polled
+async def test_a_conversation_tells_the_agent_what_it_does_not_remember(url, binding, streaming):
+    async with client_of(url, binding, streaming=streaming) as client:
+        chat = client.conversation(tools=[add], timeout=LIMIT)
+        first = await chat.ask(script([("add", {"a": 1})]))
+        second = await chat.ask("And what was that?")
+
+    assert second.context_id == first.context_id
+    assert second.task_id != first.task_id
+    for answer in (first, second):  # the second is made of what was said before
+        assert json.loads(answer.text)["results"] == [[["add", "2", None]]]

@@ -25,6 +25,7 @@ __all__ = [
     "check_age",
     "check_configuration",
     "check_credential",
+    "check_hook",
     "check_json",
     "check_kind",
     "check_networks",
@@ -134,6 +135,14 @@ def check_able(name: str, value: object, *methods: str) -> None:
     _check_instance(name, value)
     if not all(callable(getattr(value, method, None)) for method in methods):
         text = f"{name} must have the methods {', '.join(methods)}; {type(value).__name__} has not"
+        raise TypeError(text)
+
+
+def check_hook(name: str, value: object) -> None:
+    """Checks a function that a caller passes."""
+    _check_instance(name, value)
+    if not callable(value):
+        text = f"{name} must be a function, not {type(value).__name__}"
         raise TypeError(text)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     import aiohttp
 
     from holdfast.answer import Answer
+    from holdfast.client_tools import ClientTools
     from holdfast.content import Content
     from holdfast.options import ConnectOptions
     from holdfast.runtime.engine import HttpEngine
@@ -305,6 +306,8 @@ def _retried(resilience: Resilience, env: Env, observers: Observers) -> Layer:
 async def ask(
     agent: str | Path | AgentCard | Mapping[str, Any],
     message: Content,
+    *,
+    tools: ClientTools | Iterable[Callable[..., Any]] = (),
     **options: Unpack[ConnectOptions],
 ) -> Answer:
     """Asks an agent one thing: connects, sends, waits, closes.
@@ -312,6 +315,7 @@ async def ask(
     Args:
         agent: See `connect`.
         message: See `Client.ask`.
+        tools: See `Client.ask`.
         options: See `connect`.
 
     Raises:
@@ -320,7 +324,7 @@ async def ask(
         TypeError: See `connect`.
     """
     async with connect(agent, **options) as client:
-        return await client.ask(message)
+        return await client.ask(message, tools=tools)
 
 
 def engine_of(

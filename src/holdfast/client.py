@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from holdfast.arguments import (
-    check_able,
+    check_hook,
     check_seconds,
     hooks,
     items,
@@ -50,7 +50,6 @@ from holdfast.model.settings import check_count, check_kind
 from holdfast.model.types import Message, Task, TaskArtifactUpdateEvent, TaskState
 from holdfast.runtime.closing import close_in_turn
 from holdfast.stream_calls import StreamCalls
-from holdfast.wire.client_tools import CLIENT_TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -211,29 +210,22 @@ class Client:
             ValueError: The message has no content.
         """
         check_seconds("poll_interval", poll_interval)
-        offered = client_tools(tools)
-        if offered is not None:
-            options["extensions"] = (
-                *items("extensions", options.get("extensions", ())),
-                CLIENT_TOOLS,
-            )
+        offered = client_tools(tools, options)
         deadline, per_call = self._calls.begin("call", options)
-        send = partial(
-            self._sending,
+        events = self._sending(
             deadline,
             per_call,
+            message,
+            task_id=task_id,
+            context_id=context_id,
             metadata=metadata,
             accepted_output_modes=accepted_output_modes,
             push_notification_config=push_notification_config,
+            tools=offered,
             poll_interval=poll_interval,
         )
-        if offered is None:
-            async with send(message, task_id=task_id, context_id=context_id) as events:
-                return await events.result()
-        turns = ToolTurns(offered, self._calls, deadline, per_call, poll_interval=poll_interval)
-        new_id = self._calls.env.new_id()
-        first = to_message(message, new_id=new_id, task_id=task_id, context_id=context_id)
-        return await turns.answer(first, send)
+        async with events:
+            return await events.result()
 
     async def send_message(
         self,
@@ -301,6 +293,7 @@ class Client:
         metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         push_notification_config: TaskPushNotificationConfig | None = None,
+        tools: ClientTools | Iterable[Callable[..., Any]] = (),
         poll_interval: float = 2.0,
         **options: Unpack[CallOptions],
     ) -> EventStream:
@@ -321,9 +314,12 @@ class Client:
                 out.
             push_notification_config: Where the agent sends news of the task; the client's own if
                 left out.
+            tools: Functions that the agent may call: see `ask`. The stream goes on over all the
+                turns that it takes, and its events tell of the calls as well.
             poll_interval: Seconds between two looks where the task has to be polled.
         """
         check_seconds("poll_interval", poll_interval)
+        offered = client_tools(tools, options)
         deadline, per_call = self._calls.begin("stream", options)
         return self._sending(
             deadline,
@@ -334,6 +330,7 @@ class Client:
             metadata=metadata,
             accepted_output_modes=accepted_output_modes,
             push_notification_config=push_notification_config,
+            tools=offered,
             poll_interval=poll_interval,
         )
 
@@ -343,11 +340,12 @@ class Client:
         per_call: PerCall,
         message: Content,
         *,
-        task_id: str | None = None,
-        context_id: str | None = None,
+        task_id: str | None,
+        context_id: str | None,
         metadata: Mapping[str, Any] | None,
         accepted_output_modes: Iterable[str] | None,
         push_notification_config: TaskPushNotificationConfig | None,
+        tools: ClientTools | None,
         poll_interval: float,
     ) -> EventStream:
         """What sends a message when it is entered; a ``"call"`` waits for as long as it may."""
@@ -358,10 +356,8 @@ class Client:
             poll_interval=poll_interval,
             patient=deadline.name == "call",
         )
-        sending = calls.send(
-            message,
-            task_id=task_id,
-            context_id=context_id,
+        send = partial(
+            calls.send,
             metadata=metadata,
             configuration=self._calls.configuration(
                 return_immediately=None,
@@ -369,7 +365,14 @@ class Client:
                 push_notification_config=push_notification_config,
             ),
         )
-        return EventStream(calls, sending)
+        if tools is None:
+            return EventStream(calls, send(message, task_id=task_id, context_id=context_id))
+        first = to_message(
+            message, new_id=self._calls.env.new_id(), task_id=task_id, context_id=context_id
+        )
+        json_object("metadata", metadata)  # what cannot be right is told at once
+        turns = ToolTurns(tools, self._calls, calls)
+        return EventStream(calls, partial(turns.begin, first, send))
 
     def conversation(
         self,
@@ -379,6 +382,7 @@ class Client:
         on_input: InterruptionHook | None = None,
         on_auth: InterruptionHook | None = None,
         input_timeout: float | None = None,
+        tools: ClientTools | Iterable[Callable[..., Any]] = (),
         timeout: float = 86400.0,
         max_turns: int = 32,
         poll_interval: float = 2.0,
@@ -390,11 +394,13 @@ class Client:
             task: The task to go on with, as last seen; it names its conversation.
             on_input: Replies to what the agent asks in the middle of a task; without it, and
                 where it gives None, the question is the answer (`Answer.needs_input`).
-            on_auth: Sees to an authorization that the agent asks for; where it gives None, the
-                task is watched until it goes on.
+            on_auth: Sees to an authorization that the agent asks for; where it gives None, or the
+                authorization was given meanwhile, the task is watched until it goes on.
             input_timeout: Seconds that a hook has; as long as the turn if left out.
-            timeout: Seconds of a turn, hooks included.
-            max_turns: How many replies of the hooks a turn may take.
+            tools: Functions that the agent may call in each turn: see `ask`. Of `task` itself,
+                which others may have answered, no call is run.
+            timeout: Seconds of a turn, hooks and tools included.
+            max_turns: How many replies of the hooks a turn may take; 0 for none.
             poll_interval: Seconds between two looks where the task has to be polled.
 
         Raises:
@@ -408,7 +414,7 @@ class Client:
         check_count("max_turns", max_turns)
         for name, hook in (("on_input", on_input), ("on_auth", on_auth)):
             if hook is not None:
-                check_able(name, hook, "__call__")
+                check_hook(name, hook)
         if task is not None:
             check_kind("task", task, Task)
             if context_id is not None and task.context_id not in {None, context_id}:
@@ -421,6 +427,7 @@ class Client:
             task=task,
             hooks={state: hook for state, hook in given.items() if hook is not None},
             input_timeout=input_timeout,
+            tools=client_tools(tools),
             timeout=timeout,
             max_turns=max_turns,
             poll_interval=poll_interval,

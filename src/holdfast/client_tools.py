@@ -1,28 +1,32 @@
 """Answers that an agent works out with the caller's own functions: AG2's client tools.
 
-Rules: what the agent calls runs here, once for each call; the results go back as the next message
-of the same task, under the deadline of the whole answer; an agent that calls for ever is told no.
+Rules: what the agent calls runs here, at most once for each call, whatever becomes of the answer;
+the results go back as the next message of the same task, under the deadline of the whole answer;
+an agent that calls for ever is told no.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.answer import raise_for_outcome
 from holdfast.arguments import check_kind, items
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
     DeadlineExceededError,
+    InvalidAgentResponseError,
     LimitExceededError,
 )
 from holdfast.model.settings import check_count
-from holdfast.model.types import Message, Role
+from holdfast.model.types import Message, Role, Task
+from holdfast.runtime.callbacks import side_by_side
 from holdfast.runtime.waiting import until
 from holdfast.tools import Tool
+from holdfast.turns import Turn
 from holdfast.wire.client_tools import (
     CLIENT_TOOLS,
     ToolResult,
@@ -36,27 +40,30 @@ from holdfast.wire.client_tools import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from holdfast.answer import Answer
-    from holdfast.calls import Calls, PerCall
-    from holdfast.event_stream import EventStream
-    from holdfast.model.types import Task
-    from holdfast.policy.deadline import Deadline
+    from holdfast.calls import Calls
+    from holdfast.options import CallOptions
+    from holdfast.runtime.live import LiveStream
+    from holdfast.stream_calls import StreamCalls
     from holdfast.wire.client_tools import ToolCall
 
-__all__ = ["ClientTools", "ToolTurns", "client_tools"]
+__all__ = ["ClientTools", "ToolTalk", "ToolTurns", "client_tools", "with_tools"]
 
 _AT_ONCE = 16
 """How many calls of one turn run at the same time."""
+
+_INTERRUPTED = "the call was interrupted while it ran, and is not run again"
 
 
 class ClientTools:
     """Functions that an agent may call while it works on an answer.
 
     The agent is told of each by its signature and docstring. The calls of one turn run side by
-    side, within the timeout of the answer. One that is not async runs in a thread, and there to
-    its end, whatever becomes of the answer.
+    side, within the timeout of the answer; one that is cancelled has a second to end. One that is
+    not async runs in a thread of the event loop's default executor, and there to its end,
+    whatever becomes of the answer. No call runs twice: of one that was interrupted, the agent is
+    told so if the task is gone on with.
 
     Args:
         functions: The functions; no two of one name. Raise a `ToolError` in one to tell the agent
@@ -93,12 +100,70 @@ class ClientTools:
                 raise ValueError(text)
 
 
-def client_tools(given: ClientTools | Iterable[Callable[..., Any]]) -> ClientTools | None:
-    """What a caller passes as tools; None where there are none."""
+def client_tools(
+    given: ClientTools | Iterable[Callable[..., Any]], options: CallOptions | None = None
+) -> ClientTools | None:
+    """What a caller passes as tools; None where there are none.
+
+    Args:
+        given: What is passed.
+        options: Of the call, which asks for the extension then.
+    """
     if given == ():  # as mostly
         return None
     tools = given if isinstance(given, ClientTools) else ClientTools(given)
-    return tools if tools.tools else None
+    if not tools.tools:
+        return None
+    if options is not None:
+        with_tools(options)
+    return tools
+
+
+def with_tools(options: CallOptions) -> None:
+    """Has a call ask for the extension."""
+    options["extensions"] = (*items("extensions", options.get("extensions", ())), CLIENT_TOOLS)
+
+
+class ToolTalk:
+    """What an agent has called, and what was said, over all turns that belong together.
+
+    Attributes:
+        begun: Calls of the last task that were run.
+        found: What came of those of them that ran to their end.
+        answered: Calls of it whose results were sent, or that were passed over.
+        said: What was said, event by event.
+        untold: What the caller said last; it has arrived if the agent says something after it.
+        heard: What the agent said last before a message of the caller's.
+        texts: The artifacts' texts of the last task, as last seen.
+    """
+
+    def __init__(self) -> None:
+        self._task_id: str | None = None
+        self.begun: set[ToolCall] = set()
+        self.found: dict[ToolCall, ToolResult] = {}
+        self.answered: set[ToolCall] = set()
+        self.said: list[dict[str, Any]] = []
+        self.untold: list[dict[str, Any]] = []
+        self.heard: Task | Message | None = None
+        self.texts: dict[str, str] = {}
+
+    def new_calls(self, task: Task) -> list[ToolCall]:
+        """What a task calls that was not answered, each once, however often it is told.
+
+        Raises:
+            InvalidAgentResponseError: A call cannot be read.
+        """
+        if task.id != self._task_id:  # which has calls of its own, whatever their names
+            self._task_id = task.id
+            self.begun.clear()
+            self.found.clear()
+            self.answered.clear()
+        return [call for call in dict.fromkeys(calls_in(task)) if call not in self.answered]
+
+    def pass_over(self, task: Task) -> None:
+        """Notes what a task calls already as answered: by others, or by nobody."""
+        with contextlib.suppress(InvalidAgentResponseError):  # which nobody can answer
+            self.answered.update(self.new_calls(task))
 
 
 class ToolTurns:
@@ -107,59 +172,69 @@ class ToolTurns:
     Args:
         tools: What the agent may call.
         calls: What makes calls.
-        deadline: When all of it ends.
-        per_call: What goes with each request.
-        poll_interval: Seconds between two looks where a task has to be polled.
+        stream: What the answer is made of; its deadline ends all of it.
+        talk: What went before.
     """
 
     def __init__(
-        self,
-        tools: ClientTools,
-        calls: Calls,
-        deadline: Deadline,
-        per_call: PerCall,
-        *,
-        poll_interval: float,
+        self, tools: ClientTools, calls: Calls, stream: StreamCalls, talk: ToolTalk | None = None
     ) -> None:
         self._tools = tools
         self._offer = offer(tool.schema for tool in tools.tools.values())
         self._calls = calls
-        self._deadline = deadline
-        self._per_call = per_call
-        self._poll_interval = poll_interval
+        self._stream = stream
+        self._talk = talk or ToolTalk()
         self._turns = 0
-        self._answered: set[ToolCall] = set()
-        self._history: list[dict[str, Any]] = []
-        self._said: dict[str, str] = {}
+        self._last: tuple[Message, list[ToolCall], tuple[int, list[dict[str, Any]]]] | None = None
 
-    async def answer(self, message: Message, send: Callable[[Message], EventStream]) -> Answer:
-        """Sends a message, answers the agent's calls, and gives what it says in the end.
+    async def begin(
+        self, message: Message, send: Callable[..., Callable[[], Awaitable[LiveStream]]]
+    ) -> Turn:
+        """Sends a message, and gives the answer with all the turns that it takes.
 
         Args:
             message: The message.
-            send: Sends one, under the deadline and with the options of all of it.
+            send: `StreamCalls.send`, with what goes with each message.
 
         Raises:
-            LimitExceededError: It called too often; `task` waits for results.
-            DeadlineExceededError: The time is over, perhaps while a function ran.
             A2AError: See `Client.ask`.
         """
-        if message.task_id:
-            await self._look_back(message.task_id)
-        async with send(self.opening(message)) as events:
-            answer = await events.result()
-        while answer.task is not None:
-            reply = await self.reply(answer.task)
-            if reply is None:
-                break
-            async with send(reply) as events:
-                later = await events.result()
-            answer = await self._gone_on(later, answer.task)
-        return answer
+        known = await self._look_at(message.task_id) if message.task_id else None
 
-    def opening(self, message: Message) -> Message:
-        """A message of the user's, with the tools on offer."""
-        self._history.append(user_input(message.parts))
+        async def say(task: Task | None, said: Message) -> LiveStream:
+            sending = send(
+                said,
+                task_id=said.task_id,
+                context_id=said.context_id,
+                known=task,
+                has_gone_on=self.going_on(),
+            )
+            return await sending()
+
+        return Turn(
+            await say(known, self.opening(message, known)),
+            reply_to=self.reply,
+            send=say,
+            has_news=self.has_called,
+            seen_to=None if known is None else known.status,
+        )
+
+    def opening(self, message: Message, before: Task | Message | None = None) -> Message:
+        """A message of the user's, with the tools on offer, and what was said before.
+
+        Args:
+            message: The message.
+            before: What the agent said last. What the task calls now is passed over: others have
+                answered it, or nobody will.
+        """
+        talk = self._talk
+        if isinstance(before, Task):
+            talk.pass_over(before)
+        if before is not None and before != talk.heard:
+            said, talk.heard = self._last_word(before), before
+            if said and talk.untold:
+                talk.said += (*talk.untold, called(said, ()))
+        talk.untold = [user_input(message.parts)]
         return self._offering(message)
 
     async def reply(self, task: Task) -> Message | None:
@@ -174,113 +249,114 @@ class ToolTurns:
             A2AConnectionError: The client was closed meanwhile.
             InvalidAgentResponseError: A call cannot be read.
         """
-        calls = self._new_calls(task)
+        calls, talk = self._new_calls(task), self._talk
         if not calls:
             return None
         if self._turns == self._tools.max_turns:
             raise self._too_often(task)
-        found = await until(
-            self._deadline.at, self._run(calls), lambda: self._too_late(task, calls)
-        )
+        deadline = self._stream.deadline
+        found = await until(deadline.at, self._run(calls), lambda: self._too_late(task, calls))
         if self._calls.is_closed:
             text = f"the client was closed while tools ran for task {task.id}"
             raise A2AConnectionError(
                 text, failure="closed", executed=True, agent=self._calls.agent
             )
         self._turns += 1
-        self._answered.update(calls)
-        self._history.append(called(self._note_said(task), calls))
-        told = Message(
-            message_id=self._calls.env.new_id(),
-            role=Role.USER,
-            parts=(results(found), history(self._history)),
-            task_id=task.id,
-            context_id=task.context_id,
+        before = len(talk.said), talk.untold
+        talk.answered.update(calls)
+        talk.said += (*talk.untold, called("\n".join(self._new_texts(task)), calls))
+        talk.untold = [resulted(found)]
+        reply = self._offering(
+            Message(
+                message_id=self._calls.env.new_id(),
+                role=Role.USER,
+                parts=(results(found),),
+                task_id=task.id,
+                context_id=task.context_id,
+            )
         )
-        self._history.append(resulted(found))
-        return self._offering(told)
+        self._last = reply, calls, before
+        return reply
 
-    def pass_over(self, task: Task) -> None:
-        """Notes what a task holds already: calls that others have answered, or never will."""
-        self._answered.update(self._new_calls(task))
-        self._note_said(task)
+    def not_sent(self, reply: Message) -> None:
+        """Takes back what a message would have told, if it is of tools: another one has to."""
+        if self._last is None or reply is not self._last[0]:
+            return
+        _, calls, (said, self._talk.untold) = self._last
+        self._talk.answered.difference_update(calls)
+        del self._talk.said[said:]
+
+    def has_called(self, task: Task) -> bool:
+        """Whether a waiting task calls what was not answered."""
+        return bool(self._new_calls(task))
+
+    def going_on(self) -> Callable[[Task], bool]:
+        """What says of a task that waits as before whether it calls anew.
+
+        Agents built with AG2 leave the task waiting, as it was, while they work on results, and
+        tell their calls one by one: so it does when it calls the same twice in a row.
+        """
+        last: list[ToolCall] = []
+
+        def has_gone_on(task: Task) -> bool:
+            nonlocal last
+            calls, last = last, self._new_calls(task)
+            return bool(last) and last == calls
+
+        return has_gone_on
 
     # ── Within ───────────────────────────────────────────────────────────────────────────────
 
     def _offering(self, message: Message) -> Message:
         extensions = tuple(dict.fromkeys((*message.extensions, CLIENT_TOOLS)))
-        parts = (*message.parts, self._offer)
+        before = (history(self._talk.said),) if self._talk.said else ()
+        parts = (*message.parts, *before, self._offer)
         return msgspec.structs.replace(message, parts=parts, extensions=extensions)
 
-    async def _look_back(self, task_id: str) -> None:
-        """Passes over what the task holds that a message is for."""
+    async def _look_at(self, task_id: str) -> Task:
+        """The task that a message is for."""
         try:
-            task = await self._calls.get_task(task_id, self._deadline, self._per_call)
+            return await self._stream.look(task_id)
         except A2AError as error:
             error.executed = False  # of the message, which was not sent
             raise
-        self.pass_over(task)
 
     def _new_calls(self, task: Task) -> list[ToolCall]:
-        with self._per_call.hiding_secrets():
-            return [call for call in calls_in(task) if call not in self._answered]
+        with self._stream.per_call.hiding_secrets():
+            return self._talk.new_calls(task)
 
-    def _note_said(self, task: Task) -> str:
-        """What the agent has said since the last time."""
-        before = self._said
-        self._said = {artifact.artifact_id: artifact.text for artifact in task.artifacts}
-        return "\n".join(t for name, t in self._said.items() if t and before.get(name) != t)
+    def _new_texts(self, task: Task) -> list[str]:
+        """The texts of artifacts that are new, or other than they were the last time."""
+        known = self._talk.texts
+        self._talk.texts = {artifact.artifact_id: artifact.text for artifact in task.artifacts}
+        return [t for name, t in self._talk.texts.items() if t and known.get(name) != t]
+
+    def _last_word(self, before: Task | Message) -> str:
+        """What an answer adds to what is known to be said."""
+        if isinstance(before, Message):
+            return before.text
+        texts, closing = self._new_texts(before), before.status.message
+        if closing is not None and closing.text and closing.text not in texts:
+            texts.append(closing.text)
+        return "\n".join(texts)
 
     async def _run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Runs calls side by side, and gives their results in order; it leaves none running."""
+        """Runs calls side by side, and gives their results in order."""
         room = asyncio.Semaphore(_AT_ONCE)
-        running = [asyncio.create_task(self._run_one(call, room)) for call in calls]
-        try:
-            return await asyncio.gather(*running)
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+        return await side_by_side((f"tool {c.name}", self._run_one(c, room)) for c in calls)
 
     async def _run_one(self, call: ToolCall, room: asyncio.Semaphore) -> ToolResult:
-        tools = self._tools.tools
+        tools, talk = self._tools.tools, self._talk
         if call.name not in tools:
             reason = f"there is no tool {call.name!r}; there are {', '.join(tools)}"
             return ToolResult(id=call.id, name=call.name, error=reason)
         async with room:
-            return await tools[call.name].run(call, raises=self._tools.raises)
-
-    async def _gone_on(self, answer: Answer, before: Task) -> Answer:
-        """What the agent has made of results, with all that the task held before.
-
-        Agents built with AG2 leave the task waiting, as it was, while they work on results; so it
-        has not gone on before its status is another one, or it calls the same twice in a row.
-        """
-        task, stale = answer.task, before.status
-        if task is None:
-            return answer
-        if task.status == stale and stale.timestamp is not None:
-            last: list[ToolCall] = []
-
-            def has_gone_on(seen: Task) -> bool:
-                nonlocal last
-                calls, last = last, self._new_calls(seen)
-                is_same = seen.status == stale and not (last and last == calls)
-                return seen.state.is_settled and not is_same
-
-            task = await self._calls.watch(
-                task.id,
-                task,
-                self._deadline,
-                self._poll_interval,
-                self._per_call,
-                until=has_gone_on,
-            )
-            with self._per_call.hiding_secrets():
-                raise_for_outcome(task, agent=self._calls.agent)
-        elif not _ids(before) <= _ids(task):  # told in updates, and not asked for in time
-            task = await self._calls.get_task(task.id, self._deadline, self._per_call)
-        return msgspec.structs.replace(answer, task=task)
+            if call in talk.begun:
+                again = ToolResult(id=call.id, name=call.name, error=_INTERRUPTED)
+                return talk.found.get(call, again)
+            talk.begun.add(call)
+            found = talk.found[call] = await tools[call.name].run(call, raises=self._tools.raises)
+            return found
 
     def _too_often(self, task: Task) -> LimitExceededError:
         bound = self._tools.max_turns
@@ -295,17 +371,13 @@ class ToolTurns:
         )
 
     def _too_late(self, task: Task, calls: Sequence[ToolCall]) -> DeadlineExceededError:
-        names = ", ".join(dict.fromkeys(call.name for call in calls))
+        names, deadline = ", ".join(dict.fromkeys(c.name for c in calls)), self._stream.deadline
         return DeadlineExceededError(
-            f"tools ({names}) did not finish within the {self._deadline.name} timeout of "
-            f"{self._deadline.timeout:g} s; task {task.id} waits for their results",
-            deadline=self._deadline.name,
-            timeout=self._deadline.timeout,
+            f"tools ({names}) did not finish within the {deadline.name} timeout of "
+            f"{deadline.timeout:g} s; task {task.id} waits for their results",
+            deadline=deadline.name,
+            timeout=deadline.timeout,
             task=task,
             executed=True,
             agent=self._calls.agent,
         )
-
-
-def _ids(task: Task) -> set[str]:
-    return {artifact.artifact_id for artifact in task.artifacts}

@@ -6,7 +6,8 @@ Rules (A2A 3.4, 7.6):
 - A turn ends when the agent has answered. What it asks on the way is replied to by the hooks, and
   is no part of its answer; where there is no hook or no reply, the question is the end.
 - An authorization may be given behind the client's back: it goes on watching.
-- Whatever ends a turn early leaves the task as it is, and the conversation goes on with it.
+- Whatever ends a turn early leaves the task as it is, and the conversation goes on with it; where
+  nobody knows whether it was replied to, the agent is asked how it stands first.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 import msgspec
 
+from holdfast.arguments import json_object
+from holdfast.client_tools import ToolTalk, ToolTurns, with_tools
 from holdfast.content import Content, to_message
 from holdfast.errors import (
     A2AError,
@@ -31,8 +34,10 @@ from holdfast.errors import (
 from holdfast.event_stream import EventStream
 from holdfast.model.types import Task, TaskState
 from holdfast.policy.deadline import Deadline
-from holdfast.runtime.waiting import Endable, until
+from holdfast.runtime.callbacks import side_by_side, uncancelled
+from holdfast.runtime.waiting import until
 from holdfast.stream_calls import StreamCalls
+from holdfast.turns import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,11 +45,10 @@ if TYPE_CHECKING:
 
     from holdfast.answer import Answer
     from holdfast.calls import Calls
-    from holdfast.model.requests import SendMessageConfiguration
-    from holdfast.model.types import Event, Message, TaskStatus
+    from holdfast.client_tools import ClientTools
+    from holdfast.model.types import Message, TaskStatus
     from holdfast.options import CallOptions
     from holdfast.runtime.live import LiveStream
-    from holdfast.tasks.told import Told
 
 __all__ = ["Conversation", "Interruption", "InterruptionHook"]
 
@@ -68,7 +72,7 @@ class Interruption(msgspec.Struct, frozen=True, kw_only=True):
         """The text of it: the question, or how to authorize."""
         return "" if self.message is None else self.message.text
 
-    def error(self, why: str) -> TaskInterruptedError:
+    def to_error(self, why: str) -> TaskInterruptedError:
         """The error to raise where whoever called has to see to it.
 
         An agent that calls another one passes an interruption on with it: it sets its own task to
@@ -85,7 +89,13 @@ class Interruption(msgspec.Struct, frozen=True, kw_only=True):
 
 
 InterruptionHook: TypeAlias = Callable[[Interruption], Awaitable[Content | None] | Content | None]
-"""Gives the reply to an interruption, or None for no reply; may be a coroutine function."""
+"""Gives the reply to an interruption, or None for no reply; may be a coroutine function.
+
+One that is not runs on the event loop, which stands still meanwhile, deadlines included. That is
+fine for `input` where nothing else goes on; a first Ctrl-C is noticed after Enter only then, a
+second one at once. In a thread (`asyncio.to_thread`) the loop goes on, but a thread cannot be
+cancelled, and the program does not end before Enter.
+"""
 
 
 class Conversation:
@@ -102,6 +112,7 @@ class Conversation:
         task: Task | None,
         hooks: Mapping[TaskState, InterruptionHook],
         input_timeout: float | None,
+        tools: ClientTools | None,
         timeout: float,
         max_turns: int,
         poll_interval: float,
@@ -114,7 +125,14 @@ class Conversation:
         self._timeout = timeout
         self._max_turns = max_turns
         self._poll_interval = poll_interval
+        self._tools = tools
+        self._talk = ToolTalk()
+        if task is not None:
+            self._talk.pass_over(task)
+        self._heard: Task | Message | None = task  # last
         self._turn: EventStream | None = None
+        self._is_unsure = False  # whether something was sent, and nothing came back
+        self._replied_to: TaskStatus | None = None  # by what was sent last
 
     @property
     def context_id(self) -> str | None:
@@ -180,6 +198,8 @@ class Conversation:
           its cause tells. The task still waits: reply with `ask`.
         - `TaskAuthRequiredError`: the same of an authorization, or nobody gave it in time. Go on
           with `wait`, or with `ask` to say something about it.
+        - `LimitExceededError`, `DeadlineExceededError`: the agent called tools too often, or they
+          took too long. Go on with `wait`, which runs no call again.
 
         Args:
             message: See `ask`.
@@ -190,19 +210,10 @@ class Conversation:
         self._catch_up()
         said = to_message(message, new_id=self._calls.env.new_id(), context_id=self._context_id)
         calls = self._stream_calls(options)
-        configuration = self._configuration(accepted_output_modes)
+        replies = self._replies(calls, metadata, accepted_output_modes)
 
-        async def say() -> _Turn:
-            known = await self._open_task(calls)
-            send = calls.send(
-                said,
-                task_id=None if known is None else known.id,
-                context_id=self._context_id,
-                metadata=metadata,
-                configuration=configuration,
-                known=known,
-            )
-            return self._turn_of(await send(), calls, configuration, known)
+        async def say() -> Turn:
+            return await replies.say(said, await self._open_task(calls), self._heard)
 
         return self._enterable(calls, say)
 
@@ -213,7 +224,8 @@ class Conversation:
             **options: See `CallOptions`; the timeout is that of the conversation if left out.
 
         Returns:
-            The answer, as `ask` gives it.
+            The answer, as `ask` gives it. What may have been replied to, because nobody knows
+            whether a reply arrived, is the caller's to reply to, and not the hooks'.
 
         Raises:
             RuntimeError: There is no open task, or a turn is under way.
@@ -225,10 +237,11 @@ class Conversation:
             text = "there is no open task to wait for"
             raise RuntimeError(text)
         calls = self._stream_calls(options)
+        replies = self._replies(calls, None, None)
 
-        async def follow() -> _Turn:
+        async def follow() -> Turn:
             live = await calls.follow(task.id)()
-            return self._turn_of(live, calls, self._configuration(None), None)
+            return replies.turn(live, self._replied_to if self._is_unsure else None)
 
         async with self._enterable(calls, follow) as events:
             return await events.result()
@@ -242,12 +255,14 @@ class Conversation:
             return
         whole = turn.task or turn.message
         if whole is not None:
-            self._task = turn.task
+            self._task, self._heard = turn.task, whole
             self._context_id = whole.context_id or self._context_id
 
     def _stream_calls(self, options: CallOptions) -> StreamCalls:
         if options.get("timeout") is None:
             options["timeout"] = self._timeout
+        if self._tools is not None:
+            with_tools(options)
         deadline, per_call = self._calls.begin("conversation", options)
         return StreamCalls(
             self._calls, deadline, per_call, poll_interval=self._poll_interval, patient=True
@@ -258,59 +273,178 @@ class Conversation:
             text = "a turn of the conversation is under way; close its stream first"
             raise RuntimeError(text)
 
-    def _enterable(self, calls: StreamCalls, begin: Callable[[], Awaitable[_Turn]]) -> EventStream:
+    def _enterable(self, calls: StreamCalls, begin: Callable[[], Awaitable[Turn]]) -> EventStream:
         """The stream of a turn, which begins when it is entered."""
 
-        async def enter() -> _Turn:
+        async def enter() -> Turn:
             self._check_idle()
             self._catch_up()
-            before, self._turn = self._turn, stream
+            self._turn = stream
             try:
                 return await begin()
             except BaseException:
-                self._turn = before
+                self._turn = None
                 raise
 
         stream = EventStream(calls, enter)
         return stream
 
-    def _configuration(self, modes: Iterable[str] | None) -> SendMessageConfiguration:
-        return self._calls.configuration(
-            return_immediately=None, accepted_output_modes=modes, push_notification_config=None
+    def _replies(
+        self,
+        calls: StreamCalls,
+        metadata: Mapping[str, Any] | None,
+        modes: Iterable[str] | None,
+    ) -> _Replies:
+        tools = None
+        if self._tools is not None:
+            tools = ToolTurns(self._tools, self._calls, calls, self._talk)
+        send = partial(
+            calls.send,
+            metadata=json_object("metadata", metadata),
+            configuration=self._calls.configuration(
+                return_immediately=None, accepted_output_modes=modes, push_notification_config=None
+            ),
+            has_gone_on=None if tools is None else tools.going_on(),
+        )
+        return _Replies(
+            calls,
+            send=partial(self._send, send),
+            tools=tools,
+            hooks=self._hooks,
+            input_timeout=self._input_timeout,
+            max_turns=self._max_turns,
+            new_id=self._calls.env.new_id,
         )
 
-    def _turn_of(
+    async def _send(
         self,
-        live: LiveStream,
-        calls: StreamCalls,
-        configuration: SendMessageConfiguration,
-        known: Task | None,
-    ) -> _Turn:
-        return _Turn(
-            live,
-            ask=partial(self._asked, calls),
-            reply=partial(self._reply, calls, configuration),
-            max_turns=self._max_turns,
-            seen_to=None if known is None else known.status,
-        )
+        send: Callable[..., Callable[[], Awaitable[LiveStream]]],
+        task: Task | None,
+        message: Message,
+    ) -> LiveStream:
+        """Sends a message, to a task if there is one, and notes it where nothing comes back."""
+        context_id = self._context_id if task is None else task.context_id or self._context_id
+        task_id = None if task is None else task.id
+        sending = send(message, task_id=task_id, context_id=context_id, known=task)
+        self._is_unsure, self._replied_to = True, None if task is None else task.status
+        try:
+            live = await sending()
+        except A2AError as error:
+            self._is_unsure = error.executed is not False
+            raise
+        self._is_unsure = False
+        return live
 
     async def _open_task(self, calls: StreamCalls) -> Task | None:
         """The task to go on with, if any: one that was left at work may be over by now."""
         task = self.task
-        if task is not None and not task.state.is_interrupted and not task.state.is_terminal:
-            task = await calls.look(task.id)
-        return None if task is None or task.state.is_terminal else task
+        if task is None or task.state.is_terminal:
+            return None
+        if self._is_unsure or not task.state.is_interrupted:
+            try:
+                task = await calls.look(task.id)
+            except A2AError as error:
+                error.executed = False  # of the message, which was not sent
+                if isinstance(error, DeadlineExceededError) and error.task is None:
+                    error.task = task
+                raise
+            self._task, self._heard, self._is_unsure = task, task, False
+        return None if task.state.is_terminal else task
 
-    async def _asked(self, calls: StreamCalls, interruption: Interruption) -> Message | None:
-        """What the hook replies; None if there is no hook, or no reply.
+
+class _Replies:
+    """What is said in one turn: by the caller, by the tools, and by the hooks.
+
+    Args:
+        calls: What the turn is made of.
+        send: Sends a message, to a task if there is one.
+        tools: What the agent may call.
+        hooks: Who replies to interruptions.
+        input_timeout: Seconds that a hook has.
+        max_turns: How often they may reply.
+        new_id: Makes an id for a message.
+    """
+
+    def __init__(
+        self,
+        calls: StreamCalls,
+        *,
+        send: Callable[[Task | None, Message], Awaitable[LiveStream]],
+        tools: ToolTurns | None,
+        hooks: Mapping[TaskState, InterruptionHook],
+        input_timeout: float | None,
+        max_turns: int,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._calls = calls
+        self._send = send
+        self._tools = tools
+        self._hooks = hooks
+        self._input_timeout = input_timeout
+        self._max_turns = max_turns
+        self._new_id = new_id
+        self._given = 0
+
+    async def say(self, said: Message, known: Task | None, heard: Task | Message | None) -> Turn:
+        """Begins the turn with a message.
+
+        Args:
+            said: The message.
+            known: The task that it goes on with.
+            heard: What the agent said last.
+        """
+        if self._tools is not None:
+            said = self._tools.opening(said, known or heard)
+        seen_to = None if known is None else known.status
+        return self.turn(await self._send(known, said), seen_to)
+
+    def turn(self, live: LiveStream, seen_to: TaskStatus | None = None) -> Turn:
+        """The turn that begins with a stream."""
+        return Turn(
+            live,
+            reply_to=self._reply_to,
+            send=self._send_reply,
+            has_news=lambda task: self._tools is not None and self._tools.has_called(task),
+            seen_to=seen_to,
+        )
+
+    async def _send_reply(self, task: Task, reply: Message) -> LiveStream:
+        try:
+            return await self._send(task, reply)
+        except A2AError as error:
+            if error.executed is False and self._tools is not None:
+                self._tools.not_sent(reply)
+            raise
+
+    async def _reply_to(self, task: Task) -> Message | None:
+        """What is replied to an interruption; None for no reply.
 
         Raises:
-            TaskInterruptedError: The hook raised, or did not reply in time.
+            TaskInterruptedError: The hook raised, did not reply in time, or has replied often
+                enough.
+            A2AError: See `ToolTurns.reply`.
         """
-        hook = self._hooks.get(interruption.task.state)
-        if hook is None:
-            return None
-        deadline, now = calls.deadline, asyncio.get_running_loop().time()
+        reply = None if self._tools is None else await self._tools.reply(task)
+        hook = self._hooks.get(task.state)
+        if reply is not None or hook is None:
+            return reply
+        interruption = Interruption(task=task)
+        if self._given >= self._max_turns:
+            bound = self._max_turns
+            why = f"{bound} replies were not enough" if bound else "no hook may reply"
+            raise interruption.to_error(f"{why} (max_turns={bound})")
+        reply = await self._asked(hook, interruption)
+        if reply is not None and task.state is TaskState.AUTH_REQUIRED:
+            with contextlib.suppress(A2AError):  # else it is sent in any case
+                task = await self._calls.look(task.id)
+            if task.state is not TaskState.AUTH_REQUIRED:  # somebody has given it meanwhile
+                return None
+        self._given += reply is not None
+        return reply
+
+    async def _asked(self, hook: InterruptionHook, interruption: Interruption) -> Message | None:
+        """What a hook replies."""
+        task, deadline, now = interruption.task, self._calls.deadline, _now()
         if self._input_timeout is not None and now + self._input_timeout < deadline.at:
             seconds = self._input_timeout
             deadline = Deadline(name="input", timeout=seconds, at=now + seconds)
@@ -318,154 +452,37 @@ class Conversation:
             f"the hook did not reply within the {deadline.name} timeout of {deadline.timeout:g} s",
             deadline=deadline.name,
             timeout=deadline.timeout,
-            task=interruption.task,
+            task=task,
             executed=True,
         )
 
-        async def ask() -> Message | None:
+        async def ask() -> Content | None:
             given = hook(interruption)
-            reply = await given if inspect.isawaitable(given) else given
-            return None if reply is None else to_message(reply, new_id=self._calls.env.new_id())
+            return await given if inspect.isawaitable(given) else given
+
+        async def wait() -> Message | None:
+            (reply,) = await side_by_side([("a hook", uncancelled(ask()))])
+            if reply is None:
+                return None
+            return to_message(
+                reply, new_id=self._new_id(), task_id=task.id, context_id=task.context_id
+            )
 
         try:
-            return await until(deadline.at, ask(), lambda: late)
-        except TaskInterruptedError:
-            raise  # the hook's own word: whoever called sees to it
+            return await until(deadline.at, wait(), lambda: late)
+        except TaskInterruptedError as error:
+            if error.task.id == task.id:
+                raise  # the hook's own word: whoever called sees to it
+            raise interruption.to_error(_failed(error)) from error
         except Exception as error:
-            why = f"the hook failed: {type(error).__name__}: {error}"
-            raise interruption.error(late.message if error is late else why) from error
-
-    async def _reply(
-        self,
-        calls: StreamCalls,
-        configuration: SendMessageConfiguration,
-        task: Task,
-        reply: Content,
-    ) -> LiveStream:
-        """Sends a reply to the open task."""
-        send = calls.send(
-            reply,
-            task_id=task.id,
-            context_id=task.context_id,
-            metadata=None,
-            configuration=configuration,
-            known=task,
-        )
-        return await send()
+            raise interruption.to_error(
+                late.message if error is late else _failed(error)
+            ) from error
 
 
-class _Turn:
-    """The streams of one turn, one after the other: see `holdfast.event_stream.Live`.
+def _failed(error: Exception) -> str:
+    return f"the hook failed: {type(error).__name__}: {error}"
 
-    Args:
-        live: The first one.
-        ask: Asks for a reply to an interruption, if there is one.
-        reply: Sends it, and gives the stream that follows.
-        max_turns: How often to reply.
-        seen_to: The interruption that the first one replies to, if it does.
-    """
 
-    def __init__(
-        self,
-        live: LiveStream,
-        *,
-        ask: Callable[[Interruption], Awaitable[Content | None]],
-        reply: Callable[[Task, Content], Awaitable[LiveStream]],
-        max_turns: int,
-        seen_to: TaskStatus | None,
-    ) -> None:
-        self._live = live
-        self._ask = ask
-        self._reply = reply
-        self._max_turns = max_turns
-        self._seen_to = seen_to  # the last interruption that was asked about
-        self._is_left = False  # it has no reply
-        self._is_over = False
-        self._past: list[LiveStream] = []
-        self._going_on = Endable()
-
-    @property
-    def told(self) -> Told:
-        return self._live.told
-
-    @property
-    def reconnects(self) -> int:
-        return sum(live.reconnects for live in (*self._past, self._live))
-
-    @property
-    def gap(self) -> bool:
-        return any(live.gap for live in (*self._past, self._live))
-
-    @property
-    def error(self) -> A2AError | None:
-        return self._live.error
-
-    @property
-    def cause(self) -> A2AError | None:
-        return self._live.cause
-
-    @property
-    def is_settled(self) -> bool:
-        if not self._live.is_settled:
-            return False
-        if self._is_over or not self._is_interrupted:
-            return True
-        return self._is_left and self._is_seen_to
-
-    def at_hand(self) -> Event | None:
-        return self._live.at_hand()
-
-    async def next(self) -> Event | None:
-        while not self._is_over:
-            if self._is_interrupted and not self._is_seen_to:
-                await self._going_on.wait(self._go_on())
-            if self._going_on.is_ended:
-                await self._live.close()  # which may have come meanwhile
-            event = await self._live.next()
-            if event is not None:
-                return event
-            waits = self._is_interrupted and not self._is_seen_to
-            self._is_over = self._going_on.is_ended or not waits
-        return None
-
-    async def settle(self) -> None:
-        await self._live.settle()
-
-    async def close(self) -> None:
-        self._going_on.end()
-        await self._live.close()
-
-    @property
-    def _is_interrupted(self) -> bool:
-        """Whether the caller has been told that the task waits for something."""
-        told = self._live.told
-        return told.state is not None and told.state.is_interrupted and not told.has_news
-
-    @property
-    def _is_seen_to(self) -> bool:
-        """Whether it was asked about; the agent may tell it once more before it goes on."""
-        status, told = self._seen_to, self.told
-        if told.status is status or status is None or told.status is None:
-            return told.status is status
-        # What was asked may have gone into the history by now.
-        said = told.status.message is None or told.status.message == status.message
-        is_same = (told.status.state, told.status.timestamp) == (status.state, status.timestamp)
-        return is_same and said and told.count <= 1
-
-    async def _go_on(self) -> None:
-        """Sees to an interruption: asks for a reply, and sends it, each once."""
-        task, status = self.told.task, self.told.status
-        if task is None:
-            return
-        interruption = Interruption(task=task)
-        if len(self._past) >= self._max_turns:
-            raise interruption.error(f"{self._max_turns} replies were not enough")
-        reply = await self._ask(interruption)
-        self._seen_to, self._is_left = status, reply is None
-        if reply is None:
-            return
-        onward = await self._reply(task, reply)
-        self._past.append(self._live)
-        self._live, past = onward, self._live
-        with contextlib.suppress(TimeoutError):  # the turn goes on, whatever does not close
-            await past.close()
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -71,11 +71,12 @@ class StreamCalls:
         metadata: Mapping[str, Any] | None,
         configuration: SendMessageConfiguration,
         known: Task | None = None,
+        has_gone_on: Callable[[Task], bool] | None = None,
     ) -> Callable[[], Awaitable[LiveStream]]:
         """What sends a message, and gives what comes of it.
 
         Where the agent does not stream, it is asked to answer at once, and its task is polled.
-        Of a task that is ``known``, only what is new is told.
+        Of a task that is ``known``, only what is new is told; see `Resume` for ``has_gone_on``.
         """
         request = self._calls.request(
             content,
@@ -84,7 +85,8 @@ class StreamCalls:
             metadata=metadata,
             configuration=configuration,
         )
-        return partial(self._send, request, known)
+        machine = partial(self._machine, known=known, has_gone_on=has_gone_on)
+        return partial(self._send, request, machine)
 
     def subscribe_to(self, task_id: str) -> Callable[[], Awaitable[LiveStream]]:
         """What gives a task and its events: by a subscription, where streams are offered."""
@@ -99,7 +101,9 @@ class StreamCalls:
         """
         return partial(self._follow, task_id, task)
 
-    async def _send(self, request: SendMessageRequest, known: Task | None) -> LiveStream:
+    async def _send(
+        self, request: SendMessageRequest, machine: Callable[..., Resume]
+    ) -> LiveStream:
         calls, deadline, per_call = self._calls, self.deadline, self.per_call
         if await self._are_streams_offered():
             try:
@@ -109,14 +113,14 @@ class StreamCalls:
                     raise
             else:
                 self.extensions = reply.extensions
-                resume = self._machine(known=known, resubscribes=self.can_be_watched)
+                resume = machine(resubscribes=self.can_be_watched)
                 return self._live(resume, reply.value)
         configuration = request.configuration or SendMessageConfiguration()
         at_once = msgspec.structs.replace(configuration, return_immediately=True)
         request = msgspec.structs.replace(request, configuration=at_once)
         sent = await calls.send(request, deadline, per_call)
         self.extensions = sent.extensions
-        resume = self._machine(known=known)
+        resume = machine()
         resume.received(sent.value)
         resume.polled()
         return self._live(resume, None)
@@ -153,6 +157,7 @@ class StreamCalls:
         task: Task | None = None,
         known: Task | None = None,
         resubscribes: bool = True,
+        has_gone_on: Callable[[Task], bool] | None = None,
     ) -> Resume:
         return Resume(
             self._calls.limits,
@@ -162,6 +167,7 @@ class StreamCalls:
             task=task,
             known=known,
             resubscribes=resubscribes,
+            has_gone_on=has_gone_on,
         )
 
     def _live(self, resume: Resume, connection: Stream[StreamResponse] | None) -> LiveStream:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.runtime.callbacks import uncancelled
 from holdfast.wire.client_tools import ToolResult, ToolSchema
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Tool:
         )
 
     async def run(self, call: ToolCall, *, raises: bool = False) -> ToolResult:
-        """Runs it; a function that is not async runs in a thread, which cannot be cancelled.
+        """Runs it, in a task of its own; one that is not async in a thread, to its end.
 
         Args:
             call: What the agent wants.
@@ -80,7 +81,7 @@ class Tool:
                 `ToolError` is always told.
         """
         try:
-            content = _written(await self._result(call.arguments))
+            content = _written(await uncancelled(self._result(call.arguments)))
         except (_WrongArgumentsError, ToolError) as error:
             return ToolResult(id=call.id, name=call.name, error=str(error))
         except Exception as error:

@@ -547,6 +547,10 @@ async def use_tools(client: Client) -> None:
     assert_type(answer.extensions, tuple[str, ...])
     assert_type(client.stream_message("hello").extensions, tuple[str, ...])
     assert_type(await client.ask("hello", tools=ClientTools([add], max_turns=2)), Answer)
+    async with client.stream_message("hello", tools=[add]) as events:
+        assert_type(await events.result(), Answer)
+    assert_type(client.conversation(tools=ClientTools([add])), Conversation)
+    assert_type(await ask("https://agent.test", "hello", tools=[add], timeout=5), Answer)
     assert_type(ClientTools([add], raises=True).max_turns, int)
     reply = await client.call(op.GET_TASK, GetTaskRequest(id="t"))
     assert_type(reply.extensions, tuple[str, ...])
@@ -648,7 +652,7 @@ async def use(client: Client) -> None:
 def reply(interruption: Interruption) -> str | None:
     assert_type(interruption.message, Message | None)
     if interruption.task.state is TaskState.AUTH_REQUIRED:
-        raise interruption.error("somebody else decides")
+        raise interruption.to_error("somebody else decides")
     return interruption.text or None
 
 

@@ -18,6 +18,7 @@ from holdfast.cli.errors import describe
 from holdfast.cli.terminal import InterruptedLine
 from holdfast.errors import A2AError, OutcomeUnknownError, UnsupportedOperationError
 from holdfast.model.types import Message, Part, Role, TaskArtifactUpdateEvent, TaskState
+from holdfast.tasks.resume import still_waits
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -225,7 +226,9 @@ class Chat:
                 task = events.task
                 self._output.event(event, task)
                 status = _status(event)
-                if task is None or status is None or _is_same(status, asked):
+                if task is None or status is None:
+                    continue
+                if asked is not None and still_waits(status, asked):
                     continue
                 if status.state is TaskState.INPUT_REQUIRED:
                     break
@@ -263,13 +266,3 @@ class Chat:
 def _status(event: Event) -> TaskStatus | None:
     """How a task stands, where an event says so."""
     return None if isinstance(event, Message | TaskArtifactUpdateEvent) else event.status
-
-
-def _is_same(status: TaskStatus, asked: TaskStatus | None) -> bool:
-    """Whether a task still waits for the same; what it asks is in its history once replied to."""
-    return (
-        asked is not None
-        and status.state is asked.state
-        and status.timestamp == asked.timestamp
-        and status.message in (None, asked.message)
-    )

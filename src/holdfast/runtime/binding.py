@@ -19,6 +19,7 @@ from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRI
 from holdfast.model.requests import GetTaskRequest
 from holdfast.runtime.engine import HttpEngine, send
 from holdfast.runtime.event_reader import EventReader
+from holdfast.runtime.extensions import asked_for
 from holdfast.runtime.last_events import UntilLast
 from holdfast.runtime.silent_subscriptions import subscribed
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Stream
@@ -146,7 +147,7 @@ class HttpBinding:
             url=with_query(encoded.url, call.query) if call.query else encoded.url,
             headers={
                 **call.headers,
-                **protocol_headers(endpoint.version, call.extensions),
+                **protocol_headers(endpoint.version, asked_for(call) if call.extensions else ()),
                 **encoded.headers,
             },
             body=encoded.body,

@@ -14,14 +14,14 @@ from holdfast.errors import (
     ExtensionSupportRequiredError,
 )
 from holdfast.model.operations import GET_EXTENDED_AGENT_CARD
-from holdfast.wire.bindings import extensions_in
+from holdfast.wire.bindings import OLDER_VERSION, extensions_in
 from holdfast.wire.client_tools import CLIENT_TOOLS
 
 if TYPE_CHECKING:
     from holdfast.model.card import AgentCard
     from holdfast.runtime.transport import AnyCall
 
-__all__ = ["Extensions"]
+__all__ = ["Extensions", "asked_for", "check_spoken"]
 
 
 class Extensions(NamedTuple):
@@ -64,7 +64,7 @@ class Extensions(NamedTuple):
                 extensions=unknown,
                 executed=False,
             )
-        asked = call.extensions or extensions_in(call.headers)  # which a caller may write by hand
+        asked = asked_for(call)
         missing = [uri for uri in self.required if uri not in asked]
         if missing:
             raise ExtensionSupportRequiredError(
@@ -73,3 +73,26 @@ class Extensions(NamedTuple):
                 extensions=missing,
                 executed=False,
             )
+
+
+def check_spoken(call: AnyCall, version: str) -> None:
+    """Checks what a call asks for against the version of the protocol that it is spoken in.
+
+    Raises:
+        ClientToolsNotSupportedError: Tools, in a version whose data has no media type to know them
+            by.
+    """
+    if version == OLDER_VERSION and CLIENT_TOOLS in call.extensions:
+        raise ClientToolsNotSupportedError(
+            f"{call.operation.name} was not called: protocol {version} cannot tell of tools; ask "
+            "without tools=",
+            extensions=[CLIENT_TOOLS],
+            executed=False,
+        )
+
+
+def asked_for(call: AnyCall) -> tuple[str, ...]:
+    """The URIs that a call asks for: those it names, and those that a caller wrote by hand."""
+    if not call.headers:
+        return call.extensions
+    return tuple(dict.fromkeys((*call.extensions, *extensions_in(call.headers))))

@@ -29,6 +29,9 @@ __all__ = ["LiveStream", "TaskSource"]
 _LAST_WORD = 1.0
 """Seconds that an agent has to tell the whole task at its end."""
 
+_UNDATED = 60.0
+"""Seconds that an agent has to go on with a task whose status does not say how old it is."""
+
 
 class TaskSource(Protocol):
     """Where a stream comes from: the calls that it is made of."""
@@ -108,6 +111,7 @@ class LiveStream:
         self._waiting: Wait | None = None
         self._wakes_at = 0.0
         self._quiet_since: float | None = None  # as far as a task is polled
+        self._stale_since: float | None = None  # as far as a task was seen that has not gone on
         self._going_on = Endable()
 
     @property
@@ -274,7 +278,21 @@ class LiveStream:
         self._check_open()
         if end.left(loop.time()) <= 0:
             raise in_vain(end, self.told.task, self.told.task_id, step.error)
+        self._check_stale(loop.time())
         self._resume.waited()
+
+    def _check_stale(self, now: float) -> None:
+        """Believes a task that still waits for what it was given, when all is quiet for long."""
+        if not self._resume.is_stale:
+            self._stale_since = None
+            return
+        if self._stale_since is None:
+            self._stale_since = now
+        status, bound = self.told.status, self._policy.max_quiet
+        if status is None or status.time is None:  # it may have asked the same once more
+            bound = min(bound, _UNDATED)
+        if now - self._stale_since >= bound:
+            self._resume.waited_enough()
 
     def _check_hint(self, step: Wait) -> None:
         """Fails at once where the agent asks for more patience than there is."""

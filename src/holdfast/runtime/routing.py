@@ -26,7 +26,7 @@ from holdfast.errors import (
 )
 from holdfast.model.addresses import doubt
 from holdfast.model.card import AgentInterface
-from holdfast.runtime.extensions import Extensions
+from holdfast.runtime.extensions import Extensions, check_spoken
 from holdfast.runtime.interfaces import (
     Route,
     choose_interfaces,
@@ -256,6 +256,8 @@ class _Choice:
 
 
 def _routed(call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> Call[P, R]:
+    if call.extensions:
+        check_spoken(call, choice.endpoint.version)
     return msgspec.structs.replace(
         call, endpoint=choice.endpoint, reach=choice.reach, card=choice.card, auth=provider
     )

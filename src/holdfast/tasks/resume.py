@@ -36,10 +36,12 @@ from holdfast.tasks.told import Told
 from holdfast.wire.status import is_unknown_there
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.model.types import Event, TaskStatus
     from holdfast.wire.limits import Limits
 
-__all__ = ["Resume", "Step", "Wait"]
+__all__ = ["Resume", "Step", "Wait", "still_waits"]
 
 
 class _Why(Enum):
@@ -50,9 +52,6 @@ class _Why(Enum):
     RESTING = auto()  # the connection ended while the task waits for input
     POLLING = auto()
 
-
-_STALE = 8
-"""Looks at a task that still waits for what it was just given, until that is believed."""
 
 _IN_VAIN = 2
 """Subscriptions in a row that end without an event, until the task is polled instead."""
@@ -72,6 +71,8 @@ class Resume:
         task: The same, as the caller has it already; it is subscribed to first.
         known: A task that the caller has, and that the first event may be of.
         resubscribes: Whether a task that was cut off may be subscribed to.
+        has_gone_on: Says of the known task, whose status is the same, whether the agent has done
+            something about what it was given.
 
     Attributes:
         step: What to do next.
@@ -96,10 +97,11 @@ class Resume:
         task: Task | None = None,
         known: Task | None = None,
         resubscribes: bool = True,
+        has_gone_on: Callable[[Task], bool] | None = None,
     ) -> None:
         self.told = Told(limits, task_id=task_id, task=task, known=known)
         self._stale = None if known is None else known.status  # until the agent has gone on
-        self._stale_looks = 0
+        self._has_gone_on = has_gone_on
         self.step: Step | Wait = Step.READ if self.told.task_id is None else Step.SUBSCRIBE
         self.reconnects = 0
         self.gap = False
@@ -150,7 +152,7 @@ class Resume:
         """The connection came to its end in good order."""
         if self.told.state is not TaskState.INPUT_REQUIRED:
             self.cut(None)
-        elif self.may_repeat or self.told.status == self._stale:
+        elif self.may_repeat or self.is_stale:
             self._look(_Why.RESTING)
         else:
             self.step = Step.DONE
@@ -206,6 +208,16 @@ class Resume:
         """The wait is over."""
         if isinstance(self.step, Wait):
             self.step = self.step.then
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the task, as last seen, still waits for what it was just given."""
+        status = self.told.status
+        return self._stale is not None and status is not None and still_waits(status, self._stale)
+
+    def waited_enough(self) -> None:
+        """The agent had all the time to go on: what its task waits for is what it says."""
+        self._stale = None
 
     def found(self, task: Task) -> None:
         """The agent's task, as it was asked for."""
@@ -265,10 +277,10 @@ class Resume:
         """Whether the task waits for input, and for other than what it was just given."""
         if status.state is not TaskState.INPUT_REQUIRED:
             return False
-        if status == self._stale and self._stale_looks < _STALE:
-            self._stale_looks += 1
-            return False
-        return True
+        if not self.is_stale:
+            return True
+        task = self.told.whole()
+        return self._has_gone_on is not None and task is not None and self._has_gone_on(task)
 
     def _believe(self, task: Task) -> None:
         self._check_cause()
@@ -318,6 +330,12 @@ class Resume:
         failure = "" if error is None else f"; what failed last: {error.message}"
         facts = Facts() if error is None else error.facts()
         return ReconnectError(f"{what}{failure}", task=self.told.whole(), **facts)
+
+
+def still_waits(status: TaskStatus, asked: TaskStatus) -> bool:
+    """Whether a task waits for the same as before; what was asked may be in its history by now."""
+    is_same = (status.state, status.timestamp) == (asked.state, asked.timestamp)
+    return is_same and status.message in (None, asked.message)
 
 
 def _is_not_kept(error: A2AError) -> bool:

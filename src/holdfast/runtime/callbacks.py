@@ -1,0 +1,76 @@
+"""Running what callers have written, hooks and tools, so that it can hold nobody up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Coroutine, Iterable
+    from typing import Any
+
+__all__ = ["side_by_side", "uncancelled"]
+
+T = TypeVar("T")
+
+logger = logging.getLogger("holdfast")
+
+_LAST_WORD = 1.0
+"""Seconds that what is cancelled has to end."""
+
+
+async def side_by_side(named: Iterable[tuple[str, Coroutine[Any, Any, T]]]) -> list[T]:
+    """Runs coroutines, each in a task of its own, and gives what they return in their order.
+
+    Each has a name for the log. The first exception, or a cancellation, cancels those that still
+    run, and gives them a second to end. One that goes on in spite of that is no longer waited
+    for, which is logged.
+    """
+    running = [asyncio.create_task(coroutine, name=name) for name, coroutine in named]
+    for task in running:
+        task.add_done_callback(_has_ended)
+    try:
+        # Unlike `gather`, this lets go at once where it is cancelled itself.
+        await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
+        for task in running:
+            if task.done():
+                task.result()
+        return [task.result() for task in running]
+    finally:
+        await _end([task for task in running if not task.done()])
+
+
+async def _end(running: list[asyncio.Task[T]]) -> None:
+    for task in running:
+        task.cancel()
+    if not running:
+        return
+    _, left = await asyncio.wait(running, timeout=_LAST_WORD)
+    for task in left:
+        logger.warning("%s goes on although it was cancelled", task.get_name())
+
+
+def _has_ended(task: asyncio.Task[T]) -> None:
+    """Takes note of how a task ended that nobody may wait for any more, as where a program exits.
+
+    The event loop would log it.
+    """
+    if not task.cancelled():
+        task.exception()
+
+
+async def uncancelled(awaitable: Awaitable[T]) -> T:
+    """Waits for something in a task of its own, where only a cancellation from without is one.
+
+    Raises:
+        RuntimeError: It ended as cancelled, and nobody had cancelled it.
+    """
+    try:
+        return await awaitable
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        text = "it was cancelled from within"
+        raise RuntimeError(text) from None

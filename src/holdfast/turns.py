@@ -1,0 +1,159 @@
+"""A turn: what an agent answers, with all that it was replied to on the way, as one stream.
+
+Rules: each interruption is seen to once, and each reply sent once, whatever becomes of it; what
+follows a reply goes on where the stream before stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from holdfast.errors import A2AError, DeadlineExceededError
+from holdfast.runtime.waiting import Endable
+from holdfast.tasks.resume import still_waits
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from holdfast.model.types import Event, Message, Task, TaskStatus
+    from holdfast.runtime.live import LiveStream
+    from holdfast.tasks.told import Told
+
+__all__ = ["Turn"]
+
+
+class Turn:
+    """The streams of one turn, one after the other: see `holdfast.event_stream.Live`.
+
+    Args:
+        live: The first one.
+        reply_to: Gives the reply to a task that is interrupted; None for none. It is asked again
+            where it was cancelled.
+        send: Sends a reply, and gives the stream that follows.
+        has_news: Says of a task that still waits for what it was given whether there is something
+            to reply to all the same.
+        seen_to: The interruption that the first one replies to, if it does.
+    """
+
+    def __init__(
+        self,
+        live: LiveStream,
+        *,
+        reply_to: Callable[[Task], Awaitable[Message | None]],
+        send: Callable[[Task, Message], Awaitable[LiveStream]],
+        has_news: Callable[[Task], bool],
+        seen_to: TaskStatus | None,
+    ) -> None:
+        self._live = live
+        self._reply_to = reply_to
+        self._send = send
+        self._has_news = has_news
+        self._seen_to = seen_to  # the last interruption that was asked about
+        self._is_left = False  # it has no reply
+        self._is_over = False
+        self._past: list[LiveStream] = []
+        self._going_on = Endable()
+
+    @property
+    def told(self) -> Told:
+        """What the caller has been told."""
+        return self._live.told
+
+    @property
+    def reconnects(self) -> int:
+        """How often its streams were subscribed to again after a cut."""
+        return sum(live.reconnects for live in (*self._past, self._live))
+
+    @property
+    def gap(self) -> bool:
+        """Whether status messages may be missing."""
+        return any(live.gap for live in (*self._past, self._live))
+
+    @property
+    def error(self) -> A2AError | None:
+        """What a connection of the last stream broke with last."""
+        return self._live.error
+
+    @property
+    def cause(self) -> A2AError | None:
+        """At the end, what a connection broke with, unless the agent went on after that."""
+        return self._live.cause
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the caller has been told of an answer."""
+        if not self._live.is_settled:
+            return False
+        if self._is_over or not self._is_interrupted:
+            return True
+        return self._is_left and self._is_seen_to
+
+    def at_hand(self) -> Event | None:
+        """The next event if nothing has to be waited for."""
+        return self._live.at_hand()
+
+    async def next(self) -> Event | None:
+        """The next event; None at the end."""
+        while not self._is_over:
+            if self._is_interrupted and not self._is_seen_to:
+                await self._going_on.wait(self._go_on())
+            if self._going_on.is_ended:
+                await self._live.close()  # which may have come meanwhile
+            event = await self._live.next()
+            if event is not None:
+                return event
+            if self._is_interrupted and self._is_seen_to and not self._is_left:
+                task = self.told.task
+                if task is not None and self._has_news(task):
+                    self._seen_to = None
+            waits = self._is_interrupted and not self._is_seen_to
+            self._is_over = self._going_on.is_ended or not waits
+        return None
+
+    async def settle(self) -> None:
+        """Makes a task that came to rest the agent's own to the last word, if that is quick."""
+        await self._live.settle()
+
+    async def close(self) -> None:
+        """Ends it, whoever waits for an event; the agent goes on with the task."""
+        self._going_on.end()
+        await self._live.close()
+
+    @property
+    def _is_interrupted(self) -> bool:
+        """Whether the caller has been told that the task waits for something."""
+        told = self._live.told
+        return told.state is not None and told.state.is_interrupted and not told.has_news
+
+    @property
+    def _is_seen_to(self) -> bool:
+        """Whether it was asked about; the agent may tell it once more before it goes on."""
+        status, told = self._seen_to, self.told
+        if told.status is status or status is None or told.status is None:
+            return told.status is status
+        is_old = status.time is not None or told.count <= 1
+        return is_old and still_waits(told.status, status)
+
+    async def _go_on(self) -> None:
+        """Sees to an interruption: gets a reply, and sends it, each once."""
+        task, status = self.told.task, self.told.status
+        if task is None:
+            return
+        reply = await self._reply_to(task)
+        self._seen_to, self._is_left = status, reply is None
+        if reply is None:
+            return
+        try:
+            onward = await self._send(task, reply)
+        except A2AError as error:
+            if error.executed is False:  # the reply; but what the caller asked for did run
+                error.executed = True
+                error.message = f"{error.message}; the reply to task {task.id} was not sent"
+            if isinstance(error, DeadlineExceededError):
+                error.task = error.task or task
+            raise
+        self._past.append(self._live)
+        self._live, past = onward, self._live
+        with contextlib.suppress(TimeoutError):  # the turn goes on, whatever does not close
+            await past.close()
