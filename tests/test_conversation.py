@@ -693,7 +693,9 @@ async def test_s15_after_a_reply_that_may_be_lost_the_agent_is_asked_how_the_tas
 
 @both_bindings
 @both_ways
-async def test_a_question_that_may_have_been_replied_to_is_the_callers(streaming, binding):
+async def test_a_question_that_may_have_been_replied_to_is_the_callers(
+    streaming, binding, version
+):
     later = Plan((Step(state=TaskState.COMPLETED, after=100, says="done"),))
     agent = scripted(asks("Which one?"), later)
     fake = FakeAgent(agent, streaming=streaming)
@@ -707,7 +709,7 @@ async def test_a_question_that_may_have_been_replied_to_is_the_callers(streaming
 
     with pytest.raises(OutcomeUnknownError):
         await chat.ask("A pizza")
-    if not streaming:  # a stream of the task goes on until it says something else
+    if not streaming or version == "0.3":  # a stream goes on until it says something else
         assert (await chat.wait()).needs_input
         await asyncio.sleep(100)
     assert (await chat.wait()).text == "done"

@@ -472,7 +472,7 @@ async def test_agents_of_protocol_0_3_push_protojson(body, state, parts):
 
     assert (await post(receiver, json.dumps(body).encode(), config)).status == 200
 
-    task = receiver.task("t-1")
+    task = receiver.get_task("t-1")
     said = [*task.history, *task.artifacts]
     if task.status.message is not None:
         said.append(task.status.message)
@@ -489,7 +489,7 @@ async def test_what_looks_like_protocol_0_3_only_in_unknown_members_is_not():
 
     assert (await post(receiver, json.dumps(body).encode(), config)).status == 200
 
-    (said,) = receiver.task("t-1").history
+    (said,) = receiver.get_task("t-1").history
     assert said.parts == (Part(text="moon", media_type="text/plain", metadata={"kind": "text"}),)
 
 

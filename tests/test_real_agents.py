@@ -368,7 +368,7 @@ async def test_an_authorization_is_answered_on_its_task(sdk_url, binding):
 
 
 def hand_on(interruption):
-    raise interruption.error("ask upstairs")
+    raise interruption.to_error("ask upstairs")
 
 
 # ── Streams ──────────────────────────────────────────────────────────────────────────────────

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast import Artifact, Part, TaskState, TaskTerminalError, connect
@@ -95,6 +95,18 @@ def asked(plan, cuts, binding, how, *, overlap=0, lag=0.0):
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 @settings(max_examples=150, deadline=None)
+@example(  # what was told of the artifact begins with what it became
+    plan=Plan(
+        (
+            Step(state=TaskState.SUBMITTED),
+            Step(state=TaskState.WORKING),
+            Step(artifacts=(artifact(1, "Hello, "),)),
+            Step(artifacts=(artifact(1, ""),)),
+            Step(state=TaskState.INPUT_REQUIRED),
+        )
+    ),
+    cuts=[3],
+)
 @given(plan=PLANS, cuts=CUTS)
 def test_an_answer_is_the_same_however_it_comes(binding, plan, cuts):
     polled = asked(plan, (), binding, "polled")

@@ -159,7 +159,9 @@ class Told:
     def adopt(self, task: Task) -> None:
         """Puts what the caller lacks of a task that may be older than what the caller has."""
         have = self.whole()
-        self._tell(have, task if have is None else _not_older(have, task))
+        taken = task if have is None else _not_older(have, task)
+        self._tell(have, taken)
+        self.is_whole = taken == task
 
     def believe(self, task: Task) -> None:
         """Puts what the caller lacks of a task, and takes back what the task has not."""
