@@ -183,7 +183,7 @@ class Client:
         The agent streams its answer, if its card says that it can, and a connection that is cut is
         picked up again; else the task's id is asked for at once, and the task is polled. It ends
         when the task is over or waits for input. A task that waits for an authorization is
-        watched on.
+        watched on. An exception of a consumer is raised as it is, after the message was sent.
 
         Args:
             message: Text, parts, a `Message` or its JSON object.
@@ -197,8 +197,6 @@ class Client:
             tools: Functions that the agent may call, over AG2's extension for client tools; what
                 they give goes back to it, and the answer is what it says in the end.
             poll_interval: Seconds between two looks at the task; the first looks are quicker.
-
-        An exception of a consumer is raised as it is, after the message was sent.
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.

@@ -131,9 +131,10 @@ class ToolTalk:
         begun: Calls of the last task that were run.
         found: What came of those of them that ran to their end.
         answered: Calls of it whose results were sent, or that were passed over.
-        said: What was said, event by event.
-        untold: What the caller said last; it has arrived if the agent says something after it.
-        heard: What the agent said last before a message of the caller's.
+        said: What was said by both, as the extension's events: the history that goes with the next
+            message.
+        untold: What the caller said last; it joins the history when the agent has answered.
+        heard: The agent's last answer to a message of the caller's; the history has it already.
         texts: The artifacts' texts of the last task, as last seen.
     """
 

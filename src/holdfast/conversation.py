@@ -92,9 +92,9 @@ InterruptionHook: TypeAlias = Callable[[Interruption], Awaitable[Content | None]
 """Gives the reply to an interruption, or None for no reply; may be a coroutine function.
 
 One that is not runs on the event loop, which stands still meanwhile, deadlines included. That is
-fine for `input` where nothing else goes on; a first Ctrl-C is noticed after Enter only then, a
-second one at once. In a thread (`asyncio.to_thread`) the loop goes on, but a thread cannot be
-cancelled, and the program does not end before Enter.
+fine for the built-in `input()` where nothing else goes on; a first Ctrl-C is then noticed only
+after Enter, a second one at once. In a thread (`asyncio.to_thread`) the loop goes on, but a thread
+cannot be cancelled, and the program does not end before Enter.
 """
 
 
@@ -129,7 +129,7 @@ class Conversation:
         self._talk = ToolTalk()
         if task is not None:
             self._talk.pass_over(task)
-        self._heard: Task | Message | None = task  # last
+        self._heard: Task | Message | None = task  # what the agent said last
         self._turn: EventStream | None = None
         self._is_unsure = False  # whether something was sent, and nothing came back
         self._replied_to: TaskStatus | None = None  # by what was sent last
@@ -192,7 +192,7 @@ class Conversation:
     ) -> EventStream:
         """Says something, and gives the answer as it comes, with those to the hooks' replies.
 
-        What it raises while it is iterated over, beside what `Client.stream_message` raises:
+        What it raises while it is iterated over, beside what `EventStream` raises:
 
         - `TaskInputRequiredError`: a hook failed, did not reply in time, or was asked too often;
           its cause tells. The task still waits: reply with `ask`.

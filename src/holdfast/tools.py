@@ -73,7 +73,9 @@ class Tool:
         )
 
     async def run(self, call: ToolCall, *, raises: bool = False) -> ToolResult:
-        """Runs it, in a task of its own; one that is not async in a thread, to its end.
+        """Runs it; one that is not async runs in a thread, to its end.
+
+        To be called in a task of its own: see `holdfast.runtime.callbacks.uncancelled`.
 
         Args:
             call: What the agent wants.
@@ -131,7 +133,7 @@ class Tool:
 def _outcome(
     function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
 ) -> tuple[Any, Exception | None]:
-    """Runs a function in a thread; a future takes not every exception."""
+    """Runs a function; its exception is returned, as a future cannot hold a StopIteration."""
     try:
         return function(*args, **kwargs), None
     except Exception as error:  # noqa: BLE001  raised where it is waited for

@@ -36,6 +36,8 @@ __all__ = ["Intake"]
 
 _TOKEN_HEADER = "x-a2a-notification-token"  # noqa: S105  its name
 _READING = 30.0
+"""Seconds that a body has to come."""
+
 _UNKNOWN = "no such task is expected here"
 
 

@@ -35,7 +35,11 @@ MOST_KEYS = 100
 _LIMITS = Limits(body=256 * 1024)
 _TIMEOUTS = Timeouts(pool=5.0, connect=5.0, write=5.0, first_byte=10.0, idle=5.0)
 _FETCHING = 20.0
+"""Seconds that a fetch has, redirects included."""
+
 _LIFETIME = 300.0
+"""Seconds for which a set is kept whose server says nothing of it."""
+
 _SHORTEST, _LONGEST = 10.0, 86400.0
 """Seconds between two fetches, and for which a set is kept; in between its server decides."""
 

@@ -213,6 +213,7 @@ class PushReceiver:
         Raises:
             ValueError: The configuration is not of this receiver, or of another task; the task
                 has another one; or it is left out for a task that is not expected.
+            TypeError: The agent answered with a message, so that there is no task.
             LimitExceededError: The task is too large.
             A2AConnectionError: The receiver is closed.
         """

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Watch", "Watches", "credentials_of"]
 
 _COUNTED_FROM = 64 * 1024
+"""Bytes below which it is not worth while to count anew what a task has come to."""
 
 
 class Watch:

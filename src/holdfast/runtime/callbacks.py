@@ -52,19 +52,22 @@ async def _end(running: list[asyncio.Task[T]]) -> None:
 
 
 def _has_ended(task: asyncio.Task[T]) -> None:
-    """Takes note of how a task ended that nobody may wait for any more, as where a program exits.
+    """Looks at how a task ended that nobody may wait for any more.
 
-    The event loop would log it.
+    The event loop would log an exception that nobody has looked at.
     """
     if not task.cancelled():
         task.exception()
 
 
 async def uncancelled(awaitable: Awaitable[T]) -> T:
-    """Waits for something in a task of its own, where only a cancellation from without is one.
+    """Waits for something, and takes it for failed where it cancels itself.
+
+    To be called in a task of its own, such as those of `side_by_side`: a cancellation of that task
+    is passed on as it is.
 
     Raises:
-        RuntimeError: It ended as cancelled, and nobody had cancelled it.
+        RuntimeError: It ended as cancelled, and nobody had cancelled the task.
     """
     try:
         return await awaitable

@@ -84,7 +84,7 @@ class Resume:
         cause: At the end, what a connection broke with, unless the agent went on after that: why
             a task is over that does not say so itself.
         may_repeat: Whether the connection may tell what was told before. If not, its chunks can go
-            to the caller at once: `received` and `Told.take` come to `Told.pass_on` for them.
+            to the caller at once: `Told.pass_on` does for them what `received` and `Told.take` do.
     """
 
     def __init__(

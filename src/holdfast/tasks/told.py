@@ -144,7 +144,7 @@ class Told:
         if self._queue or self.status is None or chunk.task_id != self.task_id:
             self.put(chunk)
             return self.take()
-        self._fold.add(chunk)  # what is above comes to this
+        self._fold.add(chunk)  # as `put` and `take` would, without the queue
         self.count += 1
         self.is_whole = False
         return chunk

@@ -33,7 +33,7 @@ __all__ = [
 
 WHOLE_HISTORY = 10_000
 """Messages to ask for where the caller sets no limit: 0.3 agents may show none unless asked, and
-some forget what is beyond of what was asked."""
+some forget what goes beyond the number that was asked for."""
 
 _STATES: Mapping[str, str] = {
     TaskState.UNSPECIFIED: "unknown",
