@@ -35,7 +35,6 @@ __all__ = [
     "hooks",
     "items",
     "json_object",
-    "media_types",
     "not_empty",
     "not_negative",
     "timestamp",
@@ -229,14 +228,14 @@ def check_credential(name: str, value: str) -> None:
         raise ValueError(text)
 
 
-def media_types(name: str, given: Iterable[str]) -> tuple[str, ...]:
+def _media_types(name: str, given: Iterable[str]) -> tuple[str, ...]:
     """Checks names of media types, as far as a client can: they are text, and not empty."""
     return tuple(not_empty(f"one of {name}", one) for one in items(name, given))
 
 
 def check_configuration(configuration: SendMessageConfiguration) -> SendMessageConfiguration:
     """Checks how messages are to be treated, whether a client, a factory or a call says it."""
-    media_types("accepted_output_modes", configuration.accepted_output_modes)
+    _media_types("accepted_output_modes", configuration.accepted_output_modes)
     not_negative("history_length", configuration.history_length)
     check_kind("return_immediately", configuration.return_immediately, bool)
     push = configuration.task_push_notification_config

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from holdfast.arguments import (
     check_able,
@@ -51,6 +51,7 @@ from holdfast.wire.bindings import (
     OLDER_VERSION,
     PROTOCOL_VERSION,
     PROTOCOL_VERSIONS,
+    ProtocolVersion,
 )
 from holdfast.wire.http import check_headers
 from holdfast.wire.limits import Limits
@@ -84,7 +85,7 @@ def connect(
     tenant: str | None = None,
     bindings: Sequence[str] = (),
     supported_protocol_bindings: Sequence[str] = (),
-    protocol_version: Literal["1.0", "0.3"] | None = None,
+    protocol_version: ProtocolVersion | None = None,
     allow_legacy: bool = False,
     transport_producers: Mapping[str, TransportProducer] | None = None,
     configuration: SendMessageConfiguration | None = None,

@@ -5,7 +5,7 @@ Programs that hand options on can take them as ``**options: Unpack[CallOptions]`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.listeners import Consumer, Interceptor, Observer
     from holdfast.runtime.produced import TransportProducer
     from holdfast.runtime.transport import ClientCallContext, Layer
+    from holdfast.wire.bindings import ProtocolVersion
     from holdfast.wire.limits import Limits
 
 __all__ = ["CallOptions", "ConnectOptions", "CreateOptions"]
@@ -58,7 +59,7 @@ class CreateOptions(TypedDict, total=False):
     tenant: str | None
     bindings: Sequence[str]
     supported_protocol_bindings: Sequence[str]
-    protocol_version: Literal["1.0", "0.3"] | None
+    protocol_version: ProtocolVersion | None
     allow_legacy: bool
     transport_producers: Mapping[str, TransportProducer] | None
     configuration: SendMessageConfiguration | None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from holdfast.model.types import Part
 
-__all__ = ["PARTS", "PartsCommand", "read_parts"]
+__all__ = ["PARTS", "PartsCommand", "read_parts", "read_text"]
 
 PARTS = (
     click.option(

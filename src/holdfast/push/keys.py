@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
 
-__all__ = ["FetchedKeys", "FixedKeys", "Jwk", "KeySource", "KeysUnavailableError", "read_keys"]
+__all__ = ["FetchedKeys", "FixedKeys", "KeySource", "KeysUnavailableError"]
 
 Jwk = dict[str, Any]
 """A key as JSON (RFC 7517)."""
 
-MOST_KEYS = 100
+_MOST_KEYS = 100
 _LIMITS = Limits(body=256 * 1024)
 _TIMEOUTS = Timeouts(pool=5.0, connect=5.0, write=5.0, first_byte=10.0, idle=5.0)
 _FETCHING = 20.0
@@ -75,7 +75,7 @@ class FixedKeys:
     """
 
     def __init__(self, keys: Mapping[str, Any]) -> None:
-        self._keys = read_keys({"keys": [keys]} if "kty" in keys else keys)
+        self._keys = _read_keys({"keys": [keys]} if "kty" in keys else keys)
         if not self._keys:
             text = "keys has no key to verify signatures with; it is a JWK set (RFC 7517)"
             raise ValueError(text)
@@ -145,7 +145,7 @@ class FetchedKeys:
                 text = f"the keys were answered by HTTP {reply.status}"
                 raise KeysUnavailableError(text)
             check_json_size(reply.body, _LIMITS)
-            keys = read_keys(codec.parse(reply.body))
+            keys = _read_keys(codec.parse(reply.body))
         except (A2AError, TimeoutError, ValueError) as error:
             self._failure = error if isinstance(error, A2AError) else _unreadable(error)
             return
@@ -194,7 +194,7 @@ def _unreadable(error: Exception) -> A2AError:
     return KeysUnavailableError(f"the keys {why}")
 
 
-def read_keys(document: object) -> list[Jwk]:
+def _read_keys(document: object) -> list[Jwk]:
     """The keys of a set that are meant for signatures; what is no key is left out.
 
     Raises:
@@ -205,8 +205,8 @@ def read_keys(document: object) -> list[Jwk]:
         text = "it is no JWK set (RFC 7517): it has no list of keys"
         raise ValueError(text)  # noqa: TRY004  it is the content of a document
     given = cast("list[object]", keys)
-    if len(given) > MOST_KEYS:
-        text = f"it has more than {MOST_KEYS} keys"
+    if len(given) > _MOST_KEYS:
+        text = f"it has more than {_MOST_KEYS} keys"
         raise ValueError(text)
     return [cast("Jwk", key) for key in given if _is_for_signatures(key)]
 

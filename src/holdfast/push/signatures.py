@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from holdfast.push.keys import KeySource
     from holdfast.runtime.env import Env
 
-__all__ = ["ASYMMETRIC", "JwtPolicy", "SignatureCheck", "Voucher", "check_library"]
+__all__ = ["JwtPolicy", "SignatureCheck", "Voucher", "check_library"]
 
-ASYMMETRIC = (
+_ASYMMETRIC = (
     "ES256",
     "ES384",
     "ES512",
@@ -70,7 +70,7 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
         TypeError: A value of another type.
     """
 
-    algorithms: tuple[str, ...] = ASYMMETRIC
+    algorithms: tuple[str, ...] = _ASYMMETRIC
     issuer: str | None = None
     audience: str | None = None
     max_age: float = 300.0

@@ -100,14 +100,14 @@ CODECS: Mapping[tuple[str, str], Codec] = {
     ("JSONRPC", OLDER_VERSION): Codec(
         v03.encode_rpc,
         v03.decode_rpc,
-        v03.read_rpc,
+        v03.rpc_reader,
         is_last=v03.is_last,
         has_snapshots=False,
     ),
     ("HTTP+JSON", OLDER_VERSION): Codec(
         v03.encode_rest,
         v03.decode_rest,
-        v03.read_rest,
+        v03.rest_reader,
         has_verbs=True,
         is_last=v03.is_last,
         has_snapshots=False,

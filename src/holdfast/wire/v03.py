@@ -37,8 +37,8 @@ __all__ = [
     "encode_rpc",
     "is_last",
     "read_event",
-    "read_rest",
-    "read_rpc",
+    "rest_reader",
+    "rpc_reader",
 ]
 
 R = TypeVar("R")
@@ -159,7 +159,7 @@ def encode_rpc(operation: AnyOperation, params: Any, url: str, request_id: str) 
     return jsonrpc.encode(_rpc(operation, row), row.write(params), url, request_id)
 
 
-def read_rpc(operation: AnyOperation, request_id: str) -> Callable[[bytes], Any]:
+def rpc_reader(operation: AnyOperation, request_id: str) -> Callable[[bytes], Any]:
     """Makes what reads the plain events of a stream; see `jsonrpc.reader`."""
     row = _RPC_ROWS[operation.name]
     return _reading(jsonrpc.reader(_rpc(operation, row), request_id), row)
@@ -218,7 +218,7 @@ def encode_rest(operation: AnyOperation, params: Any, url: str, request_id: str)
     return msgspec.structs.replace(encoded, headers=headers)
 
 
-def read_rest(operation: AnyOperation, request_id: str) -> Callable[[bytes], Any]:
+def rest_reader(operation: AnyOperation, request_id: str) -> Callable[[bytes], Any]:
     """Makes what reads the plain events of a stream; see `rest.reader`."""
     row = _REST_ROWS[operation.name]
     return _reading(rest.reader(_rest(operation, row), request_id), row)

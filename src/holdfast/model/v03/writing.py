@@ -31,7 +31,7 @@ __all__ = [
     "task_id",
 ]
 
-WHOLE_HISTORY = 10_000
+_WHOLE_HISTORY = 10_000
 """Messages to ask for where the caller sets no limit: 0.3 agents may show none unless asked, and
 some forget what goes beyond the number that was asked for."""
 
@@ -287,7 +287,7 @@ def _push_config(told: requests.TaskPushNotificationConfig) -> v03.PushConfig:
 
 
 def _history(length: int | None) -> int:
-    return WHOLE_HISTORY if length is None else length
+    return _WHOLE_HISTORY if length is None else length
 
 
 def _lacks(what: str) -> UnsupportedOperationError:
