@@ -54,6 +54,7 @@ from holdfast.runtime.transport import (
     Stream,
     Transport,
 )
+from holdfast.runtime.waiting import overrun
 from holdfast.runtime.waiting import until as wait_until
 from holdfast.wire.http import check_headers
 from holdfast.wire.redaction import Secrets
@@ -301,9 +302,6 @@ class Calls:
         self, operation: Operation[P, R], params: P, deadline: Deadline, per_call: PerCall
     ) -> Reply[R]:
         """Makes one call."""
-        push = _push_config_of(params)
-        if push is not None:
-            per_call.secrets.note_values(push.secrets)
         reply = await self._transport.unary(self._call(operation, params, deadline, per_call))
         self._note(reply.endpoint)
         return reply
@@ -319,9 +317,6 @@ class Calls:
         is_retried: bool = True,
     ) -> Reply[Stream[R]]:
         """Opens one connection of a stream."""
-        push = _push_config_of(params)
-        if push is not None:
-            per_call.secrets.note_values(push.secrets)
         call = self._call(
             operation, params, deadline, per_call, request_id=request_id, is_retried=is_retried
         )
@@ -440,6 +435,9 @@ class Calls:
         is_retried: bool = True,
     ) -> Call[P, R]:
         self._check_open()
+        push = _push_config_of(params)
+        if push is not None:
+            per_call.secrets.note_values(push.secrets)
         return Call(
             operation=operation,
             params=params,
@@ -476,14 +474,7 @@ class Calls:
                     await told
 
         def too_late() -> DeadlineExceededError:
-            return DeadlineExceededError(
-                f"a consumer did not finish within the {deadline.name} timeout of "
-                f"{deadline.timeout:g} s",
-                deadline=deadline.name,
-                timeout=deadline.timeout,
-                task=task,
-                executed=True,
-            )
+            return overrun("a consumer did not finish", deadline, task)
 
         await wait_until(deadline.at, tell(), too_late)
 

@@ -24,7 +24,7 @@ from holdfast.errors import (
 from holdfast.model.settings import check_count
 from holdfast.model.types import Message, Role, Task
 from holdfast.runtime.callbacks import side_by_side
-from holdfast.runtime.waiting import until
+from holdfast.runtime.waiting import overrun, until
 from holdfast.tools import Tool
 from holdfast.turns import Turn
 from holdfast.wire.client_tools import (
@@ -372,13 +372,12 @@ class ToolTurns:
         )
 
     def _too_late(self, task: Task, calls: Sequence[ToolCall]) -> DeadlineExceededError:
-        names, deadline = ", ".join(dict.fromkeys(c.name for c in calls)), self._stream.deadline
-        return DeadlineExceededError(
-            f"tools ({names}) did not finish within the {deadline.name} timeout of "
-            f"{deadline.timeout:g} s; task {task.id} waits for their results",
-            deadline=deadline.name,
-            timeout=deadline.timeout,
-            task=task,
-            executed=True,
-            agent=self._calls.agent,
+        names = ", ".join(dict.fromkeys(c.name for c in calls))
+        late = overrun(
+            f"tools ({names}) did not finish",
+            self._stream.deadline,
+            task,
+            then=f"; task {task.id} waits for their results",
         )
+        late.agent = self._calls.agent
+        return late

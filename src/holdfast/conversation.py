@@ -35,7 +35,7 @@ from holdfast.event_stream import EventStream
 from holdfast.model.types import Task, TaskState
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.callbacks import side_by_side, uncancelled
-from holdfast.runtime.waiting import until
+from holdfast.runtime.waiting import overrun, until
 from holdfast.stream_calls import StreamCalls
 from holdfast.turns import Turn
 
@@ -448,13 +448,7 @@ class _Replies:
         if self._input_timeout is not None and now + self._input_timeout < deadline.at:
             seconds = self._input_timeout
             deadline = Deadline(name="input", timeout=seconds, at=now + seconds)
-        late = DeadlineExceededError(
-            f"the hook did not reply within the {deadline.name} timeout of {deadline.timeout:g} s",
-            deadline=deadline.name,
-            timeout=deadline.timeout,
-            task=task,
-            executed=True,
-        )
+        late = overrun("the hook did not reply", deadline, task)
 
         async def ask() -> Content | None:
             given = hook(interruption)

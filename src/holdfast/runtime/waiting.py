@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.model.types import Task
     from holdfast.policy.deadline import Deadline
 
-__all__ = ["Endable", "add_last_seen", "in_vain", "until"]
+__all__ = ["Endable", "add_last_seen", "in_vain", "overrun", "until"]
 
 T = TypeVar("T")
 
@@ -78,6 +78,26 @@ def add_last_seen(error: A2AError, task_id: str | None, state: TaskState | None)
         error.executed = True
         if task_id and f"task {task_id}" not in error.message:
             error.message = f"{error.message}; task {task_id} was last seen {state.name}"
+
+
+def overrun(
+    what: str, deadline: Deadline, task: Task | None, *, then: str = ""
+) -> DeadlineExceededError:
+    """The error of the caller's own code that took too long: a consumer, a hook, a tool.
+
+    Args:
+        what: What did not come about.
+        deadline: What has struck.
+        task: The task that it was about, if there is one.
+        then: What follows from it.
+    """
+    return DeadlineExceededError(
+        f"{what} within the {deadline.name} timeout of {deadline.timeout:g} s{then}",
+        deadline=deadline.name,
+        timeout=deadline.timeout,
+        task=task,
+        executed=True,
+    )
 
 
 def in_vain(
