@@ -221,6 +221,7 @@ class Client:
             push_notification_config=push_notification_config,
             tools=offered,
             poll_interval=poll_interval,
+            patient=True,
         )
         async with events:
             return await events.result()
@@ -330,6 +331,7 @@ class Client:
             push_notification_config=push_notification_config,
             tools=offered,
             poll_interval=poll_interval,
+            patient=False,
         )
 
     def _sending(
@@ -345,14 +347,15 @@ class Client:
         push_notification_config: TaskPushNotificationConfig | None,
         tools: ClientTools | None,
         poll_interval: float,
+        patient: bool,
     ) -> EventStream:
-        """What sends a message when it is entered; a ``"call"`` waits for as long as it may."""
+        """The stream of an answer, which sends the message when it is entered."""
         calls = StreamCalls(
             self._calls,
             deadline,
             per_call,
             poll_interval=poll_interval,
-            patient=deadline.name == "call",
+            patient=patient,
         )
         send = partial(
             calls.send,

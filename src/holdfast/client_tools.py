@@ -216,7 +216,7 @@ class ToolTurns:
             await say(known, self.opening(message, known)),
             reply_to=self.reply,
             send=say,
-            has_news=self.has_called,
+            wants_reply=self.has_called,
             seen_to=None if known is None else known.status,
         )
 

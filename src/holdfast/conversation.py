@@ -404,7 +404,7 @@ class _Replies:
             live,
             reply_to=self._reply_to,
             send=self._send_reply,
-            has_news=lambda task: self._tools is not None and self._tools.has_called(task),
+            wants_reply=lambda task: self._tools is not None and self._tools.has_called(task),
             seen_to=seen_to,
         )
 

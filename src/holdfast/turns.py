@@ -31,8 +31,8 @@ class Turn:
         reply_to: Gives the reply to a task that is interrupted; None for none. It is asked again
             where it was cancelled.
         send: Sends a reply, and gives the stream that follows.
-        has_news: Says of a task that still waits for what it was given whether there is something
-            to reply to all the same.
+        wants_reply: Says of a task that still waits for what it was given whether there is
+            something to reply to all the same.
         seen_to: The interruption that the first one replies to, if it does.
     """
 
@@ -42,15 +42,15 @@ class Turn:
         *,
         reply_to: Callable[[Task], Awaitable[Message | None]],
         send: Callable[[Task, Message], Awaitable[LiveStream]],
-        has_news: Callable[[Task], bool],
+        wants_reply: Callable[[Task], bool],
         seen_to: TaskStatus | None,
     ) -> None:
         self._live = live
         self._reply_to = reply_to
         self._send = send
-        self._has_news = has_news
+        self._wants_reply = wants_reply
         self._seen_to = seen_to  # the last interruption that was asked about
-        self._is_left = False  # it has no reply
+        self._has_no_reply = False  # the interruption that was asked about last
         self._is_over = False
         self._past: list[LiveStream] = []
         self._going_on = Endable()
@@ -87,7 +87,7 @@ class Turn:
             return False
         if self._is_over or not self._is_interrupted:
             return True
-        return self._is_left and self._is_seen_to
+        return self._has_no_reply and self._is_seen_to
 
     def at_hand(self) -> Event | None:
         """The next event if nothing has to be waited for."""
@@ -103,9 +103,9 @@ class Turn:
             event = await self._live.next()
             if event is not None:
                 return event
-            if self._is_interrupted and self._is_seen_to and not self._is_left:
+            if self._is_interrupted and self._is_seen_to and not self._has_no_reply:
                 task = self.told.task
-                if task is not None and self._has_news(task):
+                if task is not None and self._wants_reply(task):
                     self._seen_to = None
             waits = self._is_interrupted and not self._is_seen_to
             self._is_over = self._going_on.is_ended or not waits
@@ -141,7 +141,7 @@ class Turn:
         if task is None:
             return
         reply = await self._reply_to(task)
-        self._seen_to, self._is_left = status, reply is None
+        self._seen_to, self._has_no_reply = status, reply is None
         if reply is None:
             return
         try:
