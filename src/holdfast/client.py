@@ -20,7 +20,7 @@ from holdfast.arguments import (
 )
 from holdfast.auth import one_provider
 from holdfast.calls import Calls, PerCall, is_settled, is_terminal
-from holdfast.client_tools import ClientTools, ToolTurns, client_tools
+from holdfast.client_tools import ClientTools, ToolTurns, ask_for_tools, client_tools
 from holdfast.content import to_message
 from holdfast.conversation import Conversation
 from holdfast.errors import (
@@ -208,7 +208,8 @@ class Client:
             ValueError: The message has no content.
         """
         check_seconds("poll_interval", poll_interval)
-        offered = client_tools(tools, options)
+        offered = client_tools(tools)
+        ask_for_tools(options, offered)
         deadline, per_call = self._calls.begin("call", options)
         events = self._sending(
             deadline,
@@ -318,7 +319,8 @@ class Client:
             poll_interval: Seconds between two looks where the task has to be polled.
         """
         check_seconds("poll_interval", poll_interval)
-        offered = client_tools(tools, options)
+        offered = client_tools(tools)
+        ask_for_tools(options, offered)
         deadline, per_call = self._calls.begin("stream", options)
         return self._sending(
             deadline,

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from holdfast.stream_calls import StreamCalls
     from holdfast.wire.client_tools import ToolCall
 
-__all__ = ["ClientTools", "ToolTalk", "ToolTurns", "client_tools", "with_tools"]
+__all__ = ["ClientTools", "ToolTalk", "ToolTurns", "ask_for_tools", "client_tools"]
 
 _AT_ONCE = 16
 """How many calls of one turn run at the same time."""
@@ -100,28 +100,19 @@ class ClientTools:
                 raise ValueError(text)
 
 
-def client_tools(
-    given: ClientTools | Iterable[Callable[..., Any]], options: CallOptions | None = None
-) -> ClientTools | None:
-    """What a caller passes as tools; None where there are none.
-
-    Args:
-        given: What is passed.
-        options: Of the call, which asks for the extension then.
-    """
+def client_tools(given: ClientTools | Iterable[Callable[..., Any]]) -> ClientTools | None:
+    """What a caller passes as tools; None where there are none."""
     if given == ():  # as mostly
         return None
     tools = given if isinstance(given, ClientTools) else ClientTools(given)
-    if not tools.tools:
-        return None
-    if options is not None:
-        with_tools(options)
-    return tools
+    return tools if tools.tools else None
 
 
-def with_tools(options: CallOptions) -> None:
-    """Has a call ask for the extension."""
-    options["extensions"] = (*items("extensions", options.get("extensions", ())), CLIENT_TOOLS)
+def ask_for_tools(options: CallOptions, tools: ClientTools | None) -> None:
+    """Adds the extension to the options of a call, if there are tools."""
+    if tools is not None:
+        asked = items("extensions", options.get("extensions", ()))
+        options["extensions"] = (*asked, CLIENT_TOOLS)
 
 
 class ToolTalk:

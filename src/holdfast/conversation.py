@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 import msgspec
 
 from holdfast.arguments import json_object
-from holdfast.client_tools import ToolTalk, ToolTurns, with_tools
+from holdfast.client_tools import ToolTalk, ToolTurns, ask_for_tools
 from holdfast.content import Content, to_message
 from holdfast.errors import (
     A2AError,
@@ -261,8 +261,7 @@ class Conversation:
     def _stream_calls(self, options: CallOptions) -> StreamCalls:
         if options.get("timeout") is None:
             options["timeout"] = self._timeout
-        if self._tools is not None:
-            with_tools(options)
+        ask_for_tools(options, self._tools)
         deadline, per_call = self._calls.begin("conversation", options)
         return StreamCalls(
             self._calls, deadline, per_call, poll_interval=self._poll_interval, patient=True

@@ -95,9 +95,9 @@ class StreamCalls:
     def follow(
         self, task_id: str, task: Task | None = None
     ) -> Callable[[], Awaitable[LiveStream]]:
-        """The same, and by a subscription only where that leaves the task as it is.
+        """What gives a task and its events: by a subscription only where that does it no harm.
 
-        Of a task that the caller has already, what is new is told.
+        Of a task that the caller has already, only what is new is told.
         """
         return partial(self._follow, task_id, task)
 

@@ -39,7 +39,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         trust_first: Whether the origin of the first card's first interface is one of them: for a
             card that the caller brought along.
         source: Where the card is fetched; None if the caller brought it along.
-        networks: Networks that an address may lead to which others named, wherever they lie.
+        networks: Networks, wherever they lie, that may be reached at addresses others named.
     """
 
     bindings: tuple[str, ...] = ()
@@ -54,8 +54,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     source: str | None = None
     networks: tuple[Network, ...] = ()
 
-    def allows_host(self, url: str) -> bool:
-        """Whether the host of an address is this machine, and may be reached all the same."""
+    def allows_loopback(self, url: str) -> bool:
+        """Whether an address is of this machine, and in a network that may be reached."""
         if scope_of_host(url) != "loopback":
             return False
         number = number_of(urlsplit(url).hostname or "")
@@ -83,7 +83,7 @@ def declared_versions(card: AgentCard) -> tuple[str, ...]:
 
 
 def leaves_room_for(version: str, card: AgentCard) -> bool:
-    """Whether a card declares a version for an interface, or none at all for one."""
+    """Whether an interface of a card is declared for a version, or for none at all."""
     interfaces = card.supported_interfaces
     if any(not interface.protocol_version for interface in interfaces):
         return True

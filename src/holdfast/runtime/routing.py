@@ -116,7 +116,7 @@ class InterfaceLayer(PassThrough):
                     tried = len(call.progress.attempts)
                     call = msgspec.structs.replace(call, attempt=tried + 1)
                     continue
-                self._look_at_version(error, call, choice, chosen)
+                self._doubt_version(error, call, choice, chosen)
                 raise
             if chosen is choice and choice.older is not None:
                 choice.endpoint.speaks_version = True
@@ -138,10 +138,13 @@ class InterfaceLayer(PassThrough):
             return self._older(call, choice, provider)
         return choice
 
-    def _look_at_version(
+    def _doubt_version(
         self, error: A2AError, call: AnyCall, choice: _Choice, chosen: _Choice
     ) -> None:
-        """Says what an error may be due to, and forgets what may no longer be true."""
+        """Says of an error that another version may be spoken, and forgets what was found out.
+
+        What is due to something else is left as it is.
+        """
         spoken, interface = chosen.endpoint.version, chosen.endpoint.interface
         is_forced = self._route.version is not None and not leaves_room_for(spoken, choice.card)
         if is_forced and is_of_another_version(error):
@@ -207,7 +210,7 @@ class InterfaceLayer(PassThrough):
         """Where an interface's address is from; None if the caller stands for it in some way."""
         if origin(interface.url) in trusted:
             return None
-        is_allowed = self._route.networks and self._route.allows_host(interface.url)
+        is_allowed = self._route.networks and self._route.allows_loopback(interface.url)
         return None if is_allowed else self._route.source
 
     def _reach(self, trusted: frozenset[str]) -> Reach:

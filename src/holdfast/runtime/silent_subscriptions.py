@@ -33,6 +33,9 @@ async def subscribed(
         opening: Opens the subscription. Whoever is cancelled here closes what it has opened.
         look: Asks for the task.
 
+    Returns:
+        What opening it gives: the headers of the reply.
+
     Raises:
         UnsupportedOperationError: The task is over or waits for input, or the agent breaks off.
         A2AError: What opening it raises.
