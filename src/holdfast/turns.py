@@ -132,6 +132,7 @@ class Turn:
         status, told = self._seen_to, self.told
         if told.status is status or status is None or told.status is None:
             return told.status is status
+        # Without a time, only the first event can be known for the same status told once more.
         is_old = status.time is not None or told.count <= 1
         return is_old and still_waits(told.status, status)
 

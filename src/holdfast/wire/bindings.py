@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -11,7 +12,7 @@ from holdfast._version import __version__
 from holdfast.wire import jsonrpc, rest, v03
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
 
     from holdfast.model.operations import Operation
     from holdfast.wire.http import Encoded, HttpReply
@@ -60,17 +61,11 @@ class Decode(Protocol):
 
 
 class Reader(Protocol):
-    """Makes what reads the plain events of a stream; it gives None where `Decode` has to say."""
+    """Makes what reads the plain events of a stream; of any other it makes None, for `Decode`."""
 
     def __call__(
         self, operation: Operation[Any, Any], request_id: str, /
     ) -> Callable[[bytes], Any]: ...
-
-
-class IsLast(Protocol):
-    """Tells whether an event is the last one of its stream, as it says itself."""
-
-    def __call__(self, event: Any, /) -> bool: ...
 
 
 class Codec(msgspec.Struct, frozen=True):
@@ -81,7 +76,8 @@ class Codec(msgspec.Struct, frozen=True):
         decode: Makes a value of a reply.
         reader: Makes what reads the plain events of a stream.
         has_verbs: Whether the HTTP method says something.
-        is_last: Tells the last event of a stream; None where no event says so itself.
+        is_last: Tells whether an event says that it is the last one of its stream; None where none
+            says so.
         has_snapshots: Whether a subscription begins with the task; else with the next thing that
             happens, which may be nothing.
     """
@@ -90,7 +86,7 @@ class Codec(msgspec.Struct, frozen=True):
     decode: Decode
     reader: Reader
     has_verbs: bool = False
-    is_last: IsLast | None = None
+    is_last: Callable[[Any], bool] | None = None
     has_snapshots: bool = True
 
 

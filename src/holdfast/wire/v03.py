@@ -162,7 +162,7 @@ def encode_rpc(operation: AnyOperation, params: Any, url: str, request_id: str) 
 def rpc_reader(operation: AnyOperation, request_id: str) -> Callable[[bytes], Any]:
     """Makes what reads the plain events of a stream; see `jsonrpc.reader`."""
     row = _RPC_ROWS[operation.name]
-    return _reading(jsonrpc.reader(_rpc(operation, row), request_id), row)
+    return _converting(jsonrpc.reader(_rpc(operation, row), request_id), row)
 
 
 def decode_rpc(
@@ -183,7 +183,7 @@ def decode_rpc(
         found = jsonrpc.decode(_rpc(operation, row), request_id, reply, now=now, refusals=refusals)
     except A2AError as error:
         raise _in_words_of_1_0(error, operation) from None
-    return _read(
+    return _converted(
         row.read if row.listed is None else partial(_listed, row), found, operation, reply
     )
 
@@ -221,7 +221,7 @@ def encode_rest(operation: AnyOperation, params: Any, url: str, request_id: str)
 def rest_reader(operation: AnyOperation, request_id: str) -> Callable[[bytes], Any]:
     """Makes what reads the plain events of a stream; see `rest.reader`."""
     row = _REST_ROWS[operation.name]
-    return _reading(rest.reader(_rest(operation, row), request_id), row)
+    return _converting(rest.reader(_rest(operation, row), request_id), row)
 
 
 def decode_rest(
@@ -248,7 +248,7 @@ def decode_rest(
         found = rest.decode(_rest(operation, row), request_id, reply, now=now, refusals=refusals)
     except A2AError as error:
         raise _in_words_of_1_0(error, operation) from None
-    return _read(row.read, found, operation, reply)
+    return _converted(row.read, found, operation, reply)
 
 
 def _rest(operation: AnyOperation, row: _Row) -> AnyOperation:
@@ -273,22 +273,22 @@ def _what_it_says(operation: AnyOperation, reply: HttpReply, *, now: float) -> A
 # ── Both ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _reading(read: Callable[[bytes], Any], row: _Row) -> Callable[[bytes], Any]:
-    """The same for the model's values."""
+def _converting(read: Callable[[bytes], Any], row: _Row) -> Callable[[bytes], Any]:
+    """Makes a reader of the model's values of one that reads those of 0.3."""
     convert = row.read
 
-    def reading_event(data: bytes) -> Any:
+    def read_converted(data: bytes) -> Any:
         found = read(data)
         return None if found is None else convert(found)
 
-    return reading_event
+    return read_converted
 
 
-def _read(
-    read: Callable[[Any], Any], found: Any, operation: AnyOperation, reply: HttpReply
+def _converted(
+    convert: Callable[[Any], Any], found: Any, operation: AnyOperation, reply: HttpReply
 ) -> Any:
     try:
-        return read(found)
+        return convert(found)
     except ValueError as error:
         what = f"the reply to {operation.name} is not what it must be: {error}"
         raise InvalidAgentResponseError(
