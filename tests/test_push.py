@@ -5,6 +5,7 @@ import asyncio
 import base64
 import json
 import logging
+import textwrap
 import tracemalloc
 
 import msgspec
@@ -1330,7 +1331,7 @@ async def test_the_example_runs():
         "PushReceiver": PushReceiver,
         "agent": connect(agent.url, engine=FakeNetwork(agent)),
     }
-    example = holdfast.push.__doc__.partition("\n\n")[2]
+    example = textwrap.dedent(holdfast.push.__doc__.partition("\n\n")[2])
 
     await eval(compile(example, "push", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
 

@@ -4,7 +4,7 @@ receiver = PushReceiver("https://me.example/push")  # an ASGI application: serve
 
 config = receiver.config()
 task = await agent.send_message(
-    "Tell me when it is done.", push_notification_config=config, return_immediately=True
+"Tell me when it is done.", push_notification_config=config, return_immediately=True
 )
 receiver.expect(task, config)
 done = await receiver.wait(task.id, client=agent, timeout=3600)
