@@ -6,6 +6,7 @@ follows a reply goes on where the stream before stopped.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from holdfast.tasks.told import Told
 
 __all__ = ["Turn"]
+
+_LAST_WORD = 1.0
+"""Seconds that an agent has to go on by itself after a question without a reply."""
 
 
 class Turn:
@@ -85,9 +89,7 @@ class Turn:
         """Whether the caller has been told of an answer."""
         if not self._live.is_settled:
             return False
-        if self._is_over or not self._is_interrupted:
-            return True
-        return self._has_no_reply and self._is_seen_to
+        return self._is_over or not self._is_interrupted or self._is_answered
 
     def at_hand(self) -> Event | None:
         """The next event if nothing has to be waited for."""
@@ -100,7 +102,7 @@ class Turn:
                 await self._going_on.wait(self._go_on())
             if self._going_on.is_ended:
                 await self._live.close()  # which may have come meanwhile
-            event = await self._live.next()
+            event = await self._next()
             if event is not None:
                 return event
             if self._is_interrupted and self._is_seen_to and not self._has_no_reply:
@@ -127,6 +129,11 @@ class Turn:
         return told.state is not None and told.state.is_interrupted and not told.has_news
 
     @property
+    def _is_answered(self) -> bool:
+        """Whether the agent asks what has no reply: the question is the answer."""
+        return self._live.is_settled and self._has_no_reply and self._is_seen_to
+
+    @property
     def _is_seen_to(self) -> bool:
         """Whether it was asked about; the agent may tell it once more before it goes on."""
         status, told = self._seen_to, self.told
@@ -135,6 +142,25 @@ class Turn:
         # Without a time, only the first event can be known for the same status told once more.
         is_old = status.time is not None or told.count <= 1
         return is_old and still_waits(told.status, status)
+
+    async def _next(self) -> Event | None:
+        """The next event; None at the end, which a question without a reply is soon.
+
+        A stream may stay open after it, and the next message would wait for ever.
+        """
+        if not self._is_answered:
+            return await self._live.next()
+        scope = asyncio.timeout(_LAST_WORD)
+        try:
+            async with scope:
+                return await self._live.next()
+        except TimeoutError as error:
+            if isinstance(error, A2AError) or not scope.expired():
+                raise
+        await self._live.settle()
+        with contextlib.suppress(TimeoutError):  # of what does not close
+            await self._live.close()
+        return None
 
     async def _go_on(self) -> None:
         """Sees to an interruption: gets a reply, and sends it, each once."""

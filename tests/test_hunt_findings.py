@@ -1,0 +1,61 @@
+"""Where what was built apart meets: questions, replies, cuts and cancellations."""
+
+import asyncio
+import functools
+
+import pytest
+
+from holdfast import TaskState, connect
+from holdfast.testing import FakeAgent, FakeNetwork, Streaming, asks, completes
+
+both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+both_versions = pytest.mark.parametrize("version", ["1.0", "0.3"])
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+def connected(agent, binding="JSONRPC", **options):
+    return connect(agent.url, engine=FakeNetwork(agent), bindings=(binding,), **options)
+
+
+def scripted(*behaviours, **options):
+    """An agent that does one thing after another."""
+    left = iter(behaviours)
+    return FakeAgent(lambda _: next(left), **options)
+
+
+# ── Questions on streams that stay open ──────────────────────────────────────────────────────
+
+
+@both_bindings
+@both_versions
+@pytest.mark.parametrize("hook", [None, lambda _: None], ids=["no hook", "no reply"])
+async def test_a_question_is_the_end_of_a_turn_though_its_stream_stays_open(
+    hook, version, binding
+):
+    streaming = Streaming(stays_open=True, keep_alive=15)
+    agent = scripted(
+        asks("Which one?"), completes("done"), versions=(version,), streaming=streaming
+    )
+    chat = connected(agent, binding).conversation(on_input=hook)
+
+    assert (await chat.ask("A pizza")).question == "Which one?"
+    assert (now() < 10, agent.open_streams) == (True, 0)
+    assert (await chat.ask("Margherita")).text == "done"
+
+
+@both_bindings
+async def test_an_iteration_over_a_turn_ends_with_the_question_though_its_stream_stays_open(
+    binding,
+):
+    agent = scripted(asks("Which one?"), streaming=Streaming(stays_open=True, keep_alive=15))
+    chat = connected(agent, binding).conversation()
+
+    async with chat.stream_message("A pizza") as events:
+        last = [event async for event in events][-1]
+        assert (await events.result()).question == "Which one?"
+
+    assert last.status.state is TaskState.INPUT_REQUIRED
+    assert (now() < 10, agent.open_streams) == (True, 0)
