@@ -5,8 +5,8 @@ import functools
 
 import pytest
 
-from holdfast import TaskState, connect
-from holdfast.testing import FakeAgent, FakeNetwork, Streaming, asks, completes
+from holdfast import Artifact, TaskState, connect, text_part
+from holdfast.testing import FakeAgent, FakeNetwork, Plan, Step, Streaming, asks, completes, streams
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 both_versions = pytest.mark.parametrize("version", ["1.0", "0.3"])
@@ -59,3 +59,31 @@ async def test_an_iteration_over_a_turn_ends_with_the_question_though_its_stream
 
     assert last.status.state is TaskState.INPUT_REQUIRED
     assert (now() < 10, agent.open_streams) == (True, 0)
+
+
+# ── Stores that are behind ───────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+@both_versions
+@pytest.mark.parametrize("lag", [0.3, 3])
+async def test_an_older_question_of_a_store_that_is_behind_does_not_replace_what_was_told(
+    lag, version, binding
+):
+    first = streams("one", then=asks("Which one?"))
+    second = Plan(
+        (
+            Step(state=TaskState.WORKING),
+            Step(artifacts=(Artifact(artifact_id="more", parts=(text_part("two"),)),)),
+            Step(state=TaskState.INPUT_REQUIRED, says="How large?"),
+        )
+    )
+    agent = scripted(first, second, completes("done"), versions=(version,), store_lag=lag)
+    chat = connected(agent, binding).conversation()
+
+    await chat.ask("A pizza")
+    await asyncio.sleep(10)
+    answer = await chat.ask("Margherita")
+
+    assert (answer.question, answer.text) == ("How large?", "one\ntwo")
+    assert chat.task.status.message.text == "How large?"

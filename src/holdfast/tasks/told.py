@@ -169,7 +169,10 @@ class Told:
 
     def correct(self, task: Task) -> None:
         """Takes a task that was told at its end once more, where it says what it said before."""
-        if task.id == self.task_id and task.state is self.state and not self._queue:
+        if task.id != self.task_id or task.state is not self.state or self._queue:
+            return
+        have = self.task
+        if have is None or task.state.is_terminal or _is_as_far(task, have):
             self._fold = TaskFold(task, limits=self._fold.limits)
             self.is_whole = True
 
@@ -192,6 +195,13 @@ def _not_older(have: Task, task: Task) -> Task:
         return msgspec.structs.replace(task, status=status)
     artifacts = [_longer(a, found.pop(a.artifact_id, a)) for a in have.artifacts]
     return msgspec.structs.replace(task, status=status, artifacts=(*artifacts, *found.values()))
+
+
+def _is_as_far(task: Task, have: Task) -> bool:
+    """Whether a task that rests, as it did before, holds no less: a store may be behind."""
+    status, known = task.status, have.status
+    is_dated = status.time is not None and known.time is not None
+    return (is_dated or status.message == known.message) and _not_older(have, task) == task
 
 
 def _longer(have: Artifact, found: Artifact) -> Artifact:
