@@ -6,7 +6,7 @@ import functools
 import pytest
 
 from holdfast import Artifact, TaskState, connect, text_part
-from holdfast.testing import FakeAgent, FakeNetwork, Plan, Step, Streaming, asks, completes, streams
+from holdfast.testing import Cut, FakeAgent, FakeNetwork, Plan, Step, Streaming, asks, completes, streams
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 both_versions = pytest.mark.parametrize("version", ["1.0", "0.3"])
@@ -87,3 +87,36 @@ async def test_an_older_question_of_a_store_that_is_behind_does_not_replace_what
 
     assert (answer.question, answer.text) == ("How large?", "one\ntwo")
     assert chat.task.status.message.text == "How large?"
+
+
+@both_bindings
+@both_versions
+async def test_a_store_that_is_behind_takes_no_text_back_though_its_status_is_news(
+    version, binding
+):
+    """Agents may write without saying that they work, and store that they do."""
+    silent = Step(state=TaskState.WORKING)
+    texts = [
+        Step(
+            after=4, artifacts=(Artifact(artifact_id="a", parts=(text_part(text),)),), append=True
+        )
+        for text in ("one ", "two ", "three")
+    ]
+    plan = Plan((silent, *texts, Step(state=TaskState.COMPLETED, after=1)))
+    agent = scripted(
+        asks("Go on?"),
+        plan,
+        versions=(version,),
+        store_lag=3,
+        streaming=Streaming(snapshot=False),
+    )
+    agent.inject(Cut(after_events=99), on="SendStreamingMessage")
+    agent.inject(Cut(after_events=2), on="SendStreamingMessage")
+    chat = connected(agent, binding).conversation()
+    await chat.ask("count")
+    await asyncio.sleep(10)
+
+    async with chat.stream_message("yes") as events:
+        text = "".join([text async for text in events.text_deltas()])
+
+    assert text == "one two three"

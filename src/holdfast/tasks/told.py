@@ -186,10 +186,8 @@ class Told:
 
 def _not_older(have: Task, task: Task) -> Task:
     """A task without what it holds less of than the caller has."""
-    newer = is_newer(task.status, have.status)
-    if newer:
-        return task
-    status = have.status if newer is False else task.status
+    is_older = is_newer(task.status, have.status) is False
+    status = have.status if is_older else task.status
     found = {artifact.artifact_id: artifact for artifact in task.artifacts}
     if len(found) < len(task.artifacts):  # nobody knows which of them is which
         return msgspec.structs.replace(task, status=status)
