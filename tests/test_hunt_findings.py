@@ -5,8 +5,18 @@ import functools
 
 import pytest
 
-from holdfast import Artifact, TaskState, connect, text_part
-from holdfast.testing import Cut, FakeAgent, FakeNetwork, Plan, Step, Streaming, asks, completes, streams
+from holdfast import A2AConnectionError, Artifact, TaskState, connect, text_part
+from holdfast.testing import (
+    Cut,
+    FakeAgent,
+    FakeNetwork,
+    Plan,
+    Step,
+    Streaming,
+    asks,
+    completes,
+    streams,
+)
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 both_versions = pytest.mark.parametrize("version", ["1.0", "0.3"])
@@ -120,3 +130,32 @@ async def test_a_store_that_is_behind_takes_no_text_back_though_its_status_is_ne
         text = "".join([text async for text in events.text_deltas()])
 
     assert text == "one two three"
+
+
+# ── Closed while a hook replies ──────────────────────────────────────────────────────────────
+
+
+@both_bindings
+@both_versions
+@pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])
+async def test_a_client_that_is_closed_while_a_hook_replies_says_what_was_not_sent(
+    streaming, version, binding
+):
+    async def reply(_):
+        await asyncio.sleep(10)
+        return "Margherita"
+
+    agent = scripted(asks("Which one?"), versions=(version,), streaming=streaming)
+    client = connected(agent, binding)
+    chat = client.conversation(on_input=reply)
+    asking = asyncio.create_task(chat.ask("A pizza"))
+    await asyncio.sleep(5)
+    await client.close()
+
+    with pytest.raises(
+        A2AConnectionError, match="the reply to task task-1 was not sent"
+    ) as caught:
+        await asking
+
+    assert (caught.value.failure, caught.value.executed) == ("closed", True)
+    assert agent.open_streams == 0

@@ -25,6 +25,7 @@ from holdfast.arguments import json_object
 from holdfast.client_tools import ToolTalk, ToolTurns, ask_for_tools
 from holdfast.content import Content, to_message
 from holdfast.errors import (
+    A2AConnectionError,
     A2AError,
     DeadlineExceededError,
     TaskAuthRequiredError,
@@ -409,6 +410,9 @@ class _Replies:
 
     async def _send_reply(self, task: Task, reply: Message) -> LiveStream:
         try:
+            if self._calls.is_closed:
+                text = "the client was closed"
+                raise A2AConnectionError(text, failure="closed", executed=False)
             return await self._send(task, reply)
         except A2AError as error:
             if error.executed is False and self._tools is not None:
