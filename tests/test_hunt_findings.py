@@ -1,7 +1,6 @@
 """Where what was built apart meets: questions, replies, cuts and cancellations."""
 
 import asyncio
-import functools
 
 import pytest
 
