@@ -196,10 +196,16 @@ def _not_older(have: Task, task: Task) -> Task:
 
 
 def _is_as_far(task: Task, have: Task) -> bool:
-    """Whether a task that rests, as it did before, holds no less: a store may be behind."""
+    """Whether a task that rests, as it did before, is no older: a store may be behind.
+
+    One of the very same status holds all that came before that, and what it lacks was taken back.
+    """
     status, known = task.status, have.status
     is_dated = status.time is not None and known.time is not None
-    return (is_dated or status.message == known.message) and _not_older(have, task) == task
+    is_same = status.message == known.message
+    if is_same and is_dated and status.time == known.time:
+        return True
+    return (is_dated or is_same) and _not_older(have, task) == task
 
 
 def _longer(have: Artifact, found: Artifact) -> Artifact:
