@@ -88,6 +88,7 @@ async def test_a_conversation_asks_a_person_on_the_way():
     await execute(
         the_one_with("on_input"),
         agent=holdfast.connect(agent.url, engine=FakeNetwork(agent)),
+        asyncio=asyncio,
         input=lambda question: seen.append(question) or "tonight",
         print=seen.append,
     )
