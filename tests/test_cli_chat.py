@@ -1,10 +1,13 @@
 """``holdfast chat``: what somebody at a terminal sees, in virtual time and on a real terminal."""
 
 import asyncio
+import contextlib
+import io
 import json
 import os
 import re
 import select
+import signal
 import subprocess
 import sys
 
@@ -13,7 +16,7 @@ from tests.cli_harness import AGENT, CTRL_C, CTRL_D, Stop, Typist, holdfast
 from tests.test_cli_process import BOUND, environment, served
 
 from holdfast.cli.chat_text import ChatText
-from holdfast.cli.terminal import InterruptedLine
+from holdfast.cli.terminal import InterruptedLine, open_terminal
 from holdfast.cli.text import View
 from holdfast.model.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from holdfast.testing import (
@@ -553,6 +556,45 @@ fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(main())
 """
+
+
+class Screen(io.StringIO):
+    """What is a terminal by its own account."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.real_time
+async def test_a_ctrl_c_just_before_the_prompt_does_not_eat_the_next_line(monkeypatch):
+    """The second of two quick ones, or one that comes as an answer ends."""
+    monkeypatch.setattr("sys.stdin", Screen())
+    monkeypatch.setattr("sys.stdout", Screen())
+    monkeypatch.setattr("builtins.input", lambda _: "hello again")
+    terminal, stopped = open_terminal(), []
+
+    with terminal.interrupts(lambda: stopped.append("the answer")):
+        signal.raise_signal(signal.SIGINT)
+        with contextlib.suppress(InterruptedLine):
+            assert await terminal.read("> ") == "hello again"
+            await asyncio.sleep(0)  # by now this line is on its way to the agent
+
+    assert not stopped
+
+
+@pytest.mark.real_time
+async def test_a_ctrl_c_while_nothing_is_read_is_told(monkeypatch):
+    monkeypatch.setattr("sys.stdin", Screen())
+    monkeypatch.setattr("sys.stdout", Screen())
+    monkeypatch.setattr("builtins.input", lambda _: "hello")
+    terminal, stopped = open_terminal(), []
+
+    with terminal.interrupts(lambda: stopped.append("the answer")):
+        await terminal.read("> ")
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(0)
+
+    assert stopped == ["the answer"]
 
 
 class Person:

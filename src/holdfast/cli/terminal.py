@@ -70,6 +70,7 @@ class _Terminal:
 
     def __init__(self) -> None:
         self._is_reading = False
+        self._reads = 0
         self._typed = ""
         self._buffer: Callable[[], str] = str
         with contextlib.suppress(ImportError):  # without it, what the terminal itself offers
@@ -83,6 +84,7 @@ class _Terminal:
     async def read(self, prompt: str) -> str:
         try:
             self._is_reading = True
+            self._reads += 1
             return input(prompt)  # noqa: ASYNC250  nothing else is under way
         except KeyboardInterrupt:
             sys.stdout.write("\n")
@@ -101,7 +103,11 @@ class _Terminal:
             if self._is_reading:
                 self._typed = self._buffer()
                 raise KeyboardInterrupt
-            loop.call_soon_threadsafe(call)
+            loop.call_soon_threadsafe(unless_read, self._reads)
+
+        def unless_read(reads: int) -> None:
+            if reads == self._reads:  # else it was meant for what was under way before the line
+                call()
 
         before = signal.signal(signal.SIGINT, interrupted)
         try:
