@@ -263,6 +263,37 @@ def test_a_result_is_text_or_json(given, written):
     assert (result.content, result.error) == (written, None)
 
 
+@dataclass(frozen=True)
+class Way:
+    start: Point
+    stops: list[Point]
+    named: dict[str, Point]
+    line: Line
+    length: float = 0.5
+
+
+def test_an_argument_that_is_given_back_has_its_defaults():
+    async def follow(way: Way) -> Way:
+        return way
+
+    point = '{"x": 1}'
+    way = (
+        f'{{"start": {point}, "stops": [{point}], "named": {{"a": {point}}}, '
+        f'"line": {{"points": [{point}]}}}}'
+    )
+
+    result = result_of(Tool(follow), f'{{"way": {way}}}')
+
+    whole = {"x": 1, "y": 0}
+    assert json.loads(result.content) == {
+        "start": whole,
+        "stops": [whole],
+        "named": {"a": whole},
+        "line": {"points": [whole], "colour": "red"},
+        "length": 0.5,
+    }
+
+
 def test_a_cancelled_tool_is_cancelled():
     async def endless() -> None:
         await asyncio.sleep(1e6)

@@ -8,10 +8,11 @@ told to the model. Nothing of an exception reaches an agent but its kind, unless
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 import logging
 from inspect import Parameter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -19,7 +20,7 @@ from holdfast.runtime.callbacks import uncancelled
 from holdfast.wire.client_tools import ToolResult, ToolSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from holdfast.wire.client_tools import ToolCall
 
@@ -208,10 +209,33 @@ def _read(arguments: str) -> dict[str, Any]:
 
 def _converted(name: str, value: Any, kind: Any) -> Any:
     try:
-        return msgspec.convert(value, kind)
+        converted = msgspec.convert(value, kind)
+        _complete(converted)
     except (ValueError, RecursionError) as error:
         text = f"the parameter {name!r} is not valid: {error}"
         raise _WrongArgumentsError(text) from None
+    return converted
+
+
+def _complete(value: Any) -> None:
+    """Gives each dataclass its defaults as its own, as its constructor would.
+
+    `msgspec.convert` leaves them to the class, where nothing that writes an instance finds them.
+    """
+    if dataclasses.is_dataclass(value):
+        fields = dataclasses.fields(value)
+        for field in fields:
+            if field.init and field.default is not dataclasses.MISSING:
+                # It may be frozen.
+                object.__setattr__(value, field.name, getattr(value, field.name))
+        _complete([getattr(value, field.name, None) for field in fields])
+    elif isinstance(value, msgspec.Struct):
+        _complete([getattr(value, name) for name in value.__struct_fields__])
+    elif isinstance(value, dict):
+        _complete(list(cast("dict[Any, Any]", value).values()))
+    elif isinstance(value, list | tuple | set | frozenset):
+        for one in cast("Iterable[Any]", value):
+            _complete(one)
 
 
 def _written(result: Any) -> str:
