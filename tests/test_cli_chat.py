@@ -32,6 +32,7 @@ from holdfast.testing import (
     Streaming,
     asks,
     completes,
+    crashes,
     fails,
     needs_auth,
     rejects,
@@ -297,6 +298,12 @@ def test_a_task_that_does_not_succeed_is_told_and_the_chat_goes_on(plan, told):
     assert done.out == "> go\nno fuel\n> again\nok\n> \n"
     assert done.err == f"Warning: task task-1 {told}\n{LEFT}"
     assert agent.told[1] == ("again", "context-2", None)
+
+
+def test_what_the_agent_says_where_it_breaks_off_is_why_a_task_failed():
+    done = Scripted(crashes("out\nof fuel", after=1)).chat("go")
+    why = "the agent answered -32603: out of fuel"
+    assert f"Warning: task task-1 failed (TASK_STATE_FAILED): {why}\n" in done.err
 
 
 @both_bindings

@@ -25,6 +25,7 @@ from holdfast.testing import (
     Streaming,
     asks,
     completes,
+    crashes,
     fails,
     needs_auth,
     replies,
@@ -417,6 +418,19 @@ def test_a_task_that_fails_is_no_failure_of_the_command():
     assert done.exit == 0
     assert done.out.endswith("State: TASK_STATE_FAILED\nStatus message: no\n")
     assert "Warning: task task-1 failed" in done.err
+
+
+@pytest.mark.parametrize("words", [[], ["-o", "json"]])
+def test_what_the_agent_says_where_it_breaks_off_is_why_a_task_failed(words):
+    done = follow(crashes("out of paper", after=1), *words)
+    assert done.exit == 0
+    why = "the agent answered -32603: out of paper"
+    assert f"Warning: task task-1 failed (TASK_STATE_FAILED): {why}\n" in done.err
+
+
+def test_what_broke_a_connection_is_not_why_a_task_failed():
+    done = follow(fails(after=5), fault=Cut(after_events=2))
+    assert "Warning: task task-1 failed (TASK_STATE_FAILED)\n" in done.err
 
 
 def test_the_timeout_closes_what_is_open_and_says_how_to_go_on():

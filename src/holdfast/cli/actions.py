@@ -10,7 +10,7 @@ from holdfast.cli.errors import CommandError, Failure, out_of_time
 from holdfast.cli.files import files_of
 from holdfast.cli.saving import Saved, check_free, content_of, write
 from holdfast.cli.values import secrets_in_reference, shown_duration
-from holdfast.errors import A2AError, TaskNotCancelableError
+from holdfast.errors import A2AError, TaskNotCancelableError, TaskTerminalError
 from holdfast.model.requests import ListTasksResponse, SendMessageResponse
 from holdfast.model.types import Message, Role, Task, TaskState
 
@@ -41,6 +41,7 @@ __all__ = [
     "send",
     "subscribe_to_task",
     "warn_of_gap",
+    "why_over",
 ]
 
 
@@ -382,7 +383,21 @@ async def _follow(session: Session, output: Output, events: EventStream) -> None
         output.result(task)
     if shows:
         warn_of_gap(session, output, events)
-    _comment(session, output, task)
+    _comment(session, output, task, why=await why_over(events))
+
+
+async def why_over(events: EventStream) -> str:
+    """Why a task is over that does not say so itself, as the agent said it where it broke off."""
+    task = events.task
+    said = None if task is None else task.status.message
+    if task is None or not task.state.is_terminal or (said is not None and said.text):
+        return ""
+    try:
+        await events.result()
+    except TaskTerminalError as error:
+        if isinstance(error.__cause__, A2AError):
+            return f": {error.__cause__.message}"
+    return ""
 
 
 def warn_of_gap(session: Session, output: Output, events: EventStream) -> None:
@@ -399,10 +414,12 @@ def _is_at_rest(task: Task) -> bool:
     return task.state.is_terminal or task.state.is_interrupted
 
 
-def _comment(session: Session, output: Output, task: Task, *, goes_on: bool = False) -> None:
+def _comment(
+    session: Session, output: Output, task: Task, *, goes_on: bool = False, why: str = ""
+) -> None:
     """Names an outcome that is no success, and the command that goes on from here."""
     if (said := OUTCOMES.get(task.state)) is not None:
-        output.warn(f"task {task.id} {said} ({task.state})")
+        output.warn(f"task {task.id} {said} ({task.state}){why}")
     if task.state is TaskState.INPUT_REQUIRED:
         output.hint(session.command("send", "--task-id", task.id, "<reply>"))
     elif task.state is TaskState.AUTH_REQUIRED or (goes_on and not task.state.is_terminal):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.actions import OUTCOMES, warn_of_gap
+from holdfast.cli.actions import OUTCOMES, warn_of_gap, why_over
 from holdfast.cli.errors import describe
 from holdfast.cli.terminal import InterruptedLine
 from holdfast.errors import A2AError, OutcomeUnknownError, UnsupportedOperationError
@@ -240,7 +240,8 @@ class Chat:
         task = events.task
         warn_of_gap(self._session, self._output, events)
         if task is not None and task.state.is_terminal and task.state in OUTCOMES:
-            self._output.warn(f"task {task.id} {OUTCOMES[task.state]} ({task.state})")
+            why = await why_over(events)
+            self._output.warn(f"task {task.id} {OUTCOMES[task.state]} ({task.state}){why}")
 
     def _failed(self, error: A2AError) -> None:
         self._output.failure(describe(error, self._session))
