@@ -406,6 +406,28 @@ def test_what_is_said_to_a_task_at_work_goes_to_it():
     assert agent.told[1] == ("faster", "context-2", "task-1")
 
 
+@both_bindings
+def test_a_stream_that_ends_where_an_authorization_is_waited_for_is_no_cut(binding):
+    plan = needs_auth("see https://login.test", cleared_after=30, then=completes("in"))
+    end = Cut(after_events=2, clean=True), "SendStreamingMessage"
+    agent = Scripted(plan, faults=[end], bindings=(binding,))
+    done = agent.chat("book")
+    assert done.out == "> book\nsee https://login.test\nin\n> \n"
+    assert "cut" not in done.err
+    assert agent.agent.calls("SubscribeToTask")
+
+
+def test_a_stream_that_breaks_where_an_authorization_is_waited_for_is_cut_once():
+    plan = needs_auth("see https://login.test", cleared_after=30, then=completes("in"))
+    broken = Cut(after_events=2), "SendStreamingMessage"
+    ended = Cut(after_events=1, clean=True), "SubscribeToTask"
+    agent = Scripted(plan, faults=[broken, ended])
+    done = agent.chat("book")
+    assert done.out == "> book\nsee https://login.test\nin\n> \n"
+    assert done.err.count("the stream was cut") == 1
+    assert len(agent.agent.calls("SubscribeToTask")) == 2
+
+
 def test_ctrl_c_stops_waiting_for_an_authorization():
     agent = Scripted(needs_auth("log in"), completes("ok"))
     done = agent.chat("go", Stop(60), "done")

@@ -129,6 +129,7 @@ class Session:
         self.continues = False
         self.follows = settings.stream
         self._output = output
+        self._broke_with: A2AError | None = None  # as far as it was told
         self.reference = reference
         self._ends = math.inf
         self._credentials = (
@@ -292,9 +293,19 @@ class Session:
         elif not self.follows:
             return  # who waits for the outcome alone misses nothing of a cut
         elif isinstance(observation, Reconnected):
-            self._output.warn(reconnected(observation))
+            if self._was_cut(observation):
+                self._output.warn(reconnected(observation))
         elif _is_cut(observation):
             self._output.warn(reconnecting(observation.error))
+
+    def _was_cut(self, observation: Reconnected) -> bool:
+        """Whether it was a cut: where a task waits for somebody, a stream may end in good order.
+
+        An observation tells the last failure of its stream, however long ago that was.
+        """
+        broke = observation.error is not None and observation.error is not self._broke_with
+        self._broke_with = observation.error
+        return broke or self.task is None or not self.task.state.is_interrupted
 
     def _warn(self) -> None:
         """Names what is in effect, and what may be a surprise."""
