@@ -25,6 +25,7 @@ from holdfast import (
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.polling import poll as poll_and_tell
 from holdfast.testing import (
+    Delay,
     FakeAgent,
     FakeNetwork,
     Garbage,
@@ -136,6 +137,23 @@ async def test_a_hint_is_a_lower_bound_of_the_next_look():
     await poll(look, None, until=is_over, deadline=within(60), interval=2)
 
     assert look.times == [0, 30]
+
+
+async def test_at_the_deadline_what_failed_since_then_is_named():
+    refused = A2AConnectionError("the connection was refused", failure="refused", transient=True)
+    look = Looks(WORKING, refused)
+
+    with pytest.raises(DeadlineExceededError, match="timeout of 9 s; what failed last: ") as caught:
+        await poll(look, None, until=is_over, deadline=within(9), interval=2)
+
+    assert str(caught.value).endswith("failed last: the connection was refused")
+
+
+async def test_at_the_deadline_a_failure_that_has_passed_is_not_named():
+    refused = A2AConnectionError("the connection was refused", failure="refused", transient=True)
+
+    with pytest.raises(DeadlineExceededError, match=r"timeout of 9 s\Z"):
+        await poll(Looks(refused, WORKING), None, until=is_over, deadline=within(9), interval=2)
 
 
 async def test_a_hint_beyond_the_deadline_does_not_prolong_it():
@@ -333,6 +351,26 @@ async def test_wait_for_an_unknown_task_fails_at_once(binding):
 
     assert caught.value.task_id == "task-9"
     assert now() == 0
+
+
+@both_bindings
+@pytest.mark.parametrize(
+    ("fault", "named"),
+    [
+        (Refuse(), r"; what failed last: the connection was refused \(agent"),
+        (Delay(seconds=100), r" \(agent"),
+    ],
+    ids=["gone", "silent"],
+)
+async def test_an_agent_that_is_gone_is_named_when_the_time_is_up(binding, fault, named):
+    agent = FakeAgent(works_forever(), streaming=False)
+    client = connected(agent, binding)
+    await client.agent_card()
+    agent.inject(fault, on="GetTask", times=100)
+
+    seen = "task task-1 was last seen WORKING at the end of the call timeout of 4 s"
+    with pytest.raises(DeadlineExceededError, match=seen + named):
+        await client.ask("hello", timeout=4)
 
 
 @both_bindings

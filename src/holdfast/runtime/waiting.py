@@ -121,7 +121,7 @@ def in_vain(
     name = f"task {task_id}" if task_id else "the task"
     seen = "never seen" if task is None else f"last seen {task.state.name}"
     late = DeadlineExceededError(
-        f"{name} was {seen} {end}",
+        f"{name} was {seen} {end}{_what_failed(failure)}",
         deadline=deadline.name,
         timeout=deadline.timeout,
         task=task,
@@ -136,3 +136,13 @@ def in_vain(
     waiting = TaskAuthRequiredError(message, task=task, **facts)
     waiting.__cause__ = late
     return waiting
+
+
+def _what_failed(failure: A2AError | None) -> str:
+    """What went wrong last, in words that follow others; none where time merely ran out."""
+    if isinstance(failure, DeadlineExceededError):  # of a try that had followed others
+        errors = [attempt.error for attempt in failure.attempts if attempt.wait is not None]
+        what = errors[-1] if errors else None
+    else:
+        what = None if failure is None else failure.message
+    return f"; what failed last: {what}" if what else ""
