@@ -320,6 +320,19 @@ async def test_a_reply_that_is_no_message_leaves_the_task_to_be_gone_on_with(rep
     assert (await chat.ask("Margherita")).text == "done"
 
 
+async def test_a_hook_that_fails_without_words_leaves_no_dangling_colon():
+    agent = FakeAgent(asks("Which table?"))
+
+    def hook(_):
+        raise EOFError
+
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        with pytest.raises(TaskInputRequiredError) as caught:
+            await client.conversation(on_input=hook).ask("Book a table.")
+
+    assert "the hook failed: EOFError (agent" in str(caught.value)
+
+
 @both_bindings
 async def test_a_hook_that_takes_too_long_leaves_the_task_to_be_gone_on_with(binding):
     async def sleep(_):

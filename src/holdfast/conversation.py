@@ -478,7 +478,7 @@ class _Replies:
 
 
 def _failed(error: Exception) -> str:
-    return f"the hook failed: {type(error).__name__}: {error}"
+    return f"the hook failed: {type(error).__name__}{f': {error}' if str(error) else ''}"
 
 
 def _now() -> float:

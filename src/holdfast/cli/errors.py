@@ -126,7 +126,7 @@ def internal(error: BaseException) -> Failure:
     """Something that must not happen."""
     return Failure(
         code="A2ACLI_ERR_INTERNAL",
-        message=f"{type(error).__name__}: {error}",
+        message=f"{type(error).__name__}{f': {error}' if str(error) else ''}",
         hint="run the same command with --debug to see more",
     )
 
