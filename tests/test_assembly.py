@@ -16,6 +16,7 @@ from holdfast import (
     Interceptor,
     Resilience,
     TaskFailedError,
+    ask,
     connect,
 )
 from holdfast.arguments import check_url
@@ -679,6 +680,40 @@ def test_a_path_is_suggested_only_where_a_path_is_taken():
 )  # fmt: skip
 def test_a_host_in_a_string_is_suggested_an_address(address):
     assert str(refused(address)).endswith(f"; did you mean http://{address}?")
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "http:agent.test", "https:/agent.test", "ftp://a.test", "a.test:0"],
+)
+def test_what_would_be_no_address_even_so_is_not_suggested(address):
+    assert "did you mean" not in str(refused(address))
+
+
+@pytest.mark.parametrize("said", ["hello", "Book a table."])
+async def test_an_agent_and_a_message_that_are_swapped_are_told_apart(said):
+    with pytest.raises(ValueError, match="the agent comes first, and then the message"):
+        await ask(said, URL)
+
+
+async def test_what_is_wrong_with_an_agent_is_told_whatever_the_message():
+    with pytest.raises(ValueError, match="did you mean http://agent"):
+        await ask("agent", "hello")
+    with pytest.raises(ValueError, match="auth is empty"):
+        await ask(URL, URL, auth=" ")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "advice"),
+    [
+        ("extensions", "urn:x", "not str; pass a list: ['urn:x']"),
+        ("consumers", print, "not builtin_function_or_method; pass a list: [print]"),
+        ("credential_origins", "https://a.test/?key=1", "not str; pass a list: […]"),
+        ("observers", 7, "not int"),
+    ],
+)
+def test_what_is_to_be_a_list_is_told_how_it_becomes_one(name, given, advice):
+    assert str(refused(URL, **{name: given})) == f"{name} must be a sequence, {advice}"
 
 
 def test_empty_credentials_are_a_mistake():

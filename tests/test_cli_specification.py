@@ -1546,6 +1546,7 @@ def test_push_001_a_configuration_that_is_not_known_is_an_error(agent):
     [
         (("create", "t", "me.test/push"), "must begin with http"),
         (("create", "t", "ftp://me.test"), "must begin with http"),
+        (("create", PUSH_URL, "task-1"), "'task-1' is no address; the task's id comes before"),
         (("create", "t", f"https://me:{SECRET}@me.test"), "holds a user name or password"),
         (("create", "t", PUSH_URL, "--push-credentials", SECRET), "SCHEME CREDENTIALS"),
         (("create", "t", PUSH_URL, "--push-token", " "), "must not be empty"),

@@ -452,7 +452,11 @@ async def test_what_cannot_be_described_is_refused_by_name(tool, said):
         (lambda: ClientTools([add], max_turns=0), ValueError, "max_turns"),
         (lambda: ClientTools([add], max_turns=1.5), TypeError, "max_turns"),
         (lambda: ClientTools([add], raises="yes"), TypeError, "raises"),
-        (lambda: ClientTools(add), TypeError, "tools must be a sequence"),
+        (
+            lambda: ClientTools(add),
+            TypeError,
+            r"be a sequence, not function; pass a list: \[add\]",
+        ),
     ],
 )
 def test_tools_that_cannot_be_right_are_refused(build, error, said):

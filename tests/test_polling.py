@@ -143,7 +143,9 @@ async def test_at_the_deadline_what_failed_since_then_is_named():
     refused = A2AConnectionError("the connection was refused", failure="refused", transient=True)
     look = Looks(WORKING, refused)
 
-    with pytest.raises(DeadlineExceededError, match="timeout of 9 s; what failed last: ") as caught:
+    with pytest.raises(
+        DeadlineExceededError, match="timeout of 9 s; what failed last: "
+    ) as caught:
         await poll(look, None, until=is_over, deadline=within(9), interval=2)
 
     assert str(caught.value).endswith("failed last: the connection was refused")
@@ -371,6 +373,15 @@ async def test_an_agent_that_is_gone_is_named_when_the_time_is_up(binding, fault
     seen = "task task-1 was last seen WORKING at the end of the call timeout of 4 s"
     with pytest.raises(DeadlineExceededError, match=seen + named):
         await client.ask("hello", timeout=4)
+
+
+async def test_what_says_when_a_wait_is_over_is_a_function():
+    agent = FakeAgent()
+
+    with pytest.raises(TypeError, match="until must be a function, not str"):
+        await connected(agent).wait("task-1", until="x")
+
+    assert agent.received == []
 
 
 @both_bindings

@@ -1256,6 +1256,11 @@ async def test_a_closed_receiver_makes_nothing_and_waits_for_nothing():
         ("https://me.example/push#", "the push address .* has a fragment"),
         ("https:///push", "name a host"),
         ("ftp://me.example/push", "must begin with http"),
+        ("/push", r"the push address '/push' must begin with http.* and name a host\Z"),
+        (
+            "https://user:pw@me.example/push",
+            r"user name or password; pass config\(\) an authentication instead\Z",
+        ),
         ("https://me@me.example/push", "holds a user name"),
     ],
 )
@@ -1382,10 +1387,15 @@ async def test_what_cannot_be_waited_for_is_told_at_once():
     receiver, config = expecting()
     answer = Message(message_id="m", role=Role.AGENT, parts=(Part(text="moon"),))
 
+    with pytest.raises(TypeError, match="the task comes first, and then the config"):
+        receiver.expect(receiver.config(), "t-1")
     with pytest.raises(TypeError, match="answered with a message: there is no task to expect"):
         receiver.expect(answer, config)
     with pytest.raises(TypeError, match="authentication must be AuthenticationInfo, not str"):
         receiver.config(authentication="Bearer x")
-    for wrong in ({"client": "x"}, {"until": "x"}):
-        with pytest.raises(TypeError, match=f"{next(iter(wrong))} must have the methods"):
+    for wrong, said in (
+        ({"client": "x"}, "client must have the methods"),
+        ({"until": "x"}, "until must be a function, not str"),
+    ):
+        with pytest.raises(TypeError, match=said):
             await receiver.wait("t-1", **wrong)

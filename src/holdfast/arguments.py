@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
-from holdfast.model.addresses import fault, has_user
+from holdfast.model.addresses import fault, has_user, is_http_address
 from holdfast.model.requests import SendMessageConfiguration, TaskPushNotificationConfig
 from holdfast.model.settings import check_count, check_kind, check_number
 from holdfast.wire.http import check_headers
@@ -71,7 +71,14 @@ def check_age(name: str, seconds: float) -> float:
     return seconds
 
 
-def check_url(url: object, what: str, *, any_scheme: bool = False, or_path: bool = False) -> str:
+def check_url(
+    url: object,
+    what: str,
+    *,
+    any_scheme: bool = False,
+    or_path: bool = False,
+    no_user: str = "pass them as auth= instead",
+) -> str:
     """Checks an address; what may be secret in it, such as the query, is not shown.
 
     Args:
@@ -79,6 +86,7 @@ def check_url(url: object, what: str, *, any_scheme: bool = False, or_path: bool
         what: What messages call it.
         any_scheme: Whether schemes other than HTTP's will do.
         or_path: Whether a `Path` would be taken in its place.
+        no_user: What to do instead where it holds a user name or password.
     """
     if not isinstance(url, str):
         text = f"the {what} must be a string, not {type(url).__name__}"
@@ -89,7 +97,7 @@ def check_url(url: object, what: str, *, any_scheme: bool = False, or_path: bool
         raise ValueError(text)
     shown = re.split(r"[?#]", url, maxsplit=1)[0]
     if has_user(url):
-        text = f"the {what} holds a user name or password; pass them as auth= instead"
+        text = f"the {what} holds a user name or password; {no_user}"
         raise ValueError(text)
     if len(shown) > _SHOWN:
         shown = f"{shown[:_SHOWN]}…"
@@ -111,10 +119,16 @@ def check_url(url: object, what: str, *, any_scheme: bool = False, or_path: bool
     if known and not parts.hostname:
         return url  # such as gRPC's dns:///agent.example.com:50051
     if not (known or parts.scheme in {"http", "https"}) or not parts.hostname:
-        hint = f"; did you mean http://{shown}?" if url and "://" not in url else ""
+        hint = f"; did you mean http://{shown}?" if _lacks_scheme(shown) else ""
         text = f"the {what} {shown!r} must begin with http:// or https:// and name a host{hint}"
         raise ValueError(text)
     return url
+
+
+def _lacks_scheme(shown: str) -> bool:
+    """Whether an address would be one with ``http://`` before it."""
+    is_begun = _PATH.match(shown) or shown.startswith(("http:", "https:"))
+    return "://" not in shown and not is_begun and is_http_address(f"http://{shown}")
 
 
 def check_networks(name: str, given: Iterable[str]) -> tuple[Network, ...]:
@@ -180,9 +194,20 @@ def _check_instance(name: str, value: object) -> None:
 def items(name: str, given: Iterable[T]) -> tuple[T, ...]:
     """Checks a sequence; one string would be taken apart into its characters."""
     if isinstance(given, str | bytes) or not isinstance(cast("object", given), Iterable):
-        text = f"{name} must be a sequence, not {type(given).__name__}"
+        text = f"{name} must be a sequence, not {type(given).__name__}{_as_one(given)}"
         raise TypeError(text)
     return tuple(given)
+
+
+def _as_one(given: object) -> str:
+    """How to pass what was passed in place of a sequence of it."""
+    if isinstance(given, str):
+        shown = repr(given) if len(given) <= _SHOWN and not re.search(r"[?@]", given) else "…"
+    elif callable(given):
+        shown = getattr(given, "__name__", "…")
+    else:
+        return ""
+    return f"; pass a list: [{shown}]"
 
 
 def check_json(name: str, value: object) -> None:

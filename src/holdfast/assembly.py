@@ -24,6 +24,7 @@ from holdfast.auth import AuthProvider, CredentialService, one_provider, to_prov
 from holdfast.calls import Calls
 from holdfast.client import Client
 from holdfast.errors import A2AError
+from holdfast.model.addresses import is_http_address
 from holdfast.model.card import AgentCard, check_card
 from holdfast.model.card_reading import read_card
 from holdfast.model.requests import SendMessageConfiguration
@@ -324,8 +325,19 @@ async def ask(
         ValueError: See `connect`.
         TypeError: See `connect`.
     """
-    async with connect(agent, **options) as client:
+    try:
+        client = connect(agent, **options)
+    except ValueError:
+        if isinstance(agent, str) and isinstance(message, str) and _are_swapped(agent, message):
+            text = "the agent comes first, and then the message: ask(agent, message)"
+            raise ValueError(text) from None
+        raise
+    async with client:
         return await client.ask(message, tools=tools)
+
+
+def _are_swapped(agent: str, message: str) -> bool:
+    return is_http_address(message) and not is_http_address(agent)
 
 
 def engine_of(

@@ -582,6 +582,8 @@ class Client:
         """
         check_seconds("poll_interval", poll_interval)
         not_empty("task_id", task_id)
+        if until is not None:
+            check_hook("until", until)
         deadline, per_call = self._calls.begin("wait", options)
         wanted = until or is_settled
         task = await self._calls.watch(

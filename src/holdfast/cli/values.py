@@ -54,6 +54,7 @@ _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+")
 _PIECE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_WORD = re.compile(r"[\w-]+")
 
 
 def read_duration(text: str, advice: str = "") -> float:
@@ -193,6 +194,9 @@ def read_push_url(text: str) -> str:
     url = text.strip()
     if names_user(url):
         message = "holds a user name or password; --push-credentials is the place for them"
+        raise ValueError(message)
+    if _WORD.fullmatch(url):
+        message = f"{url!r} is no address; the task's id comes before the URL, which names a host"
         raise ValueError(message)
     return check_url(url, "address")
 

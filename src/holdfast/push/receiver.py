@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 from urllib.parse import urlsplit
 
-from holdfast.arguments import check_able, check_seconds, check_url, not_empty
+from holdfast.arguments import check_able, check_hook, check_seconds, check_url, not_empty
 from holdfast.assembly import engine_of
 from holdfast.errors import A2AConnectionError
 from holdfast.model.hosts import is_loopback
@@ -106,7 +106,7 @@ class PushReceiver:
         engine: HttpEngine | aiohttp.ClientSession | None = None,
         env: Env | None = None,
     ) -> None:
-        self.url = _address(url, "push address")
+        self.url = _address(url, "push address", no_user="pass config() an authentication instead")
         self._limits = Limits() if limits is None else limits
         check_kind("limits", self._limits, Limits)
         self._env: Env = SystemEnv() if env is None else env
@@ -213,12 +213,16 @@ class PushReceiver:
         Raises:
             ValueError: The configuration is not of this receiver, or of another task; the task
                 has another one; or it is left out for a task that is not expected.
-            TypeError: The agent answered with a message, so that there is no task.
+            TypeError: The agent answered with a message, so that there is no task; or an argument
+                is of another type.
             LimitExceededError: The task is too large.
             A2AConnectionError: The receiver is closed.
         """
         if isinstance(task, Message):
             text = "the agent answered with a message: there is no task to expect"
+            raise TypeError(text)
+        if isinstance(cast("object", task), TaskPushNotificationConfig):
+            text = "the task comes first, and then the config: expect(task, config)"
             raise TypeError(text)
         task_id = not_empty("task", task.id if isinstance(task, Task) else task)
         executed = True if isinstance(task, Task) else None
@@ -288,7 +292,7 @@ class PushReceiver:
         if client is not None:
             check_able("client", client, "get_task", "wait")
         if until is not None:
-            check_able("until", until, "__call__")
+            check_hook("until", until)
         watch = self._expected(task_id)
         executed = None if watch.deliveries.task is None else True
         self._check_open(f"task {task_id} cannot be waited for", executed=executed)
@@ -340,7 +344,7 @@ class PushReceiver:
         check_kind("jwt", policy, JwtPolicy)
         check_library()
         if isinstance(keys, str):
-            url = _address(keys, "address of the keys")
+            url = _address(keys, "address of the keys", no_user="keys are public, and need none")
             used, self._owned = engine_of(engine)
             return SignatureCheck(policy, FetchedKeys(url, used, self._env), self._env)
         check_kind("keys", keys, Mapping)
@@ -360,9 +364,9 @@ class PushReceiver:
             raise A2AConnectionError(text, failure="closed", executed=executed)
 
 
-def _address(url: str, what: str) -> str:
+def _address(url: str, what: str, *, no_user: str) -> str:
     """Checks an address, and warns of one that others can listen to."""
-    check_url(url, what)
+    check_url(url, what, no_user=no_user)
     shown, parts = presentable(url), urlsplit(url)
     if "#" in url:
         text = f"the {what} {shown} has a fragment, which is never sent"
