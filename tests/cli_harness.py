@@ -67,6 +67,7 @@ class Typist:
     def __init__(self, *keys: str | Exception | Stop) -> None:
         self._keys = deque([*keys, CTRL_D])
         self._call = None
+        self.is_discarded = False
 
     async def read(self, prompt: str) -> str:
         sys.stdout.write(prompt)
@@ -83,6 +84,9 @@ class Typist:
     def interrupts(self, call: Callable[[], None]) -> Iterator[None]:
         self._call = call
         yield
+
+    def discard(self) -> None:
+        self.is_discarded = True
 
 
 Engine = Callable[..., object]

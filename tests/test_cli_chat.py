@@ -306,6 +306,46 @@ def test_what_the_agent_says_where_it_breaks_off_is_why_a_task_failed():
     assert f"Warning: task task-1 failed (TASK_STATE_FAILED): {why}\n" in done.err
 
 
+@pytest.mark.parametrize(
+    ("words", "discards"), [([], False), (["--task-id", "nope"], True)], ids=["begins", "fails"]
+)
+def test_what_was_typed_is_discarded_only_where_a_chat_cannot_begin(words, discards):
+    typist = Typist()
+    done = holdfast("chat", *words, agent=FakeAgent(), terminal=typist)
+    assert (done.exit != 0, typist.is_discarded) == (discards, discards)
+
+
+def test_when_the_time_of_an_answer_is_over_there_is_one_way_to_go_on():
+    done = holdfast(
+        "chat", "--timeout", "2s", agent=FakeAgent(works_forever()), terminal=Typist("go")
+    )
+    assert done.err == (
+        "Error: the timeout of 2s is over; task task-1 was last seen TASK_STATE_WORKING\n"
+        f"Code: A2ACLI_ERR_TIMEOUT\n{FOLLOWS}{OPEN}"
+    )
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_while_an_answer_cannot_be_picked_up_no_tries_are_counted(version):
+    agent = FakeAgent(streams("one ", "two", every=1), versions=(version,))
+    agent.inject(Cut(after_events=2), on="SendStreamingMessage")
+    agent.inject(Refuse(), on="SubscribeToTask", times=2)
+    agent.inject(Refuse(), on="GetTask", times=6)
+    done = holdfast("chat", "--a2a-version", version, agent=agent, terminal=Typist("go"))
+    assert "one two" in done.out
+    assert "Warning: the stream was cut, and cannot be picked up yet: the connection" in done.err
+    assert "attempt" not in done.err
+
+
+def test_where_there_are_no_streams_it_is_told_that_a_look_failed():
+    agent = FakeAgent(completes("done", after=9), streaming=False)
+    agent.inject(Refuse(), on="GetTask", times=2)
+    done = holdfast("chat", agent=agent, terminal=Typist("go"))
+    assert re.search(r": the connection was refused .*; trying again in [\d.m]+s\n", done.err)
+    assert "attempt" not in done.err
+    assert "cut" not in done.err
+
+
 @both_bindings
 def test_a_cut_is_told_and_the_answer_goes_on(binding):
     cut = Cut(after_events=3), "SendStreamingMessage"
@@ -609,6 +649,17 @@ async def test_a_ctrl_c_just_before_the_prompt_does_not_eat_the_next_line(monkey
             await asyncio.sleep(0)  # by now this line is on its way to the agent
 
     assert not stopped
+
+
+def test_what_was_typed_for_a_chat_that_cannot_begin_does_not_go_to_the_shell(monkeypatch):
+    person, terminal = os.openpty()
+    with os.fdopen(terminal) as stdin, os.fdopen(person, "wb", buffering=0) as keys:
+        monkeypatch.setattr("sys.stdin", stdin)
+        monkeypatch.setattr("sys.stdout", Screen())
+        keys.write(b"rm notes\n")
+        assert select.select([stdin], [], [], BOUND)[0]
+        open_terminal().discard()
+        assert not select.select([stdin], [], [], 0)[0]
 
 
 @pytest.mark.real_time

@@ -1539,6 +1539,7 @@ def test_push_001_a_configuration_that_is_not_known_is_an_error(agent):
     task_id = begun(agent, "ask what?")
     done = agent.run("task", "push-config", "get", task_id, "nope", "-o", "json")
     assert (done.exit, done.error["code"]) == (1, "TaskNotFoundError")
+    assert "of the configuration" in done.error["hint"]
 
 
 @pytest.mark.parametrize(

@@ -297,6 +297,7 @@ async def get_push_config(
     session: Session, output: Output, *, task_id: str, config_id: str
 ) -> None:
     """Shows one configuration."""
+    session.asks_for_config = True
     await session.prepare()
     config = await session.client.get_task_push_notification_config(
         task_id, config_id, timeout=session.left(), headers=session.svc_params

@@ -9,6 +9,7 @@ answer, and never cancels the agent's task.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -81,12 +82,11 @@ class Chat:
         Raises:
             A2AError: The agent cannot be talked to at all, or that task not be gone on with.
         """
-        await self._session.prepare()
-        task = None if task_id is None else await self._open(task_id)
         try:
-            self._go_on(task, context_id)
-        except ValueError as error:
-            raise click.UsageError(f"--context-id: {error}") from None
+            task = await self._begin(task_id, context_id)
+        except BaseException:
+            self._terminal.discard()
+            raise
         with self._terminal.interrupts(self._stop):
             if said is not None:
                 await self._say(said)
@@ -98,6 +98,15 @@ class Chat:
                 else:
                     await self._follow()
         self._leave()
+
+    async def _begin(self, task_id: str | None, context_id: str | None) -> Task | None:
+        await self._session.prepare()
+        task = None if task_id is None else await self._open(task_id)
+        try:
+            self._go_on(task, context_id)
+        except ValueError as error:
+            raise click.UsageError(f"--context-id: {error}") from None
+        return task
 
     async def _open(self, task_id: str) -> Task:
         """The task that the caller names, and shows how it stands."""
@@ -244,8 +253,12 @@ class Chat:
             self._output.warn(f"task {task.id} {OUTCOMES[task.state]} ({task.state}){why}")
 
     def _failed(self, error: A2AError) -> None:
-        self._output.failure(describe(error, self._session))
-        if self._session.message_id is None:
+        failure, task = describe(error, self._session), self._open_task
+        is_answering = self._session.message_id is None
+        if is_answering and task is not None and failure.hint == self._session.go_on(task.id):
+            failure = dataclasses.replace(failure, hint=None)  # as what follows says it as well
+        self._output.failure(failure)
+        if is_answering:
             self._left()
         elif not isinstance(error, OutcomeUnknownError):  # which says so itself
             self._output.warn(_UNANSWERED[self._session.is_under_way and error.executed])

@@ -106,6 +106,9 @@ class Situation(Protocol):
     @property
     def continues(self) -> bool: ...
 
+    @property
+    def asks_for_config(self) -> bool: ...
+
     def command(self, *words: str) -> str: ...
 
     def go_on(self, task_id: str) -> str: ...
@@ -153,17 +156,18 @@ def unwritable(error: OSError, situation: Situation | None = None) -> Failure:
     return Failure(code="A2ACLI_ERR_INTERNAL", message=message, hint=hint)
 
 
-def retrying(retry: RetryScheduled, tries: int) -> str:
+def retrying(retry: RetryScheduled, tries: int | None) -> str:
     """What is said while there is nothing to do but wait for another try, in one line.
 
     Args:
         retry: The try that follows.
-        tries: How many there are at most.
+        tries: How many there are at most; None where others follow them.
     """
     told = copy.copy(retry.error)
     told.excerpt = None
     wait = shown_duration(math.ceil(retry.wait * 10) / 10)
-    return f"{_bare(told)}; trying again in {wait} (attempt {retry.number} of {tries})"
+    count = "" if tries is None else f" (attempt {retry.number} of {tries})"
+    return f"{_bare(told)}; trying again in {wait}{count}"
 
 
 def reconnected(observation: Reconnected) -> str:
@@ -513,7 +517,9 @@ def _speak_theirs(error: A2AError, situation: Situation) -> str | None:
     return None if other is None else f"if the agent speaks {other}: --a2a-version {other}"
 
 
-def _find_task(_error: A2AError, _situation: Situation) -> str | None:
+def _find_task(_error: A2AError, situation: Situation) -> str | None:
+    if situation.asks_for_config:
+        return "check the ids of the task and of the configuration, and that both are this agent's"
     return "check the task's id, and that it is this agent's"
 
 

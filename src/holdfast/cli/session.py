@@ -27,7 +27,12 @@ from holdfast.cli.terminal import open_terminal
 from holdfast.cli.values import masked_reference, secrets_in_params, secrets_in_reference
 from holdfast.cli.wire_log import LoggedEngine
 from holdfast.errors import A2AError, VersionNotSupportedError
-from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
+from holdfast.model.operations import (
+    GET_TASK,
+    SEND_MESSAGE,
+    SEND_STREAMING_MESSAGE,
+    SUBSCRIBE_TO_TASK,
+)
 from holdfast.policy.resilience import Resilience
 from holdfast.runtime.interfaces import declared_versions, leaves_room_for
 from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, Reconnected, RetryScheduled
@@ -112,6 +117,7 @@ class Session:
         is_under_way: Whether it may have left.
         continues: Whether that message continues a task.
         follows: Whether somebody looks on while an answer comes.
+        asks_for_config: Whether it is about a configuration of the task, by its id.
         engine: What carries requests.
 
     Raises:
@@ -128,6 +134,7 @@ class Session:
         self.is_under_way = False
         self.continues = False
         self.follows = settings.stream
+        self.asks_for_config = False
         self._output = output
         self._broke_with: A2AError | None = None  # as far as it was told
         self.reference = reference
@@ -288,8 +295,7 @@ class Session:
         if isinstance(observation, AttemptStarted):
             self.is_under_way |= observation.operation in _SENDS
         elif isinstance(observation, RetryScheduled):
-            tries = self._resilience.retry.max_retries + 1
-            self._output.warn(retrying(observation, tries))
+            self._output.warn(self._retrying(observation))
         elif not self.follows:
             return  # who waits for the outcome alone misses nothing of a cut
         elif isinstance(observation, Reconnected):
@@ -297,6 +303,13 @@ class Session:
                 self._output.warn(reconnected(observation))
         elif _is_cut(observation):
             self._output.warn(reconnecting(observation.error))
+
+    def _retrying(self, retry: RetryScheduled) -> str:
+        """What is said of another try; a task that is waited for is asked for without end."""
+        if retry.operation != GET_TASK.name or self.task is None:
+            return retrying(retry, self._resilience.retry.max_retries + 1)
+        offers = self.card is not None and bool(self.card.capabilities.streaming)
+        return reconnecting(retry.error) if self.follows and offers else retrying(retry, None)
 
     def _was_cut(self, observation: Reconnected) -> bool:
         """Whether it was a cut: where a task waits for somebody, a stream may end in good order.

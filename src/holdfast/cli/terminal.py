@@ -56,6 +56,10 @@ class Terminal(Protocol):
         """Calls at each Ctrl-C while no line is read, as long as the context is open."""
         ...
 
+    def discard(self) -> None:
+        """Forgets what was typed and not read, which would go to the shell otherwise."""
+        ...
+
 
 def open_terminal() -> Terminal | None:
     """The terminal of the process; None if its input or its output is none."""
@@ -114,3 +118,11 @@ class _Terminal:
             yield
         finally:
             signal.signal(signal.SIGINT, before)
+
+    def discard(self) -> None:
+        try:
+            import termios  # here only: not every system has it
+        except ImportError:
+            return
+        with contextlib.suppress(termios.error, OSError):
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)
