@@ -667,6 +667,27 @@ async def test_of_a_reply_that_was_not_sent_it_is_said_and_the_message_before_di
 
 
 @both_bindings
+async def test_to_wait_asks_a_hook_again_whose_reply_was_not_sent(binding):
+    asked = []
+
+    def reply(interruption):
+        asked.append(interruption.text)
+        if len(asked) == 1:
+            fake.inject(Refuse(), on="SendStreamingMessage", times=4)
+        return "Margherita"
+
+    agent = scripted(asks("Which one?"), completes("done"))
+    fake = FakeAgent(agent)
+    chat = connected(fake, binding).conversation(on_input=reply)
+    with pytest.raises(A2AConnectionError, match="the reply to task task-1 was not sent"):
+        await chat.ask("A pizza")
+
+    assert (await chat.wait()).text == "done"
+    assert asked == ["Which one?"] * 2
+    assert [text for text, *_ in agent.told] == ["A pizza", "Margherita"]
+
+
+@both_bindings
 async def test_a_deadline_that_strikes_before_a_reply_is_sent_names_itself_and_the_task(binding):
     def reply(_):
         fake.inject(Refuse(), on="SendStreamingMessage", times=9)

@@ -142,6 +142,9 @@ class Client:
     async def agent_card(self, *, timeout: float | None = None) -> AgentCard:
         """The agent's card, from memory while it is fresh.
 
+        Args:
+            timeout: Seconds; the client's own if left out or None.
+
         Raises:
             AgentCardResolutionError: There is no card.
             InvalidAgentCardError: It is not usable.

@@ -92,6 +92,8 @@ class Interruption(msgspec.Struct, frozen=True, kw_only=True):
 InterruptionHook: TypeAlias = Callable[[Interruption], Awaitable[Content | None] | Content | None]
 """Gives the reply to an interruption, or None for no reply; may be a coroutine function.
 
+The reply is what `Client.ask` takes as a message, such as text; `Reply` is what layers give.
+
 One that is not runs on the event loop, which stands still meanwhile, deadlines included. That is
 fine for the built-in `input()` where nothing else goes on; a first Ctrl-C is then noticed only
 after Enter, a second one at once. In a thread (`asyncio.to_thread`) the loop goes on, but a thread
@@ -225,8 +227,9 @@ class Conversation:
             **options: See `CallOptions`; the timeout is that of the conversation if left out.
 
         Returns:
-            The answer, as `ask` gives it. What may have been replied to, because nobody knows
-            whether a reply arrived, is the caller's to reply to, and not the hooks'.
+            The answer, as `ask` gives it. A hook whose reply was not sent is asked once more. What
+            may have been replied to, because nobody knows whether a reply arrived, is the caller's
+            to reply to, and not the hooks'.
 
         Raises:
             RuntimeError: There is no open task, or a turn is under way.

@@ -31,8 +31,8 @@ class CallOptions(TypedDict, total=False):
     """What every operation of a `Client` takes besides its own arguments.
 
     Attributes:
-        timeout: Seconds for all of it, with its retries and its waiting; the client's own if
-            left out.
+        timeout: Seconds for all of it, with its retries and its waiting; the client's own if it
+            is left out or None, which is no way to wait for ever.
         headers: Sent with each request of the call, to trusted origins only.
         extensions: URIs for ``A2A-Extensions``, besides those of the client.
         context: For credential services, interceptors and layers; see `ClientCallContext`.
