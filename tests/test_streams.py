@@ -668,6 +668,46 @@ async def test_a_question_comes_with_all_that_was_said_before_it(lag, binding):
     assert (answer.text, answer.question) == ("abc", "which one?")
 
 
+@both_bindings
+async def test_what_happened_while_nobody_listened_is_told_though_store_and_stream_lack_it(
+    binding,
+):
+    says = Step(state=TaskState.INPUT_REQUIRED, after=0.001, says="Which one?")
+    plan = Plan((Step(state=TaskState.SUBMITTED), Step(state=TaskState.WORKING, after=4.9), says))
+    streaming = Streaming(stays_open=True, keep_alive=15)
+    agent = FakeAgent(lambda _: plan, streaming=streaming, store_lag=60)
+    agent.inject(Cut(after_events=2), on="SendStreamingMessage")
+    agent.inject(Refuse(), on="SubscribeToTask", times=3)
+
+    answer = await connected(agent, binding).ask("A pizza", timeout=1000)
+
+    assert (answer.question, now() < 200) == ("Which one?", True)
+
+
+@both_bindings
+async def test_the_task_of_a_quiet_connection_is_asked_for_ever_less_often(binding):
+    agent = FakeAgent(completes("done", after=3000, works=1), streaming=Streaming(keep_alive=15))
+    agent.inject(Cut(after_events=2), on="SendStreamingMessage")
+
+    answer = await connected(agent, binding).ask("hi", timeout=5000)
+
+    assert (answer.text, 3 <= len(agent.calls("GetTask")) <= 13) == ("done", True)
+
+
+@both_bindings
+async def test_a_look_at_the_task_that_takes_long_holds_no_event_up(binding):
+    agent = FakeAgent(streams("a", "b", "c", every=10), streaming=Streaming(keep_alive=5))
+    agent.inject(Cut(after_events=2), on="SendStreamingMessage")
+    agent.inject(Delay(seconds=0), on="GetTask")  # which is of the reconnect
+    agent.inject(Delay(seconds=100), on="GetTask", times=99)
+
+    async with connected(agent, binding).stream_message("hi") as events:
+        came = [now() async for _ in events.text_deltas()]
+
+    assert len(came) == 3
+    assert came[-1] < 40
+
+
 # ── The time of a stream ─────────────────────────────────────────────────────────────────────
 
 

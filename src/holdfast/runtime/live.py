@@ -100,6 +100,7 @@ class LiveStream:
         self._resume = resume
         self.told = resume.told
         self._source = source
+        self._patient_until: float | None = None  # as far as the connection is read
         self._connect(connection)
         self._env = env
         self._deadline = deadline
@@ -154,6 +155,7 @@ class LiveStream:
             if chunk is not None and not resume.may_repeat:
                 return self.told.pass_on(chunk)
             if (event := response.event) is not None:
+                self._patient_until = None
                 resume.received(event)
                 return self.told.take()
         except A2AError as error:
@@ -213,6 +215,7 @@ class LiveStream:
 
     def _connect(self, connection: Stream[StreamResponse] | None) -> None:
         self._connection = connection
+        self._patient_until = None
         self._at_hand = _nothing if connection is None else connection.at_hand
 
     async def _read(self) -> None:
@@ -221,7 +224,9 @@ class LiveStream:
             self._resume.ended()
             return
         try:
-            response = await connection.__anext__()
+            is_watched = self._resume.patience is not None
+            coming = self._watched(connection) if is_watched else connection.__anext__()
+            response: StreamResponse | None = await coming
         except StopAsyncIteration:
             if not self._going_on.is_ended:
                 self._resume.ended()
@@ -235,9 +240,49 @@ class LiveStream:
             self._resume.cut(error)
             await self._replace()
         else:
-            event = response.event
+            self._patient_until = None
+            event = None if response is None else response.event
             if event is not None:  # else it is of a kind that this client does not know
                 self._resume.received(event)
+
+    async def _watched(self, connection: Stream[StreamResponse]) -> StreamResponse | None:
+        """The next event; None if the task, asked for while it is quiet, has more to tell."""
+        resume = self._resume
+        reading = asyncio.ensure_future(connection.__anext__())
+        try:
+            while not (await asyncio.wait({reading}, timeout=self._patience()))[0]:
+                self._patient_until = None
+                resume.quiet()
+                await self._going_on.wait(self._look_beside(reading))
+                if resume.step is not Step.READ or self.told.has_news or self._going_on.is_ended:
+                    break
+        finally:
+            if reading.cancel():
+                await asyncio.wait({reading})
+            if not reading.cancelled():
+                reading.exception()  # which may be nobody's concern by now
+        is_over = reading.cancelled() or resume.step is Step.DONE
+        return None if is_over else reading.result()
+
+    async def _look_beside(self, reading: asyncio.Future[Any]) -> None:
+        """Asks for the task, and no longer than until the connection goes on."""
+        looking = asyncio.ensure_future(self._look(self.told.task_id or ""))
+        try:
+            await asyncio.wait({reading, looking}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if looking.cancel():
+                await asyncio.wait({looking})
+        if not looking.cancelled():
+            looking.result()
+
+    def _patience(self) -> float | None:
+        """Seconds until the task is asked for; what was cancelled goes on where it stood."""
+        patience, now = self._resume.patience, asyncio.get_running_loop().time()
+        if patience is None:
+            return None
+        if self._patient_until is None:
+            self._patient_until = now + patience
+        return max(0.0, self._patient_until - now)
 
     def _go_on(self, step: Step | Wait) -> Coroutine[Any, Any, None]:
         """Does what there is to do without a connection."""

@@ -148,6 +148,19 @@ class Resume:
                 self._in_vain = 0
             self._go_on(subscription.received(event), subscription)
 
+    @property
+    def patience(self) -> float | None:
+        """Seconds without an event after which to say `quiet`; None for any number."""
+        subscription, state = self._subscription, self.told.state
+        if subscription is None or state is None or state.is_settled:
+            return None
+        return subscription.patience
+
+    def quiet(self) -> None:
+        """The connection has brought nothing for as long as patience lasts."""
+        if self._subscription is not None:
+            self._go_on(self._subscription.quiet(), self._subscription)
+
     def ended(self) -> None:
         """The connection came to its end in good order."""
         if self.told.state is not TaskState.INPUT_REQUIRED:

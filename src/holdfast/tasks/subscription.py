@@ -7,6 +7,9 @@ Rules:
 - A store may be behind its stream. So what the connection brings is held until the task shows
   where it belongs, and that the task came to rest is believed when the task says so; but not for
   ever.
+- What came before the connection may reach the store long after it. So the task is asked for again
+  while the connection is quiet, each time after twice as long; what was the same before says
+  nothing new.
 - Each thing that happens is answered by what is to be done next.
 """
 
@@ -34,6 +37,7 @@ class _Why(Enum):
     MISSED = auto()  # what came while nobody listened
     DOUBT = auto()  # whether what the connection brings is new
     REST = auto()  # the stream says that the task is over, or waits for input
+    QUIET = auto()  # whether more was missed than the task said at first
 
 
 _LAG = 0.5
@@ -42,6 +46,9 @@ each time."""
 
 _LOOKS = 4
 """Such looks, until the store is taken for one that does not tell what the stream tells."""
+
+_QUIET = 2.0
+"""Seconds without an event after which the task is asked for; twice as many each time."""
 
 
 class Subscription:
@@ -55,13 +62,16 @@ class Subscription:
     Attributes:
         rest: The status that the connection says the task came to rest with, to be told after all
             that came before; None if it says nothing of that.
+        patience: Seconds without an event after which to say `quiet`; None for any number.
     """
 
     def __init__(self, told: Told) -> None:
         self.rest: TaskStatusUpdateEvent | None = None
+        self.patience: float | None = _QUIET
         self._told = told
         self._why = _Why.MISSED
         self._snapshot: Task | None = None
+        self._seen: Task | None = None  # the task, as it was asked for last
         self._ahead: Event | None = None  # what it brought before the task was asked for
         self._catch_up: CatchUp | None = None
         self._lags = 0  # looks at a task that lacks what it brought
@@ -85,10 +95,21 @@ class Subscription:
             self._ahead = event
         return self._look(_Why.MISSED)
 
+    def quiet(self) -> Step:
+        """It has brought nothing for as long as patience lasts."""
+        if self.patience is not None:
+            self.patience *= 2
+        return self._look(_Why.QUIET)
+
     def found(self, task: Task) -> Step | Wait:
         """The task, as it was asked for; `Step.DONE` if `rest` is to be believed."""
+        seen, self._seen = self._seen, task
         if self._why is _Why.MISSED:
             return self._begin_from(task)
+        if self._why is _Why.QUIET:
+            if task != seen:  # else it may be older than what was brought
+                self._compare_with(task)
+            return Step.READ
         self._compare_with(task)
         if self._why is _Why.DOUBT:
             return self._wait_for_the_store()
@@ -103,6 +124,10 @@ class Subscription:
             return self._begin_from(self._snapshot or self._told.whole())
         if self._why is _Why.DOUBT:
             return self._do_without_the_store()
+        if self._why is _Why.QUIET:
+            if not error.transient:
+                self.patience = None
+            return Step.READ
         return None if error.transient else self._doubt_the_rest()
 
     # ── Within ───────────────────────────────────────────────────────────────────────────────
