@@ -751,6 +751,22 @@ async def test_a_question_that_may_have_been_replied_to_is_the_callers(
 
 
 @both_bindings
+async def test_a_wait_for_what_may_have_been_replied_to_ends_though_its_stream_does_not(binding):
+    def reply(_):
+        agent.inject(Reset(), on="SendStreamingMessage")
+        return "Margherita"
+
+    left = iter([asks("Which one?")])
+    agent = FakeAgent(lambda _: next(left), streaming=Streaming(stays_open=True, keep_alive=15))
+    chat = connected(agent, binding).conversation(on_input=reply)
+    with pytest.raises(OutcomeUnknownError):
+        await chat.ask("A pizza")
+
+    assert (await chat.wait()).needs_input
+    assert now() <= 3700
+
+
+@both_bindings
 async def test_a_hook_whose_reply_was_not_sent_is_asked_again_by_the_next_wait(binding):
     agent = scripted(asks("Which one?"), completes("done"))
     fake = FakeAgent(agent)

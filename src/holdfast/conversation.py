@@ -245,7 +245,10 @@ class Conversation:
 
         async def follow() -> Turn:
             live = await calls.follow(task.id)()
-            return replies.turn(live, self._replied_to if self._is_unsure else None)
+            if not self._is_unsure:
+                return replies.turn(live)
+            quiet = self._calls.resilience.reconnect.max_quiet
+            return replies.turn(live, self._replied_to, max_quiet=quiet)
 
         async with self._enterable(calls, follow) as events:
             return await events.result()
@@ -401,7 +404,13 @@ class _Replies:
         seen_to = None if known is None else known.status
         return self.turn(await self._send(known, said), seen_to)
 
-    def turn(self, live: LiveStream, seen_to: TaskStatus | None = None) -> Turn:
+    def turn(
+        self,
+        live: LiveStream,
+        seen_to: TaskStatus | None = None,
+        *,
+        max_quiet: float | None = None,
+    ) -> Turn:
         """The turn that begins with a stream."""
         return Turn(
             live,
@@ -409,6 +418,7 @@ class _Replies:
             send=self._send_reply,
             wants_reply=lambda task: self._tools is not None and self._tools.has_called(task),
             seen_to=seen_to,
+            max_quiet=max_quiet,
         )
 
     async def _send_reply(self, task: Task, reply: Message) -> LiveStream:

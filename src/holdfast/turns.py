@@ -38,6 +38,7 @@ class Turn:
         wants_reply: Says of a task that still waits for what it was given whether there is
             something to reply to all the same.
         seen_to: The interruption that the first one replies to, if it does.
+        max_quiet: Seconds that the agent has to go on after that one; None for any number.
     """
 
     def __init__(
@@ -48,12 +49,14 @@ class Turn:
         send: Callable[[Task, Message], Awaitable[LiveStream]],
         wants_reply: Callable[[Task], bool],
         seen_to: TaskStatus | None,
+        max_quiet: float | None = None,
     ) -> None:
         self._live = live
         self._reply_to = reply_to
         self._send = send
         self._wants_reply = wants_reply
         self._seen_to = seen_to  # the last interruption that was asked about
+        self._max_quiet = max_quiet
         self._has_no_reply = False  # the interruption that was asked about last
         self._is_over = False
         self._past: list[LiveStream] = []
@@ -146,11 +149,14 @@ class Turn:
     async def _next(self) -> Event | None:
         """The next event; None at the end, which a question without a reply is soon.
 
-        A stream may stay open after it, and the next message would wait for ever.
+        A stream may stay open after it, and the next message would wait for ever; so it may after
+        one whose reply may be lost.
         """
-        if not self._is_answered:
+        waits = self._live.is_settled and self._is_interrupted and self._is_seen_to
+        bound = _LAST_WORD if self._is_answered else self._max_quiet
+        if not waits or bound is None:
             return await self._live.next()
-        scope = asyncio.timeout(_LAST_WORD)
+        scope = asyncio.timeout(bound)
         try:
             async with scope:
                 return await self._live.next()
@@ -168,7 +174,7 @@ class Turn:
         if task is None:
             return
         reply = await self._reply_to(task)
-        self._seen_to, self._has_no_reply = status, reply is None
+        self._seen_to, self._has_no_reply, self._max_quiet = status, reply is None, None
         if reply is None:
             return
         try:
