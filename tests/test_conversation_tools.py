@@ -448,6 +448,34 @@ async def test_results_that_were_not_sent_are_sent_by_the_next_wait_and_nothing_
     assert [event["kind"] for event in told] == ["user_input", "model_response"]
 
 
+@both_bindings
+@both_ways
+async def test_results_whose_sending_was_cancelled_before_any_was_sent_are_sent_by_the_next_wait(
+    streaming, binding
+):
+    runs = []
+
+    def count(n: int) -> int:
+        runs.append(n)
+        fake.agent.inject(Refuse(), on=operation)  # so that the next try is waited for
+        return n
+
+    operation = "SendStreamingMessage" if streaming else "SendMessage"
+    counting = call(1, "count", '{"n": 1}')
+    fake = Scripted(calls(counting, after=3), completes("done"), streaming=streaming)
+    chat = fake.client(bindings=[binding]).conversation(tools=[count])
+    asking = asyncio.create_task(chat.ask("hi"))
+    while not runs or fake.agent.pending_faults:  # noqa: ASYNC110  the refusal sets no event
+        await asyncio.sleep(0.001)
+    asking.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asking
+    assert len(fake.turns) == 1
+
+    assert (await chat.wait()).text == "done"
+    assert runs == [1]
+
+
 async def test_an_agent_that_calls_for_ever_is_told_no_and_may_go_on_in_another_turn():
     plans = [calls(call(number, "add", '{"a": 1}')) for number in range(4)]
     fake = Scripted(*plans, completes("done"))

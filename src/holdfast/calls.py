@@ -299,10 +299,17 @@ class Calls:
         return card
 
     async def run(
-        self, operation: Operation[P, R], params: P, deadline: Deadline, per_call: PerCall
+        self,
+        operation: Operation[P, R],
+        params: P,
+        deadline: Deadline,
+        per_call: PerCall,
+        *,
+        progress: CallProgress | None = None,
     ) -> Reply[R]:
         """Makes one call."""
-        reply = await self._transport.unary(self._call(operation, params, deadline, per_call))
+        call = self._call(operation, params, deadline, per_call, progress=progress)
+        reply = await self._transport.unary(call)
         self._note(reply.endpoint)
         return reply
 
@@ -315,10 +322,17 @@ class Calls:
         *,
         request_id: str | None = None,
         is_retried: bool = True,
+        progress: CallProgress | None = None,
     ) -> Reply[Stream[R]]:
         """Opens one connection of a stream."""
         call = self._call(
-            operation, params, deadline, per_call, request_id=request_id, is_retried=is_retried
+            operation,
+            params,
+            deadline,
+            per_call,
+            request_id=request_id,
+            is_retried=is_retried,
+            progress=progress,
         )
         reply = await self._transport.stream(call)
         self._note(reply.endpoint)
@@ -350,10 +364,15 @@ class Calls:
         )
 
     async def send(
-        self, request: SendMessageRequest, deadline: Deadline, per_call: PerCall
+        self,
+        request: SendMessageRequest,
+        deadline: Deadline,
+        per_call: PerCall,
+        *,
+        progress: CallProgress | None = None,
     ) -> Reply[Task | Message]:
         """Sends a message, and gives the first that the agent makes of it."""
-        reply = await self.run(SEND_MESSAGE, request, deadline, per_call)
+        reply = await self.run(SEND_MESSAGE, request, deadline, per_call, progress=progress)
         result = reply.value.task or reply.value.message
         if result is None:
             text = "the reply holds neither task nor message"  # the codec lets none through
@@ -433,6 +452,7 @@ class Calls:
         *,
         request_id: str | None = None,
         is_retried: bool = True,
+        progress: CallProgress | None = None,
     ) -> Call[P, R]:
         self._check_open()
         push = _push_config_of(params)
@@ -447,10 +467,12 @@ class Calls:
             extensions=per_call.extensions,
             context=per_call.context,
             is_retried=is_retried,
-            progress=CallProgress(
-                began=asyncio.get_running_loop().time(), secrets=per_call.secrets
-            ),
+            progress=progress or self.progress(per_call),
         )
+
+    def progress(self, per_call: PerCall) -> CallProgress:
+        """How far a call has come that begins now."""
+        return CallProgress(began=asyncio.get_running_loop().time(), secrets=per_call.secrets)
 
     def _check_open(self) -> None:
         if self.is_closed:

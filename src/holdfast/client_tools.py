@@ -207,6 +207,7 @@ class ToolTurns:
             await say(known, self.opening(message, known)),
             reply_to=self.reply,
             send=say,
+            is_sent=lambda: self._stream.is_sent,
             wants_reply=self.has_called,
             seen_to=None if known is None else known.status,
         )

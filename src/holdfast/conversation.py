@@ -314,7 +314,7 @@ class Conversation:
         )
         return _Replies(
             calls,
-            send=partial(self._send, send),
+            send=partial(self._send, calls, send),
             tools=tools,
             hooks=self._hooks,
             input_timeout=self._input_timeout,
@@ -324,6 +324,7 @@ class Conversation:
 
     async def _send(
         self,
+        calls: StreamCalls,
         send: Callable[..., Callable[[], Awaitable[LiveStream]]],
         task: Task | None,
         message: Message,
@@ -335,6 +336,9 @@ class Conversation:
         self._is_unsure, self._replied_to = True, None if task is None else task.status
         try:
             live = await sending()
+        except asyncio.CancelledError:
+            self._is_unsure = calls.is_sent
+            raise
         except A2AError as error:
             self._is_unsure = error.executed is not False
             raise
@@ -390,6 +394,7 @@ class _Replies:
         self._max_turns = max_turns
         self._new_id = new_id
         self._given = 0
+        self._unsent: tuple[TaskStatus, Message] | None = None  # for who goes on
 
     async def say(self, said: Message, known: Task | None, heard: Task | Message | None) -> Turn:
         """Begins the turn with a message.
@@ -416,17 +421,25 @@ class _Replies:
             live,
             reply_to=self._reply_to,
             send=self._send_reply,
+            is_sent=lambda: self._calls.is_sent,
             wants_reply=lambda task: self._tools is not None and self._tools.has_called(task),
             seen_to=seen_to,
             max_quiet=max_quiet,
         )
 
     async def _send_reply(self, task: Task, reply: Message) -> LiveStream:
+        self._unsent = None
         try:
             if self._calls.is_closed:
                 text = "the client was closed"
                 raise A2AConnectionError(text, failure="closed", executed=False)
             return await self._send(task, reply)
+        except asyncio.CancelledError:
+            if not self._calls.is_sent:
+                self._unsent = task.status, reply
+                if self._tools is not None:
+                    self._tools.not_sent(reply)
+            raise
         except A2AError as error:
             if error.executed is False and self._tools is not None:
                 self._tools.not_sent(reply)
@@ -441,6 +454,8 @@ class _Replies:
             A2AError: See `ToolTurns.reply`.
         """
         reply = None if self._tools is None else await self._tools.reply(task)
+        if reply is None and self._unsent is not None and self._unsent[0] == task.status:
+            return self._unsent[1]
         hook = self._hooks.get(task.state)
         if reply is not None or hook is None:
             return reply

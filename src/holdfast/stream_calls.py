@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.model.types import Event, StreamResponse, Task
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.listeners import Consumer
-    from holdfast.runtime.transport import Stream
+    from holdfast.runtime.transport import CallProgress, Stream
 
 __all__ = ["StreamCalls"]
 
@@ -61,6 +61,13 @@ class StreamCalls:
         self._patient = patient
         self.extensions: tuple[str, ...] = ()
         self._request_id = ""
+        self._sending: CallProgress | None = None
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the message that was to be sent last may have left."""
+        progress = self._sending
+        return progress is not None and (progress.sent or progress.maybe_executed)
 
     def send(
         self,
@@ -105,9 +112,13 @@ class StreamCalls:
         self, request: SendMessageRequest, machine: Callable[..., Resume]
     ) -> LiveStream:
         calls, deadline, per_call = self._calls, self.deadline, self.per_call
+        self._sending = None
         if await self._are_streams_offered():
+            self._sending = calls.progress(per_call)
             try:
-                reply = await calls.open(SEND_STREAMING_MESSAGE, request, deadline, per_call)
+                reply = await calls.open(
+                    SEND_STREAMING_MESSAGE, request, deadline, per_call, progress=self._sending
+                )
             except UnsupportedOperationError as error:
                 if error.executed is not False:  # it is the agent who says so
                     raise
@@ -118,7 +129,8 @@ class StreamCalls:
         configuration = request.configuration or SendMessageConfiguration()
         at_once = msgspec.structs.replace(configuration, return_immediately=True)
         request = msgspec.structs.replace(request, configuration=at_once)
-        sent = await calls.send(request, deadline, per_call)
+        self._sending = calls.progress(per_call)
+        sent = await calls.send(request, deadline, per_call, progress=self._sending)
         self.extensions = sent.extensions
         resume = machine()
         resume.received(sent.value)

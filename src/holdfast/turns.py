@@ -35,6 +35,7 @@ class Turn:
         reply_to: Gives the reply to a task that is interrupted; None for none. It is asked again
             where it was cancelled.
         send: Sends a reply, and gives the stream that follows.
+        is_sent: Whether the reply that was to be sent last may have left.
         wants_reply: Says of a task that still waits for what it was given whether there is
             something to reply to all the same.
         seen_to: The interruption that the first one replies to, if it does.
@@ -47,6 +48,7 @@ class Turn:
         *,
         reply_to: Callable[[Task], Awaitable[Message | None]],
         send: Callable[[Task, Message], Awaitable[LiveStream]],
+        is_sent: Callable[[], bool],
         wants_reply: Callable[[Task], bool],
         seen_to: TaskStatus | None,
         max_quiet: float | None = None,
@@ -54,6 +56,7 @@ class Turn:
         self._live = live
         self._reply_to = reply_to
         self._send = send
+        self._is_sent = is_sent
         self._wants_reply = wants_reply
         self._seen_to = seen_to  # the last interruption that was asked about
         self._max_quiet = max_quiet
@@ -179,6 +182,10 @@ class Turn:
             return
         try:
             onward = await self._send(task, reply)
+        except asyncio.CancelledError:
+            if not self._is_sent():
+                self._seen_to = None  # so that who goes on replies
+            raise
         except A2AError as error:
             if error.executed is False:  # the reply; but what the caller asked for did run
                 error.executed = True
