@@ -786,6 +786,19 @@ async def test_an_agent_that_says_it_is_alive_is_never_given_up(binding):
     assert agent.open_streams == 0
 
 
+@both_bindings
+async def test_a_task_is_asked_for_where_a_subscription_stays_silent(binding):
+    """As agents do that begin a subscription without the task."""
+    steps = (Step(state=TaskState.SUBMITTED), Step(state=TaskState.INPUT_REQUIRED, says="Which?"))
+    agent = FakeAgent(lambda _: Plan(steps), streaming=Streaming(stays_open=True, snapshot=False))
+    agent.inject(Cut(after_events=1), on="SendStreamingMessage")
+
+    async with connected(agent, binding).stream_message("A pizza") as events:
+        assert (await events.result()).question == "Which?"
+
+    assert now() < 200
+
+
 # ── How patiently ────────────────────────────────────────────────────────────────────────────
 
 

@@ -49,7 +49,7 @@ class _Why(Enum):
 
     CONNECTION = auto()  # the connection that was subscribed with has to know
     REFUSED = auto()  # it cannot be subscribed to
-    RESTING = auto()  # the connection ended while the task waits for input
+    RESTING = auto()  # the connection ended, or said nothing, as if the task waited for input
     POLLING = auto()
 
 
@@ -203,6 +203,8 @@ class Resume:
             self._look(_Why.REFUSED)
         elif is_unknown_there(error):
             self._poll(error)
+        elif isinstance(error, A2ATimeoutError) and error.phase == "idle":
+            self._look(_Why.RESTING)  # it began without the task, which may have no more to tell
         elif error.transient:
             self._again(Step.SUBSCRIBE, error)
         else:
