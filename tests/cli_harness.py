@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +89,20 @@ class Typist:
         self.is_discarded = True
 
 
+def pressed(stops: Sequence[float]):
+    """Ctrl-C at these times, for whoever wants to know of it."""
+
+    @contextmanager
+    def interrupts(call: Callable[[], None]) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        timers = [loop.call_later(stop, call) for stop in stops]
+        yield
+        for timer in timers:
+            timer.cancel()
+
+    return interrupts
+
+
 Engine = Callable[..., object]
 
 
@@ -104,15 +118,17 @@ def holdfast(
     directory: Path = NOWHERE,
     on_sockets: bool = False,
     terminal: Typist | None = None,
+    stops: Sequence[float] = (),
 ) -> Outcome:
     """Runs ``holdfast``, with ``--agent-card`` where `card` is not None.
 
     What it wrote is read as UTF-8, whatever its streams are said to take. Configuration files are
     looked for below `home` and in `directory` only. Somebody sits at the `terminal`, if there is
-    one. With `on_sockets`, time and network are the
+    one. Ctrl-C is pressed at the `stops`, in seconds from when somebody
+    wants to know of it. With `on_sockets`, time and network are the
     real ones.
     """
-    files = {"home": lambda: home, "directory": lambda: directory}
+    files = {"home": lambda: home, "directory": lambda: directory, "interrupts": pressed(stops)}
     if terminal is not None:
         files["terminal"] = lambda: terminal
     if on_sockets:

@@ -428,8 +428,17 @@ def test_a_message_says_each_thing_once(fault, what, why):
     assert done.error["message"] == f"{what} (agent {AGENT}/rpc{why})"
 
 
-def test_a_lost_reply_is_never_followed_by_a_second_message():
+def test_a_lost_reply_is_found_again():
     agent = FakeAgent()
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    done = holdfast("send", "hello", "-o", "json", agent=agent)
+    assert done.exit == 0
+    assert len(agent.calls("SendMessage")) == 1
+    assert "task-1" in done.out
+
+
+def test_a_lost_reply_is_never_followed_by_a_second_message():
+    agent = FakeAgent(records_messages=False)
     agent.inject(Reset(after_execution=True), on="SendMessage")
     done = holdfast("send", "hello", "-o", "json", agent=agent)
     assert done.exit == 1

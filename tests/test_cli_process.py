@@ -65,11 +65,18 @@ def served(agent):
 
 
 @contextmanager
-def start(*words, python=("-m", "holdfast"), directory="/", stderr=subprocess.PIPE, **more):
+def start(
+    *words,
+    python=("-m", "holdfast"),
+    directory="/",
+    stdin=subprocess.DEVNULL,
+    stderr=subprocess.PIPE,
+    **more,
+):
     """The command, running; killed if the test does not wait for its end."""
     process = subprocess.Popen(
         [sys.executable, *python, *words],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr,
+        stdin=stdin, stdout=subprocess.PIPE, stderr=stderr,
         text=True, env=environment(**more), cwd=directory,
         # Whoever starts the tests in the background has them ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509

@@ -387,7 +387,7 @@ def test_a_stream_that_is_lost_for_good_says_how_to_go_on():
 
 
 def test_a_message_whose_stream_never_began_is_not_sent_again():
-    agent = FakeAgent()
+    agent = FakeAgent(records_messages=False)
     agent.inject(Cut(after_events=0), on="SendStreamingMessage")
     done = holdfast("send", "hello", "--stream", "-o", "json", agent=agent)
     assert (done.exit, done.error["code"]) == (1, "HOLDFAST_ERR_OUTCOME_UNKNOWN")

@@ -341,7 +341,7 @@ async def test_results_whose_reply_is_lost_are_not_sent_again():
 
     lose.__name__ = "add"
     with pytest.raises(OutcomeUnknownError):
-        await fake.client(engine=network).ask("hi", tools=[lose])
+        await fake.client(engine=network, on_unknown="raise").ask("hi", tools=[lose])
 
     assert len(fake.turns) == 2
 

@@ -380,7 +380,9 @@ async def test_an_agent_that_asks_for_ever_is_not_replied_to_for_ever(binding):
 @both_bindings
 async def test_a_reply_that_may_be_lost_is_not_given_again(binding):
     fake = FakeAgent(scripted(asks("Which one?"), completes("done")))
-    chat = connected(fake, binding).conversation(on_input=lambda _: "Margherita")
+    chat = connected(fake, binding, on_unknown="raise").conversation(
+        on_input=lambda _: "Margherita"
+    )
     fake.inject(Cut(after_events=99), on="SendStreamingMessage")  # the first is whole
     fake.inject(Reset(after_execution=True), on="SendStreamingMessage")
 
@@ -714,7 +716,9 @@ async def test_a_deadline_that_strikes_before_a_reply_is_sent_names_itself_and_t
 async def test_s15_after_a_reply_that_may_be_lost_the_agent_is_asked_how_the_task_stands(binding):
     agent = scripted(asks("Which one?"), completes("done"), completes("next"))
     fake = FakeAgent(agent)
-    chat = connected(fake, binding).conversation(on_input=lambda _: "Margherita")
+    chat = connected(fake, binding, on_unknown="raise").conversation(
+        on_input=lambda _: "Margherita"
+    )
     fake.inject(Cut(after_events=99), on="SendStreamingMessage")
     fake.inject(Reset(after_execution=True), on="SendStreamingMessage")
 
@@ -739,7 +743,7 @@ async def test_a_question_that_may_have_been_replied_to_is_the_callers(
         fake.inject(Reset(after_execution=True), on=operation)
         return "Margherita"
 
-    chat = connected(fake, binding).conversation(on_input=reply)
+    chat = connected(fake, binding, on_unknown="raise").conversation(on_input=reply)
 
     with pytest.raises(OutcomeUnknownError):
         await chat.ask("A pizza")

@@ -342,7 +342,7 @@ async def test_an_agent_that_answers_with_messages_is_told_them_again():
 )
 async def test_what_is_not_known_to_have_arrived_was_not_said(answer, arrived):
     fake = Scripted(answer, completes("lost"), completes("done"))
-    chat = fake.client().conversation(tools=[add])
+    chat = fake.client(on_unknown="raise").conversation(tools=[add])
     await chat.ask("hi")
     fake.agent.inject(Reset(after_execution=True), on="SendStreamingMessage")
 
@@ -415,7 +415,7 @@ async def test_results_whose_reply_is_lost_are_not_given_again(streaming):
         return 1
 
     fake = Scripted(calls(call(1, "lose")), completes("done"), streaming=streaming)
-    chat = fake.client().conversation(tools=[lose])
+    chat = fake.client(on_unknown="raise").conversation(tools=[lose])
 
     with pytest.raises(OutcomeUnknownError):
         await chat.ask("hi")

@@ -74,6 +74,7 @@ OWN_FACTS = {
         "context_id": "c-1",
         "looked_at": ("GetTask t-1", "ListTasks"),
     },
+    "DuplicateTasksError": {"message_id": "m-1", "tasks": (TASK, TASK)},
     "ReconnectError": {"task": TASK},
     "CancelUnconfirmedError": {"task": TASK},
     "NotEnoughResultsError": {"results": (1, "two")},

@@ -485,7 +485,7 @@ async def test_what_a_transport_does_not_say_of_a_message_is_unknown():
     factory.register("OWN", lambda *_: own)
 
     with pytest.raises(OutcomeUnknownError):
-        await factory.create(card("OWN")).send_message("hello")
+        await factory.create(card("OWN"), on_unknown="raise").send_message("hello")
 
     assert len(own.calls) == 1
 

@@ -808,7 +808,7 @@ async def test_a_fault_on_the_way_back_leaves_one_execution(fault):
     agent.inject(fault)
 
     with pytest.raises(A2AError) as caught:
-        await client_of(agent).send_message("hello")
+        await client_of(agent, on_unknown="raise").send_message("hello")
 
     assert caught.value.executed is None
     assert [len(made) for made in agent.executions.values()] == [1]

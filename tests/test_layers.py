@@ -107,6 +107,7 @@ class Recorded(FakeNetwork):
 
 
 def connected(agent, binding="JSONRPC", *, network=None, **options):
+    options.setdefault("on_unknown", "raise")  # what is known then; see test_lost_replies
     options.setdefault("env", Dice())
     return connect(agent.url, engine=network or FakeNetwork(agent), bindings=(binding,), **options)
 

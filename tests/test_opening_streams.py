@@ -43,6 +43,7 @@ PAGE = b"<html><body>go away</body></html>"
 
 
 def connected(agent, binding="JSONRPC", *, network=None, **options):
+    options.setdefault("on_unknown", "raise")  # what is known then; see test_lost_replies
     return connect(agent.url, engine=network or FakeNetwork(agent), bindings=(binding,), **options)
 
 

@@ -156,7 +156,8 @@ SIGNATURES = {
         "agent *auth=None *timeout=900.0 *card_ttl=300.0 *resilience=None *limits=None "
         "*engine=None *shared=None *env=None *url=None *tenant=None *bindings=() "
         "*supported_protocol_bindings=() *protocol_version=None *allow_legacy=False "
-        "*transport_producers=None *configuration=None *streaming=True *headers=None "
+        "*transport_producers=None *configuration=None *streaming=True "
+        "*on_unknown='reconcile' *context_ids='agent' *journal=None *headers=None "
         "*extensions=() *credential_origins=() *allowed_networks=() "
         "*interceptors=() *consumers=() *observers=() *call_layers=() *attempt_layers=()"
     ),
@@ -204,6 +205,7 @@ SIGNATURES = {
         "self context_id=None *status=None *limit=50 *page_token=None *history_length=None "
         "*status_timestamp_after=None *include_artifacts=False **options"
     ),
+    "Client.pending": "self",
     "Client.send_message": (
         "self message *task_id=None *context_id=None *metadata=None *return_immediately=None "
         "*history_length=None *accepted_output_modes=None *push_notification_config=None "
@@ -225,6 +227,28 @@ SIGNATURES = {
     "ClientTaskManager.process": "self event",
     "ClientTaskManager.save_task_event": "self event",
     "ClientTaskManager.update_with_message": "self message task",
+    "BulkRun.close": "self",
+    "BulkRun.stop": "self",
+    "PendingCall.forget": "self",
+    "PendingCall.resume": "self **options",
+    "PendingCall.stream": "self *poll_interval=2.0 **options",
+    "Client.run": (
+        "self messages *run_id=None *concurrency=32 *rate=None *poll_interval=2.0 **options"
+    ),
+    "Journal.begin": "self record /",
+    "Journal.claim": "self message_id / *now *lease_until",
+    "Journal.close": "self",
+    "Journal.labelled": "self agent labels /",
+    "Journal.note": "self message_id generation note /",
+    "Journal.renew": "self held lease_until /",
+    "Journal.unfinished": "self agent=None /",
+    "SqliteJournal.begin": "self record /",
+    "SqliteJournal.claim": "self message_id / *now *lease_until",
+    "SqliteJournal.close": "self",
+    "SqliteJournal.labelled": "self agent labels /",
+    "SqliteJournal.note": "self message_id generation note /",
+    "SqliteJournal.renew": "self held lease_until /",
+    "SqliteJournal.unfinished": "self agent=None /",
     "EventStream.close": "self",
     "EventStream.result": "self",
     "EventStream.text_changes": "self",
@@ -344,6 +368,7 @@ CONSTRUCTORS = {
     "CredentialOriginError": "message='' *origin **facts",
     "Credentials": "*headers=dict() *query=dict() *cookies=dict()",
     "Deadline": "*name *timeout *at",
+    "DuplicateTasksError": "message='' *message_id *tasks **facts",
     "DeadlineExceededError": "message='' *deadline *timeout *task=None **facts",
     "Endpoints": "",
     "ExtensionNotSupportedError": "message='' *extensions **facts",
@@ -391,15 +416,22 @@ CONSTRUCTORS = {
         "url *keys=None *jwt=None *limits=None *max_tasks=10000 *max_bytes=268435456 "
         "*engine=None *env=None"
     ),
+    "ReconcilePolicy": "*max_seconds=30.0 *backoff=0.5 *max_backoff=5.0 *max_pages=20",
+    "Reconciled": "*request_id *operation *agent *message_id *task_id *duration",
     "ReconnectError": "message='' *task=None **facts",
     "ReconnectPolicy": "*max_reconnects=8 *backoff=0.5 *max_backoff=15.0 *max_quiet=3600.0",
     "Reconnected": "*request_id *operation *agent *task_id *number *error=None",
     "Reply": "*value *headers=dict() *raw=b'' *endpoint=None *attempts=()",
     "Resilience": (
         "*timeouts=Timeouts() *retry=RetryPolicy() *budget=BudgetPolicy() "
-        "*reconnect=ReconnectPolicy() "
+        "*reconnect=ReconnectPolicy() *reconcile=ReconcilePolicy() "
         "*refusals=[401, 403, 404, 405, 411, 413, 414, 415, 421, 422, 425, 429, 503]"
     ),
+    "SqliteJournal": (
+        "path *store_messages=False *lease=30.0 *retention=604800.0 *busy_timeout=5.0"
+    ),
+    "RunItem": "*key *content",
+    "RunResult": "*key *answer=None *error=None *duration=0.0 *was_resumed=False",
     "RetryPolicy": (
         "*max_retries=3 *base_delay=1.0 *backoff_factor=2.0 *max_delay=30.0 *jitter=True "
         "*max_retry_after=60.0 *retry_predicate=None *on_retry=None"
@@ -440,7 +472,14 @@ CONSTRUCTORS = {
 }
 
 CLASSES = [name for name in holdfast.__all__ if inspect.isclass(getattr(holdfast, name))]
-MADE_BY_THE_LIBRARY = {"Client", "Conversation", "Endpoint", "EventStream"}
+MADE_BY_THE_LIBRARY = {
+    "BulkRun",
+    "Client",
+    "Conversation",
+    "Endpoint",
+    "EventStream",
+    "PendingCall",
+}
 CONSTRUCTED = [
     name
     for name in CLASSES

@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import functools
 import inspect
 import re
 import sys
@@ -146,7 +147,7 @@ async def test_messages_have_many_forms(tmp_path, monkeypatch):
     ],
 )
 async def test_failures_tell_what_happened(behaviour, fault, printed):
-    agent = FakeAgent(behaviour) if behaviour else FakeAgent()
+    agent = FakeAgent(behaviour or "", records_messages=False)
     if fault:
         agent.inject(fault)
     lines = []
@@ -216,8 +217,41 @@ async def test_the_words_of_the_official_sdk_work_too(monkeypatch):
     assert agent.received[-1].url.startswith("https://agent.example.com/rest")
 
 
+async def test_a_program_goes_on_with_what_another_has_left(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    agent = FakeAgent(completes("moon", after=60), url="http://localhost:9999")
+    connect = functools.partial(holdfast.connect, engine=FakeNetwork(agent))
+    async with connect(agent.url, journal="sqlite:///calls.db") as left:
+        with pytest.raises(holdfast.DeadlineExceededError):
+            await left.ask("How far?", timeout=5)
+    monkeypatch.setattr(holdfast, "connect", connect)
+    seen = []
+
+    names = await execute(the_one_with("journal="), print=seen.append)
+
+    assert [answer.text for answer in (*seen, names["answer"])] == ["moon", "moon"]
+    assert len(agent.executions) == 2
+    await names["agent"].close()
+
+
+async def test_many_messages_are_one_run(tmp_path):
+    agent = FakeAgent(lambda turn: completes(turn.message.text.upper()))
+    journal = f"sqlite:///{tmp_path}/calls.db"
+    seen = []
+    async with holdfast.connect(agent.url, engine=FakeNetwork(agent), journal=journal) as client:
+        await execute(
+            the_one_with("run_id"),
+            agent=client,
+            prompts=["a", "b"],
+            print=lambda *words: seen.append(words),
+        )
+    assert sorted(seen) == [("0", "A"), ("1", "B")]
+
+
 def test_every_block_is_run():
     tried = (
+        "journal=",
+        "run_id",
         "tools=",
         "on_input",
         "PushReceiver",

@@ -16,7 +16,6 @@ from tests.raw_server import serve
 from tests.real_agents import LIMIT, sdk_process
 
 from holdfast import (
-    OutcomeUnknownError,
     Resilience,
     Task,
     TaskArtifactUpdateEvent,
@@ -264,17 +263,13 @@ async def test_s04_a_task_that_ended_while_nobody_listened_is_told_whole(world, 
 
 @both_bindings
 @pytest.mark.parametrize("cut", ["reset", "close", "end", "stall"])
-async def test_s05_a_message_whose_stream_never_began_was_executed_once(world, cut):
+async def test_s05_a_message_whose_stream_never_began_is_found_and_was_executed_once(world, cut):
     message = words("echo hello")
     async with world([Fault(cut, after=0)], idle=0.3 if cut == "stall" else 120.0) as here:
-        with pytest.raises(OutcomeUnknownError) as caught:
-            await watch(here.client.stream_message(message))
+        answer = await here.client.ask(message)
         ran = await here.executions(message.message_id)
-        truth = await here.until_over(ran[0])
 
-    assert (caught.value.message_id, caught.value.executed) == (message.message_id, None)
-    assert (len(ran), len(here.proxy.requests)) == (1, 1)
-    assert truth.text == "hello"
+    assert (answer.text, ran) == ("hello", [answer.task_id])
 
 
 @both_bindings

@@ -440,7 +440,7 @@ async def test_s30_a_proxys_html_in_place_of_a_reply_to_a_message(binding, strea
     agent.inject(bad_gateway(after_execution=True), on=SENDS[streaming])
 
     with pytest.raises(OutcomeUnknownError) as caught:
-        await connected(agent, binding).ask("hello")
+        await connected(agent, binding, on_unknown="raise").ask("hello")
 
     assert caught.value.http_status == 502
     assert "upstream went away" in caught.value.excerpt

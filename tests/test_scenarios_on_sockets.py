@@ -434,7 +434,7 @@ async def test_s30_a_proxys_html_in_place_of_a_reply_to_a_message(
     agent.inject(bad_gateway(after_execution=after_execution), on=SENDS[streaming])
     async with (
         LoopbackServer(agent) as server,
-        connect(server.url, resilience=IMPATIENT) as client,
+        connect(server.url, resilience=IMPATIENT, on_unknown="raise") as client,
     ):
         with pytest.raises(OutcomeUnknownError) as caught:
             await client.ask("hello")

@@ -86,6 +86,7 @@ class Recorded(FakeNetwork):
 
 
 def connected(agent, binding, *, network=None, **options):
+    options.setdefault("on_unknown", "raise")  # what is known then; see test_lost_replies
     return connect(agent.url, engine=network or FakeNetwork(agent), bindings=(binding,), **options)
 
 

@@ -94,7 +94,7 @@ async def test_a_result_under_an_error_status_did_come_from_the_agent(binding, s
     agent = FakeAgent(bindings=(binding,))
 
     with pytest.raises(A2AError) as caught:
-        await connected(agent, Gate(agent)).send_message("hello")
+        await connected(agent, Gate(agent)).send_message("hello", on_unknown="raise")
 
     assert caught.value.executed is None
     assert [len(made) for made in agent.executions.values()] == [1]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         SchemeCredentials,
         StaticAuth,
     )
+    from holdfast.bulk import BulkRun, RunItem, RunResult
     from holdfast.card_resolver import A2ACardResolver
     from holdfast.client import Client
     from holdfast.client_tools import ClientTools
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
         ContentTypeNotSupportedError,
         CredentialOriginError,
         DeadlineExceededError,
+        DuplicateTasksError,
         ExtendedAgentCardNotConfiguredError,
         ExtensionNotSupportedError,
         ExtensionSupportRequiredError,
@@ -92,6 +94,7 @@ if TYPE_CHECKING:
     )
     from holdfast.event_stream import EventStream
     from holdfast.factory import ClientFactory, Producer, minimal_agent_card
+    from holdfast.journals.sqlite import SqliteJournal
     from holdfast.model.card import (
         AgentCapabilities,
         AgentCard,
@@ -122,9 +125,11 @@ if TYPE_CHECKING:
         TaskStatusUpdateEvent,
     )
     from holdfast.net.aiohttp import AiohttpEngine
-    from holdfast.options import CallOptions, ConnectOptions
+    from holdfast.options import CallOptions, ConnectOptions, SendOptions
+    from holdfast.pending import PendingCall
     from holdfast.policy.budget import BudgetPolicy
     from holdfast.policy.deadline import Deadline
+    from holdfast.policy.reconcile import ContextIds, OnUnknown, ReconcilePolicy
     from holdfast.policy.reconnect import ReconnectPolicy
     from holdfast.policy.resilience import Resilience
     from holdfast.policy.retry import RetryPolicy
@@ -132,6 +137,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.endpoints import Endpoint, Endpoints
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
+    from holdfast.runtime.journal import Journal
     from holdfast.runtime.listeners import (
         AttemptFailed,
         AttemptStarted,
@@ -140,6 +146,7 @@ if TYPE_CHECKING:
         Interceptor,
         Observation,
         Observer,
+        Reconciled,
         Reconnected,
         RetryScheduled,
     )
@@ -188,6 +195,7 @@ __all__ = [
     "AuthenticationError",
     "AuthenticationInfo",
     "BudgetPolicy",
+    "BulkRun",
     "Call",
     "CallFinished",
     "CallOptions",
@@ -206,12 +214,14 @@ __all__ = [
     "Consumer",
     "Content",
     "ContentTypeNotSupportedError",
+    "ContextIds",
     "Conversation",
     "CredentialOriginError",
     "CredentialService",
     "Credentials",
     "Deadline",
     "DeadlineExceededError",
+    "DuplicateTasksError",
     "Endpoint",
     "Endpoints",
     "Env",
@@ -233,6 +243,7 @@ __all__ = [
     "InvalidAgentResponseError",
     "InvalidParamsError",
     "InvalidRequestError",
+    "Journal",
     "JournalError",
     "JwtPolicy",
     "Layer",
@@ -246,17 +257,21 @@ __all__ = [
     "NotEnoughResultsError",
     "Observation",
     "Observer",
+    "OnUnknown",
     "Operation",
     "OutcomeUnknownError",
     "ParseError",
     "Part",
     "PassThrough",
+    "PendingCall",
     "PermissionDeniedError",
     "Producer",
     "PushNotificationNotSupportedError",
     "PushReceiver",
     "QueueFullError",
     "RateLimitedError",
+    "ReconcilePolicy",
+    "Reconciled",
     "ReconnectError",
     "ReconnectPolicy",
     "Reconnected",
@@ -265,8 +280,12 @@ __all__ = [
     "RetryPolicy",
     "RetryScheduled",
     "Role",
+    "RunItem",
+    "RunResult",
     "SchemeCredentials",
     "SendMessageConfiguration",
+    "SendOptions",
+    "SqliteJournal",
     "StaticAuth",
     "Stream",
     "StreamOver",
@@ -322,12 +341,14 @@ _MODULES = (
     "policy.deadline",
     "policy.budget",
     "policy.retry",
+    "policy.reconcile",
     "policy.reconnect",
     "policy.resilience",
     "runtime.endpoints",
     "runtime.env",
     "runtime.engine",
     "runtime.transport",
+    "runtime.journal",
     "runtime.listeners",
     "runtime.produced",
     "tasks.text",
@@ -338,6 +359,8 @@ _MODULES = (
     "options",
     "content",
     "event_stream",
+    "pending",
+    "bulk",
     "conversation",
     "tools",
     "client_tools",
@@ -346,6 +369,7 @@ _MODULES = (
     "card_resolver",
     "factory",
     "push",
+    "journals.sqlite",
     "net.aiohttp",
 )
 """Where the public names live: from what is cheap to import to what is not."""

@@ -29,6 +29,8 @@ __all__ = [
     "check_json",
     "check_kind",
     "check_networks",
+    "check_one_of",
+    "check_rate",
     "check_seconds",
     "check_url",
     "extension_uris",
@@ -60,6 +62,23 @@ def check_seconds(name: str, seconds: float) -> float:
         text = f"{name} must be a positive number of seconds, not {seconds}"
         raise ValueError(text)
     return seconds
+
+
+def check_one_of(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Checks that a value is one of a few words."""
+    check_kind(name, value, str)
+    if value not in choices:
+        text = f"{name} must be one of {', '.join(choices)}, not {value!r}"
+        raise ValueError(text)
+
+
+def check_rate(name: str, rate: float) -> float:
+    """Checks how often in a second: a positive number that has an end."""
+    check_number(name, rate)
+    if not 0 < rate < math.inf:
+        text = f"{name} must be a positive number, not {rate}"
+        raise ValueError(text)
+    return rate
 
 
 def check_age(name: str, seconds: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast, get_args
 
 from holdfast.arguments import (
     check_able,
@@ -13,6 +13,7 @@ from holdfast.arguments import (
     check_configuration,
     check_kind,
     check_networks,
+    check_one_of,
     check_seconds,
     check_url,
     extension_uris,
@@ -24,10 +25,12 @@ from holdfast.auth import AuthProvider, CredentialService, one_provider, to_prov
 from holdfast.calls import Calls
 from holdfast.client import Client
 from holdfast.errors import A2AError
+from holdfast.journaling import Journaling
 from holdfast.model.addresses import is_http_address
 from holdfast.model.card import AgentCard, check_card
 from holdfast.model.card_reading import read_card
 from holdfast.model.requests import SendMessageConfiguration
+from holdfast.policy.reconcile import ContextIds, OnUnknown
 from holdfast.policy.resilience import Resilience
 from holdfast.runtime.binding import HttpBinding
 from holdfast.runtime.credentials import AuthSlot, CredentialsLayer
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
     from holdfast.content import Content
     from holdfast.options import ConnectOptions
     from holdfast.runtime.engine import HttpEngine
+    from holdfast.runtime.journal import Journal
     from holdfast.wire.reach import Network
 
 __all__ = ["ask", "card_source", "connect", "engine_of"]
@@ -91,6 +95,9 @@ def connect(
     transport_producers: Mapping[str, TransportProducer] | None = None,
     configuration: SendMessageConfiguration | None = None,
     streaming: bool = True,
+    on_unknown: OnUnknown = "reconcile",
+    context_ids: ContextIds = "agent",
+    journal: str | Journal | None = None,
     headers: Mapping[str, str] | None = None,
     extensions: Iterable[str] = (),
     credential_origins: Iterable[str] = (),
@@ -139,6 +146,21 @@ def connect(
             these in cards; see `TransportProducer`.
         configuration: How messages are to be treated where a call does not say (A2A 3.2.2).
         streaming: Whether to use streams where the agent offers them; tasks are polled else.
+        on_unknown: What to do about a message that was sent and whose reply was lost.
+            ``"reconcile"`` looks for the task that it made, which then stands for the reply (see
+            `ReconcilePolicy`), and raises `OutcomeUnknownError` if there is none to be found;
+            ``"raise"`` raises it at once. The other two send the same message again, as often as
+            `RetryPolicy.max_retries` says. They are for messages that may well be executed twice:
+            ``"resend_if_absent"`` assumes that the agent's list shows every task soon, with the
+            messages that made it, and that no request is held back on the way for longer;
+            ``"resend"`` assumes nothing and looks for nothing.
+        context_ids: Who names the context of a conversation: ``"agent"``, or ``"client"``, which
+            makes a lost reply findable where an agent keeps no messages. The protocol leaves it to
+            agents whether to take a client's context (A2A 3.4.1); one that refuses it is asked
+            again without.
+        journal: Where to write calls down before they are sent, so that none is lost when the
+            program dies: ``"sqlite:///calls.db"`` (four slashes for an absolute path), or a
+            `Journal`, which may be shared and is not closed. See `Client.pending`.
         headers: Sent with every request. Like `auth`, they go to the origin of `agent` and `url`
             (of the card's first interface, where the card was passed) and nowhere else.
         extensions: URIs of protocol extensions for ``A2A-Extensions``, asked for with every call
@@ -175,6 +197,8 @@ def connect(
     check_kind("configuration", configuration, SendMessageConfiguration)
     check_configuration(configuration)
     check_kind("streaming", streaming, bool)
+    check_one_of("on_unknown", on_unknown, get_args(OnUnknown))
+    check_one_of("context_ids", context_ids, get_args(ContextIds))
     check_able("env", env, "wall", "random", "new_id")
     own_headers = check_headers({} if headers is None else headers)
     uris = extension_uris(extensions)
@@ -200,6 +224,7 @@ def connect(
         networks=check_networks("allowed_networks", allowed_networks),
     )
     agent = _in_hand(agent, route)
+    kept = journal_of(journal)
     used, owned = engine_of(engine)
     listening = Observers(observers)
 
@@ -261,9 +286,13 @@ def connect(
         resilience=resilience,
         limits=limits,
         streaming=streaming,
+        on_unknown=on_unknown,
+        context_ids=context_ids,
+        journaling=None if kept is None else Journaling(kept, _name_of(agent), env),
     )
     # The bottom once more: a layer of the caller's may close without what is below it.
-    return Client(calls, owned=(bottom,) if owned is None else (bottom, owned))
+    closed = (bottom, owned, kept if kept is not journal else None)
+    return Client(calls, owned=[one for one in closed if one is not None])
 
 
 def card_source(
@@ -338,6 +367,34 @@ async def ask(
 
 def _are_swapped(agent: str, message: str) -> bool:
     return is_http_address(message) and not is_http_address(agent)
+
+
+def journal_of(journal: str | Journal | None) -> Journal | None:
+    """The journal to use.
+
+    Raises:
+        ValueError: An address that names none.
+        TypeError: It is not a journal.
+    """
+    if journal is None:
+        return None
+    if isinstance(journal, str):
+        from holdfast.journals.sqlite import SqliteJournal  # sqlite3 is not for everybody
+
+        scheme, found, path = journal.partition(":///")
+        if scheme != "sqlite" or not found or not path:
+            text = f"journal must be such as 'sqlite:///calls.db', not {journal!r}"
+            raise ValueError(text)
+        return SqliteJournal(path)
+    check_able("journal", journal, "begin", "note", "renew", "claim", "unfinished", "close")
+    return journal
+
+
+def _name_of(agent: str | Path | AgentCard | Mapping[str, Any]) -> str:
+    """What a journal calls an agent."""
+    if isinstance(agent, AgentCard):
+        return agent.supported_interfaces[0].url
+    return str(agent)
 
 
 def engine_of(

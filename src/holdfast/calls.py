@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 import inspect
 import math
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 import msgspec
 
 from holdfast.arguments import (
     check_configuration,
     check_kind,
+    check_one_of,
     check_seconds,
     extension_uris,
     items,
@@ -39,8 +40,9 @@ from holdfast.model.requests import (
     SendMessageRequest,
     TaskPushNotificationConfig,
 )
-from holdfast.options import CallOptions
+from holdfast.options import CallOptions, SendOptions
 from holdfast.policy.deadline import Deadline
+from holdfast.policy.reconcile import OnUnknown
 from holdfast.runtime.closing import close_in_turn
 from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation
 from holdfast.runtime.listeners import Consumer, Hooks
@@ -62,9 +64,11 @@ from holdfast.wire.redaction import Secrets
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
+    from holdfast.journaling import Journaling
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Operation
     from holdfast.model.types import Event, Message, Task
+    from holdfast.policy.reconcile import ContextIds
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.endpoints import Endpoint
@@ -91,6 +95,8 @@ class PerCall(msgspec.Struct, frozen=True, kw_only=True):
         context: For those who look at the call on its way.
         consumers: Who is told what comes of it.
         secrets: What its requests carry.
+        on_unknown: What to do about a message whose reply was lost.
+        label: What the caller calls it in the journal.
     """
 
     headers: dict[str, str] = {}
@@ -98,6 +104,8 @@ class PerCall(msgspec.Struct, frozen=True, kw_only=True):
     context: ClientCallContext | None = None
     consumers: tuple[Consumer, ...] = ()
     secrets: Secrets = msgspec.field(default_factory=Secrets)
+    on_unknown: OnUnknown = "reconcile"
+    label: str | None = None
 
     @contextlib.contextmanager
     def hiding_secrets(self) -> Generator[None]:
@@ -110,6 +118,7 @@ class PerCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _OPTIONS = tuple(CallOptions.__annotations__)
+_SEND_OPTIONS = (*_OPTIONS, *SendOptions.__annotations__.keys() - set(_OPTIONS))
 
 _CLOSING = 10.0
 """Seconds that a stack has to close; what is in it has less."""
@@ -133,6 +142,9 @@ class Calls:
         resilience: How streams are picked up again.
         limits: How large a streamed task may become.
         streaming: Whether to use streams where they are offered.
+        on_unknown: What to do about a message whose reply was lost.
+        context_ids: Who names the context of a conversation.
+        journaling: Writes calls down; None for nobody.
 
     Attributes:
         timeout: Seconds of a call that names no timeout.
@@ -143,7 +155,10 @@ class Calls:
         streaming: Whether to use streams where they are offered.
         hooks: Who looks at calls; a caller may add to them.
         auth: Where credentials come from; a caller may name it later.
+        context_ids: Who names the context of a conversation.
+        journaling: Writes calls down; None for nobody.
         agent: The address that answered last, as shown in errors.
+        endpoint: What is known of the address that was called last; None before the first call.
         can_be_watched: Whether a subscription leaves a task there as it is; None until somebody
             has answered.
         is_closed: Whether it takes no more calls.
@@ -166,6 +181,9 @@ class Calls:
         resilience: Resilience,
         limits: Limits,
         streaming: bool,
+        on_unknown: OnUnknown,
+        context_ids: ContextIds,
+        journaling: Journaling | None,
     ) -> None:
         self.timeout = timeout
         self.observers = observers
@@ -175,8 +193,12 @@ class Calls:
         self.env = env
         self.hooks = hooks
         self.auth = auth
+        self.context_ids = context_ids
+        self.journaling = journaling
         self.agent: str | None = None
+        self.endpoint: Endpoint | None = None
         self.can_be_watched: bool | None = None
+        self._on_unknown: OnUnknown = on_unknown
         self._transport = transport
         self._cards = cards
         self._resolver = resolver
@@ -190,6 +212,8 @@ class Calls:
         """Takes no more calls, wakes who waits between two of them, and frees what is below."""
         self.is_closed = True
         self._closing.here().set()
+        if self.journaling is not None:
+            await self.journaling.close()
         await close_in_turn((self._transport, self._cards), seconds=_CLOSING)
 
     async def pause(self, seconds: float) -> None:
@@ -211,28 +235,35 @@ class Calls:
         now = asyncio.get_running_loop().time()
         return Deadline(name=name, timeout=seconds, at=now + seconds)
 
-    def begin(self, name: str, options: CallOptions) -> tuple[Deadline, PerCall]:
-        """Checks the options of a call that begins now.
+    def begin(
+        self, name: str, options: CallOptions | SendOptions, *, sends: bool = False
+    ) -> tuple[Deadline, PerCall]:
+        """Checks the options of a call that begins now, and that may send a message.
 
         Raises:
             ValueError: A timeout, header or URI that cannot be right.
             TypeError: An option that is none, or of another type.
         """
         consumers = self.hooks.consumers
-        plain = PerCall(consumers=consumers, extensions=self._extensions)
+        plain = PerCall(
+            consumers=consumers, extensions=self._extensions, on_unknown=self._on_unknown
+        )
         if not options:
             return self.deadline(name, None), plain
+        known = _SEND_OPTIONS if sends else _OPTIONS
         for option in options:
-            if option not in _OPTIONS:
-                text = f"{option!r} is no option of a call; there are {', '.join(_OPTIONS)}"
+            if option not in known:
+                text = f"{option!r} is no option of a call; there are {', '.join(known)}"
                 raise TypeError(text)
+        on_unknown = cast("SendOptions", options).get("on_unknown", self._on_unknown)
+        check_one_of("on_unknown", on_unknown, get_args(OnUnknown))
         deadline = self.deadline(name, options.get("timeout"))
         headers, extensions = options.get("headers"), options.get("extensions", ())
         context = options.get("context")
         if context is not None:
             check_kind("context", context, ClientCallContext)
         elif headers is None and not extensions:
-            return deadline, plain
+            return deadline, msgspec.structs.replace(plain, on_unknown=on_unknown)
         uris = extension_uris(extensions)
         checked = {} if headers is None else check_headers(headers)
         return deadline, PerCall(
@@ -240,6 +271,7 @@ class Calls:
             extensions=tuple(dict.fromkeys((*self._extensions, *uris))),
             context=context,
             consumers=consumers,
+            on_unknown=on_unknown,
         )
 
     def configuration(
@@ -309,7 +341,10 @@ class Calls:
     ) -> Reply[R]:
         """Makes one call."""
         call = self._call(operation, params, deadline, per_call, progress=progress)
-        reply = await self._transport.unary(call)
+        try:
+            reply = await self._transport.unary(call)
+        finally:
+            self.endpoint = call.progress.endpoint or self.endpoint
         self._note(reply.endpoint)
         return reply
 
@@ -334,7 +369,10 @@ class Calls:
             is_retried=is_retried,
             progress=progress,
         )
-        reply = await self._transport.stream(call)
+        try:
+            reply = await self._transport.stream(call)
+        finally:
+            self.endpoint = call.progress.endpoint or self.endpoint
         self._note(reply.endpoint)
         return reply
 

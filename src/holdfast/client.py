@@ -6,10 +6,13 @@ The path of every call is one list, in `assembly.py`; this file has no second on
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
+
+import msgspec
 
 from holdfast.arguments import (
     check_hook,
+    check_rate,
     check_seconds,
     hooks,
     items,
@@ -19,6 +22,7 @@ from holdfast.arguments import (
     timestamp,
 )
 from holdfast.auth import one_provider
+from holdfast.bulk import BulkRun
 from holdfast.calls import Calls, PerCall, is_settled, is_terminal
 from holdfast.client_tools import ClientTools, ToolTurns, ask_for_tools, client_tools
 from holdfast.content import to_message
@@ -48,20 +52,23 @@ from holdfast.model.requests import (
 )
 from holdfast.model.settings import check_count, check_kind
 from holdfast.model.types import Message, Task, TaskArtifactUpdateEvent, TaskState
+from holdfast.pending import PendingCall
 from holdfast.runtime.closing import close_in_turn
+from holdfast.sending import Sending
 from holdfast.stream_calls import StreamCalls
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
 
     from holdfast.answer import Answer
+    from holdfast.bulk import RunItem
     from holdfast.content import Content
     from holdfast.conversation import InterruptionHook
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Operation
-    from holdfast.options import CallOptions
+    from holdfast.options import CallOptions, SendOptions
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.closing import Closable
     from holdfast.runtime.listeners import Consumer, Interceptor
@@ -166,6 +173,27 @@ class Client:
         deadline, per_call = self._calls.begin("call", options)
         return await self._calls.extended_card(deadline, per_call)
 
+    # ── What was left ────────────────────────────────────────────────────────────────────────
+
+    async def pending(self) -> list[PendingCall]:
+        """The calls to this agent that have no outcome, as the journal tells it, oldest first.
+
+        Those that another process is working on are among them; to resume one of these is a
+        `JournalError`.
+
+        Raises:
+            JournalError: The journal cannot be read.
+            RuntimeError: There is no journal: see `connect`.
+        """
+        journaling = self._calls.journaling
+        if journaling is None:
+            text = "there is no journal; pass one as connect(journal=…)"
+            raise RuntimeError(text)
+        return [
+            PendingCall(record, self._calls, journaling)
+            for record in await journaling.unfinished()
+        ]
+
     # ── Messages ─────────────────────────────────────────────────────────────────────────────
 
     async def ask(
@@ -179,7 +207,7 @@ class Client:
         push_notification_config: TaskPushNotificationConfig | None = None,
         tools: ClientTools | Iterable[Callable[..., Any]] = (),
         poll_interval: float = 2.0,
-        **options: Unpack[CallOptions],
+        **options: Unpack[SendOptions],
     ) -> Answer:
         """Sends a message and waits for the answer, however long the agent works on it.
 
@@ -213,7 +241,7 @@ class Client:
         check_seconds("poll_interval", poll_interval)
         offered = client_tools(tools)
         ask_for_tools(options, offered)
-        deadline, per_call = self._calls.begin("call", options)
+        deadline, per_call = self._calls.begin("call", options, sends=True)
         events = self._sending(
             deadline,
             per_call,
@@ -241,7 +269,7 @@ class Client:
         history_length: int | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         push_notification_config: TaskPushNotificationConfig | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[SendOptions],
     ) -> Task | Message:
         """Sends a message: the raw operation (A2A 3.1.1), which waits as the agent does.
 
@@ -268,7 +296,7 @@ class Client:
             OutcomeUnknownError: The message was sent, its reply was lost; it was not sent again.
             ValueError: The message has no content.
         """
-        deadline, per_call = self._calls.begin("call", options)
+        deadline, per_call = self._calls.begin("call", options, sends=True)
         request = self._calls.request(
             message,
             task_id=task_id,
@@ -281,11 +309,84 @@ class Client:
                 push_notification_config=push_notification_config,
             ),
         )
-        result = (await self._calls.send(request, deadline, per_call)).value
+        sending = Sending(self._calls, request, deadline, per_call)
+        result = (await sending.written_down(sending.send)).value
+        if sending.call is not None:
+            await sending.call.answered(result)
         if per_call.consumers:
             task = result if isinstance(result, Task) else None
             await self._calls.tell(per_call.consumers, result, task, deadline)
         return result
+
+    def run(
+        self,
+        messages: Iterable[Content | RunItem] | AsyncIterable[Content | RunItem],
+        *,
+        run_id: str | None = None,
+        concurrency: int = 32,
+        rate: float | None = None,
+        poll_interval: float = 2.0,
+        **options: Unpack[SendOptions],
+    ) -> BulkRun:
+        """Asks many things, a few at a time, and gives what each came to, as it comes.
+
+        Each message is asked as by `ask`, and what goes wrong with one is its result. With a
+        journal and a ``run_id``, a run that was killed is begun again in the same way, with the
+        same messages: what was sent is gone on with, what is known is not asked for again, and
+        nothing is sent twice.
+
+        Args:
+            messages: What to ask; each is known by its place, or by the key of a `RunItem`.
+            run_id: Names the run in the journal.
+            concurrency: How many are on their way at once.
+            rate: How many are begun in a second at most; None for as many as there is room for.
+            poll_interval: Seconds between two looks at a task; the first looks are quicker.
+            options: See `SendOptions`, for each message.
+
+        Raises:
+            ValueError: A number that cannot be right, or a ``run_id`` without a journal.
+            TypeError: An argument of another type.
+        """
+        check_count("concurrency", concurrency, least=1)
+        check_seconds("poll_interval", poll_interval)
+        if rate is not None:
+            check_rate("rate", rate)
+        if run_id is not None:
+            not_empty("run_id", run_id)
+            if self._calls.journaling is None:
+                text = "a run_id is for a journal; pass one as connect(journal=…)"
+                raise ValueError(text)
+        self._calls.begin("call", options, sends=True)  # what cannot be right is told at once
+
+        async def ask(content: Content, label: str | None) -> Answer:
+            deadline, per_call = self._calls.begin("call", options, sends=True)
+            events = self._sending(
+                deadline,
+                msgspec.structs.replace(per_call, label=label),
+                content,
+                task_id=None,
+                context_id=None,
+                metadata=None,
+                accepted_output_modes=None,
+                push_notification_config=None,
+                tools=None,
+                poll_interval=poll_interval,
+                patient=True,
+            )
+            async with events:
+                return await events.result()
+
+        without: dict[str, Any] = {**options}
+        without.pop("on_unknown", None)  # which is of what is sent
+        return BulkRun(
+            self._calls,
+            messages,
+            ask,
+            run_id=run_id,
+            concurrency=concurrency,
+            rate=rate,
+            options=cast("CallOptions", without),
+        )
 
     def stream_message(
         self,
@@ -298,7 +399,7 @@ class Client:
         push_notification_config: TaskPushNotificationConfig | None = None,
         tools: ClientTools | Iterable[Callable[..., Any]] = (),
         poll_interval: float = 2.0,
-        **options: Unpack[CallOptions],
+        **options: Unpack[SendOptions],
     ) -> EventStream:
         """Sends a message and gives its answer as it comes (A2A 3.1.2).
 
@@ -324,7 +425,7 @@ class Client:
         check_seconds("poll_interval", poll_interval)
         offered = client_tools(tools)
         ask_for_tools(options, offered)
-        deadline, per_call = self._calls.begin("stream", options)
+        deadline, per_call = self._calls.begin("stream", options, sends=True)
         return self._sending(
             deadline,
             per_call,

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from holdfast.calls import Calls
     from holdfast.client_tools import ClientTools
     from holdfast.model.types import Message, TaskStatus
-    from holdfast.options import CallOptions
+    from holdfast.options import SendOptions
     from holdfast.runtime.live import LiveStream
 
 __all__ = ["Conversation", "Interruption", "InterruptionHook"]
@@ -161,7 +161,7 @@ class Conversation:
         *,
         metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[SendOptions],
     ) -> Answer:
         """Says something, and waits for the answer; for what is raised see `stream_message`.
 
@@ -170,7 +170,7 @@ class Conversation:
             metadata: A JSON object to send along.
             accepted_output_modes: Media types that the caller can use; the client's own if left
                 out.
-            **options: See `CallOptions`; the timeout is that of the conversation if left out.
+            **options: See `SendOptions`; the timeout is that of the conversation if left out.
 
         Returns:
             The answer; its `needs_input` says that the agent waits for another message, and that
@@ -191,7 +191,7 @@ class Conversation:
         *,
         metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[SendOptions],
     ) -> EventStream:
         """Says something, and gives the answer as it comes, with those to the hooks' replies.
 
@@ -208,7 +208,7 @@ class Conversation:
             message: See `ask`.
             metadata: See `ask`.
             accepted_output_modes: See `ask`.
-            **options: See `CallOptions`; the timeout is that of the conversation if left out.
+            **options: See `SendOptions`; the timeout is that of the conversation if left out.
         """
         self._catch_up()
         said = to_message(message, new_id=self._calls.env.new_id(), context_id=self._context_id)
@@ -220,11 +220,11 @@ class Conversation:
 
         return self._enterable(calls, say)
 
-    async def wait(self, **options: Unpack[CallOptions]) -> Answer:
+    async def wait(self, **options: Unpack[SendOptions]) -> Answer:
         """Goes on with the open task without saying anything, as after an error.
 
         Args:
-            **options: See `CallOptions`; the timeout is that of the conversation if left out.
+            **options: See `SendOptions`; the timeout is that of the conversation if left out.
 
         Returns:
             The answer, as `ask` gives it. A hook whose reply was not sent is asked once more. What
@@ -265,11 +265,11 @@ class Conversation:
             self._task, self._heard = turn.task, whole
             self._context_id = whole.context_id or self._context_id
 
-    def _stream_calls(self, options: CallOptions) -> StreamCalls:
+    def _stream_calls(self, options: SendOptions) -> StreamCalls:
         if options.get("timeout") is None:
             options["timeout"] = self._timeout
         ask_for_tools(options, self._tools)
-        deadline, per_call = self._calls.begin("conversation", options)
+        deadline, per_call = self._calls.begin("conversation", options, sends=True)
         return StreamCalls(
             self._calls, deadline, per_call, poll_interval=self._poll_interval, patient=True
         )

@@ -30,10 +30,11 @@ whether to try again is decided elsewhere, from `A2AError.executed` and `A2AErro
         ├── DeadlineExceededError               ├── ReconnectError
         ├── CircuitOpenError                    ├── CancelUnconfirmedError
         ├── QueueFullError                      ├── NotEnoughResultsError
-        └── OutcomeUnknownError                 └── JournalError
+        ├── OutcomeUnknownError                 └── JournalError
+        └── DuplicateTasksError
 
 Not raised yet, and there so that a program may name them: `CardSignatureError`,
-`CircuitOpenError`, `NotEnoughResultsError`, `JournalError`.
+`CircuitOpenError`, `NotEnoughResultsError`.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ __all__ = [
     "ContentTypeNotSupportedError",
     "CredentialOriginError",
     "DeadlineExceededError",
+    "DuplicateTasksError",
     "ExtendedAgentCardNotConfiguredError",
     "ExtensionNotSupportedError",
     "ExtensionSupportRequiredError",
@@ -644,6 +646,29 @@ class OutcomeUnknownError(A2AError):
         self.looked_at: tuple[str, ...] = tuple(looked_at)
 
 
+class DuplicateTasksError(A2AError):
+    """An agent has more than one task of a message that was sent once.
+
+    It was found when the reply was lost, and the message looked for. ``executed`` is True.
+
+    Attributes:
+        message_id: The id of the message.
+        tasks: The tasks, as the agent's list shows them.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        message_id: str,
+        tasks: Sequence[Task],
+        **facts: Unpack[Facts],
+    ) -> None:
+        super().__init__(message, **facts)
+        self.message_id = message_id
+        self.tasks: tuple[Task, ...] = tuple(tasks)
+
+
 class ReconnectError(A2AError):
     """A stream was cut and could not be picked up again.
 
@@ -687,4 +712,7 @@ class NotEnoughResultsError(A2AError):
 
 
 class JournalError(A2AError):
-    """The journal could not be written or read; nothing was sent."""
+    """The journal could not be written or read, or somebody else works on the call.
+
+    ``executed`` is False where nothing was sent, and None where the call goes on elsewhere.
+    """

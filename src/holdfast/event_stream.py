@@ -126,8 +126,11 @@ class EventStream:
     async def close(self) -> None:
         """Lets go of the connection; the agent goes on. Can be called twice."""
         self._end()
-        if self._live is not None:
-            await self._live.close()
+        try:
+            if self._live is not None:
+                await self._live.close()
+        finally:
+            await self._write_down(self._live)
 
     def _end(self) -> None:
         self._is_over, self._at_hand = True, _nothing
@@ -192,12 +195,30 @@ class EventStream:
         self._untold = None
 
     async def _next(self, live: Live) -> Event | None:
+        call, told = self._calls.call, live.told
         try:
-            return await live.next()
+            if call is None:
+                return await live.next()
+            if not call.has_seen(told.task_id, told.state) and told.task is not None:
+                await call.saw(told.task)
+            return await call.work(live.next())
         except A2AError as error:
+            if call is not None:
+                await call.failed(error)
             error.agent = error.agent or self._calls.agent
             self._calls.per_call.secrets.hide_in(error)
             raise
+
+    async def _write_down(self, live: Live | None) -> None:
+        """Notes how it ended; what its caller left early has no outcome yet."""
+        call = self._calls.call
+        if call is None:
+            return
+        answer = None if live is None else live.told.task or live.told.message
+        if live is None or answer is None or not live.is_settled:
+            await call.let_go()
+        else:
+            await call.answered(answer)
 
     @property
     def is_over(self) -> bool:

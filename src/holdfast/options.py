@@ -14,17 +14,19 @@ if TYPE_CHECKING:
 
     from holdfast.auth import AuthProvider, CredentialService
     from holdfast.model.requests import SendMessageConfiguration
+    from holdfast.policy.reconcile import ContextIds, OnUnknown
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.endpoints import Endpoints
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
+    from holdfast.runtime.journal import Journal
     from holdfast.runtime.listeners import Consumer, Interceptor, Observer
     from holdfast.runtime.produced import TransportProducer
     from holdfast.runtime.transport import ClientCallContext, Layer
     from holdfast.wire.bindings import ProtocolVersion
     from holdfast.wire.limits import Limits
 
-__all__ = ["CallOptions", "ConnectOptions", "CreateOptions"]
+__all__ = ["CallOptions", "ConnectOptions", "CreateOptions", "SendOptions"]
 
 
 class CallOptions(TypedDict, total=False):
@@ -42,6 +44,16 @@ class CallOptions(TypedDict, total=False):
     headers: Mapping[str, str] | None
     extensions: Iterable[str]
     context: ClientCallContext | None
+
+
+class SendOptions(CallOptions, total=False):
+    """What is taken besides that by every operation of a `Client` that sends a message.
+
+    Attributes:
+        on_unknown: What to do if its reply is lost; see `connect`. The client's own if left out.
+    """
+
+    on_unknown: OnUnknown
 
 
 class CreateOptions(TypedDict, total=False):
@@ -64,6 +76,9 @@ class CreateOptions(TypedDict, total=False):
     transport_producers: Mapping[str, TransportProducer] | None
     configuration: SendMessageConfiguration | None
     streaming: bool
+    on_unknown: OnUnknown
+    context_ids: ContextIds
+    journal: str | Journal | None
     headers: Mapping[str, str] | None
     extensions: Iterable[str]
     credential_origins: Iterable[str]

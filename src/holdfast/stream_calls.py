@@ -6,12 +6,12 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from holdfast.errors import A2AError, UnsupportedOperationError
-from holdfast.model.operations import SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
-from holdfast.model.requests import SendMessageConfiguration, SubscribeToTaskRequest
+from holdfast.model.operations import SUBSCRIBE_TO_TASK
+from holdfast.model.requests import SubscribeToTaskRequest
 from holdfast.runtime.live import LiveStream
+from holdfast.runtime.transport import Reply
+from holdfast.sending import Sending
 from holdfast.tasks.resume import Resume
 
 if TYPE_CHECKING:
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
     from holdfast.calls import Calls, PerCall
     from holdfast.content import Content
-    from holdfast.model.requests import SendMessageRequest
+    from holdfast.journaling import HeldCall
+    from holdfast.model.requests import SendMessageConfiguration, SendMessageRequest
     from holdfast.model.types import Event, StreamResponse, Task
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.listeners import Consumer
-    from holdfast.runtime.transport import CallProgress, Stream
+    from holdfast.runtime.transport import Stream
 
 __all__ = ["StreamCalls"]
 
@@ -43,6 +44,7 @@ class StreamCalls:
         deadline: When it ends, if ever.
         per_call: What goes with each of its requests.
         extensions: What the agent has activated, as the reply to the first request said.
+        call: What is written down of the message that was sent last; None for nothing.
     """
 
     def __init__(
@@ -60,14 +62,14 @@ class StreamCalls:
         self._poll_interval = poll_interval
         self._patient = patient
         self.extensions: tuple[str, ...] = ()
+        self.call: HeldCall | None = None
         self._request_id = ""
-        self._sending: CallProgress | None = None
+        self._sending: Sending | None = None
 
     @property
     def is_sent(self) -> bool:
         """Whether the message that was to be sent last may have left."""
-        progress = self._sending
-        return progress is not None and (progress.sent or progress.maybe_executed)
+        return self._sending is not None and self._sending.is_sent
 
     def send(
         self,
@@ -93,7 +95,7 @@ class StreamCalls:
             configuration=configuration,
         )
         machine = partial(self._machine, known=known, has_gone_on=has_gone_on)
-        return partial(self._send, request, machine)
+        return partial(self._send, request, known, machine)
 
     def subscribe_to(self, task_id: str) -> Callable[[], Awaitable[LiveStream]]:
         """What gives a task and its events: by a subscription, where streams are offered."""
@@ -109,28 +111,32 @@ class StreamCalls:
         return partial(self._follow, task_id, task)
 
     async def _send(
-        self, request: SendMessageRequest, machine: Callable[..., Resume]
+        self, request: SendMessageRequest, known: Task | None, machine: Callable[..., Resume]
     ) -> LiveStream:
-        calls, deadline, per_call = self._calls, self.deadline, self.per_call
-        self._sending = None
+        sending = self._sending = Sending(self._calls, request, self.deadline, self.per_call)
+        if self.call is not None and known is not None:  # whose answer this message is for
+            await self.call.answered(known)
+        try:
+            return await sending.written_down(partial(self._begin, sending, machine))
+        finally:
+            self.call = sending.call
+
+    async def _begin(self, sending: Sending, machine: Callable[..., Resume]) -> LiveStream:
         if await self._are_streams_offered():
-            self._sending = calls.progress(per_call)
             try:
-                reply = await calls.open(
-                    SEND_STREAMING_MESSAGE, request, deadline, per_call, progress=self._sending
-                )
+                opened = await sending.open()
             except UnsupportedOperationError as error:
                 if error.executed is not False:  # it is the agent who says so
                     raise
             else:
-                self.extensions = reply.extensions
                 resume = machine(resubscribes=self.can_be_watched)
-                return self._live(resume, reply.value)
-        configuration = request.configuration or SendMessageConfiguration()
-        at_once = msgspec.structs.replace(configuration, return_immediately=True)
-        request = msgspec.structs.replace(request, configuration=at_once)
-        self._sending = calls.progress(per_call)
-        sent = await calls.send(request, deadline, per_call, progress=self._sending)
+                if isinstance(opened, Reply):
+                    self.extensions = opened.extensions
+                    return self._live(resume, opened.value)
+                resume.received(opened)
+                resume.cut(None)  # what was lost was the connection; the task goes on
+                return self._live(resume, None)
+        sent = await sending.send(at_once=True)
         self.extensions = sent.extensions
         resume = machine()
         resume.received(sent.value)

@@ -79,6 +79,7 @@ from holdfast import (
     InvalidAgentResponseError,
     InvalidParamsError,
     InvalidRequestError,
+    Journal,
     JournalError,
     JwtPolicy,
     Layer,
@@ -95,12 +96,14 @@ from holdfast import (
     ParseError,
     Part,
     PassThrough,
+    PendingCall,
     PermissionDeniedError,
     Producer,
     PushNotificationNotSupportedError,
     PushReceiver,
     QueueFullError,
     RateLimitedError,
+    ReconcilePolicy,
     Reconnected,
     ReconnectError,
     ReconnectPolicy,
@@ -109,8 +112,11 @@ from holdfast import (
     RetryPolicy,
     RetryScheduled,
     Role,
+    RunItem,
+    RunResult,
     SchemeCredentials,
     SendMessageConfiguration,
+    SqliteJournal,
     StaticAuth,
     StreamOver,
     StreamResponse,
@@ -873,3 +879,31 @@ ASGI_APPLICATION: Callable[
     ],
     Awaitable[None],
 ] = PushReceiver("https://me.test/push")
+
+
+async def survives() -> None:
+    policy = ReconcilePolicy(max_seconds=10, backoff=0.1, max_backoff=1, max_pages=3)
+    client = connect(
+        "http://agent.test",
+        journal="sqlite:///calls.db",
+        on_unknown="resend_if_absent",
+        context_ids="client",
+        resilience=Resilience(reconcile=policy),
+    )
+    assert_type(await client.ask("hi", on_unknown="raise"), Answer)
+    for call in await client.pending():
+        assert_type(call, PendingCall)
+        assert_type(call.state, TaskState | None)
+        assert_type(call.message, Message | None)
+        assert_type(await call.resume(timeout=60), Answer)
+        assert_type(call.stream(), EventStream)
+        await call.forget()
+    async with client.run(["a", RunItem(key="b", content="c")], run_id="r", rate=50) as run:
+        async for result in run:
+            assert_type(result, RunResult)
+            assert_type(result.answer, Answer | None)
+            assert_type(result.error, Exception | None)
+        run.stop()
+
+
+JOURNAL: Journal = SqliteJournal("calls.db", store_messages=True, lease=30, retention=86400)

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.model.settings import check_count, check_numbers
 
-__all__ = ["ReconnectPolicy", "reconnect_delay"]
+__all__ = ["ReconnectPolicy", "growing_wait"]
 
 
 _SECONDS = ("backoff", "max_backoff", "max_quiet")
@@ -48,13 +48,14 @@ class ReconnectPolicy(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(message)
 
 
-def reconnect_delay(policy: ReconnectPolicy, attempt: int, draw: float) -> float:
-    """The wait in seconds before a try.
+def growing_wait(attempt: int, draw: float, *, first: float, most: float) -> float:
+    """A wait in seconds: drawn between zero and a bound that doubles.
 
     Args:
-        policy: What the caller allows.
         attempt: Number of the try, from 1.
         draw: A random number from 0 up to 1.
+        first: The bound of the first wait.
+        most: Where the bound stops growing.
     """
     growth = 2.0 ** min(attempt - 1, 64)  # beyond that, any bound is reached
-    return min(policy.max_backoff, policy.backoff * growth) * draw
+    return min(most, first * growth) * draw

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.model.settings import check_count, check_kinds
 from holdfast.policy.budget import BudgetPolicy
+from holdfast.policy.reconcile import ReconcilePolicy
 from holdfast.policy.reconnect import ReconnectPolicy
 from holdfast.policy.retry import RetryPolicy
 from holdfast.wire.http import Timeouts
@@ -24,6 +25,7 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
         retry: When to try again.
         budget: When to stop trying again because too much fails; None never stops.
         reconnect: How to pick up a stream that was cut.
+        reconcile: How to look for a message whose reply was lost.
         refusals: HTTP statuses that, without an A2A error in the body, are taken to mean that
             the message was not executed, and may be sent again. Take out those that agents behind
             your gateways answer themselves.
@@ -37,6 +39,7 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
     retry: RetryPolicy = RetryPolicy()
     budget: BudgetPolicy | None = BudgetPolicy()
     reconnect: ReconnectPolicy = ReconnectPolicy()
+    reconcile: ReconcilePolicy = ReconcilePolicy()
     refusals: frozenset[int] = REFUSALS
 
     def __post_init__(self) -> None:
@@ -46,6 +49,7 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
             retry=RetryPolicy,
             budget=(BudgetPolicy, type(None)),
             reconnect=ReconnectPolicy,
+            reconcile=ReconcilePolicy,
             refusals=frozenset,
         )
         for status in self.refusals:
@@ -59,5 +63,9 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def off(cls) -> Self:
         """The bare wire: each call is tried once; the timeouts of an attempt stay."""
-        once = ReconnectPolicy(max_reconnects=0)
-        return cls(retry=RetryPolicy(max_retries=0), budget=None, reconnect=once)
+        return cls(
+            retry=RetryPolicy(max_retries=0),
+            budget=None,
+            reconnect=ReconnectPolicy(max_reconnects=0),
+            reconcile=ReconcilePolicy(max_seconds=0),
+        )

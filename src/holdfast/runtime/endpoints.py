@@ -35,6 +35,9 @@ class Endpoint:
         version: The version of the protocol to speak there.
         can_be_watched: Whether a subscription leaves a task as it is. Official servers of 0.3
             store the chunks of a task once more for each who subscribes to it.
+        clock_skew: Seconds that its clock is ahead of the own; None where not known.
+        lists_tasks: Whether it has a list of tasks; None where not known.
+        takes_contexts: Whether it takes contexts that a client names; None where not known.
         speaks_version: Whether it was seen to speak that version, or another one; None where that
             is not known.
         asking: Held by whoever finds that out.
@@ -48,8 +51,11 @@ class Endpoint:
         "asked",
         "asking",
         "can_be_watched",
+        "clock_skew",
         "interface",
+        "lists_tasks",
         "speaks_version",
+        "takes_contexts",
         "version",
     )
 
@@ -58,6 +64,9 @@ class Endpoint:
         self.agent = presentable(interface.url)
         self.version = spoken_version(interface.protocol_version) or PROTOCOL_VERSION
         self.can_be_watched = self.version == PROTOCOL_VERSION
+        self.clock_skew: float | None = None
+        self.lists_tasks: bool | None = None
+        self.takes_contexts: bool | None = None
         self.speaks_version: bool | None = None
         self.asking = PerLoop(asyncio.Lock)
         self.asked = 0

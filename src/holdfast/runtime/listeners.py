@@ -17,14 +17,14 @@ import msgspec
 
 from holdfast.errors import A2AError
 from holdfast.model.card import AgentCard
-from holdfast.model.operations import SUBSCRIBE_TO_TASK
+from holdfast.model.operations import LIST_TASKS, SUBSCRIBE_TO_TASK
 from holdfast.model.types import (
     Event,
     Task,
 )
 
 if TYPE_CHECKING:
-    from holdfast.errors import Attempt
+    from holdfast.errors import Attempt, OutcomeUnknownError
     from holdfast.runtime.transport import AnyCall, AnyReply
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "Observation",
     "Observer",
     "Observers",
+    "Reconciled",
     "Reconnected",
     "RetryScheduled",
     "attempts_of",
@@ -139,6 +140,17 @@ class Reconnected(Observation, frozen=True, kw_only=True):
     error: A2AError | None = None
 
 
+class Reconciled(Observation, frozen=True, kw_only=True):
+    """A message whose reply was lost was looked for, for `duration` seconds.
+
+    `task_id` is the task that it made, and that stands for the reply; None if none was found.
+    """
+
+    message_id: str
+    task_id: str | None
+    duration: float
+
+
 class CallFinished(Observation, frozen=True, kw_only=True):
     """The call is over after `attempts` tries and `duration` seconds; `error` is None if well.
 
@@ -193,6 +205,21 @@ class Observers:
                 task_id=task_id,
                 number=number,
                 error=error,
+            )
+        )
+
+    def reconciled(
+        self, lost: OutcomeUnknownError, *, task_id: str | None, seconds: float
+    ) -> None:
+        """A message was looked for."""
+        self._tell(
+            Reconciled(
+                request_id=lost.request_id or "",
+                operation=LIST_TASKS.name,
+                agent=lost.agent,
+                message_id=lost.message_id,
+                task_id=task_id,
+                duration=seconds,
             )
         )
 
@@ -274,6 +301,16 @@ def _log(observation: Observation) -> None:
                 _subject(observation),
                 observation.task_id,
                 observation.number,
+            )
+        case Reconciled():
+            logger.warning(
+                "%s message %s, whose reply was lost, %s after %.3f s",
+                _subject(observation),
+                observation.message_id,
+                "was not found"
+                if observation.task_id is None
+                else f"was found as task {observation.task_id}",
+                observation.duration,
             )
         case CallFinished() if logger.isEnabledFor(logging.DEBUG):
             logger.debug(

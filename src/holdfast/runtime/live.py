@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.errors import A2AError, DeadlineExceededError, LimitExceededError
 from holdfast.policy.deadline import Deadline, poll_delays
-from holdfast.policy.reconnect import ReconnectPolicy, reconnect_delay
+from holdfast.policy.reconnect import ReconnectPolicy, growing_wait
 from holdfast.runtime.waiting import Endable, add_last_seen, in_vain
 from holdfast.tasks.resume import Resume, Step, Wait
 
@@ -353,7 +353,10 @@ class LiveStream:
         if not step.attempt:
             return next(self._delays)
         self._delays = poll_delays(self._poll_interval)
-        return reconnect_delay(self._policy, step.attempt, self._env.random())
+        policy = self._policy
+        return growing_wait(
+            step.attempt, self._env.random(), first=policy.backoff, most=policy.max_backoff
+        )
 
     def _end(self, step: Wait) -> Deadline:
         """When waiting ends: at the deadline or, where there is none, when all is quiet."""

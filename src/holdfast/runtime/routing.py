@@ -261,6 +261,7 @@ class _Choice:
 def _routed(call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> Call[P, R]:
     if call.extensions:
         check_spoken(call, choice.endpoint.version)
+    call.progress.endpoint = choice.endpoint
     return msgspec.structs.replace(
         call, endpoint=choice.endpoint, reach=choice.reach, card=choice.card, auth=provider
     )

@@ -60,6 +60,7 @@ class CallProgress(Progress):
         maybe_executed: Whether an earlier attempt may have been executed.
         attempts: The attempts that are over, in order.
         card: How far the fetch of the card has come that this call waits for, if it does.
+        endpoint: Where the call goes, as soon as that is chosen.
         secrets: What the requests carry; shared by all calls of one operation of a client.
     """
 
@@ -67,6 +68,7 @@ class CallProgress(Progress):
     maybe_executed: bool = False
     attempts: list[Attempt] = []  # noqa: RUF012  msgspec makes a new one for each
     card: CallProgress | None = None
+    endpoint: Endpoint | None = None
     secrets: Secrets = msgspec.field(default_factory=Secrets)
 
     def failed(self, error: A2AError) -> None:

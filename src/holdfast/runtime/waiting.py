@@ -50,17 +50,18 @@ class Endable:
         self.is_ended = False
         self._scope: asyncio.Timeout | None = None
 
-    async def wait(self, awaitable: Awaitable[None]) -> None:
+    async def wait(self, awaitable: Awaitable[T]) -> T | None:
         """Waits for something, and no longer than until `end`, which cancels it."""
         scope = self._scope = asyncio.timeout(None)
         try:
             async with scope:
-                await awaitable
+                return await awaitable
         except TimeoutError as error:
             if isinstance(error, A2AError) or not scope.expired():
                 raise
         finally:
             self._scope = None
+        return None
 
     def end(self) -> None:
         """Ends the wait, if there is one."""

@@ -18,7 +18,7 @@ import msgspec
 from holdfast.model.card import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
 from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, OPERATIONS
 from holdfast.testing.exchange import Exchange
-from holdfast.testing.operations import Operations, Result
+from holdfast.testing.operations import Contexts, Operations, Result
 from holdfast.testing.plans import echo
 from holdfast.testing.serverrequests import read_request
 from holdfast.testing.serverwire import CARD, Refusal, Wire
@@ -79,6 +79,9 @@ class FakeAgent:
         token: A bearer token that every operation needs; None for none.
         cancel_takes: Seconds from a request to cancel until the task is CANCELED; None for never.
         records_messages: Whether messages appear in a task's history.
+        lists_tasks: Whether it has a list of tasks.
+        contexts: What it does with a context that a message names and that it does not know: it
+            is ``"taken"``, as real agents do, ``"refused"``, or ``"ignored"`` for one of its own.
         streaming: Whether it streams, and how; True as the specification says.
         extensions: What its card declares; of these it activates what a request asks for.
         store_lag: Seconds until GetTask, ListTasks and the task that a subscription begins with
@@ -105,6 +108,8 @@ class FakeAgent:
         token: str | None = None,
         cancel_takes: float | None = 0.0,
         records_messages: bool = True,
+        lists_tasks: bool = True,
+        contexts: Contexts = "taken",
         streaming: bool | Streaming = True,
         extensions: Sequence[AgentExtension] = (),
         store_lag: float = 0.0,
@@ -123,6 +128,8 @@ class FakeAgent:
             behaviour if callable(behaviour) else _always(behaviour),
             cancel_takes=cancel_takes,
             records_messages=records_messages,
+            lists_tasks=lists_tasks,
+            contexts=contexts,
             streaming=self._streaming,
             store_lag=store_lag,
         )

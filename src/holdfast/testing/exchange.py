@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.testing.bodies import EventBody, Reply, WholeBody, refusal_of
 from holdfast.testing.faults import Delay, Fail, Fault, Garbage, Reset, Respond, Stall
+from holdfast.testing.lives import http_date
 from holdfast.testing.serverwire import Refusal
 
 if TYPE_CHECKING:
@@ -136,7 +137,9 @@ class Exchange:
 
     def _whole(self, reply: HttpReply) -> Reply:
         body = WholeBody(reply.body, self.fault)
-        return Reply(status=reply.status, headers={**reply.headers, **self._headers}, body=body)
+        now = asyncio.get_running_loop().time()
+        headers = {**reply.headers, "date": http_date(now), **self._headers}
+        return Reply(status=reply.status, headers=headers, body=body)
 
     async def _deliver_late(self, seconds: float) -> Result | Refusal:
         """Delivers on the clock, so that it happens whether or not somebody still waits here."""

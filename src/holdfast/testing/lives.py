@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from holdfast.testing.plans import Plan, Step
 
-__all__ = ["Event", "Life", "Update", "folded", "timestamp"]
+__all__ = ["Event", "Life", "Update", "folded", "http_date", "timestamp"]
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """Wall time of a fake agent when the event loop's clock shows zero."""
@@ -284,5 +285,13 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 def timestamp(at: float) -> str:
     """The wall time at a moment of the event loop's clock, as A2A writes it (5.6.1)."""
-    wall = _EPOCH + timedelta(seconds=at)
-    return wall.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return _wall(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def http_date(at: float) -> str:
+    """The same as HTTP writes it (RFC 9110, 5.6.7)."""
+    return format_datetime(_wall(at), usegmt=True)
+
+
+def _wall(at: float) -> datetime:
+    return _EPOCH + timedelta(seconds=at)

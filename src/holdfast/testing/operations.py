@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -34,7 +34,10 @@ from holdfast.testing.streams import Events, Streaming
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Operations", "Result"]
+__all__ = ["Contexts", "Operations", "Result"]
+
+Contexts = Literal["taken", "refused", "ignored"]
+"""What an agent does with a context that it does not know."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +61,8 @@ class Operations:
         behaviour: What it does with a message.
         cancel_takes: Seconds from a request to cancel until the task is CANCELED; None for never.
         records_messages: Whether messages appear in a task's history.
+        lists_tasks: Whether it has a list of tasks.
+        contexts: What it does with a context that it does not know.
         streaming: How it streams; None if it does not.
         store_lag: Seconds until what is stored shows what happened.
 
@@ -72,6 +77,8 @@ class Operations:
         *,
         cancel_takes: float | None,
         records_messages: bool,
+        lists_tasks: bool,
+        contexts: Contexts,
         streaming: Streaming | None,
         store_lag: float,
     ) -> None:
@@ -80,6 +87,7 @@ class Operations:
         self._behaviour = behaviour
         self._cancel_takes = cancel_takes
         self._records_messages = records_messages
+        self._contexts = contexts
         self._streaming = streaming
         self._store_lag = store_lag
         self._configs: dict[tuple[str, str], TaskPushNotificationConfig] = {}
@@ -96,6 +104,8 @@ class Operations:
             op.LIST_PUSH_CONFIGS.name: self._list_configs,
             op.DELETE_PUSH_CONFIG.name: self._delete_config,
         }
+        if not lists_tasks:
+            del self._by_name[op.LIST_TASKS.name]
 
     def execute(self, operation: str, params: object, now: float) -> Result:
         """Does an operation, by its name.
@@ -105,7 +115,7 @@ class Operations:
         """
         do = self._by_name.get(operation)
         if do is None:
-            raise Refusal(-32004, "This operation is not supported")
+            raise Refusal(-32601, f"Method not found: {operation}")
         return do(params, now)
 
     # ── Messages and tasks ───────────────────────────────────────────────────────────────────
@@ -152,6 +162,8 @@ class Operations:
         if not message.message_id or not message.parts:
             raise Refusal(-32602, "Validation failed: a message needs messageId and parts")
         life = self._continued(message, now)
+        if life is None:
+            message = self._in_context(message)
         present = None if life is None else life.task(now)
         outcome = self._behaviour(Turn(message=message, task=present))
         made = self.executions.setdefault(message.message_id, [])
@@ -177,6 +189,15 @@ class Operations:
         if push is not None:
             self._create_config(msgspec.structs.replace(push, task_id=life.task_id), now)
         return life
+
+    def _in_context(self, message: Message) -> Message:
+        """A message that begins a task, in a context that the agent is content with."""
+        known = {life.context_id for life in self.lives.values()}
+        if self._contexts == "taken" or not message.context_id or message.context_id in known:
+            return message
+        if self._contexts == "refused":
+            raise Refusal(-32602, f"Context {message.context_id} is unknown")
+        return msgspec.structs.replace(message, context_id=None)
 
     def _continued(self, message: Message, now: float) -> Life | None:
         """The life that a message continues (A2A 3.4.3); None if it begins one."""

@@ -1,0 +1,303 @@
+"""Many messages to one agent: a few at a time, each sent once, whatever happens to the program."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterable
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from holdfast.answer import Answer, raise_for_outcome
+from holdfast.content import to_message
+from holdfast.errors import A2AError, OutcomeUnknownError
+from holdfast.journaling import UNKNOWN
+from holdfast.model.types import Message, Task
+from holdfast.pending import PendingCall
+from holdfast.runtime.journal import NOT_SENT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+    from types import TracebackType
+
+    from holdfast.calls import Calls
+    from holdfast.content import Content
+    from holdfast.journaling import Journaling
+    from holdfast.options import CallOptions
+    from holdfast.runtime.journal import CallRecord
+
+__all__ = ["BulkRun", "RunItem", "RunResult"]
+
+_LOOK = 1.0
+"""Seconds between two looks at a call that somebody else holds."""
+
+
+class RunItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One message of many, with a key of its own.
+
+    Attributes:
+        key: What it is called in results, and in the journal: the same in every run.
+        content: The message.
+    """
+
+    key: str
+    content: Any
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What one message of many came to: either `answer` or `error` is set.
+
+    Attributes:
+        key: The key of the message: its place, from 0 on, unless it had one of its own.
+        answer: The answer.
+        error: Why there is none: an `A2AError`, or a ValueError or TypeError of a message that
+            cannot be sent.
+        duration: Seconds that it took.
+        was_resumed: Whether an earlier run had sent it.
+    """
+
+    key: str
+    answer: Answer | None = None
+    error: Exception | None = None
+    duration: float = 0.0
+    was_resumed: bool = False
+
+
+class BulkRun:
+    """The results of many messages, as they come; made by `Client.run`.
+
+    Iterate over it once. Messages are taken when there is room for them, and while somebody
+    iterates. Whoever leaves early says `close`, or uses the run as an async context manager.
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        messages: Iterable[Content | RunItem] | AsyncIterable[Content | RunItem],
+        ask: Callable[[Content, str | None], Awaitable[Answer]],
+        *,
+        run_id: str | None,
+        concurrency: int,
+        rate: float | None,
+        options: CallOptions,
+    ) -> None:
+        self._calls = calls
+        self._items = _items(messages)
+        self._ask = ask
+        self._run_id = run_id
+        self._concurrency = concurrency
+        self._options = options
+        self._interval = 0.0 if rate is None else 1.0 / rate
+        self._not_before = 0.0
+        self._is_stopped = False
+        self._taking: asyncio.Task[RunItem | None] | None = None
+        self._on_the_way: set[asyncio.Task[RunResult]] = set()
+        self._done: deque[asyncio.Task[RunResult]] = deque()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def __anext__(self) -> RunResult:
+        """The next result, in the order in which they come.
+
+        Raises:
+            JournalError: The journal cannot be used.
+            RuntimeError: The client was closed.
+        """
+        while not self._done:
+            waiting: set[asyncio.Task[Any]] = {*self._on_the_way}
+            if (taking := self._take()) is not None:
+                waiting.add(taking)
+            if not waiting:
+                raise StopAsyncIteration
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            self._done.extend(done & self._on_the_way)
+            self._on_the_way -= done
+            if taking in done:
+                self._begin(taking)
+        return self._done.popleft().result()
+
+    def stop(self) -> None:
+        """Takes no more messages; those on their way come to their end."""
+        self._is_stopped = True
+        if self._taking is not None:
+            self._taking.cancel()
+
+    async def close(self) -> None:
+        """Stops, and waits no longer for what is on its way. Can be called twice.
+
+        Where there is a journal, the next run with the same ``run_id`` goes on with that.
+        """
+        self.stop()
+        tasks: list[asyncio.Task[Any]] = [*self._on_the_way]
+        if self._taking is not None:
+            tasks.append(self._taking)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._taking = None
+        self._on_the_way.clear()
+        self._done.clear()
+        await self._items.aclose()
+
+    # ── Taking messages ──────────────────────────────────────────────────────────────────────
+
+    def _take(self) -> asyncio.Task[RunItem | None] | None:
+        """What takes the next message, if there is room for one."""
+        has_room = not self._is_stopped and len(self._on_the_way) < self._concurrency
+        if self._taking is None and has_room:
+            self._taking = asyncio.create_task(self._next_item())
+        return self._taking
+
+    async def _next_item(self) -> RunItem | None:
+        loop = asyncio.get_running_loop()
+        item = await anext(self._items, None)
+        if item is not None:
+            await asyncio.sleep(max(0.0, self._not_before - loop.time()))
+            self._not_before = max(self._not_before, loop.time()) + self._interval
+        return item
+
+    def _begin(self, taking: asyncio.Task[RunItem | None] | None) -> None:
+        """Begins with a message that was taken."""
+        self._taking = None
+        item = None if taking is None or taking.cancelled() else taking.result()
+        if item is None:
+            self._is_stopped = True
+        else:
+            self._on_the_way.add(asyncio.create_task(self._one(item)))
+
+    # ── One message ──────────────────────────────────────────────────────────────────────────
+
+    async def _one(self, item: RunItem) -> RunResult:
+        loop = asyncio.get_running_loop()
+        began, journaling = loop.time(), self._calls.journaling
+        answer: Answer | None = None
+        error: Exception | None = None
+        was_resumed = False
+        try:
+            label = None if self._run_id is None else _label(self._run_id, item.key)
+            record = None
+            if label is not None and journaling is not None:
+                found = await journaling.journal.labelled(journaling.agent, [label])
+                record = found.get(label)
+            if record is None or (record.outcome or "").startswith(NOT_SENT):
+                to_message(item.content, new_id="")  # which tells of what cannot be sent
+                answer = await self._ask(item.content, label)
+            else:
+                was_resumed = True
+                answer = await self._gone_on_with(record, journaling)
+        except (A2AError, ValueError, TypeError) as failure:
+            error = failure
+        return RunResult(
+            key=item.key,
+            answer=answer,
+            error=error,
+            duration=loop.time() - began,
+            was_resumed=was_resumed,
+        )
+
+    async def _gone_on_with(self, record: CallRecord, journaling: Journaling | None) -> Answer:
+        """The answer to a message that an earlier run has sent."""
+        if record.outcome is None and journaling is not None:
+            record = await self._let_go(record, journaling)
+            if record.outcome is None:
+                return await PendingCall(record, self._calls, journaling).resume(**self._options)
+        if record.outcome == UNKNOWN:
+            raise OutcomeUnknownError(
+                f"nobody knows whether the agent ran message {record.message_id}, as an earlier "
+                "run has reported. It was not sent again",
+                message_id=record.message_id,
+                context_id=record.context_id,
+            )
+        return _answer_of(await self._result(record))
+
+    async def _let_go(self, record: CallRecord, journaling: Journaling) -> CallRecord:
+        """The record once nobody holds the call: who did has died, or has brought it to an end.
+
+        After a crash that is so when its last lease is over.
+        """
+        deadline, _ = self._calls.begin("wait", self._options)
+        clock, label = asyncio.get_running_loop().time, record.label or ""
+        while record.outcome is None:
+            held = record.lease_until - self._calls.env.wall()
+            wait = min(held, deadline.left(clock()), _LOOK)
+            if wait <= 0:
+                break
+            await asyncio.sleep(wait)
+            found = await journaling.journal.labelled(journaling.agent, [label])
+            record = found.get(label, record)
+        return record
+
+    async def _result(self, record: CallRecord) -> Task | Message:
+        """What answered a call that is over."""
+        if record.result is not None:
+            if record.state is None:
+                return msgspec.json.decode(record.result, type=Message)
+            return msgspec.json.decode(record.result, type=Task)
+        if record.state is not None and record.task_id is not None:
+            deadline, per_call = self._calls.begin("call", self._options)
+            try:
+                return await self._calls.get_task(record.task_id, deadline, per_call)
+            except A2AError as error:
+                error.executed = True  # the message, whatever became of this look
+                raise
+        raise A2AError(f"an earlier run has ended with: {record.outcome}", executed=None)
+
+
+async def _items(
+    messages: Iterable[Content | RunItem] | AsyncIterable[Content | RunItem],
+) -> AsyncGenerator[RunItem]:
+    """Messages with their keys.
+
+    Raises:
+        ValueError: A key came before.
+    """
+    keyed = _Keyed()
+    if isinstance(messages, AsyncIterable):
+        async for message in messages:
+            yield keyed.item(message)
+    else:
+        for message in messages:
+            yield keyed.item(message)
+
+
+class _Keyed:
+    """Gives each message its key."""
+
+    def __init__(self) -> None:
+        self._place = 0
+        self._seen: set[str] = set()
+
+    def item(self, message: Content | RunItem) -> RunItem:
+        place, self._place = self._place, self._place + 1
+        if not isinstance(message, RunItem):
+            return RunItem(key=str(place), content=message)
+        if message.key in self._seen:
+            text = f"the key {message.key!r} was given to more than one message"
+            raise ValueError(text)
+        self._seen.add(message.key)
+        return message
+
+
+def _label(run_id: str, key: str) -> str:
+    """What a message of a run is called: no other one is called the same."""
+    return f"{run_id.replace('%', '%25').replace(':', '%3A')}:{key}"
+
+
+def _answer_of(result: Task | Message) -> Answer:
+    if isinstance(result, Message):
+        return Answer(message=result)
+    raise_for_outcome(result)
+    return Answer(task=result)

@@ -1,0 +1,3 @@
+"""Journals: where calls are written down, so that no crash loses one."""
+
+from __future__ import annotations

@@ -1,0 +1,169 @@
+"""Calls that are written down and have no outcome: what a crash, a deadline or a caller left."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Unpack
+
+import msgspec
+
+from holdfast.arguments import check_seconds
+from holdfast.errors import OutcomeUnknownError
+from holdfast.event_stream import EventStream
+from holdfast.model.requests import SendMessageRequest
+from holdfast.model.types import Message, Role, TaskState
+from holdfast.reconciling import find
+from holdfast.runtime.journal import Note
+from holdfast.stream_calls import StreamCalls
+
+if TYPE_CHECKING:
+    from holdfast.answer import Answer
+    from holdfast.calls import Calls
+    from holdfast.event_stream import Live
+    from holdfast.journaling import HeldCall, Journaling
+    from holdfast.options import CallOptions
+    from holdfast.runtime.journal import CallRecord
+
+__all__ = ["PendingCall"]
+
+FORGOTTEN = "forgotten"
+"""The outcome of a call that nobody wants to know more of."""
+
+
+class PendingCall:
+    """A call that has no outcome yet, as the journal tells it; given by `Client.pending`.
+
+    To go on with it never sends its message again: a task that is known is waited for, and one
+    that is not is looked for, as after a lost reply.
+    """
+
+    def __init__(self, record: CallRecord, calls: Calls, journaling: Journaling) -> None:
+        self._record = record
+        self._calls = calls
+        self._journaling = journaling
+
+    def __repr__(self) -> str:
+        return (
+            f"PendingCall(message_id={self.message_id!r}, task_id={self.task_id!r}, "
+            f"context_id={self.context_id!r}, began={self.began:%Y-%m-%dT%H:%M:%SZ}, "
+            f"state={self.state})"
+        )
+
+    @property
+    def message_id(self) -> str:
+        """Id of the message that was to be sent, or was."""
+        return self._record.message_id
+
+    @property
+    def task_id(self) -> str | None:
+        """Id of the task, where one is known."""
+        return self._record.task_id
+
+    @property
+    def context_id(self) -> str | None:
+        """Id of the conversation, where one is known."""
+        return self._record.context_id
+
+    @property
+    def agent(self) -> str:
+        """Where it was sent, as `connect` was told."""
+        return self._record.agent
+
+    @property
+    def began(self) -> datetime:
+        """When it began, in UTC."""
+        return datetime.fromtimestamp(self._record.began, UTC)
+
+    @property
+    def state(self) -> TaskState | None:
+        """The state of its task as last seen; None where no reply was seen."""
+        return None if self._record.state is None else TaskState(self._record.state)
+
+    @property
+    def message(self) -> Message | None:
+        """The message, to be sent again by hand; None unless the journal stores messages."""
+        if self._record.request is None:
+            return None
+        return msgspec.json.decode(self._record.request, type=SendMessageRequest).message
+
+    async def resume(self, **options: Unpack[CallOptions]) -> Answer:
+        """Waits for the answer: see `Client.wait` for how long, and `Client.ask` for what comes.
+
+        Raises:
+            OutcomeUnknownError: Nothing was found of it; the call is over with that.
+            A2AConnectionError: Nothing could be looked at; the call can be resumed again. Whatever
+                else keeps from looking is raised likewise.
+            JournalError: Somebody else works on it, or it is over.
+            TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
+            DeadlineExceededError: The time is over; the call can be resumed again.
+        """
+        async with self.stream(**options) as events:
+            return await events.result()
+
+    def stream(self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]) -> EventStream:
+        """The same as it comes: the task as it stands, and then what happens to it.
+
+        It is taken over when the stream is entered; for what that raises see `resume`.
+
+        Args:
+            poll_interval: Seconds between two looks where the task has to be polled.
+            options: See `CallOptions`.
+        """
+        check_seconds("poll_interval", poll_interval)
+        deadline, per_call = self._calls.begin("wait", options)
+        calls = StreamCalls(
+            self._calls, deadline, per_call, poll_interval=poll_interval, patient=True
+        )
+
+        async def begin() -> Live:
+            call = calls.call = await self._journaling.claim(self.message_id)
+            try:
+                task_id = await call.work(self._find(call, calls))
+                return await call.work(calls.subscribe_to(task_id)())
+            except BaseException as error:
+                await call.failed(error)
+                raise
+
+        return EventStream(calls, begin)
+
+    async def forget(self) -> None:
+        """Says that nobody wants to know what became of it; the agent is told nothing.
+
+        Raises:
+            JournalError: Somebody else works on it, or it is over.
+        """
+        call = await self._journaling.claim(self.message_id)
+        await call.finish(Note(outcome=FORGOTTEN))
+
+    async def _find(self, call: HeldCall, calls: StreamCalls) -> str:
+        """The id of the task that the message made."""
+        record = call.record
+        if record.state is not None and record.task_id is not None:
+            return record.task_id
+        message = Message(
+            message_id=record.message_id,
+            role=Role.USER,
+            task_id=record.task_id,
+            context_id=record.context_id,
+        )
+        lost = OutcomeUnknownError(
+            f"nobody knows whether the agent ran message {record.message_id}: whoever sent it, or "
+            "was about to, left without knowing. It is not sent again",
+            message_id=record.message_id,
+            context_id=record.context_id,
+        )
+        task = await find(
+            message,
+            lost,
+            self._calls,
+            calls.deadline,
+            calls.per_call,
+            sent_at=record.began,
+            wall=self._calls.env.wall,
+            is_own_context=record.is_own_context,
+        )
+        if task is None:
+            # An agent that is down, or lets nobody in, has not said that there is nothing.
+            raise lost.__cause__ or lost
+        await call.saw(task)
+        return task.id

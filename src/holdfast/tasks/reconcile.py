@@ -1,0 +1,345 @@
+"""Finding the task that a message made, where the reply to it was lost: what to ask next.
+
+`Reconciliation` is told what came back, and says what to do (`Reconciliation.step`); it does
+nothing itself.
+
+Rules (A2A 3.1.3, 3.1.4, 3.4):
+- A task is the message's if its history or its status holds the message, by its id. In a context
+  that was made for this one message, every task is.
+- A look asks for the task that the message was for; then for the list of its context's tasks; or,
+  where it names none that the agent knows, of those that changed since it was sent, by the agent's
+  clock. Every page is read: there may be two tasks.
+- Not found proves nothing. A history may leave messages out, a reply that is a message is in no
+  list, a request may still be under way, stores may differ. So a look that finds nothing is
+  repeated, until the time is over or the agent has said that there is nothing to be had.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.errors import (
+    A2AError,
+    InvalidParamsError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from holdfast.model.types import Task
+from holdfast.wire.status import is_unknown_there
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.model.requests import ListTasksResponse
+    from holdfast.model.types import Message
+
+__all__ = [
+    "Found",
+    "FoundTwice",
+    "GetTask",
+    "ListPage",
+    "LookAgain",
+    "NotFound",
+    "Reconciliation",
+    "has_no_list",
+]
+
+_NO_LIST = "the agent has no list of tasks"
+
+_NOT_BY_TIME = (InvalidParamsError, UnsupportedOperationError)
+"""How agents say that they cannot list by time."""
+
+_MARGIN_KNOWN = 5.0
+"""Seconds before a message was sent from which on tasks may be its: dates have whole seconds."""
+
+_MARGIN_UNKNOWN = 60.0
+"""The same, as long as nothing is known of the agent's clock."""
+
+
+class GetTask(msgspec.Struct, frozen=True):
+    """Ask for a task with its history, and say `Reconciliation.got` or `Reconciliation.failed`."""
+
+    task_id: str
+
+
+class ListPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask for a page of tasks with histories, and say `listed` or `failed`.
+
+    Attributes:
+        context_id: Only tasks of this context; None for all.
+        since: Only tasks whose status is not older; None for all.
+        page_token: Where the page begins; empty for the first one.
+    """
+
+    context_id: str | None = None
+    since: datetime | None = None
+    page_token: str = ""
+
+
+class LookAgain(msgspec.Struct, frozen=True):
+    """Nothing yet: wait, and say `Reconciliation.waited`, or `Reconciliation.give_up`.
+
+    Attributes:
+        looks: How many looks there were.
+    """
+
+    looks: int
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The task that the message made."""
+
+    task: Task
+
+
+class FoundTwice(msgspec.Struct, frozen=True):
+    """The message made more than one task."""
+
+    tasks: tuple[Task, ...]
+
+
+class NotFound(msgspec.Struct, frozen=True):
+    """Nothing was found, which proves nothing."""
+
+
+class _Place(msgspec.Struct, kw_only=True):
+    """Somewhere to look.
+
+    Attributes:
+        name: As errors name it.
+        ask: What to ask for; None for tasks since the message was sent.
+        is_filtered: Whether the list can be had by time.
+        looks: How often it was looked at to the end.
+        trouble: Why it could not be looked at, the last time that it could not.
+        is_closed: Whether it will not be possible either.
+        is_cut_short: Whether there were more pages than may be read.
+    """
+
+    name: str
+    ask: GetTask | ListPage | None
+    is_filtered: bool = True
+    looks: int = 0
+    trouble: str = ""
+    is_closed: bool = False
+    is_cut_short: bool = False
+
+    def __str__(self) -> str:
+        times = "" if self.looks == 1 else f", {self.looks} times"
+        short = ", not all of them" if self.is_cut_short else ""
+        if not self.trouble:
+            return f"{self.name}{times}{short}"
+        return f"{self.name}{times if self.looks else ''}{short} ({self.trouble})"
+
+
+class Reconciliation:
+    """Looks for what became of one message.
+
+    Args:
+        message: The message as it was sent.
+        sent_at: When it was first sent, by the own clock, in seconds since the epoch.
+        clock_skew: Seconds that the agent's clock is ahead of the own; None where not known.
+        is_own_context: Whether its context was made for it, and nobody else has used it.
+        has_list: Whether the agent may have a list of tasks.
+        max_pages: Pages to read in one look.
+
+    Attributes:
+        step: What to do next.
+        clock_skew: Seconds that the agent's clock is ahead, as far as that is known by now.
+    """
+
+    def __init__(
+        self,
+        message: Message,
+        *,
+        sent_at: float,
+        clock_skew: float | None = None,
+        is_own_context: bool = False,
+        has_list: bool = True,
+        max_pages: int = 20,
+    ) -> None:
+        self.clock_skew = clock_skew
+        self._message = message
+        self._sent_at = sent_at
+        self._is_own_context = is_own_context
+        self._max_pages = max_pages
+        self._places = list(_places(message, is_own_context=is_own_context))
+        if not has_list:
+            self._close_lists()
+        self._looks = 0
+        self._at = 0
+        self._pages = 0
+        self._tokens: set[str] = set()
+        self._since: datetime | None = None
+        self._matches: dict[str, Task] = {}
+        self.step: GetTask | ListPage | LookAgain | Found | FoundTwice | NotFound
+        self._look()
+
+    @property
+    def looked_at(self) -> tuple[str, ...]:
+        """What was searched, in order, a line each."""
+        return tuple(str(place) for place in self._places if place.looks or place.trouble)
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether any place was looked at to the end."""
+        return any(place.looks for place in self._places)
+
+    def got(self, task: Task) -> None:
+        """The task that was asked for."""
+        if task.id in self._matches:  # seen in a list, which leaves artifacts out
+            self.step = Found(task)
+            return
+        self._place.looks += 1
+        if self._is_ours(task):
+            self.step = Found(task)
+        else:
+            self._next_place()
+
+    def listed(self, page: ListTasksResponse, *, wall: float, agent_time: float | None) -> None:
+        """The page that was asked for.
+
+        Args:
+            page: The page.
+            wall: The time now by the own clock, in seconds since the epoch.
+            agent_time: The time by the agent's, where it told it.
+        """
+        self._pages += 1
+        for task in page.tasks:
+            if self._is_ours(task):
+                self._matches[task.id] = task
+        if agent_time is not None:
+            self.clock_skew = agent_time - wall
+        place, token = self._place, page.next_page_token
+        may_read_more = self._pages < self._max_pages
+        if may_read_more and self._since is not None and self._begin_of_time() < self._since:
+            self._since = self._begin_of_time()  # its clock is behind: some was left out
+            self.step = self._page()
+        elif token and may_read_more and token not in self._tokens:
+            self._tokens.add(token)
+            self.step = msgspec.structs.replace(self._page(), page_token=token)
+        else:
+            place.looks += 1
+            place.is_cut_short = bool(token)
+            self._next_place()
+
+    def failed(self, error: A2AError) -> None:
+        """What was asked for did not come."""
+        if self._matches and isinstance(self.step, GetTask):
+            if error.transient:
+                self._pause()
+            else:
+                self.step = Found(self._matches[self.step.task_id])
+            return
+        place = self._place
+        if isinstance(error, TaskNotFoundError) and isinstance(place.ask, GetTask):
+            place.looks += 1  # an answer, from a store that may be behind
+        elif self._since is not None and isinstance(error, _NOT_BY_TIME):
+            place.is_filtered = False  # an agent of 0.3 has no such filter
+            self._ask_place()
+            return
+        else:
+            place.trouble = _trouble(error, place)
+            place.is_closed = not error.transient
+        self._next_place()
+
+    def waited(self) -> None:
+        """The wait is over: look again."""
+        self._look()
+
+    def give_up(self) -> None:
+        """The time is over."""
+        self.step = NotFound()
+
+    def _close_lists(self) -> None:
+        for place in self._places:
+            if not isinstance(place.ask, GetTask):
+                place.trouble, place.is_closed = _NO_LIST, True
+
+    # ── Within ───────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _place(self) -> _Place:
+        return self._places[self._at]
+
+    def _look(self) -> None:
+        self._matches.clear()
+        self._at = -1
+        self._next_place()
+
+    def _next_place(self) -> None:
+        self._at += 1
+        while self._at < len(self._places) and self._place.is_closed:
+            self._at += 1
+        if self._at < len(self._places):
+            self._ask_place()
+        else:
+            self._conclude()
+
+    def _ask_place(self) -> None:
+        self._pages = 0
+        self._tokens.clear()
+        self._since = None
+        ask = self._place.ask
+        if ask is None:
+            self._since = self._begin_of_time() if self._place.is_filtered else None
+        self.step = ask or self._page()
+
+    def _page(self) -> ListPage:
+        ask = self._place.ask
+        return ask if isinstance(ask, ListPage) else ListPage(since=self._since)
+
+    def _conclude(self) -> None:
+        """What a look at all places comes to."""
+        matches = tuple(self._matches.values())
+        if len(matches) > 1:
+            self.step = FoundTwice(matches)
+        elif matches:
+            self.step = GetTask(matches[0].id)
+        elif all(place.is_closed for place in self._places):
+            self.step = NotFound()
+        else:
+            self._pause()
+
+    def _pause(self) -> None:
+        self._looks += 1
+        self.step = LookAgain(self._looks)
+
+    def _begin_of_time(self) -> datetime:
+        """From when on, by the agent's clock, a task may be the message's."""
+        if self.clock_skew is None:
+            began = self._sent_at - _MARGIN_UNKNOWN
+        else:
+            began = self._sent_at + self.clock_skew - _MARGIN_KNOWN
+        return datetime.fromtimestamp(int(max(0.0, began)), UTC)
+
+    def _is_ours(self, task: Task) -> bool:
+        message = self._message
+        if self._is_own_context and task.context_id == message.context_id:
+            return True
+        said = (*task.history, task.status.message)
+        return any(one is not None and one.message_id == message.message_id for one in said)
+
+
+def _places(message: Message, *, is_own_context: bool) -> Iterator[_Place]:
+    if message.task_id:
+        yield _Place(name=f"task {message.task_id}", ask=GetTask(message.task_id))
+    if message.context_id:
+        name = f"the tasks of context {message.context_id}"
+        yield _Place(name=name, ask=ListPage(context_id=message.context_id))
+    if is_own_context or not (message.context_id or message.task_id):
+        yield _Place(name="the tasks changed since the message was sent", ask=None)
+
+
+def has_no_list(error: A2AError) -> bool:
+    """Whether an agent that was asked for a list says that it has none."""
+    return isinstance(error, UnsupportedOperationError) or is_unknown_there(error)
+
+
+def _trouble(error: A2AError, place: _Place) -> str:
+    """Why a place could not be looked at, in a line."""
+    if has_no_list(error) and not isinstance(place.ask, GetTask):
+        return _NO_LIST
+    return error.message or type(error).__name__

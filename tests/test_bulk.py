@@ -1,0 +1,439 @@
+"""Many messages: each asked once, whatever happens to those around it and to the program."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from holdfast import (
+    JournalError,
+    OutcomeUnknownError,
+    RunItem,
+    TaskFailedError,
+    connect,
+)
+from holdfast.journals.sqlite import SqliteJournal
+from holdfast.runtime.env import SystemEnv
+from holdfast.runtime.journal import CallRecord
+from holdfast.testing import FakeAgent, FakeNetwork, Refuse, Reset, completes, fails, replies
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+class VirtualWall(SystemEnv):
+    """Wall time that goes with the event loop's clock."""
+
+    def wall(self):
+        return 1_700_000_000.0 + asyncio.get_running_loop().time()
+
+
+def connected(agent, **options):
+    options.setdefault("engine", FakeNetwork(agent))
+    return connect(agent.url, env=VirtualWall(), **options)
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+def doubles(after=1):
+    return FakeAgent(lambda turn: completes(turn.message.text * 2, after=after))
+
+
+async def collected(run):
+    async with run:
+        return {result.key: result async for result in run}
+
+
+async def test_each_message_gets_its_answer():
+    agent = doubles()
+
+    results = await collected(connected(agent).run(["a", "b", "c"]))
+
+    assert {key: one.answer.text for key, one in results.items()} == {
+        "0": "aa",
+        "1": "bb",
+        "2": "cc",
+    }
+    assert all(one.error is None and not one.was_resumed for one in results.values())
+    assert now() == pytest.approx(1, abs=0.1)  # together
+
+
+async def test_no_more_are_on_their_way_than_wanted():
+    agent = doubles(after=10)
+    network = FakeNetwork(agent)
+    most = 0
+    run = connected(agent, engine=network).run([str(n) for n in range(10)], concurrency=3)
+
+    async for _ in run:
+        most = max(most, len(agent.tasks))
+        assert len(agent.tasks) <= 3 * (1 + int(now() // 10))
+
+    assert most == 10
+    assert now() >= 40
+
+
+async def test_they_are_begun_no_faster_than_wanted():
+    agent = doubles(after=0)
+
+    await collected(connected(agent).run([str(n) for n in range(11)], rate=2))
+
+    assert now() == pytest.approx(5, abs=0.1)
+
+
+async def test_messages_are_taken_when_there_is_room():
+    taken = []
+
+    async def messages():
+        for number in range(6):
+            taken.append(number)
+            yield str(number)
+
+    client = connected(doubles(after=10))
+    async with aclosing(messages()) as source, client.run(source, concurrency=2) as run:
+        await anext(run)
+
+        assert len(taken) <= 4
+
+
+async def test_what_goes_wrong_with_one_is_its_result():
+    def behave(turn):
+        return fails("no oven") if turn.message.text == "b" else completes("done")
+
+    agent = FakeAgent(behave)
+
+    results = await collected(connected(agent).run(["a", "b", "", "c"]))
+
+    assert [results[key].answer is not None for key in "0123"] == [True, False, False, True]
+    assert isinstance(results["1"].error, TaskFailedError)
+    assert isinstance(results["2"].error, ValueError)
+
+
+async def test_keys_are_the_callers():
+    items = [RunItem(key="x", content="a"), RunItem(key="y", content="b")]
+
+    results = await collected(connected(doubles()).run(items))
+
+    assert results["y"].answer.text == "bb"
+
+
+async def test_a_key_is_for_one_message():
+    items = [RunItem(key="x", content="a"), RunItem(key="x", content="b")]
+
+    with pytest.raises(ValueError, match="'x' was given to more than one"):
+        await collected(connected(doubles()).run(items))
+
+
+async def test_what_the_source_raises_is_raised():
+    def messages():
+        yield "a"
+        text = "the file is gone"
+        raise OSError(text)
+
+    with pytest.raises(OSError, match="gone"):
+        await collected(connected(doubles()).run(messages()))
+
+
+async def test_stopping_lets_what_is_on_its_way_come_to_its_end():
+    agent = doubles(after=10)
+    run = connected(agent).run([str(n) for n in range(10)], concurrency=4)
+    first = await anext(run)
+    run.stop()
+
+    rest = await collected(run)
+
+    assert len({first.key, *rest}) == 4
+    assert len(agent.tasks) == 4
+
+
+async def test_leaving_early_leaves_nothing_behind():
+    agent = doubles(after=10)
+    network = FakeNetwork(agent)
+
+    async with connected(agent, engine=network).run([str(n) for n in range(10)]) as run:
+        await anext(run)
+
+    assert (network.in_flight, agent.open_streams) == (0, 0)
+    with pytest.raises(StopAsyncIteration):
+        await anext(run)
+
+
+async def test_an_iteration_that_was_cancelled_can_be_gone_on_with():
+    run = connected(doubles(after=10)).run(["a", "b"])
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(5):
+            await anext(run)
+
+    assert len(await collected(run)) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"concurrency": 0}, ValueError),
+        ({"concurrency": 1.5}, TypeError),
+        ({"rate": 0}, ValueError),
+        ({"rate": "50/s"}, TypeError),
+        ({"run_id": ""}, ValueError),
+        ({"run_id": "r"}, ValueError),
+        ({"timeout": -1}, ValueError),
+    ],
+)
+async def test_wrong_options_are_told_at_once(options, error):
+    with pytest.raises(error):
+        connected(doubles()).run(["a"], **options)
+
+
+# ── Begun again ──────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_run_that_was_killed_goes_on_and_nothing_is_sent_twice(tmp_path):
+    agent = doubles(after=10)
+    messages = [str(n) for n in range(20)]
+    path = tmp_path / "calls.db"
+    seen = {}
+    for _ in range(30):
+        journal = SqliteJournal(path, store_messages=True)
+        client = connected(agent, journal=journal)
+        run = client.run(messages, run_id="r", concurrency=4)
+        try:
+            async with asyncio.timeout(7):
+                async for result in run:
+                    assert result.error is None
+                    seen[result.key] = result.answer.text
+        except TimeoutError:
+            pass
+        else:
+            break
+        finally:
+            await run.close()
+            await client.close()
+            await journal.close()
+
+    assert seen == {str(n): str(n) * 2 for n in range(20)}
+    assert len(agent.executions) == 20
+    assert all(len(made) == 1 for made in agent.executions.values())
+
+
+@pytest.mark.parametrize("stores", [True, False])
+async def test_what_is_known_is_not_asked_for_again(tmp_path, stores):
+    agent = doubles()
+    journal = SqliteJournal(tmp_path / "calls.db", store_messages=stores)
+    client = connected(agent, journal=journal)
+    await collected(client.run(["a", "b"], run_id="r"))
+    sent = len(agent.executions)
+
+    results = await collected(client.run(["a", "b", "c"], run_id="r"))
+
+    assert [results[key].answer.text for key in "012"] == ["aa", "bb", "cc"]
+    assert [results[key].was_resumed for key in "012"] == [True, True, False]
+    assert len(agent.executions) == sent + 1
+    await client.close()
+    await journal.close()
+
+
+async def test_a_message_for_an_answer_is_known_where_messages_are_stored(tmp_path):
+    agent = FakeAgent(replies("hi"))
+    journal = SqliteJournal(tmp_path / "calls.db", store_messages=True)
+    client = connected(agent, journal=journal)
+    await collected(client.run(["a"], run_id="r"))
+
+    (result,) = (await collected(client.run(["a"], run_id="r"))).values()
+
+    assert result.answer.text == "hi"
+    assert len(agent.executions) == 1
+    await client.close()
+    await journal.close()
+
+
+async def test_what_was_reported_as_unknown_stays_so_and_is_not_sent_again(tmp_path):
+    agent = doubles()
+    agent.inject(Reset(), on="SendStreamingMessage")
+    journal = SqliteJournal(tmp_path / "calls.db")
+    client = connected(agent, journal=journal)
+    (first,) = (await collected(client.run(["a"], run_id="r"))).values()
+
+    (second,) = (await collected(client.run(["a"], run_id="r"))).values()
+
+    assert isinstance(first.error, OutcomeUnknownError)
+    assert isinstance(second.error, OutcomeUnknownError)
+    assert second.error.message_id == first.error.message_id
+    assert agent.executions == {}
+    await client.close()
+    await journal.close()
+
+
+async def test_what_was_certainly_not_sent_is_sent_by_the_next_run(tmp_path):
+    agent = doubles()
+    agent.inject(Refuse(), on="SendStreamingMessage", times=4)
+    journal = SqliteJournal(tmp_path / "calls.db")
+    client = connected(agent, journal=journal)
+    (first,) = (await collected(client.run(["a"], run_id="r"))).values()
+
+    (second,) = (await collected(client.run(["a"], run_id="r"))).values()
+
+    assert first.error.executed is False
+    assert second.answer.text == "aa"
+    await client.close()
+    await journal.close()
+
+
+async def test_a_call_that_a_killed_run_held_is_gone_on_with_when_its_lease_is_over(tmp_path):
+    agent = doubles(after=5)
+    task = await connected(agent).send_message("a", return_immediately=True)
+    journal = SqliteJournal(tmp_path / "calls.db")
+    record = CallRecord(
+        message_id="m1",
+        agent=agent.url,
+        began=VirtualWall().wall(),
+        task_id=task.id,
+        state=str(task.state),
+        label="r:0",
+        lease_until=VirtualWall().wall() + 20,
+    )
+    await journal.begin(record)
+    client = connected(agent, journal=journal)
+
+    (result,) = (await collected(client.run(["a"], run_id="r"))).values()
+
+    assert result.answer.text == "aa"
+    assert result.was_resumed
+    assert now() == pytest.approx(20, abs=1)
+    assert len(agent.executions) == 1
+    await client.close()
+    await journal.close()
+
+
+async def test_a_call_that_another_run_brings_to_its_end_is_not_taken_from_it(tmp_path):
+    agent = doubles(after=100)
+    journals = [SqliteJournal(tmp_path / "calls.db", lease=3) for _ in range(2)]
+    first, second = (connected(agent, journal=journal) for journal in journals)
+    one = asyncio.create_task(collected(first.run(["a"], run_id="r")))
+    await asyncio.sleep(1)
+
+    other = await collected(second.run(["a"], run_id="r"))
+
+    assert (await one)["0"].answer.text == other["0"].answer.text == "aa"
+    assert len(agent.executions) == 1
+    for client, journal in zip((first, second), journals, strict=True):
+        await client.close()
+        await journal.close()
+
+
+async def test_what_goes_with_each_message_goes_with_what_is_gone_on_with(tmp_path):
+    agent = doubles(after=10)
+    journal = SqliteJournal(tmp_path / "calls.db")
+    client = connected(agent, journal=journal)
+    options = {"headers": {"x-team": "blue"}, "on_unknown": "raise"}
+    async with client.run(["a"], run_id="r", **options) as run:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await anext(run)
+
+    await collected(client.run(["a"], run_id="r", **options))
+
+    (subscribed,) = agent.calls("SubscribeToTask")
+    assert subscribed.headers["x-team"] == "blue"
+    await client.close()
+    await journal.close()
+
+
+async def test_a_message_with_an_id_of_its_own_that_was_not_sent_is_sent_by_the_next_run(tmp_path):
+    agent = doubles()
+    agent.inject(Refuse(), on="SendStreamingMessage", times=4)
+    journal = SqliteJournal(tmp_path / "calls.db")
+    client = connected(agent, journal=journal)
+    message = {"messageId": "m1", "parts": [{"text": "a"}]}
+    (first,) = (await collected(client.run([message], run_id="r"))).values()
+
+    (second,) = (await collected(client.run([message], run_id="r"))).values()
+
+    assert first.error.executed is False
+    assert second.answer.text == "aa"
+    assert [*agent.executions] == ["m1"]
+    await client.close()
+    await journal.close()
+
+
+# ── Once ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_one_name_of_a_run_is_another_run_with_another_agent(tmp_path):
+    journal = SqliteJournal(tmp_path / "calls.db")
+    here, there = FakeAgent("here"), FakeAgent("there", url="http://other.test")
+    async with connected(here, journal=journal) as one, connected(there, journal=journal) as other:
+        await collected(one.run(["where?"], run_id="night"))
+
+        results = await collected(other.run(["where?"], run_id="night"))
+
+    assert results["0"].answer.text == "there"
+    await journal.close()
+
+
+async def test_the_names_of_runs_and_messages_do_not_run_into_each_other(tmp_path):
+    agent = doubles()
+    async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:
+        await collected(client.run([RunItem(key="b:c", content="x")], run_id="a"))
+
+        results = await collected(client.run([RunItem(key="c", content="y")], run_id="a:b"))
+
+    assert results["c"].answer.text == "yy"
+
+
+class Outdated(SqliteJournal):
+    """Gives what was there a second ago."""
+
+    async def labelled(self, *labels):
+        found = await super().labelled(*labels)
+        await asyncio.sleep(1)
+        return found
+
+
+async def test_a_run_that_is_begun_twice_at_once_sends_each_message_once(tmp_path):
+    agent = doubles(after=5)
+    journals = [Outdated(tmp_path / "calls.db") for _ in range(2)]
+    async with (
+        connected(agent, journal=journals[0]) as one,
+        connected(agent, journal=journals[1]) as other,
+    ):
+        both = await asyncio.gather(
+            *(collected(client.run(list("abc"), run_id="night")) for client in (one, other))
+        )
+
+    assert len(agent.executions) == 3
+    for key in "012":
+        (refused,) = [run[key].error for run in both if run[key].error is not None]
+        assert isinstance(refused, JournalError)
+    for journal in journals:
+        await journal.close()
+
+
+async def test_what_could_not_be_looked_after_is_not_sent_again(tmp_path):
+    agent = doubles(after=60)
+    journal = SqliteJournal(tmp_path / "calls.db")
+    async with connected(agent, journal=journal) as client:
+        run = client.run(["a"], run_id="night", timeout=5)
+        await collected(run)
+    down = FakeAgent()
+    for operation in (None, "GetAgentCard"):
+        down.inject(Refuse(), on=operation, times=500)
+    network = FakeNetwork(down)
+    async with connected(agent, engine=network, journal=journal, timeout=20) as client:
+        assert (await collected(client.run(["a"], run_id="night")))["0"].error is not None
+    async with connected(agent, journal=journal) as client:
+        results = await collected(client.run(["a"], run_id="night"))
+
+    assert results["0"].answer.text == "aa"
+    assert len(agent.executions) == 1
+    await journal.close()
+
+
+async def test_an_answer_that_cannot_be_fetched_again_was_given(tmp_path):
+    agent = doubles()
+    async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:
+        await collected(client.run(["a"], run_id="night"))
+        agent.inject(Refuse(), on="GetTask", times=4)
+
+        results = await collected(client.run(["a"], run_id="night"))
+
+    assert results["0"].error.executed is True

@@ -1,0 +1,544 @@
+"""Calls that are written down: none is lost with the program that made it, none is sent twice."""
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+
+import pytest
+
+from holdfast import (
+    A2AConnectionError,
+    A2AError,
+    DeadlineExceededError,
+    JournalError,
+    Message,
+    OutcomeUnknownError,
+    Part,
+    PassThrough,
+    Role,
+    TaskFailedError,
+    TaskState,
+    connect,
+)
+from holdfast.journals.sqlite import SqliteJournal
+from holdfast.runtime.env import SystemEnv
+from holdfast.testing import (
+    Fail,
+    FakeAgent,
+    FakeNetwork,
+    Refuse,
+    Reset,
+    Respond,
+    Stall,
+    asks,
+    completes,
+    fails,
+    streams,
+    unavailable,
+)
+
+both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
+
+SENDS = {True: "SendStreamingMessage", False: "SendMessage"}
+
+
+class VirtualWall(SystemEnv):
+    """Wall time that goes with the event loop's clock."""
+
+    def wall(self):
+        return 1_700_000_000.0 + asyncio.get_running_loop().time()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "calls.db"
+
+
+def connected(agent, journal, **options):
+    options.setdefault("engine", FakeNetwork(agent))
+    options.setdefault("env", VirtualWall())
+    return connect(agent.url, journal=journal, **options)
+
+
+class Dies(BaseException):
+    """A process that ends here: nothing of it runs any more."""
+
+
+class Process:
+    """What one process has: a client and a journal, both lost with it."""
+
+    def __init__(self, agent, path, *, lease=30.0, **options):
+        self.journal = SqliteJournal(path, lease=lease)
+        self.client = connected(agent, self.journal, **options)
+
+    async def __aenter__(self):
+        return self.client
+
+    async def __aexit__(self, *error):
+        await self.client.close()
+        await self.journal.close()
+
+
+async def die(task, journal):
+    """Ends a task so that its journal takes in nothing more, as if by SIGKILL."""
+    kept = journal.note, journal.renew
+
+    async def nobody(*_):
+        return True
+
+    journal.note = journal.renew = nobody
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    journal.note, journal.renew = kept
+
+
+# ── Written down ─────────────────────────────────────────────────────────────────────────────
+
+
+class Witness(PassThrough):
+    """Looks into the journal at the moment at which a message leaves."""
+
+    journal = None
+    seen = None
+
+    def through(self, call, onward):
+        async def looked():
+            if call.operation.name in SENDS.values():
+                self.seen.append(await self.journal.unfinished())
+            return await onward(call)
+
+        return looked()
+
+
+@both_ways
+@pytest.mark.parametrize("way", ["ask", "send_message", "stream_message"])
+async def test_a_call_is_written_down_before_it_leaves_and_is_over_with_its_answer(
+    path, streaming, way
+):
+    agent = FakeAgent(completes("42", after=3), streaming=streaming)
+    journal, seen = SqliteJournal(path), []
+
+    def witness(inner):
+        layer = Witness(inner)
+        layer.journal, layer.seen = journal, seen
+        return layer
+
+    async with connected(agent, journal, attempt_layers=[witness]) as client:
+        if way == "stream_message":
+            async with client.stream_message("How far?") as events:
+                await events.result()
+        else:
+            await getattr(client, way)("How far?")
+
+        ((noted,),) = seen
+        (message_id,) = agent.executions
+        assert (noted.message_id, noted.agent, noted.state) == (message_id, agent.url, None)
+        assert noted.request is None
+        assert await client.pending() == []
+    await journal.close()
+
+
+async def test_where_it_cannot_be_written_nothing_is_sent(tmp_path):
+    agent = FakeAgent()
+    journal = f"sqlite:///{tmp_path}/missing/calls.db"
+    async with connected(agent, journal) as client:
+        for call in (client.ask("hello"), client.send_message("hello")):
+            with pytest.raises(JournalError, match=r"missing/calls\.db") as caught:
+                await call
+            assert caught.value.executed is False
+
+    assert agent.received == []
+
+
+async def test_what_cannot_be_written_later_costs_no_answer(path, caplog):
+    agent = FakeAgent(completes("42", after=5))
+    async with Process(agent, path) as client:
+        asking = asyncio.create_task(client.ask("How far?"))
+        await asyncio.sleep(1)
+        vandal = sqlite3.connect(path)
+        vandal.execute("DROP TABLE calls")
+        vandal.close()
+        with caplog.at_level(logging.WARNING, logger="holdfast"):
+            answer = await asking
+
+    assert answer.text == "42"
+    assert "cannot be used" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error"),
+    [(fails("no oven"), TaskFailedError), (None, A2AConnectionError)],
+)
+async def test_what_has_failed_is_over(path, outcome, error):
+    agent = FakeAgent(outcome or "")
+    if outcome is None:
+        agent.inject(Refuse(), times=9)
+    async with Process(agent, path) as client:
+        with pytest.raises(error):
+            await client.ask("Bake.")
+
+        assert await client.pending() == []
+
+
+async def test_each_message_of_a_conversation_is_a_call(path):
+    agent = FakeAgent(
+        lambda turn: asks("For how many?") if turn.task is None else completes("Booked.", after=9)
+    )
+    async with Process(agent, path) as client:
+        talk = client.conversation(on_input=lambda _asked: "Two.")
+        asking = asyncio.create_task(talk.ask("Book."))
+        await asyncio.sleep(3)
+        (open_call,) = await client.pending()
+        answer = await asking
+
+        assert answer.text == "Booked."
+        assert open_call.message_id == list(agent.executions)[1]
+        assert await client.pending() == []
+
+
+async def test_messages_are_stored_where_that_is_wanted(path):
+    agent = FakeAgent()
+    agent.inject(Reset(), on="SendStreamingMessage")
+    journal = SqliteJournal(path, store_messages=True)
+    async with connected(agent, journal) as client:
+        asking = asyncio.create_task(client.ask("How far?"))
+        await asyncio.sleep(1)
+        (call,) = await client.pending()
+        asking.cancel()
+
+        assert call.message.text == "How far?"
+        assert call.message.message_id == call.message_id
+    await journal.close()
+
+
+async def test_an_address_names_a_journal(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    async with connected(FakeAgent(), "sqlite:///calls.db") as client:
+        await client.ask("hello")
+        assert await client.pending() == []
+
+    assert (tmp_path / "calls.db").exists()
+
+
+@pytest.mark.parametrize("journal", ["calls.db", "sqlite:///", "postgres:///x"])
+def test_an_address_that_names_none_is_refused(journal):
+    with pytest.raises(ValueError, match=r"sqlite:///calls\.db"):
+        connect("http://agent.test", journal=journal)
+
+
+def test_what_is_no_journal_is_refused():
+    with pytest.raises(TypeError, match="journal"):
+        connect("http://agent.test", journal=object())
+
+
+async def test_without_a_journal_nobody_knows():
+    agent = FakeAgent()
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        with pytest.raises(RuntimeError, match="journal"):
+            await client.pending()
+
+
+# ── Left behind ──────────────────────────────────────────────────────────────────────────────
+
+
+@both_ways
+async def test_what_a_process_leaves_behind_is_gone_on_with(path, streaming):
+    agent = FakeAgent(completes("42", after=60), streaming=streaming)
+    first = Process(agent, path)
+    asking = asyncio.create_task(first.client.ask("How far?"))
+    await asyncio.sleep(10)
+    await die(asking, first.journal)
+
+    await asyncio.sleep(40)  # its lease ends
+    async with Process(agent, path) as client:
+        (call,) = await client.pending()
+        assert call.state is not None
+        answer = await call.resume()
+
+        assert answer.text == "42"
+        assert await client.pending() == []
+    assert [len(made) for made in agent.executions.values()] == [1]
+    assert len(agent.calls(SENDS[streaming])) == 1
+    await first.journal.close()
+
+
+@both_ways
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_a_message_of_which_nothing_is_known_is_looked_for_and_never_sent_again(
+    path, streaming, arrives
+):
+    agent = FakeAgent(completes("42", after=60), streaming=streaming)
+    agent.inject(Stall(after_execution=arrives), on=SENDS[streaming])
+    first = Process(agent, path)
+    asking = asyncio.create_task(first.client.ask("How far?"))
+    await asyncio.sleep(1)
+    await die(asking, first.journal)
+
+    await asyncio.sleep(40)
+    async with Process(agent, path) as client:
+        (call,) = await client.pending()
+        assert (call.state, call.task_id) == (None, None)
+        if arrives:
+            assert (await call.resume()).text == "42"
+        else:
+            with pytest.raises(OutcomeUnknownError) as caught:
+                await call.resume()
+            assert caught.value.looked_at
+            assert caught.value.message_id == call.message_id
+
+        assert await client.pending() == []  # for this was told
+    assert len(agent.executions) == arrives
+    assert len(agent.calls(SENDS[streaming])) == arrives
+    await first.journal.close()
+
+
+async def test_who_stops_waiting_leaves_a_call_to_be_resumed_at_once(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+
+        with pytest.raises(DeadlineExceededError):
+            await call.resume(timeout=5)
+        answer = await (await client.pending())[0].resume()
+
+    assert answer.text == "42"
+    assert len(agent.executions) == 1
+
+
+async def test_a_stream_that_was_left_is_gone_on_with(path):
+    agent = FakeAgent(streams(*"abcdef", every=1))
+    async with Process(agent, path) as client:
+        async with client.stream_message("Spell.") as events:
+            async for text in events.text_deltas():
+                if text == "c":
+                    break
+        (call,) = await client.pending()
+        async with call.stream() as events:
+            answer = await events.result()
+
+        assert answer.text == "abcdef"
+        assert await client.pending() == []
+
+
+async def test_closing_the_client_leaves_its_calls_to_the_next_at_once(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client:
+        asking = asyncio.create_task(client.ask("How far?"))
+        await asyncio.sleep(1)
+    await asyncio.gather(asking, return_exceptions=True)
+
+    async with Process(agent, path) as client:
+        (call,) = await client.pending()
+        assert (await call.resume()).text == "42"
+
+
+async def test_what_is_forgotten_is_over_and_the_agent_hears_nothing(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+        heard = len(agent.received)
+
+        await call.forget()
+
+        assert await client.pending() == []
+        assert len(agent.received) == heard
+        with pytest.raises(JournalError, match="is over: forgotten"):
+            await call.resume()
+
+
+async def test_a_question_is_an_answer(path):
+    agent = FakeAgent(lambda _turn: asks("For how many?"))
+    async with Process(agent, path) as client:
+        answer = await client.ask("Book.")
+
+        assert answer.needs_input
+        assert await client.pending() == []
+
+
+async def test_a_message_for_an_answer_is_over_too(path):
+    agent = FakeAgent(Message(role=Role.AGENT, parts=(Part(text="hi"),)))
+    async with Process(agent, path) as client:
+        assert (await client.ask("hello")).text == "hi"
+        assert await client.pending() == []
+
+
+@both_ways
+async def test_what_cannot_be_looked_after_now_stays_to_be_resumed(path, streaming):
+    agent = FakeAgent(completes("42", after=60), streaming=streaming)
+    async with Process(agent, path) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+    down = FakeAgent()
+    for operation in (None, "GetAgentCard"):
+        down.inject(Refuse(), on=operation, times=500)
+    async with Process(agent, path, engine=FakeNetwork(down)) as client:
+        (call,) = await client.pending()
+        with pytest.raises(A2AError) as caught:
+            await call.resume(timeout=20)
+    assert caught.value.executed is True
+
+    async with Process(agent, path) as client:
+        (call,) = await client.pending()
+        assert (await call.resume()).text == "42"
+    assert len(agent.executions) == 1
+
+
+@both_ways
+@pytest.mark.parametrize(
+    "trouble", [Respond(status=401), Fail(code=-32001, message="Task not found")]
+)
+async def test_what_befalls_a_look_says_nothing_of_the_message(path, streaming, trouble):
+    agent = FakeAgent(completes("42", after=60), streaming=streaming)
+    async with Process(agent, path) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        agent.inject(trouble, on="SubscribeToTask" if streaming else "GetTask")
+        while agent.pending_faults:
+            (call,) = await client.pending()
+            with contextlib.suppress(A2AError):
+                await call.resume()
+
+        calls = await client.pending()
+        assert all([(await call.resume()).text == "42" for call in calls])
+        assert await client.pending() == []
+    assert len(agent.executions) == 1
+
+
+@both_ways
+@pytest.mark.parametrize("trouble", [Refuse(), Respond(status=401), unavailable()])
+async def test_that_nothing_can_be_looked_at_proves_even_less(path, streaming, trouble):
+    agent = FakeAgent(completes("42", after=60), streaming=streaming)
+    agent.inject(Stall(after_execution=True), on=SENDS[streaming])
+    first = Process(agent, path)
+    asking = asyncio.create_task(first.client.ask("How far?"))
+    await asyncio.sleep(1)
+    await die(asking, first.journal)
+    await asyncio.sleep(40)
+    down = FakeAgent()
+    down.inject(trouble, on="ListTasks", times=500)
+    async with Process(agent, path, engine=FakeNetwork(down)) as client:
+        (call,) = await client.pending()
+        with pytest.raises(A2AError) as caught:
+            await call.resume()
+        assert not isinstance(caught.value, OutcomeUnknownError)
+        assert caught.value.executed is None
+
+    async with Process(agent, path) as client:
+        (call,) = await client.pending()
+        assert (await call.resume()).text == "42"
+    await first.journal.close()
+
+
+class SlowDisk(SqliteJournal):
+    """Tells late what is there."""
+
+    async def begin(self, record):
+        await super().begin(record)
+        await asyncio.sleep(10)
+
+
+async def test_who_gives_up_while_it_is_written_down_leaves_nothing_to_look_for(path):
+    agent, journal = FakeAgent(), SlowDisk(path)
+    async with connected(agent, journal) as client:
+        with pytest.raises(DeadlineExceededError, match="nothing was sent"):
+            await client.ask("How far?", timeout=5)
+    async with connected(agent, journal) as client:
+        assert await client.pending() == []
+    assert agent.executions == {}
+    await journal.close()
+
+
+# ── Two at once ──────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_one_process_works_on_is_not_taken_over_by_another(path):
+    agent = FakeAgent(completes("42", after=300))
+    async with Process(agent, path) as ours, Process(agent, path) as theirs:
+        asking = asyncio.create_task(ours.ask("How far?"))
+        for _ in range(5):
+            await asyncio.sleep(50)  # longer than a lease, which is renewed
+            (call,) = await theirs.pending()
+            with pytest.raises(JournalError, match="held by somebody else"):
+                await call.resume()
+
+        assert (await asking).text == "42"
+
+
+async def test_a_holder_that_was_held_up_past_its_lease_notices_and_stops(path):
+    agent = FakeAgent(completes("42", after=300))
+    held_up = Process(agent, path)
+    asking = asyncio.create_task(held_up.client.ask("How far?"))
+    await asyncio.sleep(5)
+    renew = held_up.journal.renew
+    resumed = asyncio.Event()
+
+    async def renew_later(*held):
+        await resumed.wait()
+        return await renew(*held)
+
+    held_up.journal.renew = renew_later
+    await asyncio.sleep(60)
+    async with Process(agent, path) as other:
+        (call,) = await other.pending()
+        resuming = asyncio.create_task(call.resume())
+        await asyncio.sleep(5)
+        resumed.set()
+
+        with pytest.raises(JournalError, match="taken over by another process") as caught:
+            await asking
+
+        assert caught.value.executed is None
+        assert (await resuming).text == "42"
+        assert await other.pending() == []
+    assert len(agent.executions) == 1
+    await held_up.client.close()
+    await held_up.journal.close()
+
+
+async def test_who_takes_over_from_itself_is_one(path):
+    agent = FakeAgent(completes("42", after=300))
+    async with Process(agent, path) as client, Process(agent, path) as other:
+        asking = asyncio.create_task(client.ask("How far?"))
+        await asyncio.sleep(5)
+        with sqlite3.connect(path) as late:  # its lease is over, and it has not noticed
+            late.execute("UPDATE calls SET lease_until = 0")
+        late.close()
+        (call,) = await client.pending()
+        resuming = asyncio.create_task(call.resume())
+
+        with pytest.raises(JournalError, match="taken over"):
+            await asking
+        await asyncio.sleep(100)
+        with pytest.raises(JournalError, match="held by somebody else"):
+            await (await other.pending())[0].resume()
+        assert (await resuming).text == "42"
+
+
+async def test_of_two_who_resume_one_does(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as one, Process(agent, path) as other:
+        with pytest.raises(DeadlineExceededError):
+            await one.ask("How far?", timeout=5)
+        calls = [*await one.pending(), *await other.pending()]
+
+        outcomes = await asyncio.gather(*(call.resume() for call in calls), return_exceptions=True)
+
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Answer", "JournalError"]
+
+
+async def test_calls_of_other_agents_are_not_this_clients(path):
+    here, there = FakeAgent(completes("42", after=60)), FakeAgent(url="http://other.test")
+    async with Process(here, path) as client, Process(there, path) as other:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+
+        assert await other.pending() == []
+        (call,) = await client.pending()
+        assert call.agent == here.url
+        assert call.state is TaskState.SUBMITTED or call.state is TaskState.WORKING
+        assert call.task_id in repr(call)

@@ -1,0 +1,534 @@
+"""A reply that is lost: the task that the message made is found again, or nobody says it was."""
+
+import asyncio
+
+import pytest
+
+from holdfast import (
+    A2AConnectionError,
+    DuplicateTasksError,
+    InvalidParamsError,
+    Message,
+    OutcomeUnknownError,
+    Part,
+    PassThrough,
+    Reconciled,
+    ReconcilePolicy,
+    Resilience,
+    Role,
+    Task,
+    TaskFailedError,
+    TaskState,
+    TextDelta,
+    connect,
+)
+from holdfast.testing import (
+    Cut,
+    Delay,
+    Fail,
+    FakeAgent,
+    FakeNetwork,
+    Refuse,
+    Reset,
+    Stall,
+    asks,
+    bad_gateway,
+    completes,
+    fails,
+    streams,
+)
+
+both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
+losses = pytest.mark.parametrize(
+    "loss",
+    [
+        pytest.param(Reset(after_execution=True), id="reset"),
+        pytest.param(Cut(), id="cut"),
+        pytest.param(Stall(after_execution=True), id="stall"),
+        pytest.param(bad_gateway(after_execution=True), id="gateway"),
+    ],
+)
+
+SENDS = {True: "SendStreamingMessage", False: "SendMessage"}
+
+
+def connected(agent, binding="JSONRPC", **options):
+    options.setdefault("engine", FakeNetwork(agent))
+    return connect(agent.url, bindings=[binding], **options)
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+# ── Found ────────────────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+@losses
+async def test_s05_a_lost_reply_is_replaced_by_the_task_that_the_message_made(binding, loss):
+    agent = FakeAgent(completes("42"))
+    agent.inject(loss, on="SendMessage")
+
+    task = await connected(agent, binding).send_message("How far?")
+
+    assert (task.state, task.text) == (TaskState.COMPLETED, "42")
+    assert list(agent.executions.values()) == [[task.id]]
+    assert len(agent.calls("SendMessage")) == 1
+
+
+@both_bindings
+@both_ways
+@losses
+async def test_s05_an_answer_is_found_again(binding, streaming, loss):
+    agent = FakeAgent(completes("42", after=3), streaming=streaming)
+    agent.inject(loss, on=SENDS[streaming])
+
+    answer = await connected(agent, binding).ask("How far?")
+
+    assert answer.text == "42"
+    assert list(agent.executions.values()) == [[answer.task_id]]
+    assert len(agent.calls(SENDS[streaming])) == 1
+
+
+@both_bindings
+async def test_a_stream_that_was_lost_before_its_first_event_goes_on_by_subscribing(binding):
+    agent = FakeAgent(streams(*"abcdef", every=1))
+    agent.inject(Reset(after_execution=True), on="SendStreamingMessage")
+
+    async with connected(agent, binding).stream_message("Spell.") as events:
+        pieces = [piece async for piece in events.text_changes()]
+        answer = await events.result()
+
+    assert all(isinstance(piece, TextDelta) for piece in pieces)
+    assert "".join(piece.text for piece in pieces) == answer.text == "abcdef"
+    assert len(agent.calls("SendStreamingMessage")) == 1
+    assert len(agent.calls("SubscribeToTask")) == 1
+    assert agent.open_streams == 0
+
+
+async def test_a_task_that_failed_meanwhile_is_what_the_message_came_to():
+    agent = FakeAgent(fails("no oven"))
+    agent.inject(Reset(after_execution=True), on="SendStreamingMessage")
+
+    with pytest.raises(TaskFailedError, match="no oven"):
+        await connected(agent).ask("Bake.")
+
+
+async def test_as_the_reply_would_have_the_task_comes_when_it_is_over():
+    agent = FakeAgent(completes("42", after=90))
+    agent.inject(bad_gateway(after_execution=True), on="SendMessage")
+
+    task = await connected(agent).send_message("How far?")
+
+    assert task.state is TaskState.COMPLETED
+
+
+async def test_who_wanted_the_task_at_once_gets_it_as_it_stands():
+    agent = FakeAgent(completes("42", after=90))
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+
+    task = await connected(agent).send_message("How far?", return_immediately=True)
+
+    assert task.state is not TaskState.COMPLETED
+    assert now() < 30
+
+
+@both_bindings
+@both_ways
+async def test_a_reply_to_a_known_task_is_looked_for_there(binding, streaming):
+    agent = FakeAgent(
+        lambda turn: asks("For how many?") if turn.task is None else completes("Booked."),
+        streaming=streaming,
+    )
+    client = connected(agent, binding)
+    asked = await client.ask("Book.")
+    agent.inject(Reset(after_execution=True), on=SENDS[streaming])
+
+    answer = await client.ask("Two.", task_id=asked.task_id, context_id=asked.context_id)
+
+    assert answer.text == "Booked."
+    assert [len(made) for made in agent.executions.values()] == [1, 1]
+    assert not agent.calls("ListTasks")
+
+
+async def test_a_message_of_a_context_is_looked_for_in_that_context():
+    agent = FakeAgent(completes("42"))
+    client = connected(agent)
+    first = await client.send_message("How far?")
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+
+    second = await client.send_message("And Mars?", context_id=first.context_id)
+
+    assert second.id != first.id
+    assert second.context_id == first.context_id
+
+
+async def test_a_request_that_arrives_late_is_found_in_a_later_look():
+    agent = FakeAgent(completes("42"))
+    agent.inject(Delay(seconds=125, after_execution=False), on="SendMessage")
+
+    task = await connected(agent).send_message("How far?")  # first byte: 120 s
+
+    assert task.text == "42"
+    assert len(agent.calls("ListTasks")) > 1
+
+
+async def test_a_store_that_is_behind_is_looked_at_again():
+    agent = FakeAgent(completes("42"), store_lag=8)
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+
+    task = await connected(agent).send_message("How far?")
+
+    assert task.text == "42"
+
+
+@pytest.mark.parametrize("place", [0, 130, 249])
+async def test_every_page_is_read(place):
+    agent = FakeAgent(completes("42"))
+    client = connected(agent)
+    for _ in range(place):
+        await client.send_message("before")
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    agent.inject(Delay(seconds=3, after_execution=False), on="ListTasks")
+    sending = asyncio.create_task(client.send_message("How far?"))
+    await asyncio.sleep(1)
+    for _ in range(249 - place):
+        await client.send_message("after")
+
+    task = await sending
+
+    assert task.history[0].parts[0].text == "How far?"
+
+
+async def test_a_look_that_fails_is_not_the_last_one():
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    agent.inject(bad_gateway(), on="ListTasks", times=6)
+    agent.inject(bad_gateway(), on="GetTask", times=1)
+
+    task = await connected(agent).send_message("How far?")
+
+    assert task.text == "42"
+
+
+# ── Not found ────────────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+@both_ways
+async def test_a_message_that_never_arrived_is_reported_as_unknown(binding, streaming):
+    agent = FakeAgent(streaming=streaming)
+    agent.inject(Reset(), on=SENDS[streaming])
+
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await connected(agent, binding).ask("hello")
+
+    error = caught.value
+    assert (error.executed, agent.executions) == (None, {})
+    assert isinstance(error.__cause__, A2AConnectionError)
+    (looked,) = error.looked_at
+    assert looked.startswith("the tasks changed since the message was sent, ")
+    assert looked in error.message
+    assert "not found, which proves nothing" in error.message
+    assert agent.calls(SENDS[streaming]) == []
+    assert now() <= 30
+
+
+async def test_a_reply_that_is_a_message_is_in_no_list():
+    agent = FakeAgent(Message(role=Role.AGENT, parts=(Part(text="hi"),)))
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+
+    with pytest.raises(OutcomeUnknownError):
+        await connected(agent).send_message("hello")
+
+    assert len(agent.executions) == 1
+
+
+async def test_an_agent_that_keeps_no_messages_cannot_be_asked_for_them():
+    agent = FakeAgent(completes("42"), records_messages=False)
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+
+    with pytest.raises(OutcomeUnknownError):
+        await connected(agent).send_message("How far?")
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+async def test_without_a_list_the_error_says_so_at_once_and_it_is_remembered(version):
+    agent = FakeAgent(completes("42"), lists_tasks=False, versions=(version,))
+    client = connected(agent)
+    for _ in range(2):
+        agent.inject(Reset(after_execution=True), on="SendMessage")
+        with pytest.raises(OutcomeUnknownError, match="list") as caught:
+            await client.send_message("How far?")
+        assert len(caught.value.looked_at) == 1
+
+    assert len(agent.calls("ListTasks")) <= 1
+    assert now() == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"on_unknown": "raise"}, {"resilience": Resilience.off()}],
+    ids=["raise", "off"],
+)
+async def test_who_does_not_want_it_looked_for_is_told_at_once(options):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await connected(agent, **options).send_message("How far?")
+
+    assert caught.value.looked_at == ()
+    assert not agent.calls("ListTasks")
+    assert now() == 0
+
+
+@pytest.mark.parametrize("way", ["ask", "send_message", "stream_message"])
+async def test_a_call_may_say_otherwise_than_its_client(way):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(after_execution=True), times=1)
+    client = connected(agent)
+
+    called = getattr(client, way)("How far?", on_unknown="raise")
+
+    with pytest.raises(OutcomeUnknownError):
+        await (called.__aenter__() if way == "stream_message" else called)
+
+    assert not agent.calls("ListTasks")
+
+
+async def test_only_what_sends_a_message_takes_it():
+    agent = FakeAgent()
+    client = connected(agent)
+
+    with pytest.raises(TypeError, match="on_unknown"):
+        await client.get_task("task-1", on_unknown="raise")
+    with pytest.raises(ValueError, match="on_unknown must be one of reconcile, raise"):
+        await client.ask("hello", on_unknown="again")
+
+
+async def test_the_search_ends_with_the_call():
+    agent = FakeAgent()
+    agent.inject(Reset(), on="SendMessage")
+    agent.inject(Stall(), on="ListTasks", times=9)
+
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await connected(agent).send_message("hello", timeout=7)
+
+    assert caught.value.looked_at
+    assert now() == 7
+
+
+async def test_the_search_is_as_patient_as_the_caller_wants():
+    agent = FakeAgent()
+    agent.inject(Reset(), on="SendMessage")
+    policy = ReconcilePolicy(max_seconds=300)
+
+    with pytest.raises(OutcomeUnknownError):
+        await connected(agent, resilience=Resilience(reconcile=policy)).send_message("hello")
+
+    assert 290 < now() <= 300
+
+
+async def test_closing_the_client_ends_the_search():
+    agent = FakeAgent()
+    agent.inject(Reset(), on="SendMessage")
+    client = connected(agent)
+    sending = asyncio.create_task(client.send_message("hello"))
+    await asyncio.sleep(6)
+    await client.close()
+
+    with pytest.raises(OutcomeUnknownError):
+        await sending
+
+    assert now() == 6
+
+
+async def test_giving_up_in_the_search_is_quiet_and_sends_nothing():
+    agent = FakeAgent()
+    agent.inject(Reset(), on="SendMessage")
+    sending = asyncio.create_task(connected(agent).send_message("hello"))
+    await asyncio.sleep(6)
+    sending.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+
+    assert agent.executions == {}
+
+
+# ── Twice ────────────────────────────────────────────────────────────────────────────────────
+
+
+class Doubled(PassThrough):
+    """Something on the way that repeats what it does not hear of."""
+
+    async def unary(self, call):
+        if call.operation.name == "SendMessage":
+            await super().unary(call)
+        return await super().unary(call)
+
+
+async def test_two_tasks_of_one_message_are_reported():
+    agent = FakeAgent(completes("42"))
+    agent.inject(Delay(seconds=0), on="SendMessage")
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+
+    with pytest.raises(DuplicateTasksError) as caught:
+        await connected(agent, attempt_layers=[Doubled]).send_message("How far?")
+
+    (made,) = agent.executions.values()
+    assert {task.id for task in caught.value.tasks} == set(made)
+    assert len(made) == 2
+    assert caught.value.executed is True
+    assert all(task_id in str(caught.value) for task_id in made)
+
+
+# ── Sent again, as the caller asked ──────────────────────────────────────────────────────────
+
+
+async def test_resend_sends_again_without_looking():
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(after_execution=True), on="SendMessage", times=2)
+
+    task = await connected(agent, on_unknown="resend").send_message("How far?")
+
+    (made,) = agent.executions.values()
+    assert task.text == "42"
+    assert len(made) == 3  # the same message, as often as asked for
+    assert not agent.calls("ListTasks")
+
+
+async def test_resend_ends_with_the_retries():
+    agent = FakeAgent()
+    agent.inject(Reset(), on="SendMessage", times=9)
+
+    with pytest.raises(OutcomeUnknownError):
+        await connected(agent, on_unknown="resend").send_message("hello")
+
+    assert len(agent.calls("SendMessage")) == 0
+    assert len(agent.pending_faults) == 5
+
+
+async def test_what_becomes_of_the_second_try_says_nothing_of_the_first():
+    agent = FakeAgent("hello", streaming=False)
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    agent.inject(Refuse(), on="SendMessage", times=99)
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await client.ask("hello", on_unknown="resend")
+
+    assert caught.value.executed is None
+    assert isinstance(caught.value.__cause__, A2AConnectionError)
+
+
+async def test_resend_if_absent_takes_what_it_finds():
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+
+    task = await connected(agent, on_unknown="resend_if_absent").send_message("How far?")
+
+    assert list(agent.executions.values()) == [[task.id]]
+
+
+async def test_resend_if_absent_sends_again_what_it_does_not_find():
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(), on="SendMessage")
+
+    task = await connected(agent, on_unknown="resend_if_absent").send_message("How far?")
+
+    assert task.text == "42"
+    assert list(agent.executions.values()) == [[task.id]]
+    assert agent.calls("ListTasks")
+
+
+# ── A context of the client's own ────────────────────────────────────────────────────────────
+
+
+async def test_no_context_is_named_unless_asked_for():
+    agent = FakeAgent()
+
+    await connected(agent).send_message("hello")
+
+    assert b"contextId" not in agent.calls("SendMessage")[0].body
+
+
+@both_ways
+async def test_in_a_context_of_its_own_a_task_without_messages_is_found(streaming):
+    agent = FakeAgent(completes("42"), records_messages=False, streaming=streaming)
+    client = connected(agent, context_ids="client")
+    await client.ask("Something else")
+    agent.inject(Reset(after_execution=True), on=SENDS[streaming])
+
+    answer = await client.ask("How far?")
+
+    assert answer.text == "42"
+    assert [len(made) for made in agent.executions.values()] == [1, 1]
+    assert len({task.context_id for task in agent.tasks.values()}) == 2
+
+
+@both_ways
+async def test_an_agent_that_refuses_contexts_is_asked_without_and_remembered(streaming):
+    agent = FakeAgent(completes("42"), contexts="refused", streaming=streaming)
+    client = connected(agent, context_ids="client")
+
+    answers = [await client.ask("How far?") for _ in range(3)]
+
+    assert [answer.text for answer in answers] == ["42"] * 3
+    assert [len(made) for made in agent.executions.values()] == [1, 1, 1]
+    assert len(agent.calls(SENDS[streaming])) == 4
+
+
+async def test_parameters_that_were_found_wrong_after_the_agent_ran_are_not_sent_again():
+    agent = FakeAgent(completes("42"))
+    wrong = Fail(code=-32602, message="the context is broken", after_execution=True)
+    agent.inject(wrong, on="SendMessage")
+
+    with pytest.raises(InvalidParamsError):
+        await connected(agent, context_ids="client").send_message("How far?")
+
+    assert [len(made) for made in agent.executions.values()] == [1]
+
+
+async def test_an_agent_that_ignores_contexts_is_searched_like_any_other():
+    agent = FakeAgent(completes("42"), contexts="ignored", records_messages=True)
+    client = connected(agent, context_ids="client")
+    await client.ask("Something else")
+    agent.inject(Reset(after_execution=True), on="SendStreamingMessage")
+
+    answer = await client.ask("How far?")
+
+    assert answer.text == "42"
+
+
+# ── Who hears of it ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_observers_hear_what_became_of_it(arrives):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(after_execution=arrives), on="SendMessage")
+    seen = []
+    client = connected(agent, observers=[seen.append])
+
+    result = (await asyncio.gather(client.send_message("How far?"), return_exceptions=True))[0]
+
+    (found,) = [one for one in seen if isinstance(one, Reconciled)]
+    assert found.task_id == (result.id if isinstance(result, Task) else None)
+    assert found.message_id in (agent.executions or [result.message_id])
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "error"),
+    [
+        ("on_unknown", "retry", ValueError),
+        ("on_unknown", None, TypeError),
+        ("context_ids", "mine", ValueError),
+        ("context_ids", True, TypeError),
+    ],
+)
+def test_wrong_words_are_refused(option, value, error):
+    with pytest.raises(error, match=option):
+        connect("http://agent.test", **{option: value})

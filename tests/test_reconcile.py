@@ -1,0 +1,297 @@
+"""Looking for a message: whatever is asked and answered, only its own task is ever found."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast import (
+    A2AHTTPError,
+    DeadlineExceededError,
+    InvalidParamsError,
+    ListTasksResponse,
+    Message,
+    MethodNotFoundError,
+    Part,
+    Role,
+    Task,
+    TaskNotFoundError,
+    TaskState,
+    TaskStatus,
+    UnsupportedOperationError,
+)
+from holdfast.tasks.reconcile import (
+    Found,
+    FoundTwice,
+    GetTask,
+    ListPage,
+    LookAgain,
+    NotFound,
+    Reconciliation,
+)
+
+SENT = 1_700_000_000.0
+ID = "m-1"
+
+
+def message(**more):
+    return Message(message_id=ID, role=Role.USER, parts=(Part(text="hi"),), **more)
+
+
+def task(task_id="t", *said, **more):
+    history = tuple(Message(message_id=one, role=Role.USER, parts=()) for one in said)
+    return Task(id=task_id, history=history, **more)
+
+
+def page(*tasks, token=""):
+    return ListTasksResponse(tasks=tasks, next_page_token=token)
+
+
+def at(seconds):
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def test_without_anything_to_go_by_it_asks_for_what_changed_since():
+    search = Reconciliation(message(), sent_at=SENT)
+
+    assert search.step == ListPage(since=at(SENT - 60))
+
+
+def test_what_is_known_of_the_agents_clock_counts():
+    search = Reconciliation(message(), sent_at=SENT, clock_skew=-3600.0)
+
+    assert search.step == ListPage(since=at(SENT - 3605))
+
+
+def test_a_clock_that_turns_out_to_be_behind_is_reckoned_with_at_once():
+    search = Reconciliation(message(), sent_at=SENT)
+
+    search.listed(page(), wall=SENT + 10, agent_time=SENT - 3590)
+
+    assert search.step == ListPage(since=at(SENT - 3605))
+    assert search.clock_skew == -3600
+    search.listed(page(), wall=SENT + 10, agent_time=SENT - 3590)
+    assert search.step == LookAgain(1)
+
+
+def test_a_clock_that_runs_backwards_does_not_keep_it_busy():
+    search = Reconciliation(message(), sent_at=SENT, max_pages=5)
+
+    for number in range(5):
+        assert isinstance(search.step, ListPage)
+        search.listed(page(), wall=SENT, agent_time=SENT - 1000 * (number + 1))
+
+    assert search.step == LookAgain(1)
+
+
+def test_a_task_of_the_context_is_asked_for_whole():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    assert search.step == ListPage(context_id="c")
+
+    search.listed(page(task("a", "m-0"), task("b", "m-0", ID)), wall=SENT, agent_time=None)
+    assert search.step == GetTask("b")
+    whole = task("b", "m-0", ID, status=TaskStatus(state=TaskState.COMPLETED))
+    search.got(whole)
+
+    assert search.step == Found(whole)
+
+
+def test_one_that_cannot_be_had_whole_is_better_than_none():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    listed = task("b", ID)
+    search.listed(page(listed), wall=SENT, agent_time=None)
+
+    search.failed(TaskNotFoundError("gone"))
+
+    assert search.step == Found(listed)
+
+
+def test_one_that_cannot_be_had_now_is_looked_for_again():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    search.listed(page(task("b", ID)), wall=SENT, agent_time=None)
+
+    search.failed(A2AHTTPError("busy", http_status=503, transient=True))
+
+    assert search.step == LookAgain(1)
+
+
+def test_the_task_that_it_was_for_is_asked_first_and_then_its_context():
+    search = Reconciliation(message(task_id="t", context_id="c"), sent_at=SENT)
+    assert search.step == GetTask("t")
+
+    search.got(task("t", "m-0"))
+
+    assert search.step == ListPage(context_id="c")
+    search.listed(page(), wall=SENT, agent_time=None)
+    assert search.looked_at == ("task t", "the tasks of context c")
+
+
+def test_a_message_may_be_in_the_status():
+    search = Reconciliation(message(task_id="t"), sent_at=SENT)
+    submitted = task("t", status=TaskStatus(message=message()))
+
+    search.got(submitted)
+
+    assert search.step == Found(submitted)
+
+
+def test_in_a_context_of_its_own_any_task_is_its():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT, is_own_context=True)
+
+    search.listed(page(task("t", context_id="c")), wall=SENT, agent_time=None)
+    search.listed(page(task("u", context_id="d")), wall=SENT, agent_time=None)
+
+    assert search.step == GetTask("t")
+
+
+def test_two_tasks_are_two_tasks_on_whichever_page():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    first, second = task("a", ID), task("b", ID)
+
+    search.listed(page(first, token="2"), wall=SENT, agent_time=None)
+    assert search.step == ListPage(context_id="c", page_token="2")
+    search.listed(page(second), wall=SENT, agent_time=None)
+
+    assert search.step == FoundTwice((first, second))
+
+
+@pytest.mark.parametrize("error", [InvalidParamsError("no"), UnsupportedOperationError("no")])
+def test_an_agent_that_cannot_list_by_time_is_asked_for_all(error):
+    search = Reconciliation(message(), sent_at=SENT)
+
+    search.failed(error)
+    assert search.step == ListPage()
+    search.listed(page(), wall=SENT, agent_time=SENT - 9999)
+    assert search.step == LookAgain(1)
+    search.waited()
+
+    assert search.step == ListPage()
+
+
+@pytest.mark.parametrize("error", [MethodNotFoundError("no"), A2AHTTPError("no", http_status=404)])
+def test_without_a_list_there_is_nothing_to_wait_for(error):
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+
+    search.failed(error)
+
+    assert search.step == NotFound()
+    assert search.looked_at == ("the tasks of context c (the agent has no list of tasks)",)
+
+
+def test_what_is_known_to_have_no_list_is_not_asked_for_one():
+    search = Reconciliation(message(task_id="t", context_id="c"), sent_at=SENT, has_list=False)
+    assert search.step == GetTask("t")
+
+    search.failed(TaskNotFoundError("gone"))
+    assert search.step == LookAgain(1)
+    search.give_up()
+
+    assert search.step == NotFound()
+    assert search.looked_at == (
+        "task t",
+        "the tasks of context c (the agent has no list of tasks)",
+    )
+
+
+def test_what_failed_for_lack_of_time_is_told():
+    search = Reconciliation(message(), sent_at=SENT)
+
+    search.failed(DeadlineExceededError("too late", deadline="reconcile", timeout=1.0))
+    search.give_up()
+
+    assert search.looked_at == ("the tasks changed since the message was sent (too late)",)
+
+
+# ── Any agent ────────────────────────────────────────────────────────────────────────────────
+
+said = st.lists(st.sampled_from([ID, "m-0", "m-2"]), max_size=3)
+number = st.integers(0, 20).map(str)
+context = st.sampled_from(["c", "d"])
+stores = st.lists(
+    st.builds(lambda i, s, c: task(i, *s, context_id=c), number, said, context),
+    max_size=8,
+    unique_by=lambda one: one.id,
+)
+failures = st.lists(
+    st.sampled_from(
+        [
+            *[None] * 4,
+            TaskNotFoundError("gone"),
+            MethodNotFoundError("no"),
+            UnsupportedOperationError("no"),
+            A2AHTTPError("busy", http_status=503, transient=True),
+            A2AHTTPError("forbidden", http_status=403),
+        ]
+    ),
+    max_size=30,
+)
+
+
+class AnyAgent:
+    """An agent with any store, which fails in any way at any time."""
+
+    def __init__(self, store, failures, page_size):
+        self.store = store
+        self.failures = iter(failures)
+        self.page_size = page_size
+
+    def answer(self, search):
+        """Answers what the search asks; False if it asks for nothing."""
+        step = search.step
+        if not isinstance(step, GetTask | ListPage):
+            return False
+        if (error := next(self.failures, None)) is not None:
+            search.failed(error)
+        elif isinstance(step, ListPage):
+            search.listed(self.page(step), wall=SENT, agent_time=None)
+        elif known := [one for one in self.store if one.id == step.task_id]:
+            search.got(known[0])
+        else:
+            search.failed(TaskNotFoundError("gone"))
+        return True
+
+    def page(self, step):
+        fits = [one for one in self.store if step.context_id in {None, one.context_id}]
+        start = int(step.page_token or 0)
+        end = start + self.page_size
+        return page(*fits[start:end], token=str(end) if end < len(fits) else "")
+
+
+agents = st.builds(AnyAgent, stores, failures, st.integers(1, 4))
+
+
+def is_ours(found, *, is_own_context):
+    if is_own_context and found.context_id == "c":
+        return True
+    return any(one.message_id == ID for one in found.history)
+
+
+@settings(max_examples=400)
+@given(
+    agents,
+    st.sampled_from([{}, {"context_id": "c"}, {"task_id": "3", "context_id": "c"}]),
+    st.integers(1, 3),
+    st.booleans(),
+)
+def test_whatever_an_agent_answers_only_the_messages_own_tasks_are_found(
+    agent, place, max_pages, is_own_context
+):
+    """Given any store and any failures, when it is searched, then what is found is true."""
+    is_own_context = is_own_context and place == {"context_id": "c"}
+    search = Reconciliation(
+        message(**place), sent_at=SENT, max_pages=max_pages, is_own_context=is_own_context
+    )
+
+    asked = 0
+    while not isinstance(search.step, Found | FoundTwice | NotFound):
+        asked += agent.answer(search)
+        assert asked < 200, "it never ends"
+        if isinstance(search.step, LookAgain):
+            (search.waited if search.step.looks < 5 else search.give_up)()
+
+    found = getattr(search.step, "tasks", ())
+    if isinstance(search.step, Found):
+        found = [search.step.task]
+    assert all(is_ours(one, is_own_context=is_own_context) for one in found)
+    assert all(search.looked_at)

@@ -1,0 +1,451 @@
+"""The journal in a file: what it has taken in is there after whatever happens next."""
+
+import asyncio
+import os
+import sqlite3
+import stat
+import struct
+import subprocess
+import sys
+import textwrap
+
+import msgspec
+import pytest
+
+from holdfast import JournalError
+from holdfast.journals.sqlite import SqliteJournal
+from holdfast.runtime.journal import CallRecord, Note
+
+AGENT = "http://agent.test"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "calls.db"
+
+
+def record(message_id="m-1", **more):
+    return CallRecord(**{"message_id": message_id, "agent": AGENT, "began": 1000.0, **more})
+
+
+async def reread(path):
+    journal = SqliteJournal(path)
+    try:
+        return await journal.unfinished()
+    finally:
+        await journal.close()
+
+
+# ── Records ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_was_begun_is_there_for_the_next_process(path):
+    journal = SqliteJournal(path)
+    whole = record(
+        context_id="c",
+        task_id="t",
+        state="WORKING",
+        request="{}",
+        label="l",
+        lease_until=1030.0,
+        is_own_context=True,
+    )
+
+    await journal.begin(whole)
+
+    assert await reread(path) == [whole]  # though nobody closed it
+    await journal.close()
+
+
+async def test_what_is_noted_is_added_and_the_rest_stays(path):
+    journal = SqliteJournal(path)
+    await journal.begin(record(context_id="c"))
+
+    assert await journal.note("m-1", 1, Note(task_id="t", state="WORKING"))
+    assert await journal.note("m-1", 1, Note(state="COMPLETED", result="{}"))
+
+    assert await reread(path) == [
+        record(context_id="c", task_id="t", state="COMPLETED", result="{}")
+    ]
+    await journal.close()
+
+
+async def test_what_has_an_outcome_is_over(path):
+    journal = SqliteJournal(path)
+    await journal.begin(record())
+
+    assert await journal.note("m-1", 1, Note(outcome="COMPLETED"))
+
+    assert not await journal.note("m-1", 1, Note(outcome="FAILED"))
+    assert await journal.unfinished() == []
+    with pytest.raises(JournalError, match="m-1 is over: COMPLETED"):
+        await journal.claim("m-1", now=9999.0, lease_until=10029.0)
+    await journal.close()
+
+
+async def test_a_message_is_written_down_once(path):
+    journal = SqliteJournal(path)
+    outcomes = await asyncio.gather(
+        journal.begin(record("a")),
+        journal.begin(record("b")),
+        journal.begin(record("a")),
+        return_exceptions=True,
+    )
+
+    assert outcomes[:2] == [None, None]
+    assert isinstance(outcomes[2], JournalError)
+    assert outcomes[2].executed is False
+    assert str(path) in str(outcomes[2])
+    assert [one.message_id for one in await journal.unfinished()] == ["a", "b"]
+    await journal.close()
+
+
+async def test_calls_are_listed_by_agent_oldest_first(path):
+    journal = SqliteJournal(path)
+    await journal.begin(record("new", began=3.0))
+    await journal.begin(record("old", began=1.0))
+    await journal.begin(record("other", agent="http://other.test", began=2.0))
+
+    of_all = await journal.unfinished()
+    of_one = await journal.unfinished(AGENT)
+
+    assert [one.message_id for one in of_all] == ["old", "other", "new"]
+    assert [one.message_id for one in of_one] == ["old", "new"]
+    await journal.close()
+
+
+async def test_labels_lead_to_the_newest_record(path):
+    journal = SqliteJournal(path)
+    await journal.begin(record("a", label="1", began=1.0))
+    await journal.note("a", 1, Note(outcome="not sent: refused"))
+    await journal.begin(record("b", label="1", began=2.0))
+    await journal.begin(record("c", label="2"))
+    await journal.begin(record("other", label="1", began=3.0, agent="http://other.test"))
+    await journal.note("c", 1, Note(outcome="COMPLETED"))
+
+    found = await journal.labelled(AGENT, map(str, range(1200)))
+
+    assert {label: one.message_id for label, one in found.items()} == {"1": "b", "2": "c"}
+    await journal.close()
+
+
+async def test_a_message_that_was_not_sent_may_be_sent(path):
+    journal = SqliteJournal(path)
+    await journal.begin(record("a"))
+    await journal.note("a", 1, Note(outcome="not sent: refused"))
+
+    await journal.begin(record("a"))
+
+    (again,) = await journal.unfinished()
+    assert again.message_id == "a"
+    with pytest.raises(JournalError, match="already"):
+        await journal.begin(record("a"))
+    await journal.close()
+
+
+@pytest.mark.parametrize("outcome", [None, "unknown", "TASK_STATE_COMPLETED"])
+async def test_of_a_label_one_call_may_have_been_sent(path, outcome):
+    ours, theirs = SqliteJournal(path), SqliteJournal(path)
+    await ours.begin(record("a", label="night:1"))
+    if outcome is not None:
+        await ours.note("a", 1, Note(outcome=outcome))
+
+    with pytest.raises(JournalError, match=r"night:1 is in the journal .* message a") as caught:
+        await theirs.begin(record("b", label="night:1"))
+
+    assert caught.value.executed is False
+    await theirs.begin(record("c"))
+    await theirs.begin(record("d"))  # calls of no label are many
+    await ours.close()
+    await theirs.close()
+
+
+async def test_what_is_finished_is_forgotten_in_time_and_what_is_not_is_kept(path):
+    journal = SqliteJournal(path, retention=100)
+    for message_id in ("open", "over"):
+        await journal.begin(record(message_id, began=1.0))
+    await journal.note("over", 1, Note(outcome="COMPLETED"))
+    await journal.close()
+
+    await journal.begin(record("new", began=102.0))
+
+    assert [one.message_id for one in await journal.unfinished()] == ["open", "new"]
+    with pytest.raises(JournalError, match="over is not in the journal"):
+        await journal.claim("over", now=200.0, lease_until=230.0)
+    await journal.close()
+
+
+# ── Leases ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_is_held_cannot_be_claimed_until_the_lease_is_over(path):
+    ours, theirs = SqliteJournal(path), SqliteJournal(path)
+    await ours.begin(record(lease_until=1030.0))
+
+    with pytest.raises(JournalError, match="held by somebody else, for 10 s"):
+        await theirs.claim("m-1", now=1020.0, lease_until=1050.0)
+    taken = await theirs.claim("m-1", now=1030.0, lease_until=1060.0)
+
+    assert (taken.generation, taken.lease_until) == (2, 1060.0)
+    assert await ours.renew([("m-1", 1)], 1070.0) == set()
+    assert not await ours.note("m-1", 1, Note(state="WORKING"))
+    assert await theirs.renew([("m-1", 2)], 1070.0) == {"m-1"}
+    for journal in (ours, theirs):
+        await journal.close()
+
+
+async def test_only_one_of_many_gets_a_claim(path):
+    journals = [SqliteJournal(path) for _ in range(8)]
+    await journals[0].begin(record())
+
+    taken = await asyncio.gather(
+        *(journal.claim("m-1", now=2000.0, lease_until=2030.0) for journal in journals),
+        return_exceptions=True,
+    )
+
+    assert sum(isinstance(one, CallRecord) for one in taken) == 1
+    assert all(isinstance(one, CallRecord | JournalError) for one in taken)
+    for journal in journals:
+        await journal.close()
+
+
+async def test_who_lets_go_leaves_it_to_the_next(path):
+    journal = SqliteJournal(path)
+    await journal.begin(record(lease_until=1030.0))
+
+    await journal.note("m-1", 1, Note(lease_until=1001.0))
+
+    assert (await journal.claim("m-1", now=1001.0, lease_until=1031.0)).generation == 2
+    await journal.close()
+
+
+# ── The disk ─────────────────────────────────────────────────────────────────────────────────
+
+
+def commits(path):
+    """How many transactions are in a write-ahead log (SQLite's file format, section 4)."""
+    log = path.with_name(f"{path.name}-wal").read_bytes()
+    (page,) = struct.unpack_from(">I", log, 8)
+    frames = range(32, len(log) - page, 24 + page)
+    return sum(struct.unpack_from(">I", log, at + 4)[0] > 0 for at in frames)
+
+
+async def test_many_calls_share_one_wait_for_the_disk(path):
+    journal = SqliteJournal(path)
+    await journal.begin(record("first"))
+    before = commits(path)
+
+    await asyncio.gather(*(journal.begin(record(f"m-{n}")) for n in range(100)))
+
+    assert commits(path) - before == 2  # the first one went ahead
+    assert len(await journal.unfinished()) == 101
+    await journal.close()
+
+
+async def test_who_no_longer_waits_hinders_nobody(path):
+    journal = SqliteJournal(path)
+    given_up = asyncio.create_task(journal.begin(record("a")))
+    other = asyncio.create_task(journal.begin(record("b")))
+    await asyncio.sleep(0)
+    given_up.cancel()
+
+    await other
+
+    assert {one.message_id for one in await journal.unfinished()} == {"a", "b"}
+    await journal.close()
+
+
+def test_one_journal_serves_one_event_loop_after_another(path):
+    journal = SqliteJournal(path)
+
+    asyncio.run(journal.begin(record("a")))
+    asyncio.run(journal.begin(record("b")))
+
+    assert len(asyncio.run(journal.unfinished())) == 2
+    asyncio.run(journal.close())
+
+
+async def test_closing_it_twice_or_unused_is_quiet(path):
+    journal = SqliteJournal(path)
+    await journal.close()
+    assert not path.exists()
+    await journal.begin(record())
+    await journal.close()
+    await journal.close()
+    await journal.begin(record("again"))  # opens it again
+    await journal.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+async def test_the_file_is_its_owners_alone(path):
+    journal = SqliteJournal(path)
+    await journal.begin(record())
+
+    for file in path.parent.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    await journal.close()
+
+
+def spoil(path, how):
+    connection = sqlite3.connect(path)
+    connection.executescript(how)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("CREATE TABLE recipes (name TEXT)", "is a database of something else"),
+        ("PRAGMA application_id = 7", "is a database of something else"),
+        ("PRAGMA application_id = 1213156420; PRAGMA user_version = 99", "newer Holdfast"),
+    ],
+)
+async def test_a_file_of_others_is_left_alone(path, how, words):
+    spoil(path, how)
+    before = path.read_bytes()
+
+    with pytest.raises(JournalError, match=words) as caught:
+        await SqliteJournal(path).begin(record())
+
+    assert caught.value.executed is False
+    assert path.read_bytes()[100:] == before[100:]  # the header says that it has a log now
+
+
+@pytest.mark.parametrize(
+    "content", [b"no database at all " * 99, b"SQLite format 3\0" + b"x" * 999]
+)
+async def test_a_broken_file_is_told(path, content):
+    path.write_bytes(content)
+
+    with pytest.raises(JournalError, match="cannot be used: file is not a database") as caught:
+        await SqliteJournal(path).begin(record())
+
+    assert isinstance(caught.value.__cause__, sqlite3.DatabaseError)
+
+
+@pytest.mark.parametrize("where", [".", "missing/calls.db"])
+async def test_a_path_that_is_no_file_is_told(tmp_path, where):
+    with pytest.raises(JournalError, match="unable to open") as caught:
+        await SqliteJournal(tmp_path / where).begin(record())
+
+    assert caught.value.executed is False
+
+
+async def test_another_process_that_writes_too_long_is_told_and_then_it_goes_on(path):
+    journal = SqliteJournal(path, busy_timeout=0.01)
+    await journal.begin(record("a"))
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(JournalError, match=r"locked, by another process .* 0\.01 s"):
+        await journal.begin(record("b"))
+
+    other.execute("ROLLBACK")
+    other.close()
+    await journal.begin(record("c"))
+    assert [one.message_id for one in await journal.unfinished()] == ["a", "c"]
+    await journal.close()
+
+
+def test_a_full_disk_is_told_and_what_was_taken_in_is_there(path):
+    program = textwrap.dedent(
+        f"""
+        import asyncio, resource
+        from holdfast import JournalError
+        from holdfast.journals.sqlite import SqliteJournal
+        from holdfast.runtime.journal import CallRecord
+
+        async def main():
+            journal = SqliteJournal({str(path)!r})
+            resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+            taken = 0
+            try:
+                while taken < 10_000:
+                    record = CallRecord(
+                        message_id=str(taken), agent="a", began=1.0, request="x" * 2000
+                    )
+                    await journal.begin(record)
+                    taken += 1
+            except JournalError as error:
+                print(taken, error.executed, error)
+
+        asyncio.run(main())
+        """
+    )
+
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    taken, executed, *words = told.stdout.split()
+    assert executed == "False"
+    assert "cannot be used" in " ".join(words)
+    assert len(asyncio.run(reread(path))) == int(taken) > 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_what_parent_and_child_write_after_a_fork_is_there(path):
+    program = textwrap.dedent(
+        f"""
+        import asyncio, os
+        from holdfast.journals.sqlite import SqliteJournal
+        from holdfast.runtime.journal import CallRecord
+
+        journal = SqliteJournal({str(path)!r})
+        told, closed = os.pipe(), os.pipe()
+
+        def begin(name):
+            asyncio.run(journal.begin(CallRecord(message_id=name, agent="a", began=1.0)))
+
+        begin("before")
+        if os.fork() == 0:
+            begin("child")
+            os.write(told[1], b".")
+            os.read(closed[0], 1)
+            begin("orphan")
+            os.kill(os.getpid(), 9)
+        os.read(told[0], 1)
+        begin("parent")
+        asyncio.run(journal.close())
+        os.write(closed[1], b".")
+        os.wait()
+        """
+    )
+
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+    there = {one.message_id for one in asyncio.run(reread(path))}
+    assert there == {"before", "child", "parent", "orphan"}
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"lease": 0}, ValueError),
+        ({"lease": "30"}, TypeError),
+        ({"retention": float("inf")}, ValueError),
+        ({"busy_timeout": -1}, ValueError),
+        ({"store_messages": 1}, TypeError),
+    ],
+)
+def test_wrong_options_are_refused(path, options, error):
+    with pytest.raises(error, match=next(iter(options))):
+        SqliteJournal(path, **options)
+
+
+def test_a_wrong_path_is_refused():
+    with pytest.raises(TypeError, match="path"):
+        SqliteJournal(None)
+
+
+def test_a_note_may_say_all_that_changes():
+    unchanged = {
+        "message_id",
+        "agent",
+        "began",
+        "is_own_context",
+        "request",
+        "label",
+        "generation",
+    }
+    assert set(msgspec.structs.asdict(record())) - unchanged == set(Note.__struct_fields__)
