@@ -8,7 +8,8 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -19,7 +20,9 @@ from click.shell_completion import get_completion_class
 from holdfast.cli import actions
 from holdfast.cli.errors import CommandError, Failure, describe, internal, unwritable, usage
 from holdfast.cli.options import (
+    DEFAULT_CONCURRENCY,
     EVERYWHERE,
+    EVERYWHERE_BUT_FILES,
     HISTORY,
     LINES,
     LISTING,
@@ -29,6 +32,8 @@ from holdfast.cli.options import (
     POLLING,
     PUSHING,
     REPLY,
+    RESUMING,
+    RUNNING,
     SAVING,
     STREAMING,
     WAITING,
@@ -39,14 +44,23 @@ from holdfast.cli.parts import PARTS, PartsCommand, read_parts, read_text
 from holdfast.cli.reference import read_reference
 from holdfast.cli.settings import effective, read_settings
 from holdfast.cli.sources import configuration_of, loaded_configuration, unknown
-from holdfast.cli.values import Reads, read_id, read_push_url
+from holdfast.cli.values import (
+    Reads,
+    masked_reference,
+    read_id,
+    read_push_url,
+    shown_duration,
+    shown_rate,
+)
 from holdfast.errors import A2AError
 from holdfast.model.requests import TaskPushNotificationConfig
 
 if TYPE_CHECKING:
     from holdfast.cli.output import JsonOutput, Output, TextOutput
     from holdfast.cli.session import Session, World
+    from holdfast.cli.settings import Settings
     from holdfast.model.types import Task
+    from holdfast.runtime.journal import CallRecord
 
 __all__ = ["app", "run"]
 
@@ -69,6 +83,15 @@ _CHAT_IS_TEXT = (
 _NO_TERMINAL = (
     "chat needs a terminal to read from and one to write to; without them, send one message after "
     "the other: holdfast send TEXT, then holdfast send --context-id ID TEXT, or --task-id ID"
+)
+
+_NO_NAME = (
+    "--input -: standard input has no name by which a later run could go on with this one; give "
+    "it one with --run-id NAME"
+)
+
+_WHOSE_CREDENTIALS = (
+    "credentials and service parameters go to one agent: name it with --agent-card"
 )
 
 logger = logging.getLogger("holdfast.cli")
@@ -133,7 +156,9 @@ def _fail(form: str, failure: Failure, *, in_lines: bool) -> int:
 
 def _form(arguments: Sequence[str], world: World, ctx: click.Context | None) -> str:
     """The output format that is asked for, whatever else is wrong with the arguments."""
-    asked = _asked(arguments, r"-o[\0=]?|--output[\0=]") or os.environ.get("A2ACLI_OUTPUT")
+    names_file = ctx is not None and ctx.info_name == "run"
+    flags = r"-o[\0=]?" if names_file else r"-o[\0=]?|--output[\0=]"
+    asked = _asked(arguments, flags) or os.environ.get("A2ACLI_OUTPUT")
     if asked is None:
         named = _asked(arguments, r"--config[\0=]") or os.environ.get("A2ACLI_CONFIG") or None
         with contextlib.suppress(OSError, ValueError):
@@ -201,17 +226,32 @@ def _execute(
     if settings.stream and not can_follow and settings.output != "json":
         raise click.UsageError(_NOTHING_TO_FOLLOW, ctx)
     output = output or output_for(settings.output, settings)
+    _announce(ctx, output)
+    reference = _reference(ctx, settings)
+    with Diagnostics(output, enabled=settings.debug):
+        return _perform(world, Session(world, settings, reference, output), output, action)
+
+
+def _announce(ctx: click.Context, output: Output) -> None:
+    """Says what of the configuration may be a mistake."""
     for problem in configuration_of(ctx).problems:
         output.warn(problem)
     for name, meant in unknown(config_show, configuration_of(ctx)):
         if meant:  # others may be of another tool that follows the same specification
             output.warn(_not_a_setting(name, meant))
+
+
+def _reference(ctx: click.Context, settings: Settings, *, absolute: bool = False) -> str | Path:
+    """Where the card is.
+
+    Raises:
+        click.UsageError: The reference cannot be one.
+    """
     try:
         reference = read_reference(settings.agent_card)
     except ValueError as error:
         raise click.UsageError(f"--agent-card: {error}", ctx) from None
-    with Diagnostics(output, enabled=settings.debug):
-        return _perform(world, Session(world, settings, reference, output), output, action)
+    return reference.absolute() if absolute and isinstance(reference, Path) else reference
 
 
 def _not_a_setting(name: str, meant: str | None) -> str:
@@ -373,6 +413,170 @@ def chat(ctx: click.Context, /, **options: Any) -> int:
             session, output, parts=(said,), metadata=metadata, **named
         ),
     )
+
+
+@app.command("run", context_settings=_CONTEXT)
+@with_options(RUNNING, POLLING, EVERYWHERE_BUT_FILES)
+@click.pass_context
+def run_lines(ctx: click.Context, /, **options: Any) -> int:
+    """Send many messages, a few at a time, each once, whatever happens to the command.
+
+    Each line of the input is a message: text; a JSON string; a Message of the protocol; or an
+    object {"id": …, "text": …} or {"id": …, "message": {…}}, its id optional. Each line of the
+    output is the result of one: {"id": …, "line": n, "task": {…}}, or "message" or "error" in
+    place of the task. Results come as they come; each line has one.
+
+    However it ended, killed or interrupted, the same command goes on: what is in the output is
+    over, what was sent is waited for, the rest is sent. A line is known by its id, or else by its
+    number; one that has changed since is another message. --timeout is the time of each answer.
+
+    Ctrl-C sends no more, and waits for what is under way; a second one leaves it to the agent and
+    to the next run. Exit codes: 0 if each line has an answer, however its task ended, 1 if one
+    has an error in its place, or is no message.
+    """
+    from holdfast.cli.journaled import JournaledSession, journal_at  # heavy; help is not
+    from holdfast.cli.run import STANDARD, Plan, Run
+
+    if options["source"] == STANDARD and options["run_id"] is None:
+        raise click.UsageError(_NO_NAME, ctx)
+    if options["results"].lower() in OUTPUT_FORMATS:
+        form = options["results"].lower()
+        message = f"--output: names a file here; the form is -o {form}, a file ./{form}"
+        raise click.UsageError(message, ctx)
+    world: World = ctx.obj
+    settings = read_settings(ctx)
+    plan = Plan(
+        input=options["source"],
+        output=options["results"],
+        journal=options["journal"],
+        run_id=options["run_id"],
+        concurrency=options["concurrency"],
+        rate=options["rate"],
+        skips_bad_lines=options["on_bad_line"] == "skip",
+        grace=options["grace"],
+        retries_errors=options["retry_errors"],
+        more=tuple(_given(ctx, settings)),
+    )
+    output = output_for(settings.output, settings)
+    _announce(ctx, output)
+    session = JournaledSession(
+        world, settings, _reference(ctx, settings), output, journal_at(plan.journal)
+    )
+    run = Run(session, output, plan, world.interrupts)
+    with Diagnostics(output, enabled=settings.debug):
+        return _perform(world, session, output, lambda _session, _output: run.run())
+
+
+def _given(ctx: click.Context, settings: Settings) -> Iterator[str]:
+    """The options of a run that are no default, as words of the command that goes on with it."""
+    options = ctx.params
+    if options["run_id"] is not None:
+        yield from ("--run-id", options["run_id"])
+    if options["rate"] is not None:
+        yield from ("--rate", shown_rate(options["rate"]))
+    if options["concurrency"] != DEFAULT_CONCURRENCY:
+        yield from ("--concurrency", str(options["concurrency"]))
+    if options["on_bad_line"] != "fail":
+        yield from ("--on-bad-line", options["on_bad_line"])
+    if settings.timeout_given:
+        yield from ("--timeout", shown_duration(settings.timeout))
+
+
+@app.command("resume", context_settings=_CONTEXT)
+@with_options(RESUMING, EVERYWHERE)
+@click.pass_context
+def resume(ctx: click.Context, /, **options: Any) -> int:
+    """Go on with the calls of a journal that have no outcome, and show what comes of each.
+
+    They are those that a crash, a timeout or an interruption left. Nothing is sent again: a task
+    that is known is waited for, and one that is not is looked for. Without --agent-card the calls
+    to all agents are gone on with, agent by agent, each at the address that the journal has.
+
+    A call that another process works on is named, and left to it; after a crash it may take some
+    seconds until that is clear. With -o json each call is one line: the task or message that came
+    of it, or the error. Exit codes: 0 if each call has an answer, however its task ended, 1 if
+    one has none.
+    """
+    from holdfast.cli import resume as resuming  # heavy; help and usage errors are not
+
+    if options["lists"] and options["forget"]:
+        message = "--list and --forget contradict each other."
+        raise click.UsageError(message, ctx)
+    settings = read_settings(ctx, needs_agent=False)
+    output = output_for(settings.output, settings, in_lines=True)
+    _announce(ctx, output)
+    agent = settings.agent_card and str(_reference(ctx, settings, absolute=True))
+    if not (agent or options["lists"] or options["forget"]) and _goes_to_one(settings):
+        raise click.UsageError(_WHOSE_CREDENTIALS, ctx)
+    calls: dict[str, list[CallRecord]] = {}
+
+    async def look() -> None:
+        calls.update(
+            await resuming.unfinished(options["journal"], agent or None, options["forget"])
+        )
+        if options["lists"] or not calls:
+            resuming.list_calls(calls, output)
+
+    world: World = ctx.obj
+    try:
+        world.run(look())
+    except CommandError as error:
+        output.failure(error.failure)
+        return error.failure.exit
+    if options["lists"]:
+        return 0
+    return _resume_each(ctx, output, settings, calls)
+
+
+def _goes_to_one(settings: Settings) -> bool:
+    """Whether something is sent along that is for one agent alone."""
+    return bool(settings.credentials or settings.svc_params)
+
+
+def _resume_each(
+    ctx: click.Context,
+    output: TextOutput | JsonOutput,
+    settings: Settings,
+    calls: Mapping[str, Sequence[CallRecord]],
+) -> int:
+    """Goes on with the calls to one agent after the other; gives the worst exit code."""
+    worst = 0
+    for agent, records in calls.items():
+        code = _resume(ctx, output, replace(settings, agent_card=agent), records)
+        if code == _INTERRUPTED:
+            return code
+        worst = max(worst, code)
+    return worst
+
+
+def _resume(
+    ctx: click.Context,
+    output: TextOutput | JsonOutput,
+    settings: Settings,
+    records: Sequence[CallRecord],
+) -> int:
+    """Goes on with the calls to one agent, or forgets the one that is named."""
+    from holdfast.cli import resume as resuming
+    from holdfast.cli.journaled import JournaledSession, journal_at
+
+    world: World = ctx.obj
+    try:
+        reference = read_reference(settings.agent_card)
+        journal = journal_at(ctx.params["journal"])
+        session = JournaledSession(world, settings, reference, output, journal)
+    except (ValueError, click.UsageError) as error:
+        told = f"calls to {masked_reference(settings.agent_card)} cannot be gone on with: {error}"
+        output.failure(Failure(code="HOLDFAST_ERR_RESUME", message=told))
+        return 1
+
+    async def act(_session: Session, output: Output) -> None:
+        if ctx.params["forget"] is None:
+            await resuming.resume(session, output, records=records)
+        else:
+            await resuming.forget(session, output, record=records[0])
+
+    with Diagnostics(output, enabled=settings.debug):
+        return _perform(world, session, output, act)
 
 
 @app.group("card", context_settings=_CONTEXT)

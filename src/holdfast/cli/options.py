@@ -25,9 +25,11 @@ from holdfast.cli.values import (
     masked_reference,
     read_bearer,
     read_duration,
+    read_grace,
     read_id,
     read_metadata,
     read_push_credentials,
+    read_rate,
     read_secret,
     read_state,
     read_svc_param,
@@ -40,9 +42,11 @@ from holdfast.cli.values import (
 from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION
 
 __all__ = [
+    "DEFAULT_CONCURRENCY",
     "DEFAULT_POLL_INTERVAL",
     "DEFAULT_TIMEOUT",
     "EVERYWHERE",
+    "EVERYWHERE_BUT_FILES",
     "HISTORY",
     "LINES",
     "LISTING",
@@ -52,6 +56,8 @@ __all__ = [
     "POLLING",
     "PUSHING",
     "REPLY",
+    "RESUMING",
+    "RUNNING",
     "SAVING",
     "STREAMING",
     "WAITING",
@@ -62,6 +68,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 OUTPUT_FORMATS = ("text", "json")
 DEFAULT_TIMEOUT = 900.0
+DEFAULT_CONCURRENCY = 32
 DEFAULT_POLL_INTERVAL = 2.0
 
 
@@ -196,6 +203,20 @@ EVERYWHERE = (
     ),
 )
 """Options of every command; they can also stand before it."""
+
+EVERYWHERE_BUT_FILES = (
+    EVERYWHERE[0],
+    _option(
+        "-o",
+        "output",
+        variable=f"{PREFIX}OUTPUT",
+        type=click.Choice(OUTPUT_FORMATS, case_sensitive=False),
+        default="text",
+        help="Output format: words, or a document. What --output names is JSON either way.",
+    ),
+    *EVERYWHERE[2:],
+)
+"""The same where ``--output`` names a file."""
 
 WAITING = (
     _option(
@@ -349,6 +370,104 @@ SAVING = (
     ),
     click.option(
         "--overwrite", is_flag=True, help="Replace files that are there already by these names."
+    ),
+)
+
+RUNNING = (
+    click.option(
+        "--input",
+        "source",
+        metavar="FILE",
+        required=True,
+        type=Reads("path", read_id),
+        shell_complete=complete_path,
+        help="Messages, one on each line; - for standard input, with --run-id.",
+    ),
+    click.option(
+        "--output",
+        "results",
+        metavar="FILE",
+        required=True,
+        type=Reads("path", read_id),
+        shell_complete=complete_path,
+        help="Where results go, one on each line, behind those that are there; - for standard "
+        "output.",
+    ),
+    click.option(
+        "--journal",
+        metavar="FILE",
+        required=True,
+        type=Reads("path", read_id),
+        shell_complete=complete_path,
+        help="The journal, a file of SQLite: each message is written down there before it is "
+        "sent, and what came of it. Made if it is not there, readable to you alone; it grows "
+        "until you remove it.",
+    ),
+    click.option(
+        "--run-id",
+        metavar="NAME",
+        type=Reads("name", read_id),
+        show_default="made from the path of the input",
+        help="Name of the run in the journal: under the same one, it goes on.",
+    ),
+    click.option(
+        "--concurrency",
+        metavar="N",
+        type=click.IntRange(min=1),
+        default=DEFAULT_CONCURRENCY,
+        show_default=True,
+        help="How many are under way at once.",
+    ),
+    click.option(
+        "--rate",
+        metavar="RATE",
+        type=Reads("rate", read_rate),
+        show_default="no bound",
+        help="How many are begun at most, as 50/s, 3/min or 100/h.",
+    ),
+    click.option(
+        "--on-bad-line",
+        type=click.Choice(["skip", "fail"]),
+        default="fail",
+        show_default=True,
+        help="What to do about a line that is no message: leave it out, or send nothing that is "
+        "behind it. Either way it is named on stderr.",
+    ),
+    click.option(
+        "--retry-errors",
+        is_flag=True,
+        help="Take the results that are errors out of the output, and try their lines once more. "
+        "Nothing that may have been executed is sent again.",
+    ),
+    click.option(
+        "--grace",
+        metavar="DURATION",
+        type=Reads("duration", read_grace),
+        default="30s",
+        show_default=True,
+        help="How long to wait after Ctrl-C for what is under way.",
+    ),
+)
+RESUMING = (
+    click.option(
+        "--journal",
+        metavar="FILE",
+        required=True,
+        type=Reads("path", read_id),
+        shell_complete=complete_path,
+        help="The journal that the calls are in.",
+    ),
+    click.option(
+        "--list",
+        "lists",
+        is_flag=True,
+        help="Only show the calls that have no outcome; nothing is sent.",
+    ),
+    click.option(
+        "--forget",
+        metavar="MESSAGE_ID",
+        type=Reads("id", read_id),
+        help="Note that nobody wants to know what becomes of this call; nothing is sent.",
     ),
 )
 

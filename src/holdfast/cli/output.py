@@ -37,7 +37,7 @@ from holdfast.model.types import (
 from holdfast.wire.redaction import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -58,6 +58,9 @@ __all__ = [
     "command_line",
     "output_for",
 ]
+
+
+_ERASE_LINE = "\r\x1b[K"
 
 
 class Output(Protocol):
@@ -120,6 +123,26 @@ class Output(Protocol):
         """Something that the caller must know about."""
         ...
 
+    def run(self, counts: Mapping[str, Any], summary: str) -> None:
+        """How far many messages have come, as members of a document and in words."""
+        ...
+
+    def tell(self, label: str, message: str) -> None:
+        """Something that belongs to the result, and is no part of it."""
+        ...
+
+    def progress(self, line: str) -> None:
+        """How far it has come so far, for somebody who looks on; empty to take that away."""
+        ...
+
+    def call(self, members: Mapping[str, Any], lines: Iterable[str]) -> None:
+        """One call of a journal, as members of a document and as lines."""
+        ...
+
+    def envelope(self, failure: Failure) -> dict[str, Any]:
+        """The members of a failure in documents."""
+        ...
+
     def hint(self, message: str) -> None:
         """What the caller can do next."""
         ...
@@ -132,6 +155,7 @@ class _Speaks:
         self.has_named_task = False
         self._is_within_line = False
         """Whether a terminal shows a line of standard output that has no end yet."""
+        self._progress = ""
         self._secrets = [] if settings is None else _secrets(settings)
 
     def warn(self, message: str) -> None:
@@ -143,8 +167,24 @@ class _Speaks:
     def debug(self, message: str) -> None:
         self._say("Debug", message)
 
+    def tell(self, label: str, message: str) -> None:
+        self._say(label, message)
+
     def hide(self, secrets: Iterable[str]) -> None:
         self._secrets += secrets
+
+    def progress(self, line: str) -> None:
+        if line != self._progress:
+            self._progress = line
+            _write(f"{_ERASE_LINE}{line}", err=True)
+
+    def envelope(self, failure: Failure) -> dict[str, Any]:
+        return {
+            "code": failure.code,
+            "message": text.one_line(self._hidden(failure.message)),
+            "hint": None if failure.hint is None else self._hidden(failure.hint),
+            "a2aCode": failure.a2a_code,
+        }
 
     def _keep(self, message: Message) -> None:
         """Notes what is secret in the addresses that are sent."""
@@ -153,6 +193,8 @@ class _Speaks:
 
     def _say(self, label: str, message: str) -> None:
         before, self._is_within_line = "\n" if self._is_within_line else "", False
+        if self._progress:
+            before, self._progress = _ERASE_LINE, ""
         _write(f"{before}{label}: {text.one_line(self._hidden(message))}\n", err=True)
 
     def _hidden(self, message: str) -> str:
@@ -235,6 +277,12 @@ class TextOutput(_Speaks):
         self._say("Code", failure.code)
         if failure.hint:
             self._say("Hint", failure.hint)
+
+    def run(self, counts: Mapping[str, Any], summary: str) -> None:  # noqa: ARG002  it is in words
+        self._say("Summary", summary)
+
+    def call(self, members: Mapping[str, Any], lines: Iterable[str]) -> None:  # noqa: ARG002  same
+        self._lines(lines)
 
     def _lines(self, lines: Iterable[str]) -> None:
         _write("".join(f"{line}\n" for line in lines))
@@ -334,13 +382,13 @@ class JsonOutput(_Speaks):
         self._document({"settings": stated, "files": files})
 
     def failure(self, failure: Failure) -> None:
-        error = {
-            "code": failure.code,
-            "message": text.one_line(self._hidden(failure.message)),
-            "hint": None if failure.hint is None else self._hidden(failure.hint),
-            "a2aCode": failure.a2a_code,
-        }
-        self._document({"error": error})
+        self._document({"error": self.envelope(failure)})
+
+    def run(self, counts: Mapping[str, Any], summary: str) -> None:  # noqa: ARG002  all is there
+        self._document({"run": counts})
+
+    def call(self, members: Mapping[str, Any], lines: Iterable[str]) -> None:  # noqa: ARG002  same
+        self._document(dict(members))
 
     def _document(self, value: Any) -> None:
         """Writes JSON as UTF-8 or, where the stream takes something else, as ASCII."""

@@ -23,7 +23,7 @@ from holdfast.cli.credentials import Credentials
 from holdfast.cli.errors import describe, reconnected, reconnecting, retrying
 from holdfast.cli.output import command_line
 from holdfast.cli.rehearsal import Rehearsed, rehearse
-from holdfast.cli.terminal import open_terminal
+from holdfast.cli.terminal import interrupts, open_terminal
 from holdfast.cli.values import masked_reference, secrets_in_params, secrets_in_reference
 from holdfast.cli.wire_log import LoggedEngine
 from holdfast.errors import A2AError, VersionNotSupportedError
@@ -40,6 +40,7 @@ from holdfast.wire.bindings import OLDER_VERSION, PROTOCOL_VERSION, PROTOCOL_VER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from holdfast.cli.configuration import Configuration
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from holdfast.model.card import AgentCard, AgentInterface
     from holdfast.model.types import Event, Task
     from holdfast.runtime.engine import HttpEngine
+    from holdfast.runtime.journal import Journal
     from holdfast.runtime.listeners import Observation
 
 __all__ = ["Session", "World"]
@@ -77,6 +79,7 @@ class World:
         home: Gives the home directory.
         directory: Gives the working directory.
         terminal: Gives the terminal that somebody sits at; None for none.
+        interrupts: Calls at each Ctrl-C, as long as the context is open.
     """
 
     run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
@@ -84,6 +87,7 @@ class World:
     home: Callable[[], Path] = Path.home
     directory: Callable[[], Path] = Path.cwd
     terminal: Callable[[], Terminal | None] = open_terminal
+    interrupts: Callable[[Callable[[], None]], AbstractContextManager[None]] = interrupts
 
     def read_configuration(self, named: str | None) -> Configuration:
         """Reads the configuration files.
@@ -107,6 +111,7 @@ class Session:
         settings: What it was told.
         reference: Where the card is.
         output: Where it says things.
+        journal: Where calls are written down.
 
     Attributes:
         settings: What the command was told.
@@ -125,7 +130,13 @@ class Session:
     """
 
     def __init__(
-        self, world: World, settings: Settings, reference: str | Path, output: Output
+        self,
+        world: World,
+        settings: Settings,
+        reference: str | Path,
+        output: Output,
+        *,
+        journal: Journal | None = None,
     ) -> None:
         self.settings = settings
         self.card: AgentCard | None = None
@@ -162,6 +173,7 @@ class Session:
                 consumers=(self._saw,),
                 observers=(self._observed,),
                 attempt_layers=(Rehearsed,),
+                journal=journal,
             )
         except ValueError as error:
             raise click.UsageError(f"--agent-card: {error}") from None

@@ -86,14 +86,18 @@ class Effective(NamedTuple):
     source: Source
 
 
-def read_settings(ctx: click.Context) -> Settings:
+def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
     """Puts together what was written before and after the command's name.
+
+    Args:
+        ctx: The command's context.
+        needs_agent: Whether an agent has to be named; its reference is empty if none is.
 
     Raises:
         click.UsageError: Options contradict each other, or one is missing.
     """
     values, sources = _merged(ctx)
-    if values.get("agent_card") is None:
+    if values.get("agent_card") is None and needs_agent:
         message = "Missing option '--agent-card' / '-a': name the agent."
         raise click.UsageError(message, ctx)
     waits, source = _waits(ctx, values, sources)
@@ -104,7 +108,7 @@ def read_settings(ctx: click.Context) -> Settings:
             raise click.UsageError(message, ctx)
         waits = True  # a flag beats what is set elsewhere
     return Settings(
-        agent_card=values["agent_card"],
+        agent_card=values["agent_card"] or "",
         config=values["config"] if sources["config"] is FLAG else None,
         bearer=values["bearer"],
         api_key=values["api_key"],

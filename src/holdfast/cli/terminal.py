@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import FrameType
 
-__all__ = ["InterruptedLine", "Terminal", "open_terminal"]
+__all__ = ["InterruptedLine", "Terminal", "interrupts", "open_terminal"]
 
 
 class InterruptedLine(Exception):  # noqa: N818  it is no error
@@ -67,6 +67,21 @@ def open_terminal() -> Terminal | None:
     if not all(stream is not None and stream.isatty() for stream in streams):
         return None
     return _Terminal()
+
+
+@contextlib.contextmanager
+def interrupts(call: Callable[[], None]) -> Generator[None]:
+    """Calls in the event loop at each Ctrl-C, in place of what it does, while it is open."""
+    loop = asyncio.get_running_loop()
+
+    def interrupted(_number: int, _frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(call)
+
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Terminal:

@@ -34,10 +34,12 @@ __all__ = [
     "names_user",
     "read_bearer",
     "read_duration",
+    "read_grace",
     "read_id",
     "read_metadata",
     "read_push_credentials",
     "read_push_url",
+    "read_rate",
     "read_secret",
     "read_state",
     "read_svc_param",
@@ -48,6 +50,7 @@ __all__ = [
     "secrets_in_params",
     "secrets_in_reference",
     "shown_duration",
+    "shown_rate",
 ]
 
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+")
@@ -85,6 +88,46 @@ def read_timeout(text: str) -> float:
         ValueError: It is no duration.
     """
     return read_duration(text, "; there is no way to wait without end, but 1000h will do")
+
+
+def read_grace(text: str) -> float:
+    """Reads how long to wait for what is under way; ``0`` is not at all.
+
+    Raises:
+        ValueError: It is no duration.
+    """
+    return 0.0 if _ZERO.fullmatch(text.strip()) else read_duration(text)
+
+
+_ZERO = re.compile(r"0+(?:\.0+)?(?:ms|s|m|h)?")
+
+
+def read_rate(text: str) -> float:
+    """Reads ``50``, ``50/s``, ``3/min``, ``100/h`` as how many in a second.
+
+    Raises:
+        ValueError: It is none of these, zero, or without end.
+    """
+    match = _RATE.fullmatch("".join(text.split()))
+    if match is None:
+        message = f"{text!r} is not a rate; write 50/s, 3/min or 100/h"
+        raise ValueError(message)
+    rate = float(match[1]) / _PER[match[2] or "s"]
+    if not 0 < rate < math.inf:
+        message = f"{text!r} must be more than nothing; leave it out for no bound"
+        raise ValueError(message)
+    return rate
+
+
+def shown_rate(rate: float) -> str:
+    """A rate as people write it, in the unit that makes it no fraction if there is one."""
+    units = ((unit, rate * _PER[unit]) for unit in ("s", "min", "h"))
+    unit, number = next((one for one in units if one[1] >= 1), ("h", rate * 3600))
+    return f"{number:.15g}/{unit}"
+
+
+_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/(s|sec|m|min|h))?")
+_PER = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 def shown_duration(seconds: float) -> str:

@@ -1,0 +1,179 @@
+"""What the commands that have a journal share: its file, and sessions whose calls it knows.
+
+Many calls may be under way at once, so none of them is *the* task of the command: each tells of
+itself, and so does each failure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.answer import Answer
+from holdfast.cli.document import document
+from holdfast.cli.errors import CommandError, Failure, describe, internal
+from holdfast.cli.session import Session
+from holdfast.errors import (
+    A2AError,
+    JournalError,
+    OutcomeUnknownError,
+    TaskInterruptedError,
+    TaskTerminalError,
+)
+from holdfast.journals.sqlite import SqliteJournal
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from holdfast.cli.output import Output
+    from holdfast.cli.session import World
+    from holdfast.cli.settings import Settings
+    from holdfast.model.card import AgentCard
+    from holdfast.model.types import Event, Task
+    from holdfast.runtime.listeners import Observation
+
+__all__ = [
+    "LEASE",
+    "JournaledSession",
+    "answer_of",
+    "check_journal",
+    "failed",
+    "failure_of",
+    "journal_at",
+    "members_of",
+]
+
+LEASE = 5.0
+"""Seconds after which the next run goes on with what a run had under way that was killed."""
+
+_FOR_EVER = 1e10
+"""Seconds to keep what is finished: what the journal forgets, the next run would send again."""
+
+
+class JournaledSession(Session):
+    """An agent, and a journal of all that is sent there.
+
+    Args:
+        world: What the command runs in.
+        settings: What it was told.
+        reference: Where the card is.
+        output: Where it says things.
+        journal: The journal; closed with the session.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        settings: Settings,
+        reference: str | Path,
+        output: Output,
+        journal: SqliteJournal,
+    ) -> None:
+        if isinstance(reference, Path):
+            reference = reference.absolute()  # as a later command has to find it
+        super().__init__(world, settings, reference, output, journal=journal)
+        self.journal = journal
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await super().__aexit__(kind, error, trace)
+        finally:
+            await self.journal.close()
+
+    def _saw(self, _event: Event, task: Task | None, _card: AgentCard) -> None:
+        """Keeps no task in mind: there are many."""
+
+    def _observed(self, observation: Observation) -> None:
+        if self.settings.verbose:
+            super()._observed(observation)
+
+
+def journal_at(name: str, *, is_there: bool = False) -> SqliteJournal:
+    """The journal of a command.
+
+    Args:
+        name: The file, as written.
+        is_there: Whether it has to be there.
+
+    Raises:
+        CommandError: It is not.
+    """
+    path = Path(name).expanduser()
+    if is_there and not path.exists():
+        message = f"there is no journal {path}"
+        raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
+    return SqliteJournal(path, store_messages=True, lease=LEASE, retention=_FOR_EVER)
+
+
+async def check_journal(journal: SqliteJournal) -> None:
+    """Sees whether a journal can be used.
+
+    Raises:
+        CommandError: It cannot.
+    """
+    try:
+        await journal.labelled("", [""])
+    except JournalError as error:
+        raise CommandError(failed(error)) from None
+
+
+def failed(error: JournalError) -> Failure:
+    """What is said where a journal is the trouble."""
+    return Failure(
+        code="HOLDFAST_ERR_JOURNAL",
+        message=error.message,
+        hint="check --journal: the file is one that holdfast made, and has a writable directory",
+    )
+
+
+def answer_of(error: Exception) -> Task | None:
+    """The task that an error is about that is no failure of ours: it ended, or waits."""
+    return error.task if isinstance(error, TaskTerminalError | TaskInterruptedError) else None
+
+
+def members_of(outcome: Answer | Exception, session: Session, output: Output) -> dict[str, Any]:
+    """The members of a document for what a call came to: task, message or error."""
+    if isinstance(outcome, Answer):
+        task, message = outcome.task, outcome.message
+    else:
+        task, message = answer_of(outcome), None
+    if task is not None:
+        return {"task": document(task)}
+    if message is not None:
+        return {"message": document(message)}
+    return {"error": output.envelope(failure_of(outcome, session))}
+
+
+def failure_of(outcome: object, session: Session) -> Failure:
+    """What is said of a call without an answer."""
+    if isinstance(outcome, JournalError):
+        return failed(outcome)
+    if isinstance(outcome, A2AError):
+        failure = describe(outcome, _Call(session, outcome))
+        if isinstance(outcome, OutcomeUnknownError) and outcome.looked_at:
+            looked_at = f"it was looked for in {'; '.join(outcome.looked_at)}"
+            failure = replace(failure, message=f"{failure.message}; {looked_at}")
+        return failure
+    return internal(outcome if isinstance(outcome, Exception) else RuntimeError(str(outcome)))
+
+
+class _Call:
+    """How far one call had come, among many."""
+
+    continues = False
+    asks_for_config = False
+
+    def __init__(self, session: Session, error: A2AError) -> None:
+        self.settings = session.settings
+        self.reference = session.reference
+        self.card = session.card
+        self.task: Task | None = getattr(error, "task", None)
+        self.is_under_way = error.executed is not False
+        self.command = session.command
+        self.go_on = session.go_on

@@ -1,0 +1,287 @@
+"""What ``holdfast run`` sends: a message on each line of a file or of standard input.
+
+Rules: one line is read when there is room for one, and no more of the input is held; a line that
+is no message is told by its number, and what is wrong with it is found before anything is sent.
+What begins as a JSON object has to be one: half a record is not sent as text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import os
+import re
+import stat
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+
+from holdfast.content import to_message
+from holdfast.model import codec
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator
+    from pathlib import Path
+
+    from holdfast.content import Content
+    from holdfast.model.types import Message
+
+__all__ = ["LARGEST_LINE", "BadLine", "Line", "Lines", "key_of", "read_line"]
+
+LARGEST_LINE = 16 * 1024 * 1024
+"""Bytes of a line."""
+
+_AT_ONCE = 1000
+"""Lines that are read before others have their turn."""
+
+_NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
+_BOM = "\ufeff"
+
+
+class Line(NamedTuple):
+    """A message and where it stands.
+
+    Attributes:
+        number: The number of the line, from 1 on.
+        id: What the line calls it; None for nothing.
+        message: The message.
+    """
+
+    number: int
+    id: str | int | None
+    message: Message
+
+    @property
+    def key(self) -> str:
+        """What its result is known by."""
+        return key_of(self.id, self.number)
+
+    @property
+    def name(self) -> str:
+        """What the journal knows it by; another message on this line has another one."""
+        said = hashlib.blake2b(self.message.to_json().encode(), digest_size=8)
+        return f"{self.key}:{said.hexdigest()}"
+
+
+class BadLine(NamedTuple):
+    """A line that is no message.
+
+    Attributes:
+        number: Its number, from 1 on.
+        reason: What is wrong with it.
+    """
+
+    number: int
+    reason: str
+
+
+def key_of(line_id: str | int | None, number: int) -> str:
+    """What a line is known by: its id if it has one, else its number."""
+    return f"line:{number}" if line_id is None else f"id:{line_id}"
+
+
+def read_line(raw: bytes, number: int) -> Line | BadLine | None:
+    """Reads a line; None for an empty one.
+
+    Args:
+        raw: The line, with or without its end.
+        number: Its number, from 1 on.
+    """
+    if len(raw) > LARGEST_LINE:
+        return BadLine(number, f"is longer than {LARGEST_LINE // 1024**2} MiB")
+    try:
+        text = raw.decode().removeprefix(_BOM if number == 1 else "").strip()
+    except UnicodeDecodeError:
+        return BadLine(number, "is not UTF-8")
+    if not text:
+        return None
+    try:
+        line_id, content = _record(text)
+        message = to_message(content, new_id="")
+        message.to_json()
+    except (ValueError, TypeError) as error:
+        return BadLine(number, f"is no message: {error}")
+    return Line(number, line_id, message)
+
+
+def _record(text: str) -> tuple[str | int | None, Content]:
+    """The id, if there is one, and what is to be said."""
+    try:
+        value = codec.parse(text.encode())
+    except (ValueError, RecursionError) as error:
+        if text.startswith("{"):
+            reason = f"it begins as a JSON object, and is none: {error}"
+            raise ValueError(reason) from None
+        value = None
+    if isinstance(value, str):
+        return None, value
+    if isinstance(value, dict):
+        return _of_object(cast("dict[str, Any]", value))
+    if isinstance(value, list):
+        reason = "it is a JSON array; write an object with text, message or parts"
+        raise ValueError(reason)  # noqa: TRY004  it is what a file says
+    if _NO_TEXT.search(text):
+        reason = "it has control characters"
+        raise ValueError(reason)
+    return None, text
+
+
+def _of_object(record: dict[str, Any]) -> tuple[str | int | None, Content]:
+    given = [name for name in ("text", "message", "parts") if record.get(name) is not None]
+    if len(given) != 1:
+        has = " and ".join(given) or "none of them"
+        reason = f"an object has exactly one of text, message and parts; this one has {has}"
+        raise ValueError(reason)
+    kind, value = given[0], record[given[0]]
+    content: Content = record if kind == "parts" else value
+    wanted = str if kind == "text" else dict
+    if kind != "parts" and not isinstance(value, wanted):
+        reason = f"its {kind} is {'no text' if wanted is str else 'no object'}"
+        raise ValueError(reason)
+    line_id = record.get("id")
+    if line_id is None and kind != "text":
+        message = record if kind == "parts" else cast("dict[str, Any]", value)
+        line_id = message.get("messageId") or None
+    return _checked(line_id), content
+
+
+def _checked(line_id: object) -> str | int | None:
+    if line_id is None or (isinstance(line_id, int) and not isinstance(line_id, bool)):
+        return line_id
+    if not isinstance(line_id, str) or not line_id.strip():
+        reason = "its id is neither text nor a whole number"
+        raise ValueError(reason)
+    try:
+        line_id.encode()
+    except UnicodeEncodeError:
+        reason = "its id is not UTF-8"
+        raise ValueError(reason) from None
+    return line_id
+
+
+class Lines:
+    """The lines of an input.
+
+    Args:
+        path: The file; None for standard input.
+
+    Attributes:
+        is_file: Whether it is a file, which can be read again.
+        size: Bytes of the file; 0 where that is not known.
+        read: Bytes that were read so far.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file: BinaryIO = _standard_input() if path is None else path.open("rb")
+        self.is_file = path is not None and stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
+        self.size = os.fstat(self._file.fileno()).st_size if self.is_file else 0
+        self.read = 0
+        self._may_block = not self.is_file and _may_block(self._file)
+        self._is_kept_open = False
+
+    async def __aiter__(self) -> AsyncGenerator[Line | BadLine]:
+        """Each line that is not empty.
+
+        Raises:
+            OSError: The input cannot be read on.
+        """
+        number, seen = 0, set[str | int]()
+        while raw := await self._next():
+            number += 1
+            self.read += len(raw)
+            if len(raw) > LARGEST_LINE and not raw.endswith(b"\n"):
+                await self._skip()
+            line = read_line(raw, number)
+            if isinstance(line, Line) and line.id is not None:
+                if str(line.id) in seen:
+                    line = BadLine(number, f"has the id {line.id!r} of another line before it")
+                else:
+                    seen.add(str(line.id))
+            if line is not None:
+                yield line
+            if not number % _AT_ONCE:
+                await asyncio.sleep(0)
+
+    def count(self) -> int | None:
+        """How many lines there are that are not empty; None where that cannot be known.
+
+        Raises:
+            OSError: The input cannot be read.
+        """
+        if self._path is None or not self.is_file:
+            return None
+        with self._path.open("rb") as file:
+            return sum(1 for line in _bounded(file) if line.strip())
+
+    def close(self) -> None:
+        """Lets go of the file, unless somebody still waits for what it may yet say."""
+        if self._path is not None and not self._is_kept_open:
+            self._file.close()
+
+    async def _skip(self) -> None:
+        """Reads on to the end of a line that is too long."""
+        while (rest := await self._next()) and not rest.endswith(b"\n"):
+            self.read += len(rest)
+
+    async def _next(self) -> bytes:
+        if not self._may_block:
+            return self._file.readline(LARGEST_LINE + 1)
+        loop = asyncio.get_running_loop()
+        read: asyncio.Future[bytes] = loop.create_future()
+        self._is_kept_open = True
+
+        def wait() -> None:
+            line: bytes | OSError
+            try:
+                line = self._file.readline(LARGEST_LINE + 1)
+            except OSError as error:
+                line = error
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_tell, read, line)
+
+        # Not one of the loop's own, which it would wait for at its end.
+        threading.Thread(target=wait, daemon=True).start()
+        line = await read
+        self._is_kept_open = False
+        return line
+
+
+def _tell(read: asyncio.Future[bytes], line: bytes | OSError) -> None:
+    if read.done():
+        return
+    if isinstance(line, OSError):
+        read.set_exception(line)
+    else:
+        read.set_result(line)
+
+
+def _bounded(file: BinaryIO) -> Iterator[bytes]:
+    """Lines; of one that is too long, its end."""
+    while line := file.readline(LARGEST_LINE + 1):
+        if len(line) <= LARGEST_LINE or line.endswith(b"\n"):
+            yield line
+
+
+def _standard_input() -> BinaryIO:
+    stream = sys.stdin
+    if stream is None:
+        reason = "it is closed"
+        raise OSError(reason)
+    try:
+        # A file of our own: one thread may still wait for it when Python closes its own.
+        return open(stream.fileno(), "rb", closefd=False)
+    except io.UnsupportedOperation:
+        return stream.buffer
+
+
+def _may_block(file: BinaryIO) -> bool:
+    """Whether to read from it may take as long as somebody likes."""
+    try:
+        return not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except io.UnsupportedOperation:
+        return False

@@ -1,0 +1,228 @@
+"""``holdfast resume``: goes on with the calls of a journal that have no outcome.
+
+Rules: nothing is sent again; a call whose lease another process renews is that one's, and left
+alone; each call is told as soon as something came of it, and none is in the way of another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from datetime import UTC, datetime
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from holdfast.answer import Answer
+from holdfast.cli import text
+from holdfast.cli.errors import CommandError, Failure
+from holdfast.cli.journaled import (
+    answer_of,
+    failed,
+    failure_of,
+    journal_at,
+    members_of,
+)
+from holdfast.cli.values import masked_reference, shown_duration
+from holdfast.errors import A2AError, JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from holdfast.cli.journaled import JournaledSession
+    from holdfast.cli.output import Output
+    from holdfast.pending import PendingCall
+    from holdfast.runtime.journal import CallRecord
+
+__all__ = ["forget", "list_calls", "resume", "unfinished"]
+
+_AT_ONCE = 32
+"""Calls that are gone on with at once."""
+
+
+async def unfinished(
+    name: str, agent: str | None, message_id: str | None
+) -> dict[str, list[CallRecord]]:
+    """The calls without an outcome by agent, oldest first.
+
+    Args:
+        name: The file of the journal.
+        agent: The agent that they went to; None for all.
+        message_id: The one that is wanted; None for all.
+
+    Raises:
+        CommandError: The journal cannot be used, or the one that is wanted is not among them.
+    """
+    journal = journal_at(name, is_there=True)
+    try:
+        records = await journal.unfinished()
+    except JournalError as error:
+        raise CommandError(failed(error)) from None
+    finally:
+        await journal.close()
+    found: dict[str, list[CallRecord]] = {}
+    for record in records:
+        is_agent = agent is None or _is_same(record.agent, agent)
+        if is_agent and message_id in {None, record.message_id}:
+            found.setdefault(record.agent, []).append(record)
+    if message_id is not None and not found:
+        message = f"no call of message {message_id} is without an outcome in {journal.path}"
+        raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
+    return found
+
+
+def _is_same(agent: str, other: str) -> bool:
+    return agent.rstrip("/") == other.rstrip("/")
+
+
+def list_calls(calls: Mapping[str, Sequence[CallRecord]], output: Output) -> None:
+    """Shows calls, and does nothing about them."""
+    for record in sorted(chain(*calls.values()), key=lambda record: record.began):
+        output.call(_members(record), _lines(record))
+    if not calls:
+        output.tell("Calls", "none is without an outcome")
+
+
+async def forget(session: JournaledSession, output: Output, *, record: CallRecord) -> None:
+    """Notes that nobody wants to know what becomes of a call.
+
+    Raises:
+        CommandError: Somebody works on it, or it is over.
+    """
+    calls = {one.message_id: one for one in await session.client.pending()}
+    try:
+        await calls[record.message_id].forget()
+    except JournalError as error:
+        raise CommandError(failed(error)) from None
+    output.call({**_members(record), "forgotten": True}, [*_lines(record), "Forgotten: yes"])
+
+
+async def resume(
+    session: JournaledSession, output: Output, *, records: Sequence[CallRecord]
+) -> None:
+    """Goes on with calls to one agent, and shows what comes of each.
+
+    Raises:
+        CommandError: Not all of them have an answer.
+        A2AError: The agent cannot be talked to at all.
+    """
+    await session.prepare()
+    calls = {one.message_id: one for one in await session.client.pending()}
+    room = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(record: CallRecord) -> bool:
+        async with room:
+            return await _one(session, output, record, calls[record.message_id])
+
+    known = [record for record in records if record.message_id in calls]
+    went_on = [asyncio.create_task(one(record)) for record in known]
+    try:
+        went_well = await asyncio.gather(*went_on)
+    finally:
+        for task in went_on:
+            task.cancel()
+        await asyncio.gather(*went_on, return_exceptions=True)
+    if not all(went_well):
+        count = went_well.count(False)
+        message = f"{count} of {len(went_well)} calls to {_shown(records[0])} have no answer"
+        raise CommandError(Failure(code="HOLDFAST_ERR_RESUME", message=message))
+
+
+async def _one(
+    session: JournaledSession, output: Output, record: CallRecord, call: PendingCall
+) -> bool:
+    """Goes on with a call; gives False if that led nowhere."""
+    free = await _free(session, output, record)
+    if free is None:
+        return True
+    outcome: Answer | Exception
+    try:
+        outcome = await call.resume(timeout=session.settings.timeout, headers=session.svc_params)
+    except A2AError as error:
+        outcome = error
+    members = members_of(outcome, session, output)
+    output.call({**_named(record), **members}, _told(record, outcome, session, output))
+    return "error" not in members
+
+
+async def _free(
+    session: JournaledSession, output: Output, record: CallRecord
+) -> CallRecord | None:
+    """The call once nobody holds it; None if a process that lives does, which is said.
+
+    What a process held that died is free when its last lease is over; one that lives renews it.
+    """
+    held = record.lease_until - time.time()
+    if held <= 0:
+        return record
+    wait = shown_duration(math.ceil(held))
+    output.warn(
+        f"message {record.message_id} is held by another process, or was by one that died: "
+        f"that is clear in {wait}"
+    )
+    await asyncio.sleep(held)
+    records = {one.message_id: one for one in await session.journal.unfinished(record.agent)}
+    now = records.get(record.message_id)
+    if now is not None and now.lease_until <= record.lease_until:
+        return now
+    status = "is over meanwhile" if now is None else "is held by a process that works on it"
+    output.call({**_members(record), "status": status}, [*_lines(record), f"Left: it {status}"])
+    return None
+
+
+def _named(record: CallRecord) -> dict[str, Any]:
+    return {"messageId": record.message_id, "agent": _shown(record)}
+
+
+def _members(record: CallRecord) -> dict[str, Any]:
+    """A call as members of a document."""
+    members = {
+        **_named(record),
+        "taskId": record.task_id,
+        "contextId": record.context_id,
+        "state": record.state,
+        "began": _time(record.began),
+        "heldUntil": _time(record.lease_until) if _is_held(record) else None,
+    }
+    return {name: member for name, member in members.items() if member is not None}
+
+
+def _lines(record: CallRecord) -> Iterator[str]:
+    """A call as lines."""
+    yield text.field("Message ID", record.message_id)
+    yield text.field("Agent", _shown(record))
+    yield text.field("Task ID", record.task_id)
+    yield text.field("Context ID", record.context_id)
+    yield text.field("State", record.state)
+    yield text.field("Began", _time(record.began))
+    if _is_held(record):
+        yield text.field("Held until", _time(record.lease_until))
+
+
+def _told(
+    record: CallRecord, outcome: Answer | Exception, session: JournaledSession, output: Output
+) -> Iterator[str]:
+    """What came of a call, as lines."""
+    yield text.field("Message ID", record.message_id)
+    answer = outcome.task or outcome.message if isinstance(outcome, Answer) else answer_of(outcome)
+    if answer is not None:
+        told = [text.field("Message ID", record.message_id)]
+        yield from text.render(answer, text.View(verbose=session.settings.verbose), told=told)
+        return
+    envelope = output.envelope(failure_of(outcome, session))
+    yield text.field("Error", envelope["message"])
+    yield text.field("Code", envelope["code"])
+    if envelope["hint"]:
+        yield text.field("Hint", envelope["hint"])
+
+
+def _shown(record: CallRecord) -> str:
+    return masked_reference(record.agent)
+
+
+def _is_held(record: CallRecord) -> bool:
+    return record.lease_until > time.time()
+
+
+def _time(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,230 @@
+"""``holdfast resume``: what a crash left is gone on with, and nothing is sent again."""
+
+import asyncio
+import json
+import time
+
+import pytest
+from tests.cli_harness import AGENT, holdfast
+
+from holdfast.journals.sqlite import SqliteJournal
+from holdfast.runtime.journal import CallRecord
+from holdfast.testing import FakeAgent, FakeNetwork, completes, fails, replies
+
+OTHER = "http://other.test"
+
+
+class Left:
+    """A journal with the calls that a crash left."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def add(self, message_id, agent=AGENT, **known):
+        record = CallRecord(message_id=message_id, agent=agent, began=1_700_000_000.0, **known)
+
+        async def begin():
+            journal = SqliteJournal(self.path)
+            await journal.begin(record)
+            await journal.close()
+
+        asyncio.run(begin())
+
+    def sent(self, agent, *texts):
+        """Messages that were sent, and whose answer nobody waited for."""
+        source = self.path.with_name("in.txt")
+        source.write_text("".join(f"{text}\n" for text in texts))
+        words = ["--input", str(source), "--output", "-", "--journal", str(self.path)]
+        done = holdfast("run", *words, "--grace", "0", agent=agent, stops=[5])
+        assert done.exit == 130
+
+    def resume(self, *words, **more):
+        return holdfast("resume", "--journal", str(self.path), *words, **more)
+
+
+@pytest.fixture
+def left(tmp_path):
+    return Left(tmp_path / "calls.db")
+
+
+def slow():
+    return FakeAgent(lambda turn: completes(turn.message.text.upper(), after=100))
+
+
+def documents(done):
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def test_what_came_of_each_call_is_shown(left):
+    agent = slow()
+    left.sent(agent, "a", "b")
+    done = left.resume(agent=agent)
+
+    assert (done.exit, done.err) == (0, "")
+    assert done.out.count("Message ID: ") == 2
+    assert "Text:\nA\n\n" in done.out
+    assert "Text:\nB\n\n" in done.out
+    assert len(agent.executions) == 2
+
+    assert left.resume(agent=agent).err == "Calls: none is without an outcome\n"
+
+
+def test_documents_are_one_for_each_call(left):
+    agent = slow()
+    left.sent(agent, "a", "b")
+    done = left.resume("-o", "json", agent=agent)
+
+    assert {one["messageId"] for one in documents(done)} == set(agent.executions)
+    assert {one["task"]["status"]["state"] for one in documents(done)} == {"TASK_STATE_COMPLETED"}
+    assert {one["agent"] for one in documents(done)} == {AGENT}
+
+
+def test_a_task_that_failed_is_what_came_of_a_call(left):
+    agent = FakeAgent(fails("no oven", after=100))
+    left.sent(agent, "a")
+    done = left.resume(agent=agent)
+
+    assert done.exit == 0
+    assert "State: TASK_STATE_FAILED\n" in done.out
+
+
+def test_a_call_of_which_nobody_knows_is_told_with_what_was_looked_at(left):
+    left.add("m1")
+    agent = FakeAgent()
+    done = left.resume(agent=agent)
+
+    assert done.exit == 1
+    assert "Message ID: m1\nError: message m1 was sent, and nobody knows" in done.out
+    assert "it was looked for in " in done.out
+    assert "Code: HOLDFAST_ERR_OUTCOME_UNKNOWN\n" in done.out
+    assert "Error: 1 of 1 calls to http://agent.test have no answer\n" in done.err
+    assert agent.executions == {}
+
+
+def test_a_call_whose_time_is_over_once_more_stays_open(left):
+    agent = slow()
+    left.sent(agent, "a")
+    done = left.resume("--timeout", "1s", "-o", "json", agent=agent)
+
+    call, end = documents(done)
+    assert done.exit == 1
+    assert call["error"]["code"] == "A2ACLI_ERR_TIMEOUT"
+    assert end["error"]["code"] == "HOLDFAST_ERR_RESUME"
+    assert left.resume(agent=agent).exit == 0
+
+
+def test_calls_are_listed_and_left(left):
+    left.add("m1", task_id="task-7", context_id="c-1", state="TASK_STATE_WORKING")
+    left.add("m2", agent=OTHER, lease_until=time.time() + 900)
+    agent = FakeAgent()
+    told = left.resume("--list", card=None, agent=agent)
+    listed = left.resume("--list", "-o", "json", card=None, agent=agent)
+    chosen = left.resume("--list", "-o", "json", card=OTHER, agent=agent)
+
+    assert told.out.startswith(
+        "Message ID: m1\nAgent: http://agent.test\nTask ID: task-7\nContext ID: c-1\n"
+        "State: TASK_STATE_WORKING\nBegan: 2023-11-14T22:13:20Z\nMessage ID: m2\n"
+    )
+    first, second = documents(listed)
+    assert first == {
+        "messageId": "m1", "agent": AGENT, "taskId": "task-7", "contextId": "c-1",
+        "state": "TASK_STATE_WORKING", "began": "2023-11-14T22:13:20Z",
+    }  # fmt: skip
+    assert set(second) == {"messageId", "agent", "began", "heldUntil"}
+    assert documents(chosen) == [second]
+    assert (told.exit, listed.exit, chosen.exit) == (0, 0, 0)
+
+
+def test_without_an_agent_all_are_asked_each_at_its_own_address(left):
+    agents = FakeAgent(replies("hi"), url=AGENT), FakeAgent(replies("hi"), url=OTHER)
+    left.add("m1")
+    left.add("m2", agent=OTHER)
+    done = left.resume("-o", "json", card=None, engine=lambda *, verify: FakeNetwork(*agents))
+
+    told = [one for one in documents(done) if "messageId" in one]
+    assert [(one["messageId"], one["agent"]) for one in told] == [("m1", AGENT), ("m2", OTHER)]
+
+
+@pytest.mark.parametrize("words", [["--bearer", "secret"], ["--svc-param", "x-key:secret"]])
+def test_credentials_go_to_the_agent_that_is_named(left, words):
+    left.add("m1")
+    agent = FakeAgent()
+    done = left.resume(*words, card=None, agent=agent)
+
+    assert done.exit == 2
+    assert "go to one agent: name it with --agent-card" in done.err
+    assert left.resume("--list", *words, card=None, agent=agent).exit == 0
+
+
+def test_a_call_is_forgotten(left):
+    left.add("m1")
+    left.add("m2")
+    agent = FakeAgent()
+    done = left.resume("--forget", "m1", "-o", "json", card=None, agent=agent)
+
+    assert done.exit == 0
+    assert (done.json["messageId"], done.json["forgotten"]) == ("m1", True)
+    assert [one["messageId"] for one in documents(left.resume("--list", "-o", "json"))] == ["m2"]
+
+    again = left.resume("--forget", "m1", agent=agent)
+    assert again.exit == 1
+    assert "no call of message m1 is without an outcome in" in again.err
+
+
+def test_a_call_that_is_held_is_not_forgotten(left):
+    left.add("m1", lease_until=time.time() + 900)
+    done = left.resume("--forget", "m1")
+
+    assert done.exit == 1
+    assert "the call of message m1 is held by somebody else" in done.err
+
+
+def test_a_call_that_another_process_holds_is_named_and_left(left):
+    """It renews the lease while we look whether it does."""
+    held_until = time.time() + 5
+    left.add("m1", task_id="task-1", lease_until=held_until)
+    agent = FakeAgent()
+
+    class Renewing(FakeNetwork):
+        async def request(self, request):
+            journal = SqliteJournal(left.path)
+            await journal.renew([("m1", 1)], held_until + 5)
+            await journal.close()
+            return await super().request(request)
+
+    done = left.resume("-o", "json", engine=lambda *, verify: Renewing(agent))
+
+    assert done.exit == 0
+    assert "Warning: message m1 is held by another process, or was by one that died" in done.err
+    assert done.json["status"] == "is held by a process that works on it"
+    assert agent.calls("GetTask") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(None, "there is no journal "), (b"notes, and nothing else", "file is not a database")],
+)
+def test_a_journal_that_cannot_be_used_is_told(left, content, told):
+    if content is not None:
+        left.path.write_bytes(content)
+    done = left.resume("-o", "json")
+
+    assert done.exit == 1
+    assert done.error["code"] == "HOLDFAST_ERR_JOURNAL"
+    assert told in done.error["message"]
+    assert left.path.exists() == (content is not None)
+
+
+def test_an_agent_that_cannot_be_called_is_told_and_the_others_are_gone_on_with(left):
+    left.add("m1", agent="ftp://agent.test")
+    left.add("m2")
+    done = left.resume("-o", "json", card=None, agent=FakeAgent())
+
+    assert done.exit == 1
+    first, second, _ = documents(done)
+    assert "calls to ftp://agent.test cannot be gone on with: " in first["error"]["message"]
+    assert second["messageId"] == "m2"
+
+
+def test_list_and_forget_contradict_each_other(left):
+    assert left.resume("--list", "--forget", "m1").exit == 2

@@ -1,0 +1,574 @@
+"""``holdfast run``: each line sent once, each with a result, whatever ends the command."""
+
+import json
+import os
+import signal
+import sqlite3
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.cli_harness import AGENT, holdfast
+from tests.test_cli_process import BOUND, NOBODY_READS, served, start
+
+from holdfast.cli.lines import LARGEST_LINE
+from holdfast.cli.values import read_grace, read_rate, shown_rate
+from holdfast.testing import (
+    FakeAgent,
+    Refuse,
+    Reset,
+    asks,
+    completes,
+    fails,
+    needs_auth,
+    replies,
+)
+
+REFUSED = {"on": "SendStreamingMessage", "times": 4}  # as often as it is tried
+
+
+def echo(after=0):
+    return FakeAgent(lambda turn: completes(turn.message.text.upper(), after=after))
+
+
+class Runs:
+    """The same command, run again and again."""
+
+    def __init__(self, directory, agent=None):
+        self.agent = echo() if agent is None else agent
+        self.input = directory / "in.jsonl"
+        self.output = directory / "out.jsonl"
+        self.journal = directory / "calls.db"
+
+    def __call__(self, *words, lines=None, output=None, **more):
+        if lines is not None:
+            text = lines if isinstance(lines, bytes) else "".join(f"{x}\n" for x in lines).encode()
+            self.input.write_bytes(text)
+        named = ["--input", str(self.input)] if "--input" not in words else []
+        named += ["--output", str(output or self.output), "--journal", str(self.journal)]
+        return holdfast("run", *named, *words, agent=self.agent, **more)
+
+    @property
+    def results(self):
+        return [json.loads(line) for line in self.output.read_text().splitlines()]
+
+    @property
+    def texts(self):
+        """What the agent made of each line."""
+        assert len({one["line"] for one in self.results}) == len(self.results)
+        return {one["line"]: text_of(one) for one in self.results}
+
+    @property
+    def sent(self):
+        assert all(len(made) == 1 for made in self.agent.executions.values())
+        return len(self.agent.executions)
+
+
+def text_of(result):
+    return result["task"]["artifacts"][0]["parts"][0]["text"]
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return Runs(tmp_path)
+
+
+# ── Lines and results ────────────────────────────────────────────────────────────────────────
+
+
+def test_a_line_is_a_message_in_any_of_its_forms(runs):
+    done = runs(
+        lines=[
+            "plain text",
+            '"a \\"string\\""',
+            "",
+            '{"id": "x", "text": "named"}',
+            '{"id": 7, "message": {"parts": [{"text": "whole"}]}}',
+            '{"messageId": "m1", "parts": [{"text": "bare"}]}',
+            "42",
+            '{"text": "nameless"}',
+        ]
+    )
+
+    assert (done.exit, done.out) == (0, "")
+    assert done.err == "Summary: 7 completed\n"
+    assert runs.texts == {
+        1: "PLAIN TEXT",
+        2: 'A "STRING"',
+        4: "NAMED",
+        5: "WHOLE",
+        6: "BARE",
+        7: "42",
+        8: "NAMELESS",
+    }
+    assert {one["line"]: one.get("id") for one in runs.results} == {
+        1: None, 2: None, 4: "x", 5: 7, 6: "m1", 7: None, 8: None,
+    }  # fmt: skip
+    assert "m1" in runs.agent.executions
+
+
+def test_a_result_is_a_task_a_message_or_an_error(tmp_path):
+    def behave(turn):
+        plans = {"talk": replies("hi"), "break": fails("no oven"), "ask": asks("Which?")}
+        return plans.get(turn.message.text) or completes("done")
+
+    runs = Runs(tmp_path, FakeAgent(behave))
+    runs.agent.inject(Reset(), on="SendStreamingMessage", times=1)
+    done = runs("--concurrency", "1", lines=["lost", "talk", "break", "ask", "work"])
+
+    by_line = {one["line"]: one for one in runs.results}
+    assert by_line[1]["error"]["code"] == "HOLDFAST_ERR_OUTCOME_UNKNOWN"
+    assert set(by_line[1]["error"]) == {"code", "message", "hint", "a2aCode"}
+    assert by_line[2]["message"]["parts"] == [{"text": "hi"}]
+    states = [by_line[line]["task"]["status"]["state"] for line in (3, 4, 5)]
+    assert states == [
+        "TASK_STATE_FAILED", "TASK_STATE_INPUT_REQUIRED", "TASK_STATE_COMPLETED"
+    ]  # fmt: skip
+    summary = "2 completed, 1 failed, 1 waiting for somebody to act, 1 without an answer"
+    assert f"Summary: {summary}\n" in done.err
+    assert "Error: 1 of 5 lines have no answer\nCode: HOLDFAST_ERR_RUN\n" in done.err
+    assert done.exit == 1
+
+
+def test_a_failed_task_is_an_answer(tmp_path):
+    runs = Runs(tmp_path, FakeAgent(fails("no oven")))
+
+    assert runs(lines=["a"]).exit == 0
+
+
+def test_a_task_that_waits_for_an_authorization_is_told_when_the_time_is_over(tmp_path):
+    runs = Runs(tmp_path, FakeAgent(lambda _: needs_auth("Log in.")))
+    done = runs("--timeout", "5s", lines=["a"])
+
+    assert done.exit == 0
+    assert runs.results[0]["task"]["status"]["state"] == "TASK_STATE_AUTH_REQUIRED"
+
+
+def test_the_summary_is_a_document_where_standard_output_is_free(runs):
+    done = runs("-o", "json", "--run-id", "r", lines=["a", "b"])
+
+    assert (done.exit, done.err) == (0, "")
+    assert done.json == {
+        "run": {
+            "runId": "r", "completed": 2, "failed": 0, "waiting": 0, "errors": 0, "earlier": 0,
+            "skipped": 0, "left": 0,
+        }
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_standard_streams_take_the_place_of_files(runs, form):
+    words = ("--input", "-", "--run-id", "r", "-o", form)
+    first = runs(*words, stdin=b"a\nb\n", output="-")
+    second = runs(*words, stdin=b"a\nb\n", output="-")
+
+    for done in (first, second):
+        assert sorted(text_of(json.loads(line)) for line in done.out.splitlines()) == ["A", "B"]
+        assert (done.exit, done.err) == (0, "Summary: 2 completed\n")
+    assert runs.sent == 2
+
+
+def test_no_lines_are_done_at_once(runs):
+    done = runs(lines=b"")
+
+    assert (done.exit, done.err, runs.results) == (0, "Summary: 0 completed\n", [])
+
+
+# ── Bad lines ────────────────────────────────────────────────────────────────────────────────
+
+BAD = {
+    b'{"id": "x", "text": "half': "begins as a JSON object, and is none",
+    b'{"prompt": "hi"}': "this one has none of them",
+    b'{"text": "a", "parts": []}': "this one has text and parts",
+    b"[1, 2]": "it is a JSON array",
+    b'{"id": true, "text": "a"}': "its id is neither text nor a whole number",
+    b'{"id": "\\ud800", "text": "a"}': "its id is not UTF-8",
+    b'{"text": 5}': "its text is no text",
+    b'{"message": "hi"}': "its message is no object",
+    b'""': "needs at least one part",
+    b'{"parts": 3}': "the message is not valid",
+    b"\xff\xfe\x00": "is not UTF-8",
+    b"PK\x03\x04": "it has control characters",
+    b"[" * 100_000: "",
+    b"x" * (LARGEST_LINE + 9): "is longer than 16 MiB",
+}
+
+
+@pytest.mark.parametrize("line", [bad for bad in BAD if BAD[bad]], ids=lambda line: line[:20])
+def test_a_bad_line_is_named_and_skipped_where_that_is_wanted(runs, line):
+    done = runs("--on-bad-line", "skip", lines=b"first\n" + line + b"\nlast\n")
+
+    assert f"Warning: line 2 of {runs.input} " in done.err
+    assert BAD[line] in done.err
+    assert "Summary: 2 completed, 1 skipped\n" in done.err
+    assert done.exit == 0
+    assert runs.texts == {1: "FIRST", 3: "LAST"}
+
+
+def test_a_bad_line_ends_the_sending_and_what_is_under_way_is_not_lost(tmp_path):
+    runs = Runs(tmp_path, echo(after=10))
+    done = runs(lines=["a", "b", "{", "c"])
+
+    assert done.exit == 1
+    assert f"Error: line 3 of {runs.input} is no message: " in done.err
+    assert "Code: HOLDFAST_ERR_INPUT\n" in done.err
+    assert "Summary: 2 completed, 2 left\n" in done.err
+    assert runs.texts == {1: "A", 2: "B"}
+
+    assert runs(lines=["a", "b", "mended", "c"]).exit == 0
+    assert runs.texts == {1: "A", 2: "B", 3: "MENDED", 4: "C"}
+    assert runs.sent == 4
+
+
+def test_an_id_is_for_one_line(runs):
+    line = '{"id": "x", "text": "a"}'
+    done = runs("--on-bad-line", "skip", lines=[line, line])
+
+    assert "line 2 of" in done.err
+    assert "has the id 'x' of another line before it; it is skipped" in done.err
+    assert runs.sent == 1
+
+
+def test_lines_are_read_when_there_is_room_for_them(tmp_path):
+    runs = Runs(tmp_path, echo(after=10))
+    many = [str(number) for number in range(40)]
+    done = runs("--concurrency", "2", lines=[*many, "{"], stops=[15])
+
+    assert "is no message" not in done.err
+    assert len(runs.results) < 8
+
+
+# ── Begun again ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_is_there_is_neither_sent_nor_written_again(runs):
+    runs(lines=["a", '{"id": "x", "text": "b"}'])
+    before = runs.output.read_bytes()
+    done = runs(lines=["a", '{"id": "x", "text": "b"}', "c"])
+
+    assert done.err == "Summary: 1 completed, 2 done by an earlier run\n"
+    assert runs.output.read_bytes().startswith(before)
+    assert runs.texts == {1: "A", 2: "B", 3: "C"}
+    assert runs.sent == 3
+
+
+@pytest.mark.parametrize("cut", [1, 3, 30])
+def test_a_line_that_was_cut_in_half_is_written_once_more_and_not_sent(runs, cut):
+    runs("--concurrency", "1", lines=["a", "b"])
+    before = runs.output.read_bytes()
+    runs.output.write_bytes(before[:-cut])
+
+    assert runs("--concurrency", "1").exit == 0
+    assert runs.output.read_bytes() == before
+    assert runs.sent == 2
+
+
+def test_results_that_were_lost_come_from_the_journal(runs):
+    runs(lines=["a", "b"])
+    before = runs.texts
+    runs.output.unlink()
+
+    assert runs().exit == 0
+    assert runs.texts == before
+    assert runs.sent == 2
+
+
+def test_a_line_that_has_changed_is_another_message(runs):
+    runs(lines=["a", "b"])
+    runs.output.unlink()
+    runs(lines=["new", "a", "b"])
+
+    assert runs.texts == {1: "NEW", 2: "A", 3: "B"}
+
+
+def test_what_was_not_sent_is_tried_again_where_that_is_wanted(runs):
+    line = '{"messageId": "m1", "parts": [{"text": "a"}]}'
+    runs.agent.inject(Refuse(), **REFUSED)
+    first = runs("--concurrency", "1", lines=[line, "b"])
+    assert first.exit == 1
+    assert "--retry-errors --agent-card" in first.err
+    second = runs()
+    assert second.err == "Summary: 0 completed, 2 done by an earlier run\n"
+
+    third = runs("--retry-errors")
+
+    assert third.err == "Summary: 1 completed, 1 done by an earlier run\n"
+    assert runs.texts == {1: "A", 2: "B"}
+    assert runs.sent == 2
+
+
+def test_what_may_have_been_executed_is_not_sent_again_by_trying_once_more(runs):
+    runs.agent.inject(Reset(), on="SendStreamingMessage")
+    runs(lines=["a"])
+    done = runs("--retry-errors")
+
+    assert done.exit == 1
+    assert runs.results[0]["error"]["code"] == "HOLDFAST_ERR_OUTCOME_UNKNOWN"
+    assert runs.agent.executions == {}
+
+
+# ── Ctrl-C ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_after_an_interruption_what_is_under_way_comes_to_its_end(tmp_path):
+    runs = Runs(tmp_path, echo(after=10))
+    many = [str(number) for number in range(10)]
+    done = runs("--concurrency", "4", "--rate", "50/s", lines=many, stops=[5])
+
+    assert done.exit == 130
+    assert "Warning: no more is sent; waiting up to 30s for 4 under way" in done.err
+    assert "Summary: 4 completed, 6 left\n" in done.err
+    assert (
+        f"Hint: to go on: holdfast run --input {runs.input} --output {runs.output} --journal "
+        f"{runs.journal} --rate 50/s --concurrency 4 --agent-card {AGENT}\n"
+    ) in done.err
+    assert runs.sent == 4
+
+    assert runs().exit == 0
+    assert runs.texts == {number + 1: str(number) for number in range(10)}
+    assert runs.sent == 10
+
+
+@pytest.mark.parametrize(("grace", "stops"), [("200s", [5, 6]), ("2s", [5]), ("0", [5])])
+def test_what_is_not_waited_for_is_gone_on_with_by_the_next_run(tmp_path, grace, stops):
+    runs = Runs(tmp_path, echo(after=100))
+    many = [str(number) for number in range(10)]
+    done = runs("--concurrency", "4", "-o", "json", "--grace", grace, lines=many, stops=stops)
+
+    assert done.exit == 130
+    assert (done.json["run"]["completed"], done.json["run"]["left"]) == (0, 10)
+    assert runs.sent == 4
+
+    assert runs().exit == 0
+    assert runs.texts == {number + 1: str(number) for number in range(10)}
+    assert runs.sent == 10
+    assert runs.agent.calls("CancelTask") == []
+
+
+# ── Files that cannot be used ────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--input", "{}/none"], "{}/none cannot be read: No such file or directory"),
+        (["--input", "{}"], "{} cannot be read: Is a directory"),
+        (["--input", "/dev/null"], "/dev/null is no file, whose path could name the run"),
+        (["--output", "{}"], "{} cannot be written: Is a directory"),
+        (["--output", "{}/none/out"], "{}/none/out cannot be written: No such file or directory"),
+        (["--output", "{}/notes/out"], "{}/notes/out cannot be written: Not a directory"),
+        (["--output", "{}/notes"], "{}/notes holds something that is no result, on line 1"),
+        (["--output", "{}/in"], "{}/in is named by --input and by --output"),
+        (["--journal", "{}/in"], "{}/in is named by --input and by --journal"),
+        (["--journal", "{}"], "the journal {} cannot be used: unable to open database file"),
+        (["--journal", "{}/notes"], "the journal {}/notes cannot be used: file is not a database"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_before_anything_is_sent(tmp_path, words, told):
+    (tmp_path / "in").write_text("a\n")
+    (tmp_path / "notes").write_text("my own notes, with no end of the line")
+    given = {"--input": "{}/in", "--output": "{}/out", "--journal": "{}/calls.db"}
+    given |= dict([words])
+    agent = FakeAgent()
+    named = [word.format(tmp_path) for pair in given.items() for word in pair]
+    done = holdfast("run", *named, agent=agent)
+
+    assert done.exit == 1
+    assert f"Error: {told.format(tmp_path)}" in done.err
+    assert "Code: HOLDFAST_ERR_" in done.err
+    assert agent.executions == {}
+    assert (tmp_path / "notes").read_text() == "my own notes, with no end of the line"
+
+
+def test_a_result_in_the_middle_of_something_else_is_left_alone(runs):
+    content = '{"line":1,"task":{}}\n{"line":2}\n{"line":3,"ta'
+    runs.output.write_text(content)
+    done = runs(lines=["a"])
+
+    assert "holds something that is no result, on line 2" in done.err
+    assert runs.output.read_text() == content
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files are not locked there")
+def test_two_runs_do_not_write_to_one_file(runs):
+    import fcntl
+
+    with runs.output.open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        done = runs(lines=["a"])
+
+    assert done.exit == 1
+    assert "is being written by another run; nothing was sent\n" in done.err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device is always full here")
+def test_an_output_that_takes_nothing_more_ends_the_sending(runs):
+    done = runs("--concurrency", "1", lines=["a", "b", "c"], output="/dev/full")
+
+    assert done.exit == 1
+    assert "Error: /dev/full cannot be written: No space left on device\n" in done.err
+    assert runs.sent < 3
+
+    assert runs().exit == 0
+    assert runs.texts == {1: "A", 2: "B", 3: "C"}
+    assert runs.sent == 3
+
+
+def test_what_is_under_way_is_not_waited_for_where_nobody_reads_results(tmp_path):
+    agent = FakeAgent(lambda turn: completes("x", after=0 if turn.message.text == "0" else 3000))
+    source = tmp_path / "in.txt"
+    source.write_text("".join(f"{number}\n" for number in range(5)))
+    words = ("run", "--input", str(source), "--output", "-")
+    words += ("--journal", str(tmp_path / "calls.db"))
+    with served(agent) as url, start(*words, "-a", url) as process:
+        process.stdout.close()
+        assert process.wait(BOUND) == NOBODY_READS
+
+
+def test_results_that_are_tried_again_leave_a_file_as_it_is_otherwise(runs, tmp_path):
+    runs.agent.inject(Refuse(), **REFUSED)
+    runs("--concurrency", "1", lines=["a", "b"])
+    target = runs.output.rename(tmp_path / "target.jsonl")
+    runs.output.symlink_to(target)
+    target.chmod(0o600)
+
+    assert runs("--retry-errors").exit == 0
+    assert runs.output.is_symlink()
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert runs.texts == {1: "A", 2: "B"}
+
+
+def test_what_was_sent_is_known_for_ever(runs):
+    """A journal of a program forgets after a week what is finished."""
+    line = '{"id": "x", "text": "a"}'
+    runs(lines=[line])
+    with sqlite3.connect(runs.journal) as journal:
+        journal.execute("UPDATE calls SET began = began - 1e9")
+    journal.close()
+    runs.output.unlink()
+    runs("--concurrency", "1", lines=["b", line])
+
+    assert runs.texts == {1: "B", 2: "A"}
+    assert runs.sent == 2
+
+
+def test_a_message_for_an_answer_comes_from_the_journal_too(tmp_path):
+    runs = Runs(tmp_path, FakeAgent(replies("hi")))
+    runs(lines=["a"])
+    runs.output.unlink()
+
+    assert runs().exit == 0
+    assert runs.results[0]["message"]["parts"] == [{"text": "hi"}]
+    assert runs.sent == 1
+
+
+def test_messages_are_begun_no_faster_than_wanted(runs):
+    many = [str(number) for number in range(10)]
+    runs("--rate", "1/s", lines=many, stops=[2.5])
+
+    assert runs.sent <= 4
+
+
+# ── Options ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [("50", 50), ("50/s", 50), ("3/min", 0.05), ("3 / m", 0.05), ("36/h", 0.01), ("0.5/s", 0.5)],
+)
+def test_a_rate_is_so_many_in_a_time(text, rate):
+    assert read_rate(text) == pytest.approx(rate)
+    assert read_rate(shown_rate(rate)) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+    "rate", ["0/s", "0", "-1", "fast", "50/day", "", "/s", "1e400", "9" * 400]
+)
+def test_a_rate_that_cannot_be_right_is_a_usage_error(runs, rate):
+    done = runs("--rate", rate, lines=["a"])
+
+    assert done.exit == 2
+    assert "Code: A2ACLI_ERR_USAGE\n" in done.err
+    assert runs.agent.executions == {}
+
+
+def test_no_grace_is_a_grace():
+    assert [read_grace(text) for text in ("0", "0s", "2s")] == [0, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--input", "-"], "--input -: standard input has no name"),
+        (["--output", "json"], "--output: names a file here; the form is -o json"),
+        (["--concurrency", "0"], "0 is not in the range x>=1"),
+        (["--on-bad-line", "ignore"], "'ignore' is not one of 'skip', 'fail'"),
+    ],
+)
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_options_that_cannot_be_right_are_usage_errors(runs, words, told, form):
+    done = runs("-o", form, *words, lines=["a"])
+
+    assert done.exit == 2
+    assert told in (done.error["message"] if form == "json" else done.err)
+
+
+def test_service_parameters_go_with_each_message(runs):
+    runs("--svc-param", "x-team:blue", lines=["a", "b"])
+
+    sends = runs.agent.calls("SendStreamingMessage")
+    assert [call.headers["x-team"] for call in sends] == ["blue", "blue"]
+
+
+# ── Processes ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_run_that_was_killed_goes_on_with_the_same_command(tmp_path):
+    agent = echo(after=0.2)
+    source, output = tmp_path / "in.txt", tmp_path / "out.jsonl"
+    source.write_text("".join(f"line {number}\n" for number in range(1, 41)))
+    words = ("run", "--input", str(source), "--output", str(output), "--concurrency", "8")
+    words += ("--journal", str(tmp_path / "calls.db"))
+    with served(agent) as url:
+        with start(*words, "-a", url) as process:
+            limit = time.monotonic() + BOUND
+            while not output.exists() or output.read_bytes().count(b"\n") < 10:
+                assert time.monotonic() < limit
+                assert process.poll() is None
+                time.sleep(0.01)
+            process.kill()
+            process.wait(BOUND)
+        known = output.read_bytes().count(b"\n")
+        with start(*words, "-a", url) as process:
+            _, told = process.communicate(timeout=BOUND)
+    results = [json.loads(line) for line in output.read_text().splitlines()]
+    answers = {one["line"]: text_of(one) for one in results if "task" in one}
+    others = [one["error"]["code"] for one in results if "error" in one]
+    assert 0 < known < 40
+    assert f"{known} done by an earlier run" in told
+    assert sorted(one["line"] for one in results) == [*range(1, 41)]
+    assert answers.items() <= {number: f"LINE {number}" for number in range(1, 41)}.items()
+    # What was written down and had not left yet when the process died: nobody knows that.
+    assert set(others) <= {"HOLDFAST_ERR_OUTCOME_UNKNOWN"}
+    assert len(others) <= 8
+    assert process.returncode == bool(others)
+    assert len(agent.executions) == len(answers)
+    assert all(len(made) == 1 for made in agent.executions.values())
+
+
+def test_an_interruption_of_a_run_that_waits_for_its_input_is_quiet(tmp_path):
+    words = ("run", "--input", "/dev/stdin", "--run-id", "r", "--output", "-")
+    words += ("--journal", str(tmp_path / "calls.db"))
+    reader, writer = os.pipe()
+    with served(echo()) as url, start(*words, "-a", url, stdin=reader) as process:
+        os.write(writer, b"a\n")
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+        assert text_of(json.loads(line)) == "A"
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=BOUND)
+    os.close(reader)
+    os.close(writer)
+    assert process.returncode == 130
+    assert told.startswith("Summary: 1 completed, an unknown number left\nHint: to go on: ")
