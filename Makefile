@@ -33,7 +33,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test agents check bench format clean
+.PHONY: help demo test soak agents check bench format clean
 
 help: ## list the targets (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,10 @@ demo: $(VENV)/.library ## watch calls survive a failing agent; AGENT=<url> makes
 
 test: $(VENV)/.test agents ## run every test
 	$(BIN)/python -m pytest $(ARGS)
+
+# ROUNDS=<number>, SEED=<where they begin> and TOGETHER=<how many at once> reach it in its environment.
+soak: $(VENV)/.library ## kill client processes for long: no message executed twice, no call lost
+	$(BIN)/python -m tests.soak $(ARGS)
 
 # make -j3 agents sets all of them up at once.
 agents: $(SDK_VENV)/.sdk $(SDK03_VENV)/.sdk $(AG2_VENV)/.sdk ## set up the real agents for the tests
@@ -57,6 +61,8 @@ check: $(VENV)/.lint ## run the linters, the type checkers and the import contra
 
 bench: $(VENV)/.library $(SDK_VENV)/.sdk ## run the benchmarks and print their figures
 	$(BIN)/python benchmarks/run.py $(ARGS)
+	$(BIN)/python benchmarks/duplicates.py
+	$(BIN)/python benchmarks/journal_cost.py
 
 format: $(VENV)/.lint ## sort imports, apply safe fixes and format the code
 	$(BIN)/ruff check --fix-only
