@@ -176,6 +176,7 @@ class Round:
         path: A directory of its own.
         started: What starts processes.
         url: The address to call.
+        calls: Each a way and the id of its message.
 
     Attributes:
         told: What both processes have reported, in order.

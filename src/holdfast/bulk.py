@@ -112,9 +112,12 @@ class BulkRun:
     async def __anext__(self) -> RunResult:
         """The next result, in the order in which they come.
 
+        What is wrong with one message, a `JournalError` too, is in its result.
+
         Raises:
-            JournalError: The journal cannot be used.
+            ValueError: A key was given to more than one message; nothing behind it is sent.
             RuntimeError: The client was closed.
+            Exception: What the messages themselves raise when they are iterated over.
         """
         while not self._done:
             waiting: set[asyncio.Task[Any]] = {*self._on_the_way}
@@ -262,7 +265,7 @@ async def _items(
     """Messages with their keys.
 
     Raises:
-        ValueError: A key came before.
+        ValueError: A key was given to more than one message.
     """
     keyed = _Keyed()
     if isinstance(messages, AsyncIterable):

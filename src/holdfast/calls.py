@@ -131,15 +131,15 @@ class Calls:
         transport: The stack for operations.
         cards: The stack for `GET_AGENT_CARD`.
         resolver: What knows the card.
-        env: Where ids come from.
+        env: Where ids, random numbers and wall time come from.
         timeout: Seconds of a call that names no timeout.
         headers: Sent with every call.
         extensions: URIs for ``A2A-Extensions`` of every call.
         configuration: Of the messages that are sent, where a call says nothing else.
         hooks: Who looks at calls, and is told of every task and message.
         auth: Where credentials come from.
-        observers: Who is told of reconnects.
-        resilience: How streams are picked up again.
+        observers: Who is told of reconnects, and of messages that were looked for.
+        resilience: How streams are picked up again, and lost replies looked for.
         limits: How large a streamed task may become.
         streaming: Whether to use streams where they are offered.
         on_unknown: What to do about a message whose reply was lost.
@@ -148,9 +148,9 @@ class Calls:
 
     Attributes:
         timeout: Seconds of a call that names no timeout.
-        env: Where ids come from.
-        observers: Who is told of reconnects.
-        resilience: How streams are picked up again.
+        env: Where ids, random numbers and wall time come from.
+        observers: Who is told of reconnects, and of messages that were looked for.
+        resilience: How streams are picked up again, and lost replies looked for.
         limits: How large a streamed task may become.
         streaming: Whether to use streams where they are offered.
         hooks: Who looks at calls; a caller may add to them.

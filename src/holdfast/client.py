@@ -333,7 +333,7 @@ class Client:
         Each message is asked as by `ask`, and what goes wrong with one is its result. With a
         journal and a ``run_id``, a run that was killed is begun again in the same way, with the
         same messages: what was sent is gone on with, what is known is not asked for again, and
-        nothing is sent twice.
+        nothing is sent twice, unless ``on_unknown`` says so.
 
         Args:
             messages: What to ask; each is known by its place, or by the key of a `RunItem`.

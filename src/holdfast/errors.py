@@ -623,7 +623,8 @@ class QueueFullError(A2AError):
 class OutcomeUnknownError(A2AError):
     """A message was sent, its reply was lost, and nobody can say whether the agent ran it.
 
-    It was not sent again. ``__cause__`` is the failure that lost the reply.
+    It was not sent again, unless ``on_unknown`` said so. ``__cause__`` is the failure that lost
+    the reply; None where only a journal tells of the message.
 
     Attributes:
         message_id: The id of the message that was sent.
@@ -647,9 +648,9 @@ class OutcomeUnknownError(A2AError):
 
 
 class DuplicateTasksError(A2AError):
-    """An agent has more than one task of a message that was sent once.
+    """An agent has more than one task of one message.
 
-    It was found when the reply was lost, and the message looked for. ``executed`` is True.
+    They were found when its reply was lost, and it was looked for. ``executed`` is True.
 
     Attributes:
         message_id: The id of the message.

@@ -101,8 +101,8 @@ class EventStream:
         """Sends the message, and waits for the first event; a task is subscribed to only later.
 
         Raises:
-            OutcomeUnknownError: The message was sent, and nothing came back; it was not sent
-                again.
+            OutcomeUnknownError: The message was sent, its reply was lost, and no task of it was
+                found.
             A2AError: What else went wrong before the first event.
             RuntimeError: It was entered before.
         """

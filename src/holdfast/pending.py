@@ -91,6 +91,7 @@ class PendingCall:
 
         Raises:
             OutcomeUnknownError: Nothing was found of it; the call is over with that.
+            DuplicateTasksError: More than one task was found; the call is over with that.
             A2AConnectionError: Nothing could be looked at; the call can be resumed again. Whatever
                 else keeps from looking is raised likewise.
             JournalError: Somebody else works on it, or it is over.
@@ -127,7 +128,7 @@ class PendingCall:
         return EventStream(calls, begin)
 
     async def forget(self) -> None:
-        """Says that nobody wants to know what became of it; the agent is told nothing.
+        """Ends the call without an answer; the agent is told nothing, and goes on.
 
         Raises:
             JournalError: Somebody else works on it, or it is over.

@@ -4,7 +4,7 @@ Rules:
 - What a method has returned from is on the disk (``synchronous=FULL``, write-ahead log).
 - What is asked for while a transaction is written goes into the next one together: many calls
   share one wait for the disk.
-- The event loop never waits for the disk: one thread does, and nobody else touches the file.
+- The event loop never waits for the disk: one thread does, and nobody else uses the file.
 - A fork finds the file closed: in the child, SQLite would take locks for its own that only the
   parent has, and what it writes could be lost.
 - A file of a newer Holdfast, or of somebody else, is left alone.
@@ -144,7 +144,7 @@ class SqliteJournal:
         self._file = _File(self._close_file, self._forget_thread)
 
     async def begin(self, record: CallRecord, /) -> None:
-        """Writes a call down that begins; one that was not sent makes room for it.
+        """Writes a call down that begins, in place of one of that message that was not sent.
 
         Raises:
             JournalError: It cannot be written; or a call of that message, or to that agent with
@@ -179,7 +179,7 @@ class SqliteJournal:
         return await self._do(lambda connection: connection.execute(_NOTE, values).rowcount == 1)
 
     async def renew(self, held: Sequence[tuple[str, int]], lease_until: float, /) -> set[str]:
-        """Renews leases, by message id and generation, and gives those that still hold.
+        """Renews leases, by message id and generation; gives the message ids of those that hold.
 
         Raises:
             JournalError: It cannot be written.

@@ -83,7 +83,7 @@ class Journal(Protocol):
 
     @property
     def stores_messages(self) -> bool:
-        """Whether records hold what was said, or only who said it when to whom."""
+        """Whether records get a `CallRecord.request` and a `CallRecord.result`."""
         ...
 
     @property
@@ -92,7 +92,7 @@ class Journal(Protocol):
         ...
 
     async def begin(self, record: CallRecord, /) -> None:
-        """Writes a call down that begins; one that was `NOT_SENT` makes room for it.
+        """Writes a call down that begins, in place of one of that message that was `NOT_SENT`.
 
         Raises:
             JournalError: It cannot be written; or a call of that message, or to that agent with
@@ -101,7 +101,7 @@ class Journal(Protocol):
         ...
 
     async def note(self, message_id: str, generation: int, note: Note, /) -> bool:
-        """Adds to a record; False if the lease has gone to somebody else meanwhile.
+        """Adds to a record; False if the lease has gone to somebody else, or the call is over.
 
         Raises:
             JournalError: It cannot be written.
@@ -109,7 +109,7 @@ class Journal(Protocol):
         ...
 
     async def renew(self, held: Sequence[tuple[str, int]], lease_until: float, /) -> set[str]:
-        """Renews leases, by message id and generation, and gives those that still hold.
+        """Renews leases, by message id and generation; gives the message ids of those that hold.
 
         Raises:
             JournalError: It cannot be written.

@@ -60,13 +60,13 @@ _MARGIN_UNKNOWN = 60.0
 
 
 class GetTask(msgspec.Struct, frozen=True):
-    """Ask for a task with its history, and say `Reconciliation.got` or `Reconciliation.failed`."""
+    """Ask for a task with its history; say `Reconciliation.got` or `failed` then."""
 
     task_id: str
 
 
 class ListPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask for a page of tasks with histories, and say `listed` or `failed`.
+    """Ask for a page of tasks with histories; say `Reconciliation.listed` or `failed` then.
 
     Attributes:
         context_id: Only tasks of this context; None for all.
@@ -114,7 +114,7 @@ class _Place(msgspec.Struct, kw_only=True):
         is_filtered: Whether the list can be had by time.
         looks: How often it was looked at to the end.
         trouble: Why it could not be looked at, the last time that it could not.
-        is_closed: Whether it will not be possible either.
+        is_closed: Whether it is not to be looked at again: that would fail once more.
         is_cut_short: Whether there were more pages than may be read.
     """
 
@@ -253,12 +253,12 @@ class Reconciliation:
         """The time is over."""
         self.step = NotFound()
 
+    # ── Within ───────────────────────────────────────────────────────────────────────────────
+
     def _close_lists(self) -> None:
         for place in self._places:
             if not isinstance(place.ask, GetTask):
                 place.trouble, place.is_closed = _NO_LIST, True
-
-    # ── Within ───────────────────────────────────────────────────────────────────────────────
 
     @property
     def _place(self) -> _Place:
