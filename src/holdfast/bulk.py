@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from holdfast.answer import Answer, raise_for_outcome
-from holdfast.content import to_message
+from holdfast.content import Content, to_message
 from holdfast.errors import A2AError, OutcomeUnknownError
 from holdfast.journaling import UNKNOWN
 from holdfast.model.types import Message, Task
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast.calls import Calls
-    from holdfast.content import Content
     from holdfast.journaling import Journaling
     from holdfast.options import CallOptions
     from holdfast.runtime.journal import CallRecord
@@ -42,7 +41,7 @@ class RunItem(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     key: str
-    content: Any
+    content: Content
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):

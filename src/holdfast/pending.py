@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PendingCall"]
 
-FORGOTTEN = "forgotten"
+_FORGOTTEN = "forgotten"
 """The outcome of a call that nobody wants to know more of."""
 
 
@@ -134,7 +134,7 @@ class PendingCall:
             JournalError: Somebody else works on it, or it is over.
         """
         call = await self._journaling.claim(self.message_id)
-        await call.finish(Note(outcome=FORGOTTEN))
+        await call.finish(Note(outcome=_FORGOTTEN))
 
     async def _find(self, call: HeldCall, calls: StreamCalls) -> str:
         """The id of the task that the message made."""

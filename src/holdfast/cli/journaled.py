@@ -22,6 +22,7 @@ from holdfast.errors import (
     TaskTerminalError,
 )
 from holdfast.journals.sqlite import SqliteJournal
+from holdfast.model.types import Message
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from holdfast.runtime.listeners import Observation
 
 __all__ = [
-    "LEASE",
     "JournaledSession",
     "answer_of",
     "check_journal",
@@ -44,7 +44,7 @@ __all__ = [
     "members_of",
 ]
 
-LEASE = 5.0
+_LEASE = 5.0
 """Seconds after which the next run goes on with what a run had under way that was killed."""
 
 _FOR_EVER = 1e10
@@ -108,7 +108,7 @@ def journal_at(name: str, *, is_there: bool = False) -> SqliteJournal:
     if is_there and not path.exists():
         message = f"there is no journal {path}"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
-    return SqliteJournal(path, store_messages=True, lease=LEASE, retention=_FOR_EVER)
+    return SqliteJournal(path, store_messages=True, lease=_LEASE, retention=_FOR_EVER)
 
 
 async def check_journal(journal: SqliteJournal) -> None:
@@ -132,22 +132,19 @@ def failed(error: JournalError) -> Failure:
     )
 
 
-def answer_of(error: Exception) -> Task | None:
-    """The task that an error is about that is no failure of ours: it ended, or waits."""
-    return error.task if isinstance(error, TaskTerminalError | TaskInterruptedError) else None
+def answer_of(outcome: Answer | Exception) -> Task | Message | None:
+    """What the agent answered: a task that failed or waits, too; None for any other error."""
+    if isinstance(outcome, Answer):
+        return outcome.task or outcome.message
+    return outcome.task if isinstance(outcome, TaskTerminalError | TaskInterruptedError) else None
 
 
 def members_of(outcome: Answer | Exception, session: Session, output: Output) -> dict[str, Any]:
     """The members of a document for what a call came to: task, message or error."""
-    if isinstance(outcome, Answer):
-        task, message = outcome.task, outcome.message
-    else:
-        task, message = answer_of(outcome), None
-    if task is not None:
-        return {"task": document(task)}
-    if message is not None:
-        return {"message": document(message)}
-    return {"error": output.envelope(failure_of(outcome, session))}
+    answer = answer_of(outcome)
+    if answer is None:
+        return {"error": output.envelope(failure_of(outcome, session))}
+    return {"message" if isinstance(answer, Message) else "task": document(answer)}
 
 
 def failure_of(outcome: object, session: Session) -> Failure:

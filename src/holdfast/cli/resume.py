@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from holdfast.answer import Answer
 from holdfast.cli import text
 from holdfast.cli.errors import CommandError, Failure
 from holdfast.cli.journaled import (
@@ -29,6 +28,7 @@ from holdfast.errors import A2AError, JournalError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from holdfast.answer import Answer
     from holdfast.cli.journaled import JournaledSession
     from holdfast.cli.output import Output
     from holdfast.pending import PendingCall
@@ -131,9 +131,8 @@ async def resume(
 async def _one(
     session: JournaledSession, output: Output, record: CallRecord, call: PendingCall
 ) -> bool:
-    """Goes on with a call; gives False if that led nowhere."""
-    free = await _free(session, output, record)
-    if free is None:
+    """Goes on with a call, unless it is another process's; gives False if that led nowhere."""
+    if not await _is_free(session, output, record):
         return True
     outcome: Answer | Exception
     try:
@@ -145,16 +144,14 @@ async def _one(
     return "error" not in members
 
 
-async def _free(
-    session: JournaledSession, output: Output, record: CallRecord
-) -> CallRecord | None:
-    """The call once nobody holds it; None if a process that lives does, which is said.
+async def _is_free(session: JournaledSession, output: Output, record: CallRecord) -> bool:
+    """Waits until it is clear whether somebody holds a call; what is not free is told of.
 
     What a process held that died is free when its last lease is over; one that lives renews it.
     """
     held = record.lease_until - time.time()
     if held <= 0:
-        return record
+        return True
     wait = shown_duration(math.ceil(held))
     output.warn(
         f"message {record.message_id} is held by another process, or was by one that died: "
@@ -164,10 +161,10 @@ async def _free(
     records = {one.message_id: one for one in await session.journal.unfinished(record.agent)}
     now = records.get(record.message_id)
     if now is not None and now.lease_until <= record.lease_until:
-        return now
+        return True
     status = "is over meanwhile" if now is None else "is held by a process that works on it"
     output.call({**_members(record), "status": status}, [*_lines(record), f"Left: it {status}"])
-    return None
+    return False
 
 
 def _named(record: CallRecord) -> dict[str, Any]:
@@ -204,7 +201,7 @@ def _told(
 ) -> Iterator[str]:
     """What came of a call, as lines."""
     yield text.field("Message ID", record.message_id)
-    answer = outcome.task or outcome.message if isinstance(outcome, Answer) else answer_of(outcome)
+    answer = answer_of(outcome)
     if answer is not None:
         told = [text.field("Message ID", record.message_id)]
         yield from text.render(answer, text.View(verbose=session.settings.verbose), told=told)

@@ -23,6 +23,7 @@ from holdfast.cli.lines import BadLine, Line, Lines
 from holdfast.cli.results import Results, unusable
 from holdfast.cli.values import shown_duration
 from holdfast.errors import JournalError
+from holdfast.model.types import Task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sized
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from holdfast.bulk import BulkRun
     from holdfast.cli.journaled import JournaledSession
     from holdfast.cli.output import Output
-    from holdfast.model.types import Task
 
 __all__ = ["STANDARD", "Plan", "Run"]
 
@@ -291,13 +291,10 @@ class _Counts:
         return self.completed + self.failed + self.waiting + self.errors
 
     def add(self, outcome: Answer | Exception) -> None:
-        task: Task | None
-        if isinstance(outcome, Answer):
-            task = outcome.task
-        elif (task := answer_of(outcome)) is None:
+        answer = answer_of(outcome)
+        if answer is None:
             self.errors += 1
-            return
-        if task is not None and task.state.is_interrupted:
+        elif isinstance(answer, Task) and answer.state.is_interrupted:
             self.waiting += 1
         elif isinstance(outcome, Answer):
             self.completed += 1
@@ -319,17 +316,17 @@ class _Counts:
         """All of them in words."""
         parts = [
             f"{self.completed} completed",
-            *_if(self.failed, "failed"),
-            *_if(self.waiting, "waiting for somebody to act"),
-            *_if(self.errors, "without an answer"),
-            *_if(self.earlier, "done by an earlier run"),
-            *_if(self.skipped, "skipped"),
-            *(["an unknown number left"] if left is None else _if(left, "left")),
+            *_some(self.failed, "failed"),
+            *_some(self.waiting, "waiting for somebody to act"),
+            *_some(self.errors, "without an answer"),
+            *_some(self.earlier, "done by an earlier run"),
+            *_some(self.skipped, "skipped"),
+            *(["an unknown number left"] if left is None else _some(left, "left")),
         ]
         return ", ".join(parts)
 
 
-def _if(count: int, what: str) -> list[str]:
+def _some(count: int, what: str) -> list[str]:
     return [f"{count} {what}"] if count else []
 
 
