@@ -3,10 +3,10 @@
     python benchmarks/duplicates.py [--calls 1000] [--seed 1]
 
 The same schedule of faults meets three callers: a naive one, which tries three times whatever the
-error is; Holdfast; and Holdfast with a journal. A fault meets the first request of a call; of
-replies, one in ten is a message, of which an agent keeps nothing that could be found again. Time
-is virtual. A duplicate is a task, or an answer, that the agent made of a message that it had
-executed before.
+error is; Holdfast; and Holdfast with a journal. A fault meets the first request of a call. One
+reply in ten is a message, of which an agent keeps nothing that could be found again. Time is
+virtual. A duplicate is a task, or an answer, that the agent made of a message that it had executed
+before.
 
 It fails if Holdfast makes a duplicate.
 """

@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger("holdfast")
 
-_BEATS = 3
+_RENEWALS = 3
 """How often a lease is renewed while it lasts."""
 
 UNKNOWN = "unknown"
@@ -197,7 +197,8 @@ class HeldCall:
         """Notes what ended the call; what only ended its caller's waiting leaves it open.
 
         So does all that happens to somebody who looks after a message that was sent: that a look
-        was refused, or found nothing, says nothing of the message, and the error does not either.
+        was refused says nothing of the message. Where the call was taken over, ``error.executed``
+        is put right accordingly.
         """
         is_claimed = self.record.generation > 1
         was_sent = is_claimed or self._seen[1] is not None
@@ -223,13 +224,13 @@ class HeldCall:
         await self.finish(Note(lease_until=self._env.wall()))
 
     def take_away(self) -> None:
-        """Somebody else holds it now."""
+        """Ends the work on it, as somebody else holds it now."""
         self._is_over = True
         self._holding.remove(self)
         self._working.end()
 
     async def finish(self, note: Note) -> None:
-        """Notes the last thing about the call, and lets go of it; once."""
+        """Notes the last thing about the call, and lets go of it; later ones are ignored."""
         if self._is_over:
             return
         self._is_over = True
@@ -254,7 +255,7 @@ class _Holding:
         self.journal = journal
         self._env = env
         self._calls: dict[str, HeldCall] = {}
-        self._beating: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
         self._renewed = 0.0
         self._giving_up: set[asyncio.Task[None]] = set()
 
@@ -265,9 +266,11 @@ class _Holding:
 
     def add(self, call: HeldCall) -> None:
         loop = asyncio.get_running_loop()
-        if self._beating is None:
+        if self._renewing is None:
             self._renewed = loop.time()
-            self._beating = loop.create_task(self._beat(), name="holdfast: renews leases")
+            self._renewing = loop.create_task(
+                self._renew_in_time(), name="holdfast: renews leases"
+            )
         before = self._calls.get(call.record.message_id)
         self._calls[call.record.message_id] = call
         if before is not None:
@@ -276,9 +279,9 @@ class _Holding:
     def remove(self, call: HeldCall) -> None:
         if self._calls.get(call.record.message_id) is call:
             del self._calls[call.record.message_id]
-        if not self._calls and self._beating is not None:
-            self._beating.cancel()
-            self._beating = None
+        if not self._calls and self._renewing is not None:
+            self._renewing.cancel()
+            self._renewing = None
 
     def give_up(self, record: CallRecord) -> None:
         """Notes that a call ended while it was written down, and keeps nobody waiting for that."""
@@ -311,8 +314,8 @@ class _Holding:
             if (call := self._calls.get(name)) is not None:
                 call.take_away()
 
-    async def _beat(self) -> None:
+    async def _renew_in_time(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             while True:
-                await asyncio.sleep(self.journal.lease / _BEATS)
+                await asyncio.sleep(self.journal.lease / _RENEWALS)
                 await self.renew()

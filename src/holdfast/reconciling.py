@@ -1,6 +1,6 @@
-"""Finding out what became of a message whose reply was lost: asks what the search wants to know.
+"""Finding out what became of a message whose reply was lost, by asking the agent.
 
-What to ask is decided by `holdfast.tasks.reconcile`.
+What to ask, and what follows, is decided by `holdfast.tasks.reconcile`.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ async def find(
     wall: Callable[[], float],
     is_own_context: bool,
 ) -> Task | None:
-    """The task that a message made; None, and the error says what was looked at.
+    """The task that a message made; None if none was found, and ``lost`` is made to say so.
 
-    Where nothing could be looked at, that is the error's cause, unless it has one.
+    It gets what was looked at, and, if it has no cause yet, what kept from looking anywhere.
 
     Args:
         message: The message as it was sent.

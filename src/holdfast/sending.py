@@ -76,6 +76,7 @@ class Sending:
         Raises:
             JournalError: It could not be written down, and nothing was sent; or somebody else has
                 taken it over meanwhile.
+            DeadlineExceededError: Nor was it in time; nothing was sent.
         """
         journaling = self._calls.journaling
         return work() if journaling is None else self._written_down(journaling, work)
@@ -93,7 +94,7 @@ class Sending:
 
     @property
     def is_sent(self) -> bool:
-        """Whether it may have left."""
+        """Whether the message may have left."""
         progress = self._progress
         return self._is_lost or (
             progress is not None and (progress.sent or progress.maybe_executed)
@@ -173,7 +174,11 @@ class Sending:
                     raise lost from error
 
     async def _wait_to_resend(self, lost: OutcomeUnknownError, resent: int) -> None:
-        """Waits before it is sent again, if the caller allows that; raises the error else."""
+        """Waits before it is sent again.
+
+        Raises:
+            OutcomeUnknownError: The one given: the caller allows no other try, or not so many.
+        """
         calls, policy = self._calls, self._calls.resilience.retry
         wait = backoff(policy, resent, calls.env.random())
         may = self._per_call.on_unknown in {"resend", "resend_if_absent"} and not calls.is_closed

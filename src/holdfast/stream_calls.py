@@ -1,4 +1,4 @@
-"""How a client makes streams: the calls that they are made of, in place of one that waits."""
+"""How a client makes streams: how each begins, and the calls that it is made of from then on."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ class StreamCalls:
         return reply.value
 
     async def look(self, task_id: str) -> Task:
-        """Asks for the task."""
+        """Fetches the task."""
         self.check_open(task_id)
         return await self._calls.get_task(task_id, self.deadline, self.per_call)
 

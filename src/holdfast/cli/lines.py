@@ -161,7 +161,7 @@ def _checked(line_id: object) -> str | int | None:
 
 
 class Lines:
-    """The lines of an input.
+    """The lines of an input, to be read once.
 
     Args:
         path: The file; None for standard input.

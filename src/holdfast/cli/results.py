@@ -60,7 +60,7 @@ class Results:
     """The results of a run.
 
     Args:
-        path: The file; None for standard output.
+        path: The file, which is made where there is none; None for standard output.
         without_errors: Whether to take results that are errors out of the file, so that their
             lines have none.
 

@@ -345,7 +345,7 @@ class _Progress:
             self._drawing = asyncio.create_task(self._draw(lines))
 
     def end(self) -> None:
-        """Takes the line away."""
+        """Takes the line away, if there is one."""
         if self._drawing is not None:
             self._drawing.cancel()
             self._output.progress("")
