@@ -48,12 +48,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """What one message of many came to: either `answer` or `error` is set.
 
     Attributes:
-        key: The key of the message: its place, from 0 on, unless it had one of its own.
+        key: The key of its `RunItem`; of other messages, their place, from 0 on, as text.
         answer: The answer.
         error: Why there is none: an `A2AError`, or a ValueError or TypeError of a message that
             cannot be sent.
-        duration: Seconds that it took.
-        was_resumed: Whether an earlier run had sent it.
+        duration: Seconds that it took in this run.
+        was_resumed: Whether an earlier run had sent it, or may have.
     """
 
     key: str
@@ -195,7 +195,7 @@ class BulkRun:
                 found = await journaling.journal.labelled(journaling.agent, [label])
                 record = found.get(label)
             if record is None or (record.outcome or "").startswith(NOT_SENT):
-                to_message(item.content, new_id="")  # which tells of what cannot be sent
+                to_message(item.content, new_id="")  # raises for what cannot be sent
                 answer = await self._ask(item.content, label)
             else:
                 was_resumed = True
@@ -226,9 +226,9 @@ class BulkRun:
         return _answer_of(await self._result(record))
 
     async def _let_go(self, record: CallRecord, journaling: Journaling) -> CallRecord:
-        """The record once nobody holds the call: who did has died, or has brought it to an end.
+        """The record once nobody holds the call, or as it is when the time is over.
 
-        After a crash that is so when its last lease is over.
+        Whoever held it has died, and its last lease is over, or has brought it to an end.
         """
         deadline, _ = self._calls.begin("wait", self._options)
         clock, label = asyncio.get_running_loop().time, record.label or ""

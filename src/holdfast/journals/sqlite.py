@@ -106,8 +106,8 @@ class SqliteJournal:
         store_messages: Whether to keep messages and answers too, so that what nobody knows to have
             arrived can be sent again by hand.
         lease: Seconds after which a call of a process that died may be taken over.
-        retention: Seconds to keep what is finished, counted from a call's begin; looked after
-            when the first call is written.
+        retention: Seconds to keep what is finished, counted from a call's begin; what is older is
+            deleted when the first call is written after the file was opened.
         busy_timeout: Seconds to wait for another process that writes.
 
     Raises:

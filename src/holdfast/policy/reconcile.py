@@ -15,7 +15,7 @@ OnUnknown = Literal["reconcile", "raise", "resend_if_absent", "resend"]
 """What to do about a message whose reply was lost; `holdfast.connect` says what each means."""
 
 ContextIds = Literal["agent", "client"]
-"""Who names the context of a conversation."""
+"""Who names the context of a conversation; `holdfast.connect` says what each means."""
 
 _SECONDS = ("max_seconds", "backoff", "max_backoff")
 
@@ -33,7 +33,7 @@ class ReconcilePolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     Raises:
         ValueError: A number is negative, a wait is infinite, or there is to be no page.
-        TypeError: `max_pages` is no whole number, or another one no number.
+        TypeError: `max_pages` is no whole number, or one of the others is no number.
     """
 
     max_seconds: float = 30.0

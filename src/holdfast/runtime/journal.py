@@ -35,8 +35,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
         state: The task's state as last seen, as the protocol writes it; None where none was.
         is_own_context: Whether the context was made for this call, and nobody else has used it.
         request: The message with what goes along, as JSON; None where messages are not stored.
-        label: What the caller calls it; None for nothing. To each agent there is one call of a
-            label that may have been sent.
+        label: What the caller calls it; None for nothing. To each agent there is at most one call
+            of a label that may have been sent.
         outcome: What became of it, in a word or a line; None while that is open.
         result: The task or message that answers it, as JSON; None where it is not stored.
         generation: Number of the lease.
@@ -67,7 +67,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
         state: The task's state, as the protocol writes it.
         outcome: What became of the call; it is over with that.
         result: The answer, as JSON.
-        lease_until: When the lease is over: now, for who lets go of a call.
+        lease_until: When the lease is over; the present time lets go of the call.
     """
 
     context_id: str | None = None
