@@ -25,6 +25,7 @@ from holdfast import (
     Credentials,
     InMemoryContextCredentialStore,
     Interceptor,
+    ReconcilePolicy,
     Resilience,
     RetryPolicy,
     SchemeCredentials,
@@ -275,6 +276,7 @@ def brisk():
     return Resilience(
         retry=RetryPolicy(max_retries=1, base_delay=0.001),
         timeouts=Timeouts(connect=2, first_byte=2),
+        reconcile=ReconcilePolicy(max_seconds=0.01),
     )
 
 

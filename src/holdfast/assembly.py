@@ -391,10 +391,11 @@ def journal_of(journal: str | Journal | None) -> Journal | None:
 
 
 def _name_of(agent: str | Path | AgentCard | Mapping[str, Any]) -> str:
-    """What a journal calls an agent."""
-    if isinstance(agent, AgentCard):
-        return agent.supported_interfaces[0].url
-    return str(agent)
+    """What a journal calls an agent: the same, however its address ends."""
+    if isinstance(agent, Path):
+        return str(agent.absolute())
+    address = agent.supported_interfaces[0].url if isinstance(agent, AgentCard) else str(agent)
+    return address.rstrip("/")
 
 
 def engine_of(

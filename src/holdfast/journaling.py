@@ -209,15 +209,22 @@ class HeldCall:
         elif not isinstance(error, A2AError) or isinstance(error, JournalError):
             await self.let_go()
         elif isinstance(error, DuplicateTasksError):
-            await self.finish(Note(outcome=f"{type(error).__name__}: {error}"))
+            await self.finish(Note(outcome=self._told(error)))
         elif was_sent or error.executed:
             await self.let_go()
         elif error.executed is False:
-            await self.finish(Note(outcome=f"{NOT_SENT}: {error}"))
+            await self.finish(Note(outcome=f"{NOT_SENT}: {self._told(error)}"))
         elif isinstance(error, _GOES_ON):
             await self.let_go()
         else:
-            await self.finish(Note(outcome=f"{type(error).__name__}: {error}"))
+            await self.finish(Note(outcome=self._told(error)))
+
+    def _told(self, error: A2AError) -> str:
+        """An error in a line, without what was said where that is not stored."""
+        kind = type(error).__name__
+        if self._holding.journal.stores_messages:
+            return f"{kind}: {error}"
+        return kind if error.code is None else f"{kind} ({error.code})"
 
     async def let_go(self) -> None:
         """Leaves the call, without an outcome, to whoever wants to go on with it."""

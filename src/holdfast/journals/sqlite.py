@@ -159,15 +159,19 @@ class SqliteJournal:
                 self._is_to_forget = False
             if other := connection.execute(_LABELLED, labelled).fetchone():
                 text = f"{record.label} is in the journal {self.path} already: message {other[0]}"
-                raise JournalError(text, executed=False)
+                raise JournalError(text)
             connection.execute(_SEND_AFTER_ALL, (record.message_id, not_sent))
             try:
                 connection.execute(_INSERT, msgspec.structs.astuple(record))
             except sqlite3.IntegrityError as error:
                 text = f"message {record.message_id} is in the journal {self.path} already"
-                raise JournalError(text, executed=False) from error
+                raise JournalError(text) from error
 
-        await self._do(insert)
+        try:
+            await self._do(insert)
+        except JournalError as error:
+            error.executed = False
+            raise
 
     async def note(self, message_id: str, generation: int, note: Note, /) -> bool:
         """Adds to a record; False if the lease has gone to somebody else, or the call is over.
@@ -310,7 +314,7 @@ class SqliteJournal:
             text = f"the journal {self.path} cannot be used: {error}"
             if "locked" in str(error):
                 text += f", by another process that wrote for {self._busy_timeout:g} s"
-            raise JournalError(text, executed=False) from error
+            raise JournalError(text) from error
 
     def _do_all(self, works: list[Callable[[sqlite3.Connection], Any]]) -> list[Any]:
         try:
@@ -345,30 +349,35 @@ class SqliteJournal:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Makes the file a journal of this version, if it is not one."""
+        self._check_owner(connection)  # before anything is changed
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("BEGIN IMMEDIATE")
         try:
-            self._migrate(connection)
+            self._migrate(connection, self._check_owner(connection))
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
 
-    def _migrate(self, connection: sqlite3.Connection) -> None:
+    def _check_owner(self, connection: sqlite3.Connection) -> int:
+        """The version of the schema, of a file that is a journal or nothing yet."""
         (owner,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if owner != _APPLICATION and (tables or owner):
             text = f"{self.path} is a database of something else, and no journal"
-            raise JournalError(text, executed=False)
+            raise JournalError(text)
         if version > len(_MIGRATIONS):
             text = (
                 f"the journal {self.path} was made by a newer Holdfast: it has schema {version}, "
                 f"and {len(_MIGRATIONS)} is the newest known here"
             )
-            raise JournalError(text, executed=False)
+            raise JournalError(text)
+        return int(version)
+
+    def _migrate(self, connection: sqlite3.Connection, version: int) -> None:
         for migration in _MIGRATIONS[version:]:
             for statement in migration.split(";"):
                 connection.execute(statement)
@@ -479,7 +488,7 @@ def _outcome(
 def _outcomes(written: asyncio.Future[list[Any]], count: int) -> list[Any]:
     if written.cancelled():
         text = "the event loop was closed while the journal was written"
-        return [JournalError(text, executed=False)] * count
+        return [JournalError(text)] * count
     error = written.exception()
     if error is None:
         return written.result()
