@@ -148,7 +148,7 @@ class BulkRun:
             tasks.append(self._taking)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, *self._done, return_exceptions=True)
         self._taking = None
         self._on_the_way.clear()
         self._done.clear()
@@ -284,13 +284,19 @@ class _Keyed:
 
     def item(self, message: Content | RunItem) -> RunItem:
         place, self._place = self._place, self._place + 1
-        if not isinstance(message, RunItem):
-            return RunItem(key=str(place), content=message)
-        if message.key in self._seen:
-            text = f"the key {message.key!r} was given to more than one message"
+        if isinstance(message, RunItem):
+            item = message
+            if not self._seen:  # only places so far, which are many where there is nothing else
+                self._seen.update(map(str, range(place)))
+        else:
+            item = RunItem(key=str(place), content=message)
+            if not self._seen:
+                return item
+        if item.key in self._seen:
+            text = f"the key {item.key!r} was given to more than one message"
             raise ValueError(text)
-        self._seen.add(message.key)
-        return message
+        self._seen.add(item.key)
+        return item
 
 
 def _label(run_id: str, key: str) -> str:

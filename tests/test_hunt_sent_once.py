@@ -1,0 +1,96 @@
+"""Sending once, in the seams: what is given up, closed or refused at a bad moment."""
+
+import asyncio
+import gc
+
+import pytest
+
+from holdfast import (
+    Message,
+    Part,
+    Role,
+    RunItem,
+    connect,
+)
+from holdfast.journals.sqlite import SqliteJournal
+from holdfast.runtime.env import SystemEnv
+from holdfast.testing import FakeAgent, FakeNetwork, completes
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+class VirtualWall(SystemEnv):
+    """Wall time that goes with the event loop's clock."""
+
+    def wall(self):
+        return 1_700_000_000.0 + asyncio.get_running_loop().time()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "calls.db"
+
+
+def connected(agent, journal=None, **options):
+    options.setdefault("engine", FakeNetwork(agent))
+    return connect(agent.url, journal=journal, env=VirtualWall(), **options)
+
+
+def message(message_id):
+    return Message(message_id=message_id, role=Role.USER, parts=(Part(text="How far?"),))
+
+
+class SlowDisk(SqliteJournal):
+    """Answers late."""
+
+    is_slow = False
+
+    async def begin(self, record):
+        try:
+            await super().begin(record)
+        finally:
+            if self.is_slow:
+                await asyncio.sleep(10)
+
+    async def claim(self, message_id, *, now, lease_until):
+        record = await super().claim(message_id, now=now, lease_until=lease_until)
+        if self.is_slow:
+            await asyncio.sleep(10)
+        return record
+
+
+async def cancelled_after(seconds, awaitable):
+    task = asyncio.ensure_future(awaitable)
+    await asyncio.sleep(seconds)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_key_is_not_another_ones_place():
+    items = [RunItem(key="1", content="a"), "b"]
+    agent = FakeAgent()
+
+    async with connected(agent).run(items) as run:
+        with pytest.raises(ValueError, match="'1' was given to more than one"):
+            _ = [result async for result in run]
+
+
+async def test_results_that_nobody_takes_are_let_go_of_in_silence():
+    told, go = [], asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+
+    async def breaks(*_):
+        await go.wait()
+        raise RuntimeError
+
+    client = connected(FakeAgent(completes("42")))
+    await client.add_event_consumer(breaks)
+    async with client.run(["a", "b", "c"]) as run:
+        asyncio.get_running_loop().call_later(10, go.set)
+        with pytest.raises(RuntimeError):
+            await anext(run)
+    del run
+    gc.collect()
+    await asyncio.sleep(1)
+
+    assert told == []
