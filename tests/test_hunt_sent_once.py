@@ -6,6 +6,7 @@ import gc
 import pytest
 
 from holdfast import (
+    JournalError,
     Message,
     Part,
     Role,
@@ -64,6 +65,20 @@ async def cancelled_after(seconds, awaitable):
     await asyncio.sleep(seconds)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_the_journal_cannot_hold_costs_nobody_else_an_answer(path):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(path)
+    async with connected(agent, journal) as client:
+        items = [RunItem(key="\ud800", content="a"), RunItem(key="b", content="b")]
+        async with client.run(items, run_id="r") as run:
+            results = {result.key: result async for result in run}
+
+        assert results["b"].answer.text == "42"
+        error = results["\ud800"].error
+        assert isinstance(error, JournalError)
+        assert error.executed is False
+    await journal.close()
 
 
 async def test_a_key_is_not_another_ones_place():

@@ -483,6 +483,10 @@ def _outcome(
         return work(connection)
     except JournalError as error:
         return error
+    except UnicodeEncodeError as error:  # a lone surrogate; the others can be written
+        failure = JournalError(f"the journal takes no such text: {error}", executed=False)
+        failure.__cause__ = error
+        return failure
 
 
 def _outcomes(written: asyncio.Future[list[Any]], count: int) -> list[Any]:
