@@ -6,6 +6,7 @@ import gc
 import pytest
 
 from holdfast import (
+    InvalidParamsError,
     JournalError,
     Message,
     Part,
@@ -15,7 +16,7 @@ from holdfast import (
 )
 from holdfast.journals.sqlite import SqliteJournal
 from holdfast.runtime.env import SystemEnv
-from holdfast.testing import FakeAgent, FakeNetwork, completes
+from holdfast.testing import Fail, FakeAgent, FakeNetwork, completes
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -109,3 +110,14 @@ async def test_results_that_nobody_takes_are_let_go_of_in_silence():
     await asyncio.sleep(1)
 
     assert told == []
+
+
+async def test_a_context_that_the_agent_ran_in_otherwise_is_not_refused():
+    agent = FakeAgent(completes("42"), contexts="ignored")
+    wrong = Fail(code=-32602, message="the context window is exceeded", after_execution=True)
+    agent.inject(wrong, on="SendMessage")
+
+    with pytest.raises(InvalidParamsError):
+        await connected(agent, context_ids="client").send_message("How far?")
+
+    assert [len(made) for made in agent.executions.values()] == [1]

@@ -6,6 +6,7 @@ What a caller allows beyond that, `holdfast.connect` says at ``on_unknown`` and 
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["Sending"]
 
 T = TypeVar("T")
+
+_CONTEXT_ID = re.compile(r"context[\s_-]?id", re.IGNORECASE)
 
 _POLL = 2.0
 """Seconds between two looks at a task that was found."""
@@ -256,11 +259,16 @@ class Sending:
     async def _is_context_refused(self, error: A2AError) -> bool:
         """Whether it was the context that was refused, and so nothing was executed.
 
-        An agent may say that parameters are wrong after it ran; then there is a task.
+        An agent may say that parameters are wrong after it ran; then there is a task. If it ran in
+        a context of its own, none is found here; so it has to speak of this one, or of ids: a
+        model's context may be too long.
         """
-        if not isinstance(error, InvalidParamsError) or "context" not in error.message.lower():
+        context_id, said = self._request.message.context_id, error.message
+        if not isinstance(error, InvalidParamsError) or not context_id:
             return False
-        request = ListTasksRequest(context_id=self._request.message.context_id)
+        if context_id not in said and not _CONTEXT_ID.search(said):
+            return False
+        request = ListTasksRequest(context_id=context_id)
         try:
             page = await self._calls.run(LIST_TASKS, request, self._deadline, self._per_call)
         except (InvalidParamsError, TaskNotFoundError):
