@@ -68,6 +68,41 @@ async def cancelled_after(seconds, awaitable):
     await asyncio.gather(task, return_exceptions=True)
 
 
+async def test_who_gives_up_a_message_that_is_on_its_way_already_says_nothing_of_that(path):
+    agent, journal = FakeAgent(completes("42", after=100)), SlowDisk(path)
+    async with connected(agent, journal) as client:
+        asking = asyncio.create_task(client.ask(message("m")))
+        await asyncio.sleep(5)
+        journal.is_slow = True
+        await cancelled_after(5, client.ask(message("m")))
+        await asyncio.sleep(20)
+        journal.is_slow = False
+
+        (pending,) = await client.pending()
+
+        assert pending.message_id == "m"
+        with pytest.raises(JournalError, match="already"):
+            await client.ask(message("m"))
+        assert (await asking).text == "42"
+        assert await client.pending() == []
+    assert [len(made) for made in agent.executions.values()] == [1]
+    await journal.close()
+
+
+async def test_who_gives_up_while_it_takes_a_call_over_leaves_it_to_others_at_once(path):
+    agent, journal = FakeAgent(completes("42", after=100)), SlowDisk(path)
+    async with connected(agent, journal) as client:
+        await cancelled_after(5, client.ask("How far?"))
+        (pending,) = await client.pending()
+        journal.is_slow = True
+        await cancelled_after(5, pending.resume())
+        await asyncio.sleep(6)
+        journal.is_slow = False
+
+        assert (await pending.resume()).text == "42"
+    await journal.close()
+
+
 async def test_what_the_journal_cannot_hold_costs_nobody_else_an_answer(path):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(path)
     async with connected(agent, journal) as client:
@@ -89,6 +124,21 @@ async def test_a_key_is_not_another_ones_place():
     async with connected(agent).run(items) as run:
         with pytest.raises(ValueError, match="'1' was given to more than one"):
             _ = [result async for result in run]
+
+
+async def test_what_was_not_begun_when_its_lease_was_looked_at_is_not_left_behind(path):
+    class SlowRenewal(SqliteJournal):
+        async def renew(self, held, lease_until):
+            await asyncio.sleep(1000)
+
+    agent, journal = FakeAgent(completes("42", after=300)), SlowRenewal(path)
+    async with connected(agent, journal) as client:
+        asking = asyncio.create_task(client.ask("How far?"))
+        await asyncio.sleep(50)
+        await cancelled_after(5, client.ask("How far?"))
+        gc.collect()
+        await cancelled_after(0, asking)
+    await journal.close()
 
 
 async def test_results_that_nobody_takes_are_let_go_of_in_silence():

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import (
     A2AConnectionError,
@@ -32,7 +32,7 @@ from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.waiting import Endable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from holdfast.model.requests import SendMessageRequest
     from holdfast.model.types import Message, TaskState
@@ -99,12 +99,13 @@ class Journaling:
             label=label,
             lease_until=now + self.journal.lease,
         )
-        try:
+
+        async def begin() -> CallRecord:
             await self.journal.begin(record)
-        except asyncio.CancelledError:  # it may be written down all the same
-            self._holding.here().give_up(record)
-            raise
-        return self._hold(record)
+            return record
+
+        not_sent = f"{NOT_SENT}: it was given up while it was written down"
+        return await self._held(begin(), lambda: Note(outcome=not_sent))
 
     async def claim(self, message_id: str) -> HeldCall:
         """Takes over a call that nobody holds.
@@ -114,7 +115,8 @@ class Journaling:
         """
         now = self._env.wall()
         lease_until = now + self.journal.lease
-        return self._hold(await self.journal.claim(message_id, now=now, lease_until=lease_until))
+        claim = self.journal.claim(message_id, now=now, lease_until=lease_until)
+        return await self._held(claim, lambda: Note(lease_until=self._env.wall()))
 
     async def unfinished(self) -> list[CallRecord]:
         """The calls to this agent that have no outcome, oldest first.
@@ -128,8 +130,12 @@ class Journaling:
         """Lets go of all calls that are still held."""
         await self._holding.here().close()
 
-    def _hold(self, record: CallRecord) -> HeldCall:
-        return HeldCall(record, self._env, self._holding.here())
+    async def _held(
+        self, taking: Coroutine[Any, Any, CallRecord], give_up: Callable[[], Note]
+    ) -> HeldCall:
+        """The call once its lease is taken; ``give_up``: what is noted if nobody waits so long."""
+        holding = self._holding.here()
+        return HeldCall(await holding.taken(taking, give_up), self._env, holding)
 
 
 class HeldCall:
@@ -154,13 +160,15 @@ class HeldCall:
         Raises:
             JournalError: Somebody else has taken it over; ``executed`` is None.
         """
-        if self._holding.is_stale:
-            await self._holding.renew()
-        done = None if self._working.is_ended else await self._working.wait(work)
+        try:
+            if self._holding.is_stale:
+                await self._holding.renew()
+            done = None if self._working.is_ended else await self._working.wait(work)
+        finally:
+            if asyncio.iscoroutine(work):
+                work.close()  # of one that was not begun
         if not self._working.is_ended:
             return done  # type: ignore[return-value]
-        if asyncio.iscoroutine(work):
-            work.close()  # of one that was not begun
         text = (
             f"the call of message {self.record.message_id} was taken over by another process, "
             "after this one had not renewed its lease in time; it goes on there"
@@ -290,13 +298,27 @@ class _Holding:
             self._renewing.cancel()
             self._renewing = None
 
-    def give_up(self, record: CallRecord) -> None:
-        """Notes that a call ended while it was written down, and keeps nobody waiting for that."""
+    async def taken(
+        self, taking: Coroutine[Any, Any, CallRecord], give_up: Callable[[], Note]
+    ) -> CallRecord:
+        """The record once its lease is taken.
+
+        Who is cancelled meanwhile is not kept waiting: the lease may be taken all the same, and
+        only then it is noted that it was given up. A record that was refused is somebody else's.
+        """
+        task = asyncio.get_running_loop().create_task(taking, name="holdfast: takes a lease")
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._give_up(task, give_up)
+            raise
+
+    def _give_up(self, taking: asyncio.Task[CallRecord], give_up: Callable[[], Note]) -> None:
 
         async def note() -> None:
-            text = f"{NOT_SENT}: it was given up while it was written down"
             with contextlib.suppress(JournalError):  # the next who looks will not find it
-                await self.journal.note(record.message_id, record.generation, Note(outcome=text))
+                record = await taking
+                await self.journal.note(record.message_id, record.generation, give_up())
 
         noting = asyncio.get_running_loop().create_task(note(), name="holdfast: gives a call up")
         self._giving_up.add(noting)
