@@ -9,6 +9,7 @@ from holdfast import (
     InvalidParamsError,
     JournalError,
     Message,
+    OutcomeUnknownError,
     Part,
     Role,
     RunItem,
@@ -16,7 +17,7 @@ from holdfast import (
 )
 from holdfast.journals.sqlite import SqliteJournal
 from holdfast.runtime.env import SystemEnv
-from holdfast.testing import Fail, FakeAgent, FakeNetwork, completes
+from holdfast.testing import Fail, FakeAgent, FakeNetwork, Reset, completes
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -124,6 +125,20 @@ async def test_a_key_is_not_another_ones_place():
     async with connected(agent).run(items) as run:
         with pytest.raises(ValueError, match="'1' was given to more than one"):
             _ = [result async for result in run]
+
+
+async def test_a_search_that_the_close_of_the_client_ends_is_gone_on_with_by_the_next(path):
+    agent, journal = FakeAgent(completes("42"), streaming=False), SqliteJournal(path)
+    agent.inject(Reset(), on="SendMessage")
+    async with connected(agent, journal) as client:
+        asking = asyncio.create_task(client.ask("How far?"))
+        await asyncio.sleep(6)
+
+    with pytest.raises(OutcomeUnknownError):
+        await asking
+    async with connected(agent, journal) as client:
+        assert len(await client.pending()) == 1
+    await journal.close()
 
 
 async def test_what_was_not_begun_when_its_lease_was_looked_at_is_not_left_behind(path):
