@@ -1,11 +1,13 @@
 """Sending once, in the seams: what is given up, closed or refused at a bad moment."""
 
 import asyncio
+import contextlib
 import gc
 
 import pytest
 
 from holdfast import (
+    A2AError,
     InvalidParamsError,
     JournalError,
     Message,
@@ -17,7 +19,9 @@ from holdfast import (
 )
 from holdfast.journals.sqlite import SqliteJournal
 from holdfast.runtime.env import SystemEnv
-from holdfast.testing import Fail, FakeAgent, FakeNetwork, Reset, completes
+from holdfast.testing import Fail, FakeAgent, FakeNetwork, Refuse, Reset, completes
+
+SENDS = {True: "SendStreamingMessage", False: "SendMessage"}
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -186,3 +190,33 @@ async def test_a_context_that_the_agent_ran_in_otherwise_is_not_refused():
         await connected(agent, context_ids="client").send_message("How far?")
 
     assert [len(made) for made in agent.executions.values()] == [1]
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
+async def test_what_could_not_be_looked_for_stays_to_be_resumed(path, streaming):
+    agent, journal = FakeAgent(completes("42"), streaming=streaming), SqliteJournal(path)
+    agent.inject(Reset(after_execution=True), on=SENDS[streaming])
+    agent.inject(Refuse(), on="ListTasks", times=200)
+    async with connected(agent, journal) as client:
+        with pytest.raises(OutcomeUnknownError):
+            await client.ask("How far?")
+    async with connected(agent, journal) as client:
+        while agent.pending_faults:
+            with contextlib.suppress(A2AError):
+                await client.list_tasks()
+        (pending,) = await client.pending()
+
+        assert (await pending.resume()).text == "42"
+    assert [len(made) for made in agent.executions.values()] == [1]
+    await journal.close()
+
+
+async def test_what_could_not_be_looked_for_is_not_known_to_be_absent():
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    agent.inject(Refuse(), on="ListTasks", times=200)
+
+    with pytest.raises(OutcomeUnknownError):
+        await connected(agent, on_unknown="resend_if_absent").send_message("How far?")
+
+    assert len(agent.calls("SendMessage")) == 1

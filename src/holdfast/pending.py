@@ -11,7 +11,7 @@ from holdfast.arguments import check_seconds
 from holdfast.errors import OutcomeUnknownError
 from holdfast.event_stream import EventStream
 from holdfast.model.requests import SendMessageRequest
-from holdfast.model.types import Message, Role, TaskState
+from holdfast.model.types import Message, Role, Task, TaskState
 from holdfast.reconciling import find
 from holdfast.runtime.journal import Note
 from holdfast.stream_calls import StreamCalls
@@ -163,8 +163,8 @@ class PendingCall:
             wall=self._calls.env.wall,
             is_own_context=record.is_own_context,
         )
-        if task is None:
+        if not isinstance(task, Task):
             # An agent that is down, or lets nobody in, has not said that there is nothing.
-            raise lost.__cause__ or lost
+            raise task or lost
         await call.saw(task)
         return task.id

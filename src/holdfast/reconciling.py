@@ -52,10 +52,10 @@ async def find(
     sent_at: float,
     wall: Callable[[], float],
     is_own_context: bool,
-) -> Task | None:
+) -> Task | A2AError | None:
     """The task that a message made; None if none was found, and ``lost`` is made to say so.
 
-    It gets what was looked at, and, if it has no cause yet, what kept from looking anywhere.
+    Where nothing could be looked at, what went wrong there is what is given.
 
     Args:
         message: The message as it was sent.
@@ -93,15 +93,13 @@ async def find(
             raise _duplicate(lost, tasks) from lost
         case _:
             calls.observers.reconciled(lost, task_id=None, seconds=seconds)
-    if not search.has_looked and lost.__cause__ is None:
-        lost.__cause__ = searcher.trouble
     lost.looked_at = search.looked_at
     if lost.looked_at:
         lost.message = (
             f"{lost.message}. It was looked for in {'; '.join(lost.looked_at)}, for "
             f"{seconds:.3g} s, and not found, which proves nothing"
         )
-    return None
+    return None if search.has_looked else searcher.trouble
 
 
 class _Searcher:

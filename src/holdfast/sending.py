@@ -69,6 +69,7 @@ class Sending:
         self.call: HeldCall | None = None
         self._progress: CallProgress | None = None
         self._is_lost = False
+        self._is_unseen = False  # it was lost, and nothing could be looked at
         self._is_own_context = False
         if calls.context_ids == "client":
             self._name_context()
@@ -92,7 +93,10 @@ class Sending:
         try:
             return await call.work(work())
         except BaseException as error:
-            await call.failed(error)
+            if self._is_unseen and isinstance(error, OutcomeUnknownError):
+                await call.let_go()  # an agent that is down has not said that there is nothing
+            else:
+                await call.failed(error)
             raise
 
     @property
@@ -184,7 +188,8 @@ class Sending:
         """
         calls, policy = self._calls, self._calls.resilience.retry
         wait = backoff(policy, resent, calls.env.random())
-        may = self._per_call.on_unknown in {"resend", "resend_if_absent"} and not calls.is_closed
+        resends = {"resend"} if self._is_unseen else {"resend", "resend_if_absent"}
+        may = self._per_call.on_unknown in resends and not calls.is_closed
         left = self._deadline.left(asyncio.get_running_loop().time())
         if not may or resent > policy.max_retries or wait >= left:
             raise lost
@@ -213,7 +218,7 @@ class Sending:
             return None
         loop = asyncio.get_running_loop()
         epoch = self._calls.env.wall() - loop.time()  # once: the wall clock may be set meanwhile
-        return await find(
+        found = await find(
             self._request.message,
             lost,
             self._calls,
@@ -223,6 +228,8 @@ class Sending:
             wall=lambda: epoch + loop.time(),
             is_own_context=self._is_own_context,
         )
+        self._is_unseen = isinstance(found, A2AError)
+        return None if isinstance(found, A2AError) else found
 
     def _too_late(self) -> DeadlineExceededError:
         deadline = self._deadline
