@@ -211,10 +211,11 @@ async def test_what_could_not_be_looked_for_stays_to_be_resumed(path, streaming)
     await journal.close()
 
 
-async def test_what_could_not_be_looked_for_is_not_known_to_be_absent():
+@pytest.mark.parametrize("trouble", [Refuse(), Fail(code=-32601, message="Method not found")])
+async def test_what_could_not_be_looked_for_is_not_known_to_be_absent(trouble):
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), on="SendMessage")
-    agent.inject(Refuse(), on="ListTasks", times=200)
+    agent.inject(trouble, on="ListTasks", times=200)
 
     with pytest.raises(OutcomeUnknownError):
         await connected(agent, on_unknown="resend_if_absent").send_message("How far?")

@@ -188,12 +188,19 @@ class Sending:
         """
         calls, policy = self._calls, self._calls.resilience.retry
         wait = backoff(policy, resent, calls.env.random())
-        resends = {"resend"} if self._is_unseen else {"resend", "resend_if_absent"}
+        resends = {"resend"} if self._has_not_looked else {"resend", "resend_if_absent"}
         may = self._per_call.on_unknown in resends and not calls.is_closed
         left = self._deadline.left(asyncio.get_running_loop().time())
         if not may or resent > policy.max_retries or wait >= left:
             raise lost
         await calls.pause(wait)
+
+    @property
+    def _has_not_looked(self) -> bool:
+        """Whether nothing can be said to be absent: there was no list, or none to be reached."""
+        known = self._calls.endpoint
+        has_list = known is None or known.lists_tasks is not False
+        return self._is_unseen or not (has_list or self._request.message.task_id)
 
     def _ask_for_an_answer_at_once(self) -> None:
         configuration = self._request.configuration or SendMessageConfiguration()
