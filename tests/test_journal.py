@@ -308,6 +308,15 @@ async def test_who_stops_waiting_leaves_a_call_to_be_resumed_at_once(path):
     assert len(agent.executions) == 1
 
 
+async def test_a_task_is_written_down_before_anybody_hears_of_it(path):
+    agent = FakeAgent(streams(*"abcdef", every=1))
+    async with Process(agent, path) as client, client.stream_message("Spell.") as events:
+        first = await anext(events)
+        (call,) = await client.pending()
+
+        assert call.task_id == first.id
+
+
 async def test_a_stream_that_was_left_is_gone_on_with(path):
     agent = FakeAgent(streams(*"abcdef", every=1))
     async with Process(agent, path) as client:

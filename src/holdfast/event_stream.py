@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
+    from holdfast.journaling import HeldCall
     from holdfast.model.types import Event, Message, Task
     from holdfast.runtime.listeners import Consumer
     from holdfast.stream_calls import StreamCalls
@@ -89,6 +90,7 @@ class EventStream:
         self._calls = calls
         self._begin: Callable[[], Awaitable[Live]] | None = begin
         self._live: Live | None = None
+        self._unwritten: Event | None = None  # as long as the journal has not its task
         self._untold: Event | None = None  # as long as consumers have not heard of it
         self._listening: deque[Consumer] = deque()  # to be told of it
         self._at_hand: Callable[[], Event | None] = _nothing
@@ -111,7 +113,8 @@ class EventStream:
             text = "a stream is for one use; make another one"
             raise RuntimeError(text)
         self._live = await begin()
-        if not self._calls.per_call.consumers:  # who have to be waited for
+        # Consumers have to be waited for, and a journal.
+        if not self._calls.per_call.consumers and self._calls.call is None:
             self._at_hand = self._live.at_hand
         return self
 
@@ -195,19 +198,24 @@ class EventStream:
         self._untold = None
 
     async def _next(self, live: Live) -> Event | None:
-        call, told = self._calls.call, live.told
+        call = self._calls.call
         try:
-            if call is None:
-                return await live.next()
-            if not call.has_seen(told.task_id, told.state) and told.task is not None:
-                await call.saw(told.task)
-            return await call.work(live.next())
+            return await (live.next() if call is None else self._written_next(live, call))
         except A2AError as error:
             if call is not None:
                 await call.failed(error)
             error.agent = error.agent or self._calls.agent
             self._calls.per_call.secrets.hide_in(error)
             raise
+
+    async def _written_next(self, live: Live, call: HeldCall) -> Event | None:
+        """The next event, once the journal knows of its task: nobody can act on it before."""
+        told = live.told
+        event = self._unwritten = self._unwritten or await call.work(live.next())
+        if not call.has_seen(told.task_id, told.state) and told.task is not None:
+            await call.saw(told.task)
+        self._unwritten = None
+        return event
 
     async def _write_down(self, live: Live | None) -> None:
         """Notes how it ended; what its caller left early has no outcome yet."""
