@@ -26,7 +26,7 @@ __all__ = [
     "url_part",
 ]
 
-Content = str | Part | Message | Mapping[str, Any] | Iterable["str | Part"]
+Content = str | Part | Message | Mapping[str, Any] | Iterable[str | Part]
 """What can be sent: text, one part, several parts, a message, or a message's JSON object."""
 
 
