@@ -175,8 +175,8 @@ def _duplicate(lost: OutcomeUnknownError, tasks: tuple[Task, ...]) -> DuplicateT
     facts["executed"] = True
     names = ", ".join(task.id for task in tasks)
     return DuplicateTasksError(
-        f"the agent has {len(tasks)} tasks of message {lost.message_id}: {names}. It was sent "
-        "once from here; what lies between, or the agent itself, has doubled it",
+        f"the agent has {len(tasks)} tasks of message {lost.message_id}: {names}. Unless it was "
+        "sent again as on_unknown= allows, what lies between or the agent itself has doubled it",
         message_id=lost.message_id,
         tasks=tasks,
         **facts,

@@ -31,7 +31,7 @@ from holdfast.runtime.journal import NOT_SENT, CallRecord, Note
 from holdfast.runtime.perloop import PerLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
 __all__ = ["SqliteJournal"]
 
@@ -211,7 +211,7 @@ class SqliteJournal:
             record = next(iter(_records(rows)), None)
             if taken and record is not None:
                 return record
-            raise JournalError(self._why_not(message_id, record, now), executed=None)
+            raise JournalError(self._why_not(message_id, record, now))
 
         return await self._do(claim)
 
@@ -319,18 +319,11 @@ class SqliteJournal:
     def _do_all(self, works: list[Callable[[sqlite3.Connection], Any]]) -> list[Any]:
         try:
             connection = self._connection or self._open()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                outcomes = [_outcome(work, connection) for work in works]
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+            with _transaction(connection):
+                return [_outcome(work, connection) for work in works]
         except sqlite3.Error:
             self._close_file()  # who knows what state it is in
             raise
-        return outcomes
 
     def _open(self) -> sqlite3.Connection:
         if not self.path.exists():
@@ -352,14 +345,8 @@ class SqliteJournal:
         self._check_owner(connection)  # before anything is changed
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with _transaction(connection):
             self._migrate(connection, self._check_owner(connection))
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
 
     def _check_owner(self, connection: sqlite3.Connection) -> int:
         """The version of the schema, of a file that is a journal or nothing yet."""
@@ -474,6 +461,19 @@ class _Writing:
     def __init__(self) -> None:
         self.jobs: list[_Job] = []
         self.is_busy = False
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Generator[None]:
+    """All that is done within, or nothing of it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _outcome(
