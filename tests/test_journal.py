@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
+from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from holdfast import (
     A2AConnectionError,
@@ -16,12 +18,15 @@ from holdfast import (
     OutcomeUnknownError,
     Part,
     PassThrough,
+    RecordUpdate,
     Role,
+    RunItem,
+    SqliteJournal,
     TaskFailedError,
     TaskState,
     connect,
 )
-from holdfast.journals.sqlite import SqliteJournal
+from holdfast.journaling import digest_of
 from holdfast.runtime.env import SystemEnv
 from holdfast.testing import (
     Fail,
@@ -82,15 +87,15 @@ class Process:
 
 async def die(task, journal):
     """Ends a task so that its journal takes in nothing more, as if by SIGKILL."""
-    kept = journal.note, journal.renew
+    kept = journal.update, journal.renew
 
     async def nobody(*_):
         return True
 
-    journal.note = journal.renew = nobody
+    journal.update = journal.renew = nobody
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    journal.note, journal.renew = kept
+    journal.update, journal.renew = kept
 
 
 # ── Written down ─────────────────────────────────────────────────────────────────────────────
@@ -212,24 +217,149 @@ async def test_messages_are_stored_where_that_is_wanted(path):
     await journal.close()
 
 
-async def test_an_address_names_a_journal(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "journal", ["sqlite:///calls.db", "calls.db", Path("calls.db"), "./calls.db", "ABSOLUTE"]
+)
+async def test_a_file_is_a_journal_however_it_is_named(tmp_path, monkeypatch, journal):
     monkeypatch.chdir(tmp_path)
-    async with connected(FakeAgent(), "sqlite:///calls.db") as client:
+    if journal == "ABSOLUTE":
+        journal = f"sqlite:///{tmp_path}/calls.db"
+    async with connected(FakeAgent(), journal) as client:
         await client.ask("hello")
         assert await client.pending() == []
 
     assert (tmp_path / "calls.db").exists()
 
 
-@pytest.mark.parametrize("journal", ["calls.db", "sqlite:///", "postgres:///x"])
+@pytest.mark.parametrize(
+    "journal", ["", "sqlite:///", "sqlite://calls.db", "postgres:///x", "redis://u:secret@h/0"]
+)
 def test_an_address_that_names_none_is_refused(journal):
-    with pytest.raises(ValueError, match=r"sqlite:///calls\.db"):
+    with pytest.raises(ValueError, match=r"sqlite:///calls\.db") as caught:
+        connect("http://agent.test", journal=journal)
+
+    assert "secret" not in str(caught.value)
+
+
+class Foreign:
+    """A journal of somebody else's, in memory."""
+
+    stores_messages = False
+    lease = 30.0
+
+    def __init__(self):
+        self.records = {}
+
+    async def begin(self, record):
+        self.records[record.message_id] = record
+
+    async def update(self, message_id, generation, update):
+        record = self.records[message_id]
+        if record.outcome is not None or record.generation != generation:
+            return False
+        new = {name: value for name, value in asdict(update).items() if value is not None}
+        self.records[message_id] = replace(record, **new)
+        return True
+
+    async def renew(self, held, lease_until):
+        for message_id, generation in held:
+            await self.update(message_id, generation, RecordUpdate(lease_until=lease_until))
+        return {message_id for message_id, _ in held}
+
+    async def claim(self, message_id, *, now, lease_until):
+        record = self.records[message_id]
+        if record.outcome is not None or record.lease_until > now:
+            raise JournalError("not to be had")
+        generation = record.generation + 1
+        record = replace(record, generation=generation, lease_until=lease_until)
+        self.records[message_id] = record
+        return record
+
+    async def unfinished(self, agent=None):
+        return [
+            record
+            for record in self.records.values()
+            if record.outcome is None and agent in {None, record.agent}
+        ]
+
+    async def labelled(self, agent, labels):
+        wanted = set(labels)
+        return {one.label: one for one in self.records.values() if one.label in wanted}
+
+    async def close(self):
+        raise AssertionError("it is shared")
+
+
+async def test_a_journal_may_be_somebody_elses():
+    agent, journal = FakeAgent(completes("42", after=60)), Foreign()
+    async with connected(agent, journal) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+
+        assert (await call.resume()).text == "42"
+
+    (record,) = journal.records.values()
+    assert record.outcome == "answered"
+
+
+LACKING = {
+    "begin": None,
+    "update": "text",
+    "renew": None,
+    "claim": None,
+    "unfinished": None,
+    "labelled": None,
+    "close": None,
+    "stores_messages": None,
+    "lease": "30",
+}
+
+
+@pytest.mark.parametrize(("lacking", "value"), LACKING.items())
+def test_what_a_journal_lacks_is_named(lacking, value):
+    journal = type("Half", (Foreign,), {lacking: value})()
+
+    with pytest.raises(TypeError, match=rf"Half has no {lacking}\b[^,]*$"):
         connect("http://agent.test", journal=journal)
 
 
-def test_what_is_no_journal_is_refused():
+@pytest.mark.parametrize("journal", [object(), 7, SqliteJournal, b"calls.db"])
+def test_what_is_no_journal_is_refused(journal):
     with pytest.raises(TypeError, match="journal"):
-        connect("http://agent.test", journal=object())
+        connect("http://agent.test", journal=journal)
+
+
+@pytest.mark.parametrize("store_messages", [True, False])
+async def test_what_was_refused_is_told_in_a_line_that_says_no_more_than_is_stored(
+    path, store_messages
+):
+    agent = FakeAgent()
+    agent.inject(Fail(code=-32602, message="no such dish: stew"), times=9)
+    journal = SqliteJournal(path, store_messages=store_messages)
+    async with connected(agent, journal) as client:
+        async with client.run([RunItem(key="a", content="Stew.")], run_id="r") as run:
+            assert [isinstance(result.error, A2AError) async for result in run] == [True]
+        (record,) = (await journal.labelled(agent.url, ["r:a"])).values()
+
+    assert record.outcome == "failed"
+    assert record.detail.startswith("InvalidParamsError")
+    assert ("stew" in record.detail) is store_messages
+    assert record.digest == digest_of(Message(parts=(Part(text="Stew."),)))
+    await journal.close()
+
+
+async def test_an_agent_is_the_same_by_each_of_its_names(path):
+    agent = FakeAgent(completes("42", after=60), url="http://localhost:9999")
+    async with Process(agent, path) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+
+    journal = SqliteJournal(path)
+    for address in ("http://localhost:9999/", "http://127.0.0.1:9999"):
+        async with connect(address, journal=journal, engine=FakeNetwork(agent)) as client:
+            assert len(await client.pending()) == 1
+    await journal.close()
 
 
 async def test_without_a_journal_nobody_knows():

@@ -239,16 +239,16 @@ SIGNATURES = {
     "Journal.claim": "self message_id / *now *lease_until",
     "Journal.close": "self",
     "Journal.labelled": "self agent labels /",
-    "Journal.note": "self message_id generation note /",
     "Journal.renew": "self held lease_until /",
     "Journal.unfinished": "self agent=None /",
+    "Journal.update": "self message_id generation update /",
     "SqliteJournal.begin": "self record /",
     "SqliteJournal.claim": "self message_id / *now *lease_until",
     "SqliteJournal.close": "self",
     "SqliteJournal.labelled": "self agent labels /",
-    "SqliteJournal.note": "self message_id generation note /",
     "SqliteJournal.renew": "self held lease_until /",
     "SqliteJournal.unfinished": "self agent=None /",
+    "SqliteJournal.update": "self message_id generation update /",
     "EventStream.close": "self",
     "EventStream.result": "self",
     "EventStream.text_changes": "self",
@@ -349,6 +349,15 @@ CONSTRUCTORS = {
     "AuthenticationError": "message='' *schemes=() *missing=() **facts",
     "AuthenticationInfo": "*scheme='' *credentials=None",
     "BudgetPolicy": "*tokens=10 *success_gives=0.1 *seconds_per_token=10.0",
+    "CallRecord": (
+        "*message_id *agent *began *context_id=None *task_id=None *state=None "
+        "*is_own_context=False *request=None *label=None *digest=None *outcome=None *detail=None "
+        "*result=None *generation=1 *lease_until=0.0"
+    ),
+    "RecordUpdate": (
+        "*context_id=None *task_id=None *state=None *outcome=None *detail=None *result=None "
+        "*lease_until=None"
+    ),
     "Call": (
         "*operation *params *request_id *deadline *headers=dict() *query=dict() *extensions=() "
         "*context=None *endpoint=None *reach=None *card=None *auth=None *attempt=1 "

@@ -12,9 +12,7 @@ import textwrap
 import msgspec
 import pytest
 
-from holdfast import JournalError
-from holdfast.journals.sqlite import SqliteJournal
-from holdfast.runtime.journal import CallRecord, Note
+from holdfast import CallRecord, JournalError, RecordUpdate, SqliteJournal
 
 AGENT = "http://agent.test"
 
@@ -57,12 +55,12 @@ async def test_what_was_begun_is_there_for_the_next_process(path):
     await journal.close()
 
 
-async def test_what_is_noted_is_added_and_the_rest_stays(path):
+async def test_what_is_new_is_added_and_the_rest_stays(path):
     journal = SqliteJournal(path)
     await journal.begin(record(context_id="c"))
 
-    assert await journal.note("m-1", 1, Note(task_id="t", state="WORKING"))
-    assert await journal.note("m-1", 1, Note(state="COMPLETED", result="{}"))
+    assert await journal.update("m-1", 1, RecordUpdate(task_id="t", state="WORKING"))
+    assert await journal.update("m-1", 1, RecordUpdate(state="COMPLETED", result="{}"))
 
     assert await reread(path) == [
         record(context_id="c", task_id="t", state="COMPLETED", result="{}")
@@ -74,11 +72,11 @@ async def test_what_has_an_outcome_is_over(path):
     journal = SqliteJournal(path)
     await journal.begin(record())
 
-    assert await journal.note("m-1", 1, Note(outcome="COMPLETED"))
+    assert await journal.update("m-1", 1, RecordUpdate(outcome="answered"))
 
-    assert not await journal.note("m-1", 1, Note(outcome="FAILED"))
+    assert not await journal.update("m-1", 1, RecordUpdate(outcome="failed"))
     assert await journal.unfinished() == []
-    with pytest.raises(JournalError, match="m-1 is over: COMPLETED"):
+    with pytest.raises(JournalError, match="m-1 is over: answered"):
         await journal.claim("m-1", now=9999.0, lease_until=10029.0)
     await journal.close()
 
@@ -117,11 +115,11 @@ async def test_calls_are_listed_by_agent_oldest_first(path):
 async def test_labels_lead_to_the_newest_record(path):
     journal = SqliteJournal(path)
     await journal.begin(record("a", label="1", began=1.0))
-    await journal.note("a", 1, Note(outcome="not sent: refused"))
+    await journal.update("a", 1, RecordUpdate(outcome="not_sent", detail="refused"))
     await journal.begin(record("b", label="1", began=2.0))
     await journal.begin(record("c", label="2"))
     await journal.begin(record("other", label="1", began=3.0, agent="http://other.test"))
-    await journal.note("c", 1, Note(outcome="COMPLETED"))
+    await journal.update("c", 1, RecordUpdate(outcome="answered"))
 
     found = await journal.labelled(AGENT, map(str, range(1200)))
 
@@ -132,7 +130,7 @@ async def test_labels_lead_to_the_newest_record(path):
 async def test_a_message_that_was_not_sent_may_be_sent(path):
     journal = SqliteJournal(path)
     await journal.begin(record("a"))
-    await journal.note("a", 1, Note(outcome="not sent: refused"))
+    await journal.update("a", 1, RecordUpdate(outcome="not_sent", detail="refused"))
 
     await journal.begin(record("a"))
 
@@ -143,12 +141,12 @@ async def test_a_message_that_was_not_sent_may_be_sent(path):
     await journal.close()
 
 
-@pytest.mark.parametrize("outcome", [None, "unknown", "TASK_STATE_COMPLETED"])
+@pytest.mark.parametrize("outcome", [None, "unknown", "answered", "failed", "forgotten"])
 async def test_of_a_label_one_call_may_have_been_sent(path, outcome):
     ours, theirs = SqliteJournal(path), SqliteJournal(path)
     await ours.begin(record("a", label="night:1"))
     if outcome is not None:
-        await ours.note("a", 1, Note(outcome=outcome))
+        await ours.update("a", 1, RecordUpdate(outcome=outcome))
 
     with pytest.raises(JournalError, match=r"night:1 is in the journal .* message a") as caught:
         await theirs.begin(record("b", label="night:1"))
@@ -164,7 +162,7 @@ async def test_what_is_finished_is_forgotten_in_time_and_what_is_not_is_kept(pat
     journal = SqliteJournal(path, retention=100)
     for message_id in ("open", "over"):
         await journal.begin(record(message_id, began=1.0))
-    await journal.note("over", 1, Note(outcome="COMPLETED"))
+    await journal.update("over", 1, RecordUpdate(outcome="answered"))
     await journal.close()
 
     await journal.begin(record("new", began=102.0))
@@ -172,6 +170,73 @@ async def test_what_is_finished_is_forgotten_in_time_and_what_is_not_is_kept(pat
     assert [one.message_id for one in await journal.unfinished()] == ["open", "new"]
     with pytest.raises(JournalError, match="over is not in the journal"):
         await journal.claim("over", now=200.0, lease_until=230.0)
+    await journal.close()
+
+
+# ── Files of older versions ──────────────────────────────────────────────────────────────────
+
+# As the first version made it.
+FIRST = """
+    CREATE TABLE calls (
+        message_id TEXT PRIMARY KEY, agent TEXT NOT NULL, began REAL NOT NULL, context_id TEXT,
+        task_id TEXT, state TEXT, is_own_context INTEGER NOT NULL, request TEXT, label TEXT,
+        outcome TEXT, result TEXT, generation INTEGER NOT NULL, lease_until REAL NOT NULL
+    );
+    CREATE INDEX calls_unfinished ON calls (agent, began) WHERE outcome IS NULL;
+    CREATE INDEX calls_by_label ON calls (label, began) WHERE label IS NOT NULL;
+    CREATE INDEX calls_finished ON calls (began) WHERE outcome IS NOT NULL;
+    PRAGMA application_id = 1213156420;
+    PRAGMA user_version = 1;
+"""
+
+# An outcome and a state as the first version wrote them; outcome and detail now.
+OLD_OUTCOMES = [
+    (None, None, None, None),
+    (None, "TASK_STATE_WORKING", None, None),
+    ("COMPLETED", "TASK_STATE_COMPLETED", "answered", None),
+    ("INPUT_REQUIRED", "TASK_STATE_INPUT_REQUIRED", "answered", None),
+    ("message", None, "answered", None),
+    ("unknown", None, "unknown", None),
+    ("unknown", "TASK_STATE_WORKING", "unknown", None),
+    ("forgotten", "TASK_STATE_WORKING", "forgotten", None),
+    ("not sent: A2AConnectionError: refused", None, "not_sent", "A2AConnectionError: refused"),
+    ("InvalidParamsError (-32602)", None, "failed", "InvalidParamsError (-32602)"),
+    ("AgentError: no; not today", None, "failed", "AgentError: no; not today"),
+]
+
+
+@pytest.mark.parametrize(("old", "state", "outcome", "detail"), OLD_OUTCOMES)
+async def test_a_file_of_the_first_version_is_read_as_it_was_meant(
+    path, old, state, outcome, detail
+):
+    spoil(path, FIRST)
+    row = ("m-1", "http://127.0.0.1:80/.well-known/agent.json", 1000.0, "c", "t", state, 1, "{}")
+    with sqlite3.connect(path) as file:
+        file.execute(
+            f"INSERT INTO calls VALUES ({', '.join('?' * 13)})",
+            (*row, "night:1", old, '{"id": "t"}', 3, 1030.0),
+        )
+    file.close()
+
+    journal = SqliteJournal(path)
+    found = await journal.labelled("http://localhost", ["night:1"])
+
+    assert found["night:1"] == record(
+        agent="http://localhost",
+        context_id="c",
+        task_id="t",
+        state=state,
+        is_own_context=True,
+        request="{}",
+        label="night:1",
+        outcome=outcome,
+        detail=detail,
+        result='{"id": "t"}',
+        generation=3,
+        lease_until=1030.0,
+    )
+    await journal.begin(record("new", digest="00"))
+    assert len(await journal.unfinished()) == (1 if outcome else 2)
     await journal.close()
 
 
@@ -188,7 +253,7 @@ async def test_what_is_held_cannot_be_claimed_until_the_lease_is_over(path):
 
     assert (taken.generation, taken.lease_until) == (2, 1060.0)
     assert await ours.renew([("m-1", 1)], 1070.0) == set()
-    assert not await ours.note("m-1", 1, Note(state="WORKING"))
+    assert not await ours.update("m-1", 1, RecordUpdate(state="WORKING"))
     assert await theirs.renew([("m-1", 2)], 1070.0) == {"m-1"}
     for journal in (ours, theirs):
         await journal.close()
@@ -213,7 +278,7 @@ async def test_who_lets_go_leaves_it_to_the_next(path):
     journal = SqliteJournal(path)
     await journal.begin(record(lease_until=1030.0))
 
-    await journal.note("m-1", 1, Note(lease_until=1001.0))
+    await journal.update("m-1", 1, RecordUpdate(lease_until=1001.0))
 
     assert (await journal.claim("m-1", now=1001.0, lease_until=1031.0)).generation == 2
     await journal.close()
@@ -438,7 +503,7 @@ def test_a_wrong_path_is_refused():
         SqliteJournal(None)
 
 
-def test_a_note_may_say_all_that_changes():
+def test_an_update_may_say_all_that_changes():
     unchanged = {
         "message_id",
         "agent",
@@ -446,6 +511,7 @@ def test_a_note_may_say_all_that_changes():
         "is_own_context",
         "request",
         "label",
+        "digest",
         "generation",
     }
-    assert set(msgspec.structs.asdict(record())) - unchanged == set(Note.__struct_fields__)
+    assert set(msgspec.structs.asdict(record())) - unchanged == set(RecordUpdate.__struct_fields__)

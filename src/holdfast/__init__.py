@@ -137,7 +137,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.endpoints import Endpoint, Endpoints
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
-    from holdfast.runtime.journal import Journal
+    from holdfast.runtime.journal import CallRecord, Journal, Outcome, RecordUpdate
     from holdfast.runtime.listeners import (
         AttemptFailed,
         AttemptStarted,
@@ -199,6 +199,7 @@ __all__ = [
     "Call",
     "CallFinished",
     "CallOptions",
+    "CallRecord",
     "CancelUnconfirmedError",
     "CardSignatureError",
     "CircuitOpenError",
@@ -259,6 +260,7 @@ __all__ = [
     "Observer",
     "OnUnknown",
     "Operation",
+    "Outcome",
     "OutcomeUnknownError",
     "ParseError",
     "Part",
@@ -275,6 +277,7 @@ __all__ = [
     "ReconnectError",
     "ReconnectPolicy",
     "Reconnected",
+    "RecordUpdate",
     "Reply",
     "Resilience",
     "RetryPolicy",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast, get_args
 
@@ -32,12 +36,14 @@ from holdfast.model.card_reading import read_card
 from holdfast.model.requests import SendMessageConfiguration
 from holdfast.policy.reconcile import ContextIds, OnUnknown
 from holdfast.policy.resilience import Resilience
+from holdfast.runtime.agent_name import agent_name
 from holdfast.runtime.binding import HttpBinding
 from holdfast.runtime.credentials import AuthSlot, CredentialsLayer
 from holdfast.runtime.discovery import CardTransport
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.interfaces import Route, choose_interfaces
+from holdfast.runtime.journal import Journal
 from holdfast.runtime.layers import (
     DeadlineLayer,
     InterceptorLayer,
@@ -69,10 +75,9 @@ if TYPE_CHECKING:
     from holdfast.content import Content
     from holdfast.options import ConnectOptions
     from holdfast.runtime.engine import HttpEngine
-    from holdfast.runtime.journal import Journal
     from holdfast.wire.reach import Network
 
-__all__ = ["ask", "card_source", "connect", "engine_of"]
+__all__ = ["ask", "card_source", "connect", "engine_of", "journal_file", "journal_of"]
 
 
 def connect(
@@ -97,7 +102,7 @@ def connect(
     streaming: bool = True,
     on_unknown: OnUnknown = "reconcile",
     context_ids: ContextIds = "agent",
-    journal: str | Journal | None = None,
+    journal: str | os.PathLike[str] | Journal | None = None,
     headers: Mapping[str, str] | None = None,
     extensions: Iterable[str] = (),
     credential_origins: Iterable[str] = (),
@@ -159,8 +164,9 @@ def connect(
             agents whether to take a client's context (A2A 3.4.1); one that refuses it is asked
             again without.
         journal: Where to write calls down before they are sent, so that none is lost when the
-            program dies: ``"sqlite:///calls.db"`` (four slashes for an absolute path), or a
-            `Journal`, which may be shared and is not closed. See `Client.pending`.
+            program dies: a file, as ``"calls.db"``, a `Path`, or ``"sqlite:///calls.db"`` (with
+            four slashes for an absolute path); or a `Journal`, which may be shared and is not
+            closed. See `Client.pending`.
         headers: Sent with every request. Like `auth`, they go to the origin of `agent` and `url`
             (of the card's first interface, where the card was passed) and nowhere else.
         extensions: URIs of protocol extensions for ``A2A-Extensions``, asked for with every call
@@ -224,7 +230,7 @@ def connect(
         networks=check_networks("allowed_networks", allowed_networks),
     )
     agent = _in_hand(agent, route)
-    kept = journal_of(journal)
+    kept = None if journal is None else journal_of(journal)
     used, owned = engine_of(engine)
     listening = Observers(observers)
 
@@ -288,7 +294,7 @@ def connect(
         streaming=streaming,
         on_unknown=on_unknown,
         context_ids=context_ids,
-        journaling=None if kept is None else Journaling(kept, _name_of(agent), env),
+        journaling=None if kept is None else Journaling(kept, agent_name(agent), env),
     )
     # The bottom once more: a layer of the caller's may close without what is below it.
     closed = (bottom, owned, kept if kept is not journal else None)
@@ -369,33 +375,57 @@ def _are_swapped(agent: str, message: str) -> bool:
     return is_http_address(message) and not is_http_address(agent)
 
 
-def journal_of(journal: str | Journal | None) -> Journal | None:
+def journal_of(journal: str | os.PathLike[str] | Journal) -> Journal:
     """The journal to use.
 
     Raises:
         ValueError: An address that names none.
         TypeError: It is not a journal.
     """
-    if journal is None:
-        return None
-    if isinstance(journal, str):
+    if isinstance(journal, str | os.PathLike):
         from holdfast.journals.sqlite import SqliteJournal  # sqlite3 is not for everybody
 
-        scheme, found, path = journal.partition(":///")
-        if scheme != "sqlite" or not found or not path:
-            text = f"journal must be such as 'sqlite:///calls.db', not {journal!r}"
-            raise ValueError(text)
-        return SqliteJournal(path)
-    check_able("journal", journal, "begin", "note", "renew", "claim", "unfinished", "close")
+        return SqliteJournal(journal_file("journal", journal))
+    check_able("journal", journal)
+    lease = getattr(journal, "lease", None)
+    lacks = [method for method in _JOURNAL if not callable(getattr(journal, method, None))]
+    if not isinstance(getattr(journal, "stores_messages", None), bool):
+        lacks.append("stores_messages (a bool)")
+    if not isinstance(lease, int | float) or not 0 < lease < math.inf:
+        lacks.append("lease (seconds)")
+    if lacks:
+        kind = type(journal).__name__
+        text = f"journal must be a file or a Journal; {kind} has no {', '.join(lacks)}"
+        raise TypeError(text)
     return journal
 
 
-def _name_of(agent: str | Path | AgentCard | Mapping[str, Any]) -> str:
-    """What a journal calls an agent: the same, however its address ends."""
-    if isinstance(agent, Path):
-        return str(agent.absolute())
-    address = agent.supported_interfaces[0].url if isinstance(agent, AgentCard) else str(agent)
-    return address.rstrip("/")
+_JOURNAL = tuple(name for name, member in vars(Journal).items() if iscoroutinefunction(member))
+"""The methods of a journal."""
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def journal_file(name: str, journal: str | os.PathLike[str]) -> str:
+    """The file of a journal.
+
+    Args:
+        name: What messages call it.
+        journal: The file, or an address that names it.
+
+    Raises:
+        ValueError: An address that names none.
+        TypeError: A path of bytes.
+    """
+    address = os.fspath(journal)
+    check_kind(name, address, str)
+    scheme = _SCHEME.match(address)
+    path = address.removeprefix("sqlite:///")
+    if not path or (scheme and path == address):
+        shown = address if scheme is None else f"{scheme[0]}…"
+        text = f"{name} must be a file, such as 'calls.db' or 'sqlite:///calls.db', not {shown!r}"
+        raise ValueError(text)
+    return path
 
 
 def engine_of(

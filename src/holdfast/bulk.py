@@ -12,10 +12,8 @@ import msgspec
 from holdfast.answer import Answer, raise_for_outcome
 from holdfast.content import Content, to_message
 from holdfast.errors import A2AError, OutcomeUnknownError
-from holdfast.journaling import UNKNOWN
 from holdfast.model.types import Message, Task
 from holdfast.pending import PendingCall
-from holdfast.runtime.journal import NOT_SENT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -194,7 +192,7 @@ class BulkRun:
             if label is not None and journaling is not None:
                 found = await journaling.journal.labelled(journaling.agent, [label])
                 record = found.get(label)
-            if record is None or (record.outcome or "").startswith(NOT_SENT):
+            if record is None or record.outcome == "not_sent":
                 to_message(item.content, new_id="")  # raises for what cannot be sent
                 answer = await self._ask(item.content, label)
             else:
@@ -216,7 +214,7 @@ class BulkRun:
             record = await self._let_go(record, journaling)
             if record.outcome is None:
                 return await PendingCall(record, self._calls, journaling).resume(**self._options)
-        if record.outcome == UNKNOWN:
+        if record.outcome == "unknown":
             raise OutcomeUnknownError(
                 f"nobody knows whether the agent ran message {record.message_id}, as an earlier "
                 "run has reported. It was not sent again",
@@ -255,7 +253,9 @@ class BulkRun:
             except A2AError as error:
                 error.executed = True  # the message, whatever became of this look
                 raise
-        raise A2AError(f"an earlier run has ended with: {record.outcome}", executed=None)
+        raise A2AError(
+            f"an earlier run has ended with: {record.detail or record.outcome}", executed=None
+        )
 
 
 async def _items(

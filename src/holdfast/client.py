@@ -310,7 +310,7 @@ class Client:
             ),
         )
         sending = Sending(self._calls, request, deadline, per_call)
-        result = (await sending.written_down(sending.send)).value
+        result = (await sending.recorded(sending.send)).value
         if sending.call is not None:
             await sending.call.answered(result)
         if per_call.consumers:

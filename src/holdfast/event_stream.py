@@ -211,7 +211,7 @@ class EventStream:
     async def _written_next(self, live: Live, call: HeldCall) -> Event | None:
         """The next event, once the journal knows of its task: nobody can act on it before."""
         told = live.told
-        event = self._unwritten = self._unwritten or await call.work(live.next())
+        event = self._unwritten = self._unwritten or await call.while_held(live.next())
         if not call.has_seen(told.task_id, told.state) and told.task is not None:
             await call.saw(told.task)
         self._unwritten = None
@@ -224,7 +224,7 @@ class EventStream:
             return
         answer = None if live is None else live.told.task or live.told.message
         if live is None or answer is None or not live.is_settled:
-            await call.let_go()
+            await call.release()
         else:
             await call.answered(answer)
 

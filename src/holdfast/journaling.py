@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import (
@@ -26,8 +28,8 @@ from holdfast.errors import (
     ReconnectError,
     TaskInterruptedError,
 )
-from holdfast.model.types import Task
-from holdfast.runtime.journal import NOT_SENT, CallRecord, Journal, Note
+from holdfast.model.types import Message, Task
+from holdfast.runtime.journal import CallRecord, Journal, Outcome, RecordUpdate
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.waiting import Endable
 
@@ -35,10 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from holdfast.model.requests import SendMessageRequest
-    from holdfast.model.types import Message, TaskState
+    from holdfast.model.types import TaskState
     from holdfast.runtime.env import Env
 
-__all__ = ["UNKNOWN", "HeldCall", "Journaling"]
+__all__ = ["HeldCall", "Journaling", "digest_of", "outcome_of"]
 
 T = TypeVar("T")
 
@@ -46,9 +48,6 @@ logger = logging.getLogger("holdfast")
 
 _RENEWALS = 3
 """How often a lease is renewed while it lasts."""
-
-UNKNOWN = "unknown"
-"""The outcome of a call of which its caller was told that nobody knows it."""
 
 _GOES_ON = (
     A2AConnectionError,
@@ -60,12 +59,47 @@ _GOES_ON = (
 """Errors that end the caller's waiting, and not what the agent does."""
 
 
+def outcome_of(error: BaseException, *, was_sent: bool) -> Outcome | None:
+    """What an error says of the call that it ends; None for nothing, and it stays open.
+
+    Args:
+        error: What was raised to the caller.
+        was_sent: Whether the message had been sent before, for all that is known: what befalls
+            somebody who looks after it says nothing of the message.
+    """
+    match error:
+        case OutcomeUnknownError():
+            return "unknown"
+        case DuplicateTasksError():
+            return "failed"
+        case JournalError():
+            return None
+        case A2AError(executed=False) if not was_sent:
+            return "not_sent"
+        case A2AError(executed=None) if not (was_sent or isinstance(error, _GOES_ON)):
+            return "failed"
+        case _:
+            return None
+
+
+def digest_of(message: Message) -> str:
+    """A digest of what a message says, in hexadecimal: of all of it but its ids and its place."""
+    said = Message(
+        parts=message.parts,
+        metadata=message.metadata or None,
+        extensions=message.extensions,
+        reference_task_ids=message.reference_task_ids,
+    )
+    text = json.dumps(said.to_dict(), sort_keys=True)
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
 class Journaling:
     """One client's part in a journal.
 
     Args:
         journal: Where calls are written down.
-        agent: Where they go, as `holdfast.connect` was told.
+        agent: The name of where they go; see `agent_name`.
         env: Wall time.
     """
 
@@ -73,7 +107,7 @@ class Journaling:
         self.journal = journal
         self.agent = agent
         self._env = env
-        self._holding = PerLoop(lambda: _Holding(journal, env))
+        self._leases = PerLoop(lambda: _Leases(journal, env))
 
     async def begin(
         self,
@@ -97,6 +131,7 @@ class Journaling:
             is_own_context=is_own_context,
             request=request.to_json() if self.journal.stores_messages else None,
             label=label,
+            digest=None if label is None else digest_of(message),
             lease_until=now + self.journal.lease,
         )
 
@@ -104,8 +139,10 @@ class Journaling:
             await self.journal.begin(record)
             return record
 
-        not_sent = f"{NOT_SENT}: it was given up while it was written down"
-        return await self._held(begin(), lambda: Note(outcome=not_sent))
+        given_up = RecordUpdate(
+            outcome="not_sent", detail="it was given up while it was written down"
+        )
+        return await self._held(begin(), lambda: given_up)
 
     async def claim(self, message_id: str) -> HeldCall:
         """Takes over a call that nobody holds.
@@ -116,7 +153,7 @@ class Journaling:
         now = self._env.wall()
         lease_until = now + self.journal.lease
         claim = self.journal.claim(message_id, now=now, lease_until=lease_until)
-        return await self._held(claim, lambda: Note(lease_until=self._env.wall()))
+        return await self._held(claim, lambda: RecordUpdate(lease_until=self._env.wall()))
 
     async def unfinished(self) -> list[CallRecord]:
         """The calls to this agent that have no outcome, oldest first.
@@ -128,14 +165,14 @@ class Journaling:
 
     async def close(self) -> None:
         """Lets go of all calls that are still held."""
-        await self._holding.here().close()
+        await self._leases.here().close()
 
     async def _held(
-        self, taking: Coroutine[Any, Any, CallRecord], give_up: Callable[[], Note]
+        self, taking: Coroutine[Any, Any, CallRecord], give_up: Callable[[], RecordUpdate]
     ) -> HeldCall:
         """The call once its lease is taken; ``give_up``: what is noted if nobody waits so long."""
-        holding = self._holding.here()
-        return HeldCall(await holding.taken(taking, give_up), self._env, holding)
+        leases = self._leases.here()
+        return HeldCall(await leases.taken(taking, give_up), self._env, leases)
 
 
 class HeldCall:
@@ -145,24 +182,24 @@ class HeldCall:
         record: As it was written down.
     """
 
-    def __init__(self, record: CallRecord, env: Env, holding: _Holding) -> None:
+    def __init__(self, record: CallRecord, env: Env, leases: _Leases) -> None:
         self.record = record
         self._env = env
-        self._holding = holding
+        self._leases = leases
         self._working = Endable()
         self._seen: tuple[str | None, TaskState | None] = (None, None)
         self._is_over = False
-        holding.add(self)
+        leases.add(self)
 
-    async def work(self, work: Awaitable[T]) -> T:
+    async def while_held(self, work: Awaitable[T]) -> T:
         """Does something for the call, for as long as it is held.
 
         Raises:
             JournalError: Somebody else has taken it over; ``executed`` is None.
         """
         try:
-            if self._holding.is_stale:
-                await self._holding.renew()
+            if self._leases.is_stale:
+                await self._leases.renew()
             done = None if self._working.is_ended else await self._working.wait(work)
         finally:
             if asyncio.iscoroutine(work):
@@ -184,84 +221,75 @@ class HeldCall:
         if self._is_over or self.has_seen(task.id, task.state):
             return
         self._seen = (task.id, task.state)
-        await self._note(Note(task_id=task.id, context_id=task.context_id, state=str(task.state)))
+        await self._update(
+            RecordUpdate(task_id=task.id, context_id=task.context_id, state=str(task.state))
+        )
 
     async def answered(self, result: Task | Message) -> None:
         """Notes what answers the call, which is over with that."""
-        stored = result.to_json() if self._holding.journal.stores_messages else None
+        stored = result.to_json() if self._leases.journal.stores_messages else None
         if isinstance(result, Task):
-            note = Note(
+            update = RecordUpdate(
                 task_id=result.id,
                 context_id=result.context_id,
                 state=str(result.state),
-                outcome=result.state.name,
+                outcome="answered",
                 result=stored,
             )
         else:
-            note = Note(context_id=result.context_id, outcome="message", result=stored)
-        await self.finish(note)
+            update = RecordUpdate(context_id=result.context_id, outcome="answered", result=stored)
+        await self.finish(update)
 
     async def failed(self, error: BaseException) -> None:
         """Notes what ended the call; what only ended its caller's waiting leaves it open.
 
-        So does all that happens to somebody who looks after a message that was sent: that a look
-        was refused says nothing of the message. Where the call was taken over, ``error.executed``
-        is put right accordingly.
+        Where the call was taken over, ``error.executed`` is put right: the message may have been
+        sent before.
         """
         is_claimed = self.record.generation > 1
         was_sent = is_claimed or self._seen[1] is not None
         if is_claimed and isinstance(error, A2AError) and error.executed is False:
             error.executed = None if self.record.state is None else True
-        if isinstance(error, OutcomeUnknownError):
-            await self.finish(Note(outcome=UNKNOWN))
-        elif not isinstance(error, A2AError) or isinstance(error, JournalError):
-            await self.let_go()
-        elif isinstance(error, DuplicateTasksError):
-            await self.finish(Note(outcome=self._told(error)))
-        elif was_sent or error.executed:
-            await self.let_go()
-        elif error.executed is False:
-            await self.finish(Note(outcome=f"{NOT_SENT}: {self._told(error)}"))
-        elif isinstance(error, _GOES_ON):
-            await self.let_go()
+        outcome = outcome_of(error, was_sent=was_sent)
+        if outcome is None:
+            await self.release()
         else:
-            await self.finish(Note(outcome=self._told(error)))
+            await self.finish(RecordUpdate(outcome=outcome, detail=self._told(error)))
 
-    def _told(self, error: A2AError) -> str:
+    def _told(self, error: BaseException) -> str:
         """An error in a line, without what was said where that is not stored."""
         kind = type(error).__name__
-        if self._holding.journal.stores_messages:
+        if self._leases.journal.stores_messages:
             return f"{kind}: {error}"
-        return kind if error.code is None else f"{kind} ({error.code})"
+        code = getattr(error, "code", None)
+        return kind if code is None else f"{kind} ({code})"
 
-    async def let_go(self) -> None:
-        """Leaves the call, without an outcome, to whoever wants to go on with it."""
-        await self.finish(Note(lease_until=self._env.wall()))
+    def release(self) -> Awaitable[None]:
+        """Leaves the call, without an outcome, to whoever wants to go on with it.
 
-    def leave(self) -> Awaitable[None]:
-        """Lets go of it at once: what ends its work from now on says nothing of the call."""
-        self._is_over = True
-        self._holding.remove(self)
-        return self._note(Note(lease_until=self._env.wall()))
+        That holds at once, before it is written: what ends the work from now on says nothing of
+        the call.
+        """
+        return self.finish(RecordUpdate(lease_until=self._env.wall()))
 
     def take_away(self) -> None:
         """Ends the work on it, as somebody else holds it now."""
         self._is_over = True
-        self._holding.remove(self)
+        self._leases.remove(self)
         self._working.end()
 
-    async def finish(self, note: Note) -> None:
+    def finish(self, update: RecordUpdate) -> Awaitable[None]:
         """Notes the last thing about the call, and lets go of it; later ones are ignored."""
         if self._is_over:
-            return
+            return _nothing()
         self._is_over = True
-        self._holding.remove(self)
-        await self._note(note)
+        self._leases.remove(self)
+        return self._update(update)
 
-    async def _note(self, note: Note) -> None:
-        record, journal = self.record, self._holding.journal
+    async def _update(self, update: RecordUpdate) -> None:
+        record, journal = self.record, self._leases.journal
         try:
-            is_ours = await journal.note(record.message_id, record.generation, note)
+            is_ours = await journal.update(record.message_id, record.generation, update)
         except JournalError as error:
             logger.warning("message %s: %s", record.message_id, error)
         else:
@@ -269,7 +297,11 @@ class HeldCall:
                 self.take_away()
 
 
-class _Holding:
+async def _nothing() -> None:
+    """Does nothing."""
+
+
+class _Leases:
     """The calls that are held in one event loop, and the task that renews their leases."""
 
     def __init__(self, journal: Journal, env: Env) -> None:
@@ -305,7 +337,7 @@ class _Holding:
             self._renewing = None
 
     async def taken(
-        self, taking: Coroutine[Any, Any, CallRecord], give_up: Callable[[], Note]
+        self, taking: Coroutine[Any, Any, CallRecord], give_up: Callable[[], RecordUpdate]
     ) -> CallRecord:
         """The record once its lease is taken.
 
@@ -319,20 +351,22 @@ class _Holding:
             self._give_up(task, give_up)
             raise
 
-    def _give_up(self, taking: asyncio.Task[CallRecord], give_up: Callable[[], Note]) -> None:
+    def _give_up(
+        self, taking: asyncio.Task[CallRecord], give_up: Callable[[], RecordUpdate]
+    ) -> None:
 
-        async def note() -> None:
+        async def update() -> None:
             with contextlib.suppress(JournalError):  # the next who looks will not find it
                 record = await taking
-                await self.journal.note(record.message_id, record.generation, give_up())
+                await self.journal.update(record.message_id, record.generation, give_up())
 
-        noting = asyncio.get_running_loop().create_task(note(), name="holdfast: gives a call up")
+        noting = asyncio.get_running_loop().create_task(update(), name="holdfast: gives a call up")
         self._giving_up.add(noting)
         noting.add_done_callback(self._giving_up.discard)
 
     async def close(self) -> None:
-        leaving = [call.leave() for call in list(self._calls.values())]
-        await asyncio.gather(*leaving, *self._giving_up)
+        released = [call.release() for call in list(self._calls.values())]
+        await asyncio.gather(*released, *self._giving_up)
 
     async def renew(self) -> None:
         """Renews all leases, and tells the calls whose lease was taken."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Mapping, Sequence
 
     import aiohttp
@@ -78,7 +79,7 @@ class CreateOptions(TypedDict, total=False):
     streaming: bool
     on_unknown: OnUnknown
     context_ids: ContextIds
-    journal: str | Journal | None
+    journal: str | os.PathLike[str] | Journal | None
     headers: Mapping[str, str] | None
     extensions: Iterable[str]
     credential_origins: Iterable[str]

@@ -13,7 +13,7 @@ from holdfast.event_stream import EventStream
 from holdfast.model.requests import SendMessageRequest
 from holdfast.model.types import Message, Role, Task, TaskState
 from holdfast.reconciling import find
-from holdfast.runtime.journal import Note
+from holdfast.runtime.journal import RecordUpdate
 from holdfast.stream_calls import StreamCalls
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from holdfast.runtime.journal import CallRecord
 
 __all__ = ["PendingCall"]
-
-_FORGOTTEN = "forgotten"
-"""The outcome of a call that nobody wants to know more of."""
 
 
 class PendingCall:
@@ -66,7 +63,7 @@ class PendingCall:
 
     @property
     def agent(self) -> str:
-        """Where it was sent, as `connect` was told."""
+        """The name of where it was sent: see `CallRecord.agent`."""
         return self._record.agent
 
     @property
@@ -119,8 +116,8 @@ class PendingCall:
         async def begin() -> Live:
             call = calls.call = await self._journaling.claim(self.message_id)
             try:
-                task_id = await call.work(self._find(call, calls))
-                return await call.work(calls.subscribe_to(task_id)())
+                task_id = await call.while_held(self._find(call, calls))
+                return await call.while_held(calls.subscribe_to(task_id)())
             except BaseException as error:
                 await call.failed(error)
                 raise
@@ -134,7 +131,7 @@ class PendingCall:
             JournalError: Somebody else works on it, or it is over.
         """
         call = await self._journaling.claim(self.message_id)
-        await call.finish(Note(outcome=_FORGOTTEN))
+        await call.finish(RecordUpdate(outcome="forgotten"))
 
     async def _find(self, call: HeldCall, calls: StreamCalls) -> str:
         """The id of the task that the message made."""

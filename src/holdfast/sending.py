@@ -74,7 +74,7 @@ class Sending:
         if calls.context_ids == "client":
             self._name_context()
 
-    def written_down(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+    def recorded(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """Does the work of the call once it is written down, for as long as it is held.
 
         Raises:
@@ -83,18 +83,18 @@ class Sending:
             DeadlineExceededError: Nor was it in time; nothing was sent.
         """
         journaling = self._calls.journaling
-        return work() if journaling is None else self._written_down(journaling, work)
+        return work() if journaling is None else self._recorded(journaling, work)
 
-    async def _written_down(self, journaling: Journaling, work: Callable[[], Awaitable[T]]) -> T:
+    async def _recorded(self, journaling: Journaling, work: Callable[[], Awaitable[T]]) -> T:
         beginning = journaling.begin(
             self._request, is_own_context=self._is_own_context, label=self._per_call.label
         )
         call = self.call = await until(self._deadline.at, beginning, self._too_late)
         try:
-            return await call.work(work())
+            return await call.while_held(work())
         except BaseException as error:
             if self._is_unseen and isinstance(error, OutcomeUnknownError):
-                await call.let_go()  # an agent that is down has not said that there is nothing
+                await call.release()  # an agent that is down has not said that there is nothing
             else:
                 await call.failed(error)
             raise

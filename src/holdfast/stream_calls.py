@@ -117,7 +117,7 @@ class StreamCalls:
         if self.call is not None and known is not None:  # whose answer this message is for
             await self.call.answered(known)
         try:
-            return await sending.written_down(partial(self._begin, sending, machine))
+            return await sending.recorded(partial(self._begin, sending, machine))
         finally:
             self.call = sending.call
 

@@ -3,7 +3,15 @@
 # What must be refused is marked as ignored; an ignored line that is right is an error as well.
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +50,7 @@ from holdfast import (
     Call,
     CallFinished,
     CallOptions,
+    CallRecord,
     CancelUnconfirmedError,
     CardSignatureError,
     CircuitOpenError,
@@ -92,6 +101,7 @@ from holdfast import (
     NetworkPolicyError,
     NotEnoughResultsError,
     Observation,
+    Outcome,
     OutcomeUnknownError,
     ParseError,
     Part,
@@ -107,6 +117,7 @@ from holdfast import (
     Reconnected,
     ReconnectError,
     ReconnectPolicy,
+    RecordUpdate,
     Reply,
     Resilience,
     RetryPolicy,
@@ -907,3 +918,34 @@ async def survives() -> None:
 
 
 JOURNAL: Journal = SqliteJournal("calls.db", store_messages=True, lease=30, retention=86400)
+
+
+class JournalOfMyOwn:
+    stores_messages = False
+    lease = 30.0
+
+    async def begin(self, record: CallRecord, /) -> None:
+        assert_type(record.outcome, Outcome | None)
+
+    async def update(self, message_id: str, generation: int, update: RecordUpdate, /) -> bool:
+        assert_type(update.detail, str | None)
+        return True
+
+    async def renew(self, held: Sequence[tuple[str, int]], lease_until: float, /) -> set[str]:
+        return {message_id for message_id, _ in held}
+
+    async def claim(self, message_id: str, /, *, now: float, lease_until: float) -> CallRecord:
+        return CallRecord(message_id=message_id, agent="http://agent.test", began=now)
+
+    async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
+        return []
+
+    async def labelled(self, agent: str, labels: Iterable[str], /) -> dict[str, CallRecord]:
+        return {}
+
+    async def close(self) -> None: ...
+
+
+MY_OWN: Journal = JournalOfMyOwn()
+connect("http://agent.test", journal=MY_OWN)
+connect("http://agent.test", journal=Path("calls.db"))

@@ -542,7 +542,8 @@ def _resume_each(
     """Goes on with the calls to one agent after the other; gives the worst exit code."""
     worst = 0
     for agent, records in calls.items():
-        code = _resume(ctx, output, replace(settings, agent_card=agent), records)
+        reference = settings.agent_card or agent  # which may lack what is secret in an address
+        code = _resume(ctx, output, replace(settings, agent_card=reference), records)
         if code == _INTERRUPTED:
             return code
         worst = max(worst, code)

@@ -10,7 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from holdfast.answer import Answer
+from holdfast.assembly import journal_file
 from holdfast.cli.document import document
 from holdfast.cli.errors import CommandError, Failure, describe, internal
 from holdfast.cli.session import Session
@@ -98,13 +101,17 @@ def journal_at(name: str, *, is_there: bool = False) -> SqliteJournal:
     """The journal of a command.
 
     Args:
-        name: The file, as written.
+        name: The file, or its address, as written.
         is_there: Whether it has to be there.
 
     Raises:
         CommandError: It is not.
+        UsageError: An address that names none.
     """
-    path = Path(name).expanduser()
+    try:
+        path = Path(journal_file("--journal", name)).expanduser()
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     if is_there and not path.exists():
         message = f"there is no journal {path}"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))

@@ -24,6 +24,7 @@ from holdfast.cli.journaled import (
 )
 from holdfast.cli.values import masked_reference, shown_duration
 from holdfast.errors import A2AError, JournalError
+from holdfast.runtime.agent_name import agent_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -62,17 +63,13 @@ async def unfinished(
         await journal.close()
     found: dict[str, list[CallRecord]] = {}
     for record in records:
-        is_agent = agent is None or _is_same(record.agent, agent)
+        is_agent = agent is None or record.agent == agent_name(agent)
         if is_agent and message_id in {None, record.message_id}:
             found.setdefault(record.agent, []).append(record)
     if message_id is not None and not found:
         message = f"no call of message {message_id} is without an outcome in {journal.path}"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
     return found
-
-
-def _is_same(agent: str, other: str) -> bool:
-    return agent.rstrip("/") == other.rstrip("/")
 
 
 def list_calls(calls: Mapping[str, Sequence[CallRecord]], output: Output) -> None:

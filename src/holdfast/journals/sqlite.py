@@ -27,7 +27,8 @@ import msgspec
 
 from holdfast.errors import A2AError, JournalError
 from holdfast.model.settings import check_kind, check_number
-from holdfast.runtime.journal import NOT_SENT, CallRecord, Note
+from holdfast.runtime.agent_name import agent_name
+from holdfast.runtime.journal import CallRecord, RecordUpdate
 from holdfast.runtime.perloop import PerLoop
 
 if TYPE_CHECKING:
@@ -61,18 +62,36 @@ _MIGRATIONS = (
     CREATE INDEX calls_by_label ON calls (label, began) WHERE label IS NOT NULL;
     CREATE INDEX calls_finished ON calls (began) WHERE outcome IS NOT NULL;
     """,
+    # An outcome was a line: "not sent" with what followed, a word, a state's name, or an error.
+    """
+    ALTER TABLE calls ADD COLUMN digest TEXT;
+    ALTER TABLE calls ADD COLUMN detail TEXT;
+    UPDATE calls SET agent = agent_name(agent);
+    UPDATE calls SET
+        outcome = CASE
+            WHEN outcome LIKE 'not sent%' THEN 'not_sent'
+            WHEN outcome IN ('unknown', 'forgotten') THEN outcome
+            WHEN outcome = 'message' OR state IS NOT NULL THEN 'answered'
+            ELSE 'failed'
+        END,
+        detail = CASE
+            WHEN outcome LIKE 'not sent: %' THEN substr(outcome, length('not sent: ') + 1)
+            WHEN outcome LIKE '%Error%' THEN outcome
+        END
+        WHERE outcome IS NOT NULL;
+    """,
 )
 """What makes each version of the schema of the one before; ``PRAGMA user_version`` counts them."""
 
 _COLUMNS = tuple(CallRecord.__struct_fields__)
-_NOTED = tuple(Note.__struct_fields__)
+_UPDATED = tuple(RecordUpdate.__struct_fields__)
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM calls"  # noqa: S608  nothing but our own names
 _INSERT = (
     f"INSERT INTO calls ({', '.join(_COLUMNS)}) "  # noqa: S608
     f"VALUES ({', '.join('?' * len(_COLUMNS))})"
 )
-_NOTE = (
-    f"UPDATE calls SET {', '.join(f'{name} = coalesce(?, {name})' for name in _NOTED)} "  # noqa: S608
+_UPDATE = (
+    f"UPDATE calls SET {', '.join(f'{name} = coalesce(?, {name})' for name in _UPDATED)} "  # noqa: S608
     "WHERE message_id = ? AND generation = ? AND outcome IS NULL"
 )
 _RENEW = (
@@ -83,10 +102,9 @@ _CLAIM = (
     "WHERE message_id = ? AND outcome IS NULL AND lease_until <= ?"
 )
 _LABELLED = (
-    "SELECT message_id FROM calls "
-    "WHERE label = ? AND agent = ? AND (outcome IS NULL OR outcome NOT LIKE ?)"
+    "SELECT message_id FROM calls WHERE label = ? AND agent = ? AND outcome IS NOT 'not_sent'"
 )
-_SEND_AFTER_ALL = "DELETE FROM calls WHERE message_id = ? AND outcome LIKE ?"
+_SEND_AFTER_ALL = "DELETE FROM calls WHERE message_id = ? AND outcome = 'not_sent'"
 _FORGET = "DELETE FROM calls WHERE outcome IS NOT NULL AND began < ?"
 
 _AT_ONCE = 500
@@ -148,10 +166,9 @@ class SqliteJournal:
 
         Raises:
             JournalError: It cannot be written; or a call of that message, or to that agent with
-                that label, is written down already that may have been sent.
+                that label, is written down already, with another outcome than ``"not_sent"``.
         """
-        not_sent = f"{NOT_SENT}%"
-        labelled = (record.label, record.agent, not_sent)
+        labelled = (record.label, record.agent)
 
         def insert(connection: sqlite3.Connection) -> None:
             if self._is_to_forget:
@@ -160,7 +177,7 @@ class SqliteJournal:
             if other := connection.execute(_LABELLED, labelled).fetchone():
                 text = f"{record.label} is in the journal {self.path} already: message {other[0]}"
                 raise JournalError(text)
-            connection.execute(_SEND_AFTER_ALL, (record.message_id, not_sent))
+            connection.execute(_SEND_AFTER_ALL, (record.message_id,))
             try:
                 connection.execute(_INSERT, msgspec.structs.astuple(record))
             except sqlite3.IntegrityError as error:
@@ -173,17 +190,23 @@ class SqliteJournal:
             error.executed = False
             raise
 
-    async def note(self, message_id: str, generation: int, note: Note, /) -> bool:
-        """Adds to a record; False if the lease has gone to somebody else, or the call is over.
+    async def update(self, message_id: str, generation: int, update: RecordUpdate, /) -> bool:
+        """Adds to a record that is open and of that generation; what is None stays as it was.
+
+        Returns:
+            Whether there is such a record. If not, the call is over, or somebody else's.
 
         Raises:
             JournalError: It cannot be written.
         """
-        values = (*msgspec.structs.astuple(note), message_id, generation)
-        return await self._do(lambda connection: connection.execute(_NOTE, values).rowcount == 1)
+        values = (*msgspec.structs.astuple(update), message_id, generation)
+        return await self._do(lambda connection: connection.execute(_UPDATE, values).rowcount == 1)
 
     async def renew(self, held: Sequence[tuple[str, int]], lease_until: float, /) -> set[str]:
-        """Renews leases, by message id and generation; gives the message ids of those that hold.
+        """Puts off the end of leases, by message id and generation.
+
+        Returns:
+            The ids of those whose records are open and of that generation.
 
         Raises:
             JournalError: It cannot be written.
@@ -199,7 +222,10 @@ class SqliteJournal:
         return await self._do(renew)
 
     async def claim(self, message_id: str, /, *, now: float, lease_until: float) -> CallRecord:
-        """Takes a lease of a call that nobody holds.
+        """Takes a lease of a call that is open, and whose lease is over by ``now``.
+
+        Returns:
+            The record, with a generation that is one more than it was.
 
         Raises:
             JournalError: Somebody holds it, it is over, or it is not there.
@@ -226,7 +252,7 @@ class SqliteJournal:
         return await self._do(lambda connection: _records(connection.execute(question, values)))
 
     async def labelled(self, agent: str, labels: Iterable[str], /) -> dict[str, CallRecord]:
-        """The newest record to this agent of each of these labels that has one.
+        """The newest record to this agent of each of these labels that has one, open or over.
 
         Raises:
             JournalError: It cannot be read.
@@ -365,6 +391,7 @@ class SqliteJournal:
         return int(version)
 
     def _migrate(self, connection: sqlite3.Connection, version: int) -> None:
+        connection.create_function("agent_name", 1, agent_name, deterministic=True)
         for migration in _MIGRATIONS[version:]:
             for statement in migration.split(";"):
                 connection.execute(statement)
@@ -390,7 +417,8 @@ class SqliteJournal:
             return f"message {message_id} is not in the journal {self.path}"
         call = f"the call of message {message_id}"
         if record.outcome is not None:
-            return f"{call} is over: {record.outcome}"
+            detail = f" ({record.detail})" if record.detail else ""
+            return f"{call} is over: {record.outcome.replace('_', ' ')}{detail}"
         return f"{call} is held by somebody else, for {record.lease_until - now:.3g} s at most"
 
 

@@ -1,26 +1,33 @@
 """The seam of journals: what is written down of a call, so that no crash loses it.
 
 A `CallRecord` is there, and durable, before the first byte of its message leaves; it is finished
-when the call has an outcome. Whoever works on a call holds a lease of it, which has to be renewed:
-what a process leaves behind that died is free when its lease is over. The generation of a record
-tells one lease from the next, and whoever writes with an older one is refused.
+when the call has an `Outcome`. Whoever works on a call holds a lease of it, which has to be
+renewed: what a process leaves behind that died is free when its lease is over. The generation of a
+record tells one lease from the next, and whoever writes with an older one is refused.
 
 Times are wall times in seconds since the epoch: they have to mean the same in another process.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["NOT_SENT", "CallRecord", "Journal", "Note"]
+__all__ = ["CallRecord", "Journal", "Outcome", "RecordUpdate"]
 
-NOT_SENT = "not sent"
-"""How the outcome of a call begins that certainly did not reach the agent."""
+Outcome = Literal["answered", "failed", "unknown", "not_sent", "forgotten"]
+"""What became of a call.
+
+- ``"answered"``: by a task, in whatever state it came to rest, or by a message.
+- ``"failed"``: the agent refused it, or made more than one task of it; nothing goes on.
+- ``"unknown"``: it may have been sent, nothing was found of it, and its caller was told so.
+- ``"not_sent"``: it certainly did not reach the agent, and may be sent again.
+- ``"forgotten"``: nobody wants to know.
+"""
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +35,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         message_id: Of the message that the call sends.
-        agent: Where it is sent, as `holdfast.connect` was told.
+        agent: Where it is sent: one name for all that lead there. What may be secret in an address
+            is not in it, so it is to be compared, and not always to be called.
         began: When the call began.
         context_id: The conversation, where one is known.
         task_id: The task that the message is for or has made, where one is known.
@@ -37,7 +45,9 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
         request: The message with what goes along, as JSON; None where messages are not stored.
         label: What the caller calls it; None for nothing. To each agent there is at most one call
             of a label that may have been sent.
-        outcome: What became of it, in a word or a line; None while that is open.
+        digest: Of what the message says, in hexadecimal; there where a label is.
+        outcome: What became of it; None while that is open.
+        detail: More of that, in a line for people.
         result: The task or message that answers it, as JSON; None where it is not stored.
         generation: Number of the lease.
         lease_until: When the lease is over.
@@ -52,13 +62,15 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     is_own_context: bool = False
     request: str | None = None
     label: str | None = None
-    outcome: str | None = None
+    digest: str | None = None
+    outcome: Outcome | None = None
+    detail: str | None = None
     result: str | None = None
     generation: int = 1
     lease_until: float = 0.0
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True):
+class RecordUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """What is new about a call; None for what is not.
 
     Attributes:
@@ -66,20 +78,36 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
         task_id: The task.
         state: The task's state, as the protocol writes it.
         outcome: What became of the call; it is over with that.
+        detail: More of that, in a line for people.
         result: The answer, as JSON.
-        lease_until: When the lease is over; the present time lets go of the call.
+        lease_until: When the lease is over; the present time releases the call.
     """
 
     context_id: str | None = None
     task_id: str | None = None
     state: str | None = None
-    outcome: str | None = None
+    outcome: Outcome | None = None
+    detail: str | None = None
     result: str | None = None
     lease_until: float | None = None
 
 
 class Journal(Protocol):
-    """Keeps the records of calls. What a method has returned from survives a crash."""
+    """Keeps the records of calls, for all processes that use it at the same time.
+
+    Whoever writes another one than `SqliteJournal` keeps these rules:
+
+    - What a method has returned from survives a crash of the program, and of the machine.
+    - Each method is one step: of two processes that do the same at once, one comes first, and the
+      other finds what that one has left.
+    - A record is open as long as its ``outcome`` is None. Only `begin` writes one that is over,
+      and only in place of one that is ``"not_sent"``.
+    - A record is written only by who names its generation, which `claim` makes one more of.
+    - A method may be cancelled, and what it was to do may come about all the same.
+    - What goes wrong is a `JournalError`. Whatever else is raised counts as one.
+
+    A journal may be used in several event loops, and may be shared by several clients.
+    """
 
     @property
     def stores_messages(self) -> bool:
@@ -92,16 +120,19 @@ class Journal(Protocol):
         ...
 
     async def begin(self, record: CallRecord, /) -> None:
-        """Writes a call down that begins, in place of one of that message that was `NOT_SENT`.
+        """Writes a call down that begins, in place of one of that message that was not sent.
 
         Raises:
             JournalError: It cannot be written; or a call of that message, or to that agent with
-                that label, is written down already that may have been sent.
+                that label, is written down already, with another outcome than ``"not_sent"``.
         """
         ...
 
-    async def note(self, message_id: str, generation: int, note: Note, /) -> bool:
-        """Adds to a record; False if the lease has gone to somebody else, or the call is over.
+    async def update(self, message_id: str, generation: int, update: RecordUpdate, /) -> bool:
+        """Adds to a record that is open and of that generation; what is None stays as it was.
+
+        Returns:
+            Whether there is such a record. If not, the call is over, or somebody else's.
 
         Raises:
             JournalError: It cannot be written.
@@ -109,7 +140,10 @@ class Journal(Protocol):
         ...
 
     async def renew(self, held: Sequence[tuple[str, int]], lease_until: float, /) -> set[str]:
-        """Renews leases, by message id and generation; gives the message ids of those that hold.
+        """Puts off the end of leases, by message id and generation.
+
+        Returns:
+            The ids of those whose records are open and of that generation.
 
         Raises:
             JournalError: It cannot be written.
@@ -117,7 +151,10 @@ class Journal(Protocol):
         ...
 
     async def claim(self, message_id: str, /, *, now: float, lease_until: float) -> CallRecord:
-        """Takes a lease of a call that nobody holds.
+        """Takes a lease of a call that is open, and whose lease is over by ``now``.
+
+        Returns:
+            The record, with a generation that is one more than it was.
 
         Raises:
             JournalError: Somebody holds it, it is over, or it is not there.
@@ -133,7 +170,7 @@ class Journal(Protocol):
         ...
 
     async def labelled(self, agent: str, labels: Iterable[str], /) -> dict[str, CallRecord]:
-        """The newest record to this agent of each of these labels that has one.
+        """The newest record to this agent of each of these labels that has one, open or over.
 
         Raises:
             JournalError: It cannot be read.
@@ -141,5 +178,5 @@ class Journal(Protocol):
         ...
 
     async def close(self) -> None:
-        """Writes what is still to be written, and lets go of everything."""
+        """Writes what is still to be written, and lets go of everything. Can be called twice."""
         ...

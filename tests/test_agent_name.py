@@ -1,0 +1,91 @@
+"""What a journal calls an agent: the same however it was written, another for another."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast import AgentCard, AgentInterface
+from holdfast.runtime.agent_name import agent_name
+
+SAME = {
+    "http://agent.test": [
+        "http://agent.test/",
+        "http://agent.test:80",
+        "HTTP://Agent.TEST:80//",
+        "http://agent.test/.well-known/agent-card.json",
+        "http://agent.test/.well-known/agent.json",
+        "http://agent.test:80/.well-known/agent-card.json/",
+    ],
+    "https://agent.test:8443/a2a": [
+        "https://agent.test:8443/a2a/",
+        "https://AGENT.test:8443/a2a/.well-known/agent-card.json",
+    ],
+    "http://localhost:9999": [
+        "http://127.0.0.1:9999",
+        "http://[::1]:9999/",
+        "http://LOCALHOST:9999/.well-known/agent.json",
+    ],
+    "https://localhost": ["https://127.0.0.1:443/", "https://[0:0:0:0:0:0:0:1]"],
+    "http://[2001:db8::1]": ["http://[2001:DB8:0::1]:80/"],
+    "dns:///agent.test:50051": [],
+    "/etc/agent/card.json": [],
+    "C:\\agents\\card.json": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "address"), [(name, one) for name, all_ in SAME.items() for one in (name, *all_)]
+)
+def test_however_an_address_is_written_it_has_one_name(name, address):
+    assert agent_name(address) == name
+
+
+OTHERS = [
+    "http://agent.test",
+    "https://agent.test",
+    "http://agent.test:8080",
+    "http://agent.test/a",
+    "http://agent.test/A",
+    "http://agent.test/cards/agent-card.json",
+    "http://127.0.0.2",
+    "http://localhost",
+    "http://app.localhost",
+    "http://agent.test?tenant=a",
+    "http://agent.test?tenant=b",
+    "http://agent.test/a?tenant=a",
+]
+
+
+def test_other_agents_have_other_names():
+    assert len({agent_name(address) for address in OTHERS}) == len(OTHERS)
+
+
+def test_a_query_is_not_to_be_read_in_a_name():
+    name = agent_name("http://agent.test/a/?key=s3cret")
+
+    assert "s3cret" not in name
+    assert "key" not in name
+    assert name.startswith("http://agent.test/a#query-")
+    assert "?" not in name
+
+
+@pytest.mark.parametrize("address", OTHERS)
+def test_the_name_of_a_name_is_that_name(address):
+    assert agent_name(agent_name(address)) == agent_name(address)
+
+
+def test_a_file_is_named_by_where_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    assert agent_name(Path("card.json")) == str(tmp_path / "card.json")
+
+
+def test_a_card_is_named_by_its_first_interface():
+    card = AgentCard(
+        supported_interfaces=(
+            AgentInterface(url="http://127.0.0.1:80/rpc/"),
+            AgentInterface(url="http://other.test"),
+        )
+    )
+
+    assert agent_name(card) == "http://localhost/rpc"

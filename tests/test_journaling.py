@@ -1,0 +1,104 @@
+"""What is written down of a call: what its end means, and what its message says."""
+
+import asyncio
+
+import pytest
+
+from holdfast import (
+    A2AConnectionError,
+    A2AError,
+    A2ATimeoutError,
+    DeadlineExceededError,
+    DuplicateTasksError,
+    InvalidParamsError,
+    JournalError,
+    Message,
+    OutcomeUnknownError,
+    Part,
+    RateLimitedError,
+    ReconnectError,
+    Role,
+    TaskAuthRequiredError,
+    VersionNotSupportedError,
+)
+from holdfast.journaling import digest_of, outcome_of
+from holdfast.model.types import Task
+
+
+def deadline(executed):
+    return DeadlineExceededError(deadline="call", timeout=1.0, executed=executed)
+
+
+UNKNOWN = OutcomeUnknownError(message_id="m")
+DUPLICATES = DuplicateTasksError(message_id="m", tasks=())
+
+# An error; what it says of a message that had not been sent for certain, and of one that had.
+OUTCOMES = [
+    (UNKNOWN, "unknown", "unknown"),
+    (DUPLICATES, "failed", "failed"),
+    (A2AConnectionError(failure="refused", executed=False), "not_sent", None),
+    (A2ATimeoutError(phase="connect", executed=False), "not_sent", None),
+    (RateLimitedError(executed=False), "not_sent", None),
+    (deadline(executed=False), "not_sent", None),
+    (VersionNotSupportedError("which?"), "failed", None),
+    (InvalidParamsError("what?"), "failed", None),
+    (A2AError("what?", executed=True), None, None),
+    (A2AConnectionError(failure="reset"), None, None),
+    (A2ATimeoutError(phase="idle"), None, None),
+    (deadline(executed=None), None, None),
+    (deadline(executed=True), None, None),
+    (ReconnectError("cut"), None, None),
+    (TaskAuthRequiredError(task=Task(id="t")), None, None),
+    (JournalError("taken over"), None, None),
+    (JournalError("taken over", executed=False), None, None),
+    (asyncio.CancelledError(), None, None),
+    (ValueError(), None, None),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "before", "after"), OUTCOMES, ids=[type(error).__name__ for error, *_ in OUTCOMES]
+)
+def test_what_an_error_says_of_the_call_that_it_ends(error, before, after):
+    assert outcome_of(error, was_sent=False) == before
+    assert outcome_of(error, was_sent=True) == after
+
+
+SAID = Message(
+    message_id="m",
+    role=Role.USER,
+    parts=(Part(text="How far?"), Part(data={"a": 1, "b": [2]}), Part(raw=b"\x00")),
+    metadata={"x": 1, "y": 2},
+    extensions=("urn:e",),
+    reference_task_ids=("t",),
+)
+
+
+def replaced(**changes):
+    return digest_of(Message.from_dict({**SAID.to_dict(), **changes}))
+
+
+def test_a_digest_is_of_what_is_said_and_not_of_where():
+    assert replaced(messageId="n", contextId="c", taskId="t") == digest_of(SAID)
+    assert replaced(metadata={"y": 2, "x": 1}) == digest_of(SAID)
+    assert len(bytes.fromhex(digest_of(SAID))) == 8
+    assert digest_of(Message(parts=SAID.parts, metadata={})) == digest_of(
+        Message(parts=SAID.parts)
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"parts": [{"text": "How near?"}]},
+        {"metadata": {"x": 1}},
+        {"extensions": []},
+        {"referenceTaskIds": ["u"]},
+    ],
+)
+def test_what_says_something_else_has_another_digest(change):
+    assert replaced(**change) != digest_of(SAID)
+
+
+def test_what_cannot_be_written_as_utf_8_has_a_digest_too():
+    assert digest_of(Message(parts=(Part(text="\ud800"),)))
