@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import sqlite3
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from holdfast import (
     A2AConnectionError,
     A2AError,
     DeadlineExceededError,
+    InvalidParamsError,
     JournalError,
     Message,
     OutcomeUnknownError,
@@ -275,6 +278,9 @@ class Foreign:
         self.records[message_id] = record
         return record
 
+    async def find(self, message_id):
+        return self.records.get(message_id)
+
     async def unfinished(self, agent=None):
         return [
             record
@@ -308,6 +314,7 @@ LACKING = {
     "update": "text",
     "renew": None,
     "claim": None,
+    "find": None,
     "unfinished": None,
     "labelled": None,
     "close": None,
@@ -596,13 +603,13 @@ async def test_who_gives_up_while_it_is_written_down_leaves_nothing_to_look_for(
 
 
 async def test_what_one_process_works_on_is_not_taken_over_by_another(path):
-    agent = FakeAgent(completes("42", after=300))
+    agent = FakeAgent(completes("42", after=400))
     async with Process(agent, path) as ours, Process(agent, path) as theirs:
         asking = asyncio.create_task(ours.ask("How far?"))
         for _ in range(5):
             await asyncio.sleep(50)  # longer than a lease, which is renewed
             (call,) = await theirs.pending()
-            with pytest.raises(JournalError, match="held by somebody else"):
+            with pytest.raises(JournalError, match="held by another client"):
                 await call.resume()
 
         assert (await asking).text == "42"
@@ -628,7 +635,7 @@ async def test_a_holder_that_was_held_up_past_its_lease_notices_and_stops(path):
         await asyncio.sleep(5)
         resumed.set()
 
-        with pytest.raises(JournalError, match="taken over by another process") as caught:
+        with pytest.raises(JournalError, match="taken over by another client") as caught:
             await asking
 
         assert caught.value.executed is None
@@ -650,10 +657,10 @@ async def test_who_takes_over_from_itself_is_one(path):
         (call,) = await client.pending()
         resuming = asyncio.create_task(call.resume())
 
-        with pytest.raises(JournalError, match="taken over"):
+        with pytest.raises(JournalError, match="taken over by this client itself"):
             await asking
         await asyncio.sleep(100)
-        with pytest.raises(JournalError, match="held by somebody else"):
+        with pytest.raises(JournalError, match="held by another client"):
             await (await other.pending())[0].resume()
         assert (await resuming).text == "42"
 
@@ -681,3 +688,331 @@ async def test_calls_of_other_agents_are_not_this_clients(path):
         assert call.agent == here.url
         assert call.state is TaskState.SUBMITTED or call.state is TaskState.WORKING
         assert call.task_id in repr(call)
+
+
+# ── Waiting for somebody else ────────────────────────────────────────────────────────────────
+
+
+async def left_by_the_dead(agent, path, *, after=5, count=1):
+    """Calls whose program has died ``after`` seconds; gives what is to be closed."""
+    dead = Process(agent, path)
+    asking = [asyncio.create_task(dead.client.ask(f"How far? {n}")) for n in range(count)]
+    await asyncio.sleep(after)
+    await asyncio.gather(*(die(task, dead.journal) for task in asking))
+    return dead.journal
+
+
+async def test_what_a_program_left_that_died_just_now_is_gone_on_with_when_that_is_clear(path):
+    agent = FakeAgent(completes("42", after=60))
+    dead = await left_by_the_dead(agent, path, count=2)
+
+    async with Process(agent, path) as client:
+        answers = [await call.resume() for call in await client.pending()]
+
+        assert [answer.text for answer in answers] == ["42", "42"]
+    assert len(agent.executions) == 2
+    await dead.close()
+
+
+async def test_a_call_says_whether_somebody_holds_it_and_until_when(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client, Process(agent, path) as other:
+        asking = asyncio.create_task(client.ask("How far?"))
+        await asyncio.sleep(15)
+        now = datetime.fromtimestamp(VirtualWall().wall(), UTC)
+        for one in (client, other):
+            (call,) = await one.pending()
+            assert call.is_held
+            assert now < call.held_until <= now + timedelta(seconds=30)
+            assert "is_held=True" in repr(call)
+        await cancelled(asking)
+
+        (call,) = await other.pending()
+        assert (call.is_held, call.held_until) == (False, None)
+
+
+async def cancelled(task):
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("way", ["resume", "forget"])
+async def test_what_this_client_works_on_itself_is_said_to_be_its_own(path, way):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client:
+        asking = asyncio.create_task(client.ask("How far?"))
+        await asyncio.sleep(5)
+        (call,) = await client.pending()
+
+        with pytest.raises(JournalError, match="held by this client, which works on it already"):
+            await getattr(call, way)()
+
+        assert (await asking).text == "42"
+
+
+async def test_who_renewed_a_call_is_told_with_the_time(path):
+    agent = FakeAgent(completes("42", after=100))
+    async with Process(agent, path) as ours, Process(agent, path) as theirs:
+        asking = asyncio.create_task(ours.ask("How far?"))
+        await asyncio.sleep(5)
+        (call,) = await theirs.pending()
+
+        with pytest.raises(
+            JournalError, match=r"held by another client, which renewed it at 2023-11-14T22:13:3"
+        ):
+            await call.resume()
+        with pytest.raises(JournalError, match="held by another client, or was by one that died"):
+            await call.forget()
+
+        assert (await asking).text == "42"
+
+
+async def test_waiting_for_somebody_else_ends_with_the_deadline(path):
+    agent = FakeAgent(completes("42", after=60))
+    dead = await left_by_the_dead(agent, path)
+
+    async with Process(agent, path) as client:
+        (call,) = await client.pending()
+        with pytest.raises(DeadlineExceededError, match="is held until 2023-11-14T22:1") as caught:
+            await call.resume(timeout=5)
+        assert caught.value.executed is True
+        assert (await call.resume()).text == "42"
+    await dead.close()
+
+
+async def test_what_comes_to_its_end_while_it_is_waited_for_is_over(path):
+    agent = FakeAgent(completes("42", after=8))
+    async with Process(agent, path) as ours, Process(agent, path) as theirs:
+        asking = asyncio.create_task(ours.ask("How far?"))
+        await asyncio.sleep(2)
+        (call,) = await theirs.pending()
+
+        with pytest.raises(JournalError, match="is over: answered"):
+            await call.resume()
+        assert (await asking).text == "42"
+
+
+async def test_who_closes_the_client_waits_for_nobody(path):
+    agent = FakeAgent(completes("42", after=60))
+    dead = await left_by_the_dead(agent, path)
+
+    async with Process(agent, path) as client:
+        (call,) = await client.pending()
+        resuming = asyncio.create_task(call.resume())
+        await asyncio.sleep(2)
+    with pytest.raises(A2AConnectionError, match="was closed"):
+        await resuming
+    await dead.close()
+
+
+@both_ways
+async def test_what_is_gone_on_with_is_polled_as_often_as_is_said(path, streaming):
+    agent = FakeAgent(completes("42", after=900), streaming=False)
+    async with Process(agent, path) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        before = len(agent.calls("GetTask"))
+        (call,) = await client.pending()
+        if streaming:
+            async with call.stream(poll_interval=300, timeout=2000) as events:
+                answer = await events.result()
+        else:
+            answer = await call.resume(poll_interval=300, timeout=2000)
+
+        assert answer.text == "42"
+    assert len(agent.calls("GetTask")) - before < 12
+
+
+async def test_a_client_that_was_closed_takes_no_calls(path):
+    agent = FakeAgent(completes("42", after=60))
+    process = Process(agent, path)
+    async with process as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+        await client.close()
+
+        with pytest.raises(RuntimeError, match="closed"):
+            await client.pending()
+        for late in (call.resume(), call.forget(), client.ask("hello")):
+            with pytest.raises(RuntimeError, match="closed"):
+                await late
+
+
+# ── Streams that nobody leaves ───────────────────────────────────────────────────────────────
+
+
+@both_ways
+@pytest.mark.parametrize("way", ["events", "text_deltas"])
+async def test_a_stream_that_is_dropped_holds_its_call_no_longer_than_a_lease(
+    path, streaming, way
+):
+    agent = FakeAgent(streams(*"abcdef", every=20), streaming=streaming)
+    async with Process(agent, path) as client:
+        events = client.stream_message("Spell.")
+        await events.__aenter__()
+        await anext(events if way == "events" else events.text_deltas())
+        await asyncio.sleep(40)
+        (call,) = await client.pending()
+        assert call.is_held
+        del events
+        gc.collect()
+        await asyncio.sleep(40)
+
+        (call,) = await client.pending()
+        assert not call.is_held
+        assert (await call.resume()).text == "abcdef"
+
+
+# ── A journal in a bad way ───────────────────────────────────────────────────────────────────
+
+
+class Ailing(Foreign):
+    """A journal of which some methods hang, or fail."""
+
+    def __init__(self, *ailing, error=None):
+        super().__init__()
+        self.ailing = set(ailing)
+        self.error = error
+
+    def __getattribute__(self, name):
+        method = super().__getattribute__(name)
+        if name in {"ailing", "error"} or name not in self.ailing:
+            return method
+
+        async def ail(*_args, **_more):
+            if self.error is not None:
+                raise self.error
+            await asyncio.Event().wait()
+
+        return ail
+
+
+class DriverError(Exception):
+    """What the driver of some database raises."""
+
+
+ERRORS = [OSError("disk on fire"), DriverError("no such table"), TimeoutError()]
+
+
+@both_ways
+@pytest.mark.parametrize("timeout", [5, 900])
+async def test_a_journal_that_hangs_costs_no_answer(streaming, timeout, caplog):
+    agent = FakeAgent(completes("42", after=3), streaming=streaming)
+    with caplog.at_level(logging.WARNING, logger="holdfast"):
+        async with connected(agent, Ailing("update", "renew")) as client:
+            assert (await client.ask("How far?", timeout=timeout)).text == "42"
+
+    assert "the journal has not answered within" in caplog.text
+
+
+async def test_a_journal_that_hangs_at_the_end_of_the_time_does_not_stretch_it():
+    agent = FakeAgent(completes("42", after=100))
+    async with connected(agent, Ailing("update")) as client:
+        with pytest.raises(DeadlineExceededError):
+            async with asyncio.timeout(12):
+                await client.ask("How far?", timeout=10)
+
+
+@pytest.mark.parametrize("way", ["ask", "send_message"])
+async def test_what_a_journal_that_hangs_does_not_take_in_is_not_sent(way):
+    agent = FakeAgent()
+    async with connected(agent, Ailing("begin")) as client:
+        with pytest.raises(DeadlineExceededError, match="nothing was sent") as caught:
+            await getattr(client, way)("How far?", timeout=5)
+        assert caught.value.executed is False
+        with pytest.raises(JournalError, match="has not answered") as caught:
+            await client.stream_message("How far?").__aenter__()  # which has no deadline
+        assert caught.value.executed is False
+
+    assert agent.received == []
+
+
+@pytest.mark.parametrize("hangs", ["find", "claim"])
+async def test_who_goes_on_with_a_call_waits_for_the_journal_until_the_deadline(hangs):
+    agent, journal = FakeAgent(completes("42", after=60)), Ailing()
+    async with connected(agent, journal) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+        journal.ailing = {hangs}
+        with pytest.raises(DeadlineExceededError, match=r"message .* was not"):
+            await call.resume(timeout=5)
+        journal.ailing = set()
+
+        assert (await call.resume()).text == "42"
+
+
+async def test_a_list_that_a_journal_does_not_give_is_waited_for_with_an_end():
+    async with connected(FakeAgent(), Ailing("unfinished")) as client:
+        with pytest.raises(JournalError, match="has not answered within 60 s"):
+            await client.pending()
+
+
+@both_ways
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+async def test_whatever_a_journal_raises_later_costs_no_answer(streaming, error, caplog):
+    agent = FakeAgent(completes("42", after=100), streaming=streaming)
+    journal = Ailing("update", "renew", error=error)
+    with caplog.at_level(logging.WARNING, logger="holdfast"):
+        async with connected(agent, journal) as client:
+            assert (await client.ask("How far?")).text == "42"
+
+    assert f"the journal has failed: {type(error).__name__}" in caplog.text
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+async def test_whatever_a_journal_raises_at_the_beginning_nothing_is_sent(error):
+    agent = FakeAgent()
+    async with connected(agent, Ailing("begin", error=error)) as client:
+        with pytest.raises(JournalError, match="the journal has failed") as caught:
+            await client.ask("How far?")
+
+    assert caught.value.executed is False
+    assert caught.value.__cause__ is error
+    assert agent.received == []
+
+
+@pytest.mark.parametrize("error", [None, *ERRORS], ids=lambda error: type(error).__name__)
+async def test_leases_are_renewed_again_after_a_journal_was_in_a_bad_way(error):
+    agent, journal = FakeAgent(completes("42", after=300)), Ailing("renew", error=error)
+    async with connected(agent, journal) as ours, connected(agent, journal) as theirs:
+        asking = asyncio.create_task(ours.ask("How far?"))
+        await asyncio.sleep(25)
+        journal.ailing = set()
+        await asyncio.sleep(100)
+        (call,) = await theirs.pending()
+
+        with pytest.raises(JournalError, match="which renewed it at"):
+            await call.resume()
+        assert (await asking).text == "42"
+
+
+SECRET = "k-5ecret"
+
+
+async def test_no_secret_of_a_stream_gets_into_the_journal(path):
+    journal = SqliteJournal(path, store_messages=True)
+    async with connected(FakeAgent(completes("42")), journal) as client:
+        events = client.stream_message("hello", headers={"X-Api-Key": SECRET})
+        begin = events._begin
+
+        async def refused():
+            raise InvalidParamsError(f"I do not know {SECRET}")
+
+        async def refusing():
+            live = await begin()
+            live.next = refused
+            return live
+
+        events._begin = refusing
+        async with events:
+            with pytest.raises(InvalidParamsError):
+                await anext(events)
+        rows = sqlite3.connect(path).execute("SELECT outcome, detail FROM calls").fetchall()
+
+    ((outcome, detail),) = rows
+    assert outcome == "failed"
+    assert detail.startswith("InvalidParamsError: I do not know ***")
+    assert SECRET.encode() not in path.read_bytes() + path.with_name("calls.db-wal").read_bytes()
+    await journal.close()

@@ -230,7 +230,7 @@ SIGNATURES = {
     "BulkRun.close": "self",
     "BulkRun.stop": "self",
     "PendingCall.forget": "self",
-    "PendingCall.resume": "self **options",
+    "PendingCall.resume": "self *poll_interval=2.0 **options",
     "PendingCall.stream": "self *poll_interval=2.0 **options",
     "Client.run": (
         "self messages *run_id=None *concurrency=32 *rate=None *poll_interval=2.0 **options"
@@ -238,6 +238,7 @@ SIGNATURES = {
     "Journal.begin": "self record /",
     "Journal.claim": "self message_id / *now *lease_until",
     "Journal.close": "self",
+    "Journal.find": "self message_id /",
     "Journal.labelled": "self agent labels /",
     "Journal.renew": "self held lease_until /",
     "Journal.unfinished": "self agent=None /",
@@ -245,6 +246,7 @@ SIGNATURES = {
     "SqliteJournal.begin": "self record /",
     "SqliteJournal.claim": "self message_id / *now *lease_until",
     "SqliteJournal.close": "self",
+    "SqliteJournal.find": "self message_id /",
     "SqliteJournal.labelled": "self agent labels /",
     "SqliteJournal.renew": "self held lease_until /",
     "SqliteJournal.unfinished": "self agent=None /",

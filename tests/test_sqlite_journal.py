@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import sqlite3
 import stat
 import struct
@@ -247,7 +248,7 @@ async def test_what_is_held_cannot_be_claimed_until_the_lease_is_over(path):
     ours, theirs = SqliteJournal(path), SqliteJournal(path)
     await ours.begin(record(lease_until=1030.0))
 
-    with pytest.raises(JournalError, match="held by somebody else, for 10 s"):
+    with pytest.raises(JournalError, match="is held: its lease ends in 10 s"):
         await theirs.claim("m-1", now=1020.0, lease_until=1050.0)
     taken = await theirs.claim("m-1", now=1030.0, lease_until=1060.0)
 
@@ -386,6 +387,101 @@ async def test_a_broken_file_is_told(path, content):
         await SqliteJournal(path).begin(record())
 
     assert isinstance(caught.value.__cause__, sqlite3.DatabaseError)
+
+
+def deleted(path):
+    path.unlink()
+
+
+def moved(path):
+    path.rename(path.with_name("elsewhere.db"))
+
+
+def replaced(path):
+    path.unlink()
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE recipes (name TEXT)")
+    other.close()
+
+
+def without_its_directory(path):
+    shutil.rmtree(path.parent)
+
+
+LOSSES = [deleted, moved, replaced, without_its_directory]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file can be deleted")
+@pytest.mark.parametrize("lose", LOSSES)
+@pytest.mark.parametrize("is_reopened", [False, True], ids=["open", "opened anew"])
+async def test_a_file_that_is_lost_while_it_is_open_is_noticed(tmp_path, lose, is_reopened):
+    path = tmp_path / "own" / "calls.db"
+    path.parent.mkdir()
+    journal = SqliteJournal(path)
+    await journal.begin(record("a"))
+    lose(path)
+    if is_reopened:
+        journal._close_file()  # as a fork does
+
+    for _ in range(2):
+        with pytest.raises(JournalError, match=r"calls\.db is (gone|another file)") as caught:
+            await journal.begin(record("b"))
+        assert caught.value.executed is False
+    with pytest.raises(JournalError, match=r"calls\.db"):
+        await journal.unfinished()
+    with pytest.raises(JournalError, match=r"calls\.db"):
+        await journal.update("a", 1, RecordUpdate(outcome="answered"))
+    assert path.exists() is (lose is replaced)
+    await journal.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file can be moved")
+async def test_a_file_that_comes_back_is_used_again(path):
+    journal = SqliteJournal(path)
+    await journal.begin(record("a"))
+    moved(path)
+    with pytest.raises(JournalError, match="is gone"):
+        await journal.begin(record("b"))
+    path.with_name("elsewhere.db").rename(path)
+
+    await journal.begin(record("c"))
+
+    assert "a" in {one.message_id for one in await journal.unfinished()}
+    await journal.close()
+
+
+async def test_a_journal_that_was_closed_may_be_begun_anew(path):
+    journal = SqliteJournal(path)
+    await journal.begin(record("a"))
+    await journal.close()
+    path.unlink()
+
+    await journal.begin(record("b"))
+
+    assert [one.message_id for one in await journal.unfinished()] == ["b"]
+    await journal.close()
+
+
+async def test_a_journal_stays_where_it_was_when_the_program_goes_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    journal = SqliteJournal("calls.db")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    await journal.begin(record())
+
+    assert [one.message_id for one in await reread(tmp_path / "calls.db")] == ["m-1"]
+    await journal.close()
+
+
+async def test_a_call_is_found_by_its_message(path):
+    journal = SqliteJournal(path)
+    await journal.begin(record("a"))
+    await journal.update("a", 1, RecordUpdate(outcome="failed", detail="no"))
+
+    assert await journal.find("a") == record("a", outcome="failed", detail="no")
+    assert await journal.find("b") is None
+    await journal.close()
 
 
 @pytest.mark.parametrize("where", [".", "missing/calls.db"])

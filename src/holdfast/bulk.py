@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BulkRun", "RunItem", "RunResult"]
 
-_LOOK = 1.0
-"""Seconds between two looks at a call that somebody else holds."""
-
 
 class RunItem(msgspec.Struct, frozen=True, kw_only=True):
     """One message of many, with a key of its own.
@@ -77,6 +74,7 @@ class BulkRun:
         run_id: str | None,
         concurrency: int,
         rate: float | None,
+        poll_interval: float,
         options: CallOptions,
     ) -> None:
         self._calls = calls
@@ -84,6 +82,7 @@ class BulkRun:
         self._ask = ask
         self._run_id = run_id
         self._concurrency = concurrency
+        self._poll_interval = poll_interval
         self._options = options
         self._interval = 0.0 if rate is None else 1.0 / rate
         self._not_before = 0.0
@@ -190,7 +189,7 @@ class BulkRun:
             label = None if self._run_id is None else _label(self._run_id, item.key)
             record = None
             if label is not None and journaling is not None:
-                found = await journaling.journal.labelled(journaling.agent, [label])
+                found = await journaling.labelled([label])
                 record = found.get(label)
             if record is None or record.outcome == "not_sent":
                 to_message(item.content, new_id="")  # raises for what cannot be sent
@@ -211,9 +210,11 @@ class BulkRun:
     async def _gone_on_with(self, record: CallRecord, journaling: Journaling | None) -> Answer:
         """The answer to a message that an earlier run has sent."""
         if record.outcome is None and journaling is not None:
-            record = await self._let_go(record, journaling)
+            deadline, _ = self._calls.begin("wait", self._options)
+            record = await journaling.until_free(record.message_id, deadline, outlasts=True)
             if record.outcome is None:
-                return await PendingCall(record, self._calls, journaling).resume(**self._options)
+                call = PendingCall(record, self._calls, journaling)
+                return await call.resume(poll_interval=self._poll_interval, **self._options)
         if record.outcome == "unknown":
             raise OutcomeUnknownError(
                 f"nobody knows whether the agent ran message {record.message_id}, as an earlier "
@@ -222,23 +223,6 @@ class BulkRun:
                 context_id=record.context_id,
             )
         return _answer_of(await self._result(record))
-
-    async def _let_go(self, record: CallRecord, journaling: Journaling) -> CallRecord:
-        """The record once nobody holds the call, or as it is when the time is over.
-
-        Whoever held it has died, and its last lease is over, or has brought it to an end.
-        """
-        deadline, _ = self._calls.begin("wait", self._options)
-        clock, label = asyncio.get_running_loop().time, record.label or ""
-        while record.outcome is None:
-            held = record.lease_until - self._calls.env.wall()
-            wait = min(held, deadline.left(clock()), _LOOK)
-            if wait <= 0:
-                break
-            await asyncio.sleep(wait)
-            found = await journaling.journal.labelled(journaling.agent, [label])
-            record = found.get(label, record)
-        return record
 
     async def _result(self, record: CallRecord) -> Task | Message:
         """What answered a call that is over."""

@@ -178,12 +178,12 @@ class Client:
     async def pending(self) -> list[PendingCall]:
         """The calls to this agent that have no outcome, as the journal tells it, oldest first.
 
-        Those that another process is working on are among them; to resume one of these is a
-        `JournalError`.
+        Those that somebody works on are among them, this client included: see
+        `PendingCall.is_held`.
 
         Raises:
             JournalError: The journal cannot be read.
-            RuntimeError: There is no journal: see `connect`.
+            RuntimeError: There is no journal: see `connect`; or the client was closed.
         """
         journaling = self._calls.journaling
         if journaling is None:
@@ -385,6 +385,7 @@ class Client:
             run_id=run_id,
             concurrency=concurrency,
             rate=rate,
+            poll_interval=poll_interval,
             options=cast("CallOptions", without),
         )
 

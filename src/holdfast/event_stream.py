@@ -202,10 +202,10 @@ class EventStream:
         try:
             return await (live.next() if call is None else self._written_next(live, call))
         except A2AError as error:
-            if call is not None:
-                await call.failed(error)
             error.agent = error.agent or self._calls.agent
             self._calls.per_call.secrets.hide_in(error)
+            if call is not None:
+                await call.failed(error)
             raise
 
     async def _written_next(self, live: Live, call: HeldCall) -> Event | None:

@@ -2,10 +2,12 @@
 
 Rules:
 - A call is written down, durably, before a byte of it leaves; where that fails, nothing is sent.
-- From then on the journal costs nobody an answer: what cannot be written is logged, and the call
-  stays without an outcome, to be looked after later.
+- From then on the journal costs nobody an answer, whatever it raises and however long it is
+  silent: what cannot be written is logged, and the call stays without an outcome, to be looked
+  after later.
 - Who works on a call holds it, and renews that in time. One that was held up for so long that
-  somebody else has taken it over stops.
+  somebody else has taken it over stops. A call that is dropped is renewed no more.
+- Whether a lease is a dead program's is clear when it is over, or is renewed.
 """
 
 from __future__ import annotations
@@ -14,8 +16,11 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
+from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 from holdfast.errors import (
     A2AConnectionError,
@@ -31,23 +36,46 @@ from holdfast.errors import (
 from holdfast.model.types import Message, Task
 from holdfast.runtime.journal import CallRecord, Journal, Outcome, RecordUpdate
 from holdfast.runtime.perloop import PerLoop
-from holdfast.runtime.waiting import Endable
+from holdfast.runtime.waiting import Endable, until
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
     from holdfast.model.requests import SendMessageRequest
     from holdfast.model.types import TaskState
+    from holdfast.policy.deadline import Deadline
     from holdfast.runtime.env import Env
 
 __all__ = ["HeldCall", "Journaling", "digest_of", "outcome_of"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 logger = logging.getLogger("holdfast")
 
 _RENEWALS = 3
 """How often a lease is renewed while it lasts."""
+
+_LOOK = 1.0
+"""Seconds between two looks at a call that somebody else holds."""
+
+_TAKING = 60.0
+"""Seconds that a journal has to write a call down, or to tell of calls, if nobody says less."""
+
+_NOTING = 5.0
+"""Seconds that it has to take in what is new about a call, at most."""
+
+_SHARE = 4
+"""Which part of the time that a call has left may go into that."""
+
+_LAST = 1.0
+"""Seconds that it has for that in any case, though the time of the call is over."""
+
+_HANGING = 0.25
+"""Seconds that it has where it did not answer the last time."""
+
+_GIVING_UP = 8.0
+"""Seconds that a client which is closed waits for what was given up before."""
 
 _GOES_ON = (
     A2AConnectionError,
@@ -108,19 +136,25 @@ class Journaling:
         self.agent = agent
         self._env = env
         self._leases = PerLoop(lambda: _Leases(journal, env))
+        self._is_closed = False
 
     async def begin(
         self,
         request: SendMessageRequest,
+        deadline: Deadline,
         *,
         is_own_context: bool = False,
         label: str | None = None,
     ) -> HeldCall:
         """Writes a call down that begins, and holds it.
 
+        Who is cancelled meanwhile, as by the deadline, has begun nothing.
+
         Raises:
             JournalError: It cannot be written; nothing was sent.
+            RuntimeError: The client is closed.
         """
+        self._check_open()
         message, now = request.message, self._env.wall()
         record = CallRecord(
             message_id=message.message_id,
@@ -136,57 +170,158 @@ class Journaling:
         )
 
         async def begin() -> CallRecord:
-            await self.journal.begin(record)
+            await _said(self.journal.begin, record)
             return record
 
         given_up = RecordUpdate(
             outcome="not_sent", detail="it was given up while it was written down"
         )
-        return await self._held(begin(), lambda: given_up)
+        leases = self._leases.here()
+        try:
+            record = await _in_time(leases.taken(begin(), lambda: given_up))
+        except JournalError as error:
+            error.executed = False
+            raise
+        return HeldCall(record, self._env, leases, deadline)
 
-    async def claim(self, message_id: str) -> HeldCall:
-        """Takes over a call that nobody holds.
+    async def claim(self, message_id: str, deadline: Deadline) -> HeldCall:
+        """Takes over a call that nobody holds: see `check_free` and `until_free`.
 
         Raises:
             JournalError: Somebody holds it, or it is over.
+            DeadlineExceededError: It was not taken over in time.
         """
         now = self._env.wall()
         lease_until = now + self.journal.lease
-        claim = self.journal.claim(message_id, now=now, lease_until=lease_until)
-        return await self._held(claim, lambda: RecordUpdate(lease_until=self._env.wall()))
+        claim = _said(self.journal.claim, message_id, now=now, lease_until=lease_until)
+        leases = self._leases.here()
+        record = await self._until(
+            deadline,
+            leases.taken(claim, lambda: RecordUpdate(lease_until=self._env.wall())),
+            f"the call of message {message_id} was not taken over",
+        )
+        return HeldCall(record, self._env, leases, deadline)
+
+    async def check_free(self, message_id: str, deadline: Deadline) -> None:
+        """Raises a `JournalError` if somebody holds a call, or may: see `until_free`."""
+        self._check_open()
+        record = await self._found(message_id, deadline)
+        if record.outcome is None and record.lease_until > self._env.wall():
+            self._check_holder(record, record)
+            text = (
+                f"the call of message {message_id} is held by another client, or was by one that "
+                f"died: that is clear at {_utc(record.lease_until)}"
+            )
+            raise JournalError(text)
+
+    async def until_free(
+        self, message_id: str, deadline: Deadline, *, outlasts: bool = False
+    ) -> CallRecord:
+        """Waits until nobody holds a call, and gives its record as it is then; it may be over.
+
+        What was held by a program that died is free when its last lease is over; one that lives
+        renews it.
+
+        Args:
+            message_id: Whose call.
+            deadline: When the time is over.
+            outlasts: Whether to wait for somebody alive, too, until that one is done with it.
+
+        Raises:
+            JournalError: Somebody holds it, it is not there, or the journal cannot be read.
+            DeadlineExceededError: The time is over.
+            A2AConnectionError: The client was closed meanwhile.
+        """
+        self._check_open()
+        clock = asyncio.get_running_loop().time
+        first = record = await self._found(message_id, deadline)
+        while record.outcome is None and record.lease_until > self._env.wall():
+            if not outlasts:
+                self._check_holder(first, record)
+            held = record.lease_until - self._env.wall()
+            await asyncio.sleep(max(0.0, min(held, deadline.left(clock()), _LOOK)))
+            if deadline.left(clock()) <= 0:
+                call = f"the call of message {message_id} is held until {_utc(record.lease_until)}"
+                raise _overdue(f"{call}, and was not free", deadline, record)
+            record = await self._found(message_id, deadline)
+        return record
+
+    def _check_holder(self, first: CallRecord, record: CallRecord) -> None:
+        """Raises a `JournalError` where it is clear that who holds a call is alive."""
+        call, now = f"the call of message {record.message_id} is held by", self._env.wall()
+        if self._leases.here().has(record.message_id):
+            text = f"{call} this client, which works on it already"
+        elif record.generation != first.generation:
+            text = f"{call} another client, which took it over at {_utc(now)}"
+        elif record.lease_until > first.lease_until:
+            text = f"{call} another client, which renewed it at {_utc(now)}"
+        else:
+            return
+        raise JournalError(text)
 
     async def unfinished(self) -> list[CallRecord]:
         """The calls to this agent that have no outcome, oldest first.
 
         Raises:
             JournalError: The journal cannot be read.
+            RuntimeError: The client is closed.
         """
-        return await self.journal.unfinished(self.agent)
+        self._check_open()
+        return await _in_time(_said(self.journal.unfinished, self.agent))
+
+    async def labelled(self, labels: Iterable[str]) -> dict[str, CallRecord]:
+        """The newest call to this agent of each of these labels that has one, open or over.
+
+        Raises:
+            JournalError: The journal cannot be read.
+            RuntimeError: The client is closed.
+        """
+        self._check_open()
+        return await _in_time(_said(self.journal.labelled, self.agent, labels))
 
     async def close(self) -> None:
-        """Lets go of all calls that are still held."""
+        """Lets go of all calls that are still held, and takes no more."""
+        self._is_closed = True
         await self._leases.here().close()
 
-    async def _held(
-        self, taking: Coroutine[Any, Any, CallRecord], give_up: Callable[[], RecordUpdate]
-    ) -> HeldCall:
-        """The call once its lease is taken; ``give_up``: what is noted if nobody waits so long."""
-        leases = self._leases.here()
-        return HeldCall(await leases.taken(taking, give_up), self._env, leases)
+    def _check_open(self) -> None:
+        if self._is_closed:
+            text = "the client is closed"
+            raise RuntimeError(text)
+
+    async def _found(self, message_id: str, deadline: Deadline) -> CallRecord:
+        if self._is_closed:
+            text = f"the client was closed before message {message_id} was looked after"
+            raise A2AConnectionError(text, failure="closed")
+        finding = _said(self.journal.find, message_id)
+        call = f"the call of message {message_id}"
+        record = await self._until(deadline, finding, f"{call} was not looked up")
+        if record is None:
+            text = f"{call} is not in the journal"
+            raise JournalError(text)
+        return record
+
+    async def _until(self, deadline: Deadline, work: Awaitable[T], what: str) -> T:
+        """Waits for the journal; ``what`` has not come about when the time of the call is over."""
+        return await until(deadline.at, _in_time(work), lambda: _overdue(what, deadline))
 
 
 class HeldCall:
     """A call that is written down, and that nobody else works on.
 
+    Its lease is renewed as long as there is this object.
+
     Attributes:
         record: As it was written down.
     """
 
-    def __init__(self, record: CallRecord, env: Env, leases: _Leases) -> None:
+    def __init__(self, record: CallRecord, env: Env, leases: _Leases, deadline: Deadline) -> None:
         self.record = record
         self._env = env
         self._leases = leases
+        self._deadline = deadline
         self._working = Endable()
+        self._taken_by = ""
         self._seen: tuple[str | None, TaskState | None] = (None, None)
         self._is_over = False
         leases.add(self)
@@ -207,8 +342,8 @@ class HeldCall:
         if not self._working.is_ended:
             return done  # type: ignore[return-value]
         text = (
-            f"the call of message {self.record.message_id} was taken over by another process, "
-            "after this one had not renewed its lease in time; it goes on there"
+            f"the call of message {self.record.message_id} was taken over by {self._taken_by}, "
+            "after its lease had not been renewed in time; it goes on there"
         )
         raise JournalError(text)
 
@@ -272,9 +407,10 @@ class HeldCall:
         """
         return self.finish(RecordUpdate(lease_until=self._env.wall()))
 
-    def take_away(self) -> None:
+    def take_away(self, by: str) -> None:
         """Ends the work on it, as somebody else holds it now."""
         self._is_over = True
+        self._taken_by = by
         self._leases.remove(self)
         self._working.end()
 
@@ -287,47 +423,51 @@ class HeldCall:
         return self._update(update)
 
     async def _update(self, update: RecordUpdate) -> None:
-        record, journal = self.record, self._leases.journal
+        record, leases = self.record, self._leases
         try:
-            is_ours = await journal.update(record.message_id, record.generation, update)
+            is_ours = await leases.update(record, update, self._deadline.at)
         except JournalError as error:
             logger.warning("message %s: %s", record.message_id, error)
         else:
             if not is_ours:
-                self.take_away()
-
-
-async def _nothing() -> None:
-    """Does nothing."""
+                self.take_away("another client")
 
 
 class _Leases:
-    """The calls that are held in one event loop, and the task that renews their leases."""
+    """The calls that are held in one event loop, and the task that renews their leases.
+
+    A call that nobody else knows any more, as of a stream that was dropped, is not among them.
+    """
 
     def __init__(self, journal: Journal, env: Env) -> None:
         self.journal = journal
         self._env = env
-        self._calls: dict[str, HeldCall] = {}
+        self._calls: WeakValueDictionary[str, HeldCall] = WeakValueDictionary()
         self._renewing: asyncio.Task[None] | None = None
-        self._renewed = 0.0
+        self._looked = 0.0
+        self._hangs = False
         self._giving_up: set[asyncio.Task[None]] = set()
 
     @property
     def is_stale(self) -> bool:
         """Whether the leases may be over: the program was held up."""
-        return asyncio.get_running_loop().time() - self._renewed >= self.journal.lease
+        return asyncio.get_running_loop().time() - self._looked >= self.journal.lease
+
+    def has(self, message_id: str) -> bool:
+        """Whether a call is held here."""
+        return message_id in self._calls
 
     def add(self, call: HeldCall) -> None:
         loop = asyncio.get_running_loop()
         if self._renewing is None:
-            self._renewed = loop.time()
+            self._looked = loop.time()
             self._renewing = loop.create_task(
                 self._renew_in_time(), name="holdfast: renews leases"
             )
         before = self._calls.get(call.record.message_id)
         self._calls[call.record.message_id] = call
         if before is not None:
-            before.take_away()
+            before.take_away("this client itself")
 
     def remove(self, call: HeldCall) -> None:
         if self._calls.get(call.record.message_id) is call:
@@ -358,33 +498,107 @@ class _Leases:
         async def update() -> None:
             with contextlib.suppress(JournalError):  # the next who looks will not find it
                 record = await taking
-                await self.journal.update(record.message_id, record.generation, give_up())
+                await self.update(record, give_up(), math.inf)
 
-        noting = asyncio.get_running_loop().create_task(update(), name="holdfast: gives a call up")
-        self._giving_up.add(noting)
-        noting.add_done_callback(self._giving_up.discard)
+        updating = asyncio.get_running_loop().create_task(
+            update(), name="holdfast: gives a call up"
+        )
+        self._giving_up.add(updating)
+        updating.add_done_callback(self._giving_up.discard)
 
     async def close(self) -> None:
         released = [call.release() for call in list(self._calls.values())]
-        await asyncio.gather(*released, *self._giving_up)
+        await asyncio.gather(*released)
+        if self._giving_up:
+            _, late = await asyncio.wait(self._giving_up, timeout=_GIVING_UP)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    async def update(self, record: CallRecord, update: RecordUpdate, at: float) -> bool:
+        """Adds to a record, unless the journal is silent for longer than an answer can wait.
+
+        Args:
+            record: The call.
+            update: What is new about it.
+            at: When the time of the call is over.
+
+        Raises:
+            JournalError: It cannot be written, or was not in time.
+        """
+        now = asyncio.get_running_loop().time()
+        seconds = _HANGING if self._hangs else min(_NOTING, max(_LAST, (at - now) / _SHARE))
+
+        def too_late() -> JournalError:
+            self._hangs = True
+            return _silent(seconds)
+
+        updating = _said(self.journal.update, record.message_id, record.generation, update)
+        is_ours = await until(now + seconds, updating, too_late)
+        self._hangs = False
+        return is_ours
 
     async def renew(self) -> None:
         """Renews all leases, and tells the calls whose lease was taken."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        loop, lease = asyncio.get_running_loop(), self.journal.lease
         held = {name: call.record.generation for name, call in self._calls.items()}
+        began = loop.time()
+        renewal = _said(self.journal.renew, [*held.items()], self._env.wall() + lease)
         try:
-            ours = await self.journal.renew([*held.items()], self._env.wall() + self.journal.lease)
+            ours = await _in_time(renewal, lease / _RENEWALS)
         except JournalError as error:
             logger.warning("the leases of %d calls were not renewed: %s", len(held), error)
+            self._looked = loop.time()  # not to be asked again by each of them
             return
-        self._renewed = began
+        self._looked = began
         for name in held.keys() - ours:
             if (call := self._calls.get(name)) is not None:
-                call.take_away()
+                call.take_away("another client")
 
     async def _renew_in_time(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):
-            while True:
+            while self._calls:
                 await asyncio.sleep(self.journal.lease / _RENEWALS)
-                await self.renew()
+                if self._calls:
+                    await self.renew()
+            self._renewing = None
+
+
+async def _said(method: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a journal says; whatever it raises is a `JournalError`."""
+    try:
+        return await method(*args, **kwargs)
+    except JournalError:
+        raise
+    except Exception as error:
+        text = f"the journal has failed: {type(error).__name__}: {error}"
+        raise JournalError(text) from error
+
+
+async def _in_time(work: Awaitable[T], seconds: float = _TAKING) -> T:
+    """Waits for a journal no longer than some seconds."""
+    at = asyncio.get_running_loop().time() + seconds
+    return await until(at, work, lambda: _silent(seconds))
+
+
+def _silent(seconds: float) -> JournalError:
+    return JournalError(f"the journal has not answered within {seconds:.3g} s")
+
+
+def _overdue(
+    what: str, deadline: Deadline, record: CallRecord | None = None
+) -> DeadlineExceededError:
+    return DeadlineExceededError(
+        f"{what} within the {deadline.name} timeout of {deadline.timeout:g} s",
+        deadline=deadline.name,
+        timeout=deadline.timeout,
+        executed=None if record is None or record.state is None else True,
+    )
+
+
+def _utc(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+async def _nothing() -> None:
+    """Does nothing."""

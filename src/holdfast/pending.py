@@ -43,7 +43,7 @@ class PendingCall:
         return (
             f"PendingCall(message_id={self.message_id!r}, task_id={self.task_id!r}, "
             f"context_id={self.context_id!r}, began={self.began:%Y-%m-%dT%H:%M:%SZ}, "
-            f"state={self.state})"
+            f"state={self.state}, is_held={self.is_held})"
         )
 
     @property
@@ -77,25 +77,47 @@ class PendingCall:
         return None if self._record.state is None else TaskState(self._record.state)
 
     @property
+    def is_held(self) -> bool:
+        """Whether somebody works on it, or did and died less than a lease ago.
+
+        That may be this client, too. It is as the journal told it when it was asked.
+        """
+        return self._record.lease_until > self._calls.env.wall()
+
+    @property
+    def held_until(self) -> datetime | None:
+        """When it is free unless whoever holds it goes on, in UTC; None where nobody does."""
+        return datetime.fromtimestamp(self._record.lease_until, UTC) if self.is_held else None
+
+    @property
     def message(self) -> Message | None:
         """The message, to be sent again by hand; None unless the journal stores messages."""
         if self._record.request is None:
             return None
         return msgspec.json.decode(self._record.request, type=SendMessageRequest).message
 
-    async def resume(self, **options: Unpack[CallOptions]) -> Answer:
+    async def resume(
+        self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]
+    ) -> Answer:
         """Waits for the answer: see `Client.wait` for how long, and `Client.ask` for what comes.
+
+        A call that somebody holds is waited for until it is clear whether that is somebody alive:
+        one that died renews its lease no more.
+
+        Args:
+            poll_interval: Seconds between two looks where the task has to be polled.
+            options: See `CallOptions`.
 
         Raises:
             OutcomeUnknownError: Nothing was found of it; the call is over with that.
             DuplicateTasksError: More than one task was found; the call is over with that.
             A2AConnectionError: Nothing could be looked at; the call can be resumed again. Whatever
                 else keeps from looking is raised likewise.
-            JournalError: Somebody else works on it, or it is over.
+            JournalError: Somebody works on it, or it is over.
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
             DeadlineExceededError: The time is over; the call can be resumed again.
         """
-        async with self.stream(**options) as events:
+        async with self.stream(poll_interval=poll_interval, **options) as events:
             return await events.result()
 
     def stream(self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]) -> EventStream:
@@ -114,7 +136,8 @@ class PendingCall:
         )
 
         async def begin() -> Live:
-            call = calls.call = await self._journaling.claim(self.message_id)
+            await self._journaling.until_free(self.message_id, deadline)
+            call = calls.call = await self._journaling.claim(self.message_id, deadline)
             try:
                 task_id = await call.while_held(self._find(call, calls))
                 return await call.while_held(calls.subscribe_to(task_id)())
@@ -128,9 +151,11 @@ class PendingCall:
         """Ends the call without an answer; the agent is told nothing, and goes on.
 
         Raises:
-            JournalError: Somebody else works on it, or it is over.
+            JournalError: Somebody works on it, or may: see `is_held`; or it is over.
         """
-        call = await self._journaling.claim(self.message_id)
+        deadline = self._calls.deadline("call", None)
+        await self._journaling.check_free(self.message_id, deadline)
+        call = await self._journaling.claim(self.message_id, deadline)
         await call.finish(RecordUpdate(outcome="forgotten"))
 
     async def _find(self, call: HeldCall, calls: StreamCalls) -> str:

@@ -87,7 +87,10 @@ class Sending:
 
     async def _recorded(self, journaling: Journaling, work: Callable[[], Awaitable[T]]) -> T:
         beginning = journaling.begin(
-            self._request, is_own_context=self._is_own_context, label=self._per_call.label
+            self._request,
+            self._deadline,
+            is_own_context=self._is_own_context,
+            label=self._per_call.label,
         )
         call = self.call = await until(self._deadline.at, beginning, self._too_late)
         try:

@@ -906,7 +906,9 @@ async def survives() -> None:
         assert_type(call, PendingCall)
         assert_type(call.state, TaskState | None)
         assert_type(call.message, Message | None)
-        assert_type(await call.resume(timeout=60), Answer)
+        assert_type(call.is_held, bool)
+        assert_type(call.held_until, datetime | None)
+        assert_type(await call.resume(timeout=60, poll_interval=1), Answer)
         assert_type(call.stream(), EventStream)
         await call.forget()
     async with client.run(["a", RunItem(key="b", content="c")], run_id="r", rate=50) as run:
@@ -936,6 +938,9 @@ class JournalOfMyOwn:
 
     async def claim(self, message_id: str, /, *, now: float, lease_until: float) -> CallRecord:
         return CallRecord(message_id=message_id, agent="http://agent.test", began=now)
+
+    async def find(self, message_id: str, /) -> CallRecord | None:
+        return None
 
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
         return []

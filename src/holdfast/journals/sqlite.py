@@ -8,6 +8,8 @@ Rules:
 - A fork finds the file closed: in the child, SQLite would take locks for its own that only the
   parent has, and what it writes could be lost.
 - A file of a newer Holdfast, or of somebody else, is left alone.
+- A file that is deleted, moved away or replaced meanwhile is noticed by all who wrote to it: what
+  they wrote would be found by nobody.
 """
 
 from __future__ import annotations
@@ -151,6 +153,8 @@ class SqliteJournal:
                 text = f"{name} must be a positive number of seconds, not {seconds}"
                 raise ValueError(text)
         self.path = Path(path)
+        self._where = self.path.absolute()  # wherever the program goes
+        self._identity: tuple[int, int] | None = None
         self.stores_messages = store_messages
         self.lease = lease
         self._retention = retention
@@ -233,13 +237,20 @@ class SqliteJournal:
 
         def claim(connection: sqlite3.Connection) -> CallRecord:
             taken = connection.execute(_CLAIM, (lease_until, message_id, now)).rowcount
-            rows = connection.execute(f"{_SELECT} WHERE message_id = ?", (message_id,))
-            record = next(iter(_records(rows)), None)
+            record = _record(connection, message_id)
             if taken and record is not None:
                 return record
             raise JournalError(self._why_not(message_id, record, now))
 
         return await self._do(claim)
+
+    async def find(self, message_id: str, /) -> CallRecord | None:
+        """The record of a call, open or over; None where there is none.
+
+        Raises:
+            JournalError: It cannot be read.
+        """
+        return await self._do(lambda connection: _record(connection, message_id))
 
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
         """The calls without an outcome, oldest first; of one agent, or of all.
@@ -281,6 +292,7 @@ class SqliteJournal:
         self._thread = None
         await asyncio.get_running_loop().run_in_executor(thread, self._disconnect)
         thread.shutdown(wait=False)
+        self._identity = None
 
     # ── The thread ───────────────────────────────────────────────────────────────────────────
 
@@ -346,25 +358,48 @@ class SqliteJournal:
         try:
             connection = self._connection or self._open()
             with _transaction(connection):
-                return [_outcome(work, connection) for work in works]
-        except sqlite3.Error:
+                outcomes = [_outcome(work, connection) for work in works]
+            self._check_identity()
+        except (sqlite3.Error, JournalError):
             self._close_file()  # who knows what state it is in
             raise
+        return outcomes
 
     def _open(self) -> sqlite3.Connection:
-        if not self.path.exists():
+        if self._identity is not None:
+            self._check_identity()
+        elif not self._where.exists():
             with contextlib.suppress(OSError):  # which SQLite will tell better
-                os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
+                os.close(os.open(self._where, os.O_CREAT | os.O_WRONLY, 0o600))
         connection = sqlite3.connect(
-            self.path, timeout=self._busy_timeout, isolation_level=None, check_same_thread=False
+            self._where, timeout=self._busy_timeout, isolation_level=None, check_same_thread=False
         )
         try:
             self._prepare(connection)
+            self._identity = self._identity or self._identity_now()
         except BaseException:
             connection.close()
             raise
         self._connection, self._is_to_forget = connection, True
         return connection
+
+    def _check_identity(self) -> None:
+        """Sees whether the file is the one that was opened first.
+
+        Raises:
+            JournalError: It is not there, or another one is in its place.
+        """
+        if self._identity_now() != self._identity:
+            text = f"the journal {self.path} is another file than the one that was opened"
+            raise JournalError(text)
+
+    def _identity_now(self) -> tuple[int, int]:
+        try:
+            found = self._where.stat()
+        except OSError as error:
+            text = f"the journal {self.path} is gone since it was opened: {error.strerror}"
+            raise JournalError(text) from error
+        return found.st_dev, found.st_ino
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Makes the file a journal of this version, if it is not one."""
@@ -419,7 +454,7 @@ class SqliteJournal:
         if record.outcome is not None:
             detail = f" ({record.detail})" if record.detail else ""
             return f"{call} is over: {record.outcome.replace('_', ' ')}{detail}"
-        return f"{call} is held by somebody else, for {record.lease_until - now:.3g} s at most"
+        return f"{call} is held: its lease ends in {record.lease_until - now:.3g} s, if ever"
 
 
 class _File:
@@ -534,6 +569,11 @@ def _records(rows: Iterable[tuple[Any, ...]]) -> list[CallRecord]:
         msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), CallRecord, strict=False)
         for row in rows
     ]
+
+
+def _record(connection: sqlite3.Connection, message_id: str) -> CallRecord | None:
+    rows = connection.execute(f"{_SELECT} WHERE message_id = ?", (message_id,))
+    return next(iter(_records(rows)), None)
 
 
 def _nothing(_connection: sqlite3.Connection) -> None:

@@ -161,6 +161,14 @@ class Journal(Protocol):
         """
         ...
 
+    async def find(self, message_id: str, /) -> CallRecord | None:
+        """The record of a call, open or over; None where there is none.
+
+        Raises:
+            JournalError: It cannot be read.
+        """
+        ...
+
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
         """The calls without an outcome, oldest first; of one agent, or of all.
 
