@@ -64,7 +64,7 @@ class DyingJournal:
 
     def __getattr__(self, name):
         found = getattr(self._journal, name)
-        if name not in {"begin", "note"}:
+        if name not in {"begin", "update"}:
             return found
 
         async def called(*arguments):

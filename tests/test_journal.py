@@ -823,6 +823,20 @@ async def test_what_is_gone_on_with_is_polled_as_often_as_is_said(path, streamin
     assert len(agent.calls("GetTask")) - before < 12
 
 
+async def test_a_run_that_is_gone_on_with_is_polled_as_often_as_is_said(path):
+    agent = FakeAgent(completes("42", after=900), streaming=False)
+    async with Process(agent, path) as client:
+        async with client.run(["How far?"], run_id="r", timeout=5) as run:
+            assert [type(result.error) async for result in run] == [DeadlineExceededError]
+        before = len(agent.calls("GetTask"))
+        more = {"poll_interval": 300, "timeout": 2000}
+        async with client.run(["How far?"], run_id="r", **more) as run:
+            assert [result.answer.text async for result in run] == ["42"]
+
+    assert len(agent.executions) == 1
+    assert len(agent.calls("GetTask")) - before < 12
+
+
 async def test_a_client_that_was_closed_takes_no_calls(path):
     agent = FakeAgent(completes("42", after=60))
     process = Process(agent, path)
@@ -1015,4 +1029,17 @@ async def test_no_secret_of_a_stream_gets_into_the_journal(path):
     assert outcome == "failed"
     assert detail.startswith("InvalidParamsError: I do not know ***")
     assert SECRET.encode() not in path.read_bytes() + path.with_name("calls.db-wal").read_bytes()
+    await journal.close()
+
+
+@both_ways
+async def test_no_secret_of_a_refusal_gets_into_the_journal(path, streaming):
+    journal, agent = SqliteJournal(path, store_messages=True), FakeAgent(streaming=streaming)
+    agent.inject(Fail(code=-32602, message=f"I do not know {SECRET}"), on=SENDS[streaming])
+    async with connected(agent, journal) as client:
+        with pytest.raises(InvalidParamsError):
+            await client.ask("hello", headers={"X-Api-Key": SECRET})
+        ((detail,),) = sqlite3.connect(path).execute("SELECT detail FROM calls").fetchall()
+
+    assert "I do not know ***" in detail
     await journal.close()
