@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import AgentCard, AgentInterface
-from holdfast.runtime.agent_name import agent_name
+from holdfast.runtime.agent_name import agent_name, is_address
 
 SAME = {
     "http://agent.test": [
@@ -67,6 +67,12 @@ def test_a_query_is_not_to_be_read_in_a_name():
     assert "key" not in name
     assert name.startswith("http://agent.test/a#query-")
     assert "?" not in name
+    assert not is_address(name)
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_another_name_leads_there(name):
+    assert is_address(name)
 
 
 @pytest.mark.parametrize("address", OTHERS)

@@ -878,6 +878,16 @@ async def test_a_stream_that_is_dropped_holds_its_call_no_longer_than_a_lease(
         assert (await call.resume()).text == "abcdef"
 
 
+async def test_a_client_is_closed_behind_a_stream_that_was_dropped(path):
+    agent = FakeAgent(streams(*"abcdef", every=20))
+    async with Process(agent, path) as client:
+        events = client.stream_message("Spell.")
+        await events.__aenter__()
+        del events
+        gc.collect()
+    assert [task for task in asyncio.all_tasks() if "lease" in task.get_name()] == []
+
+
 # ── A journal in a bad way ───────────────────────────────────────────────────────────────────
 
 

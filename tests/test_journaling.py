@@ -21,7 +21,8 @@ from holdfast import (
     TaskAuthRequiredError,
     VersionNotSupportedError,
 )
-from holdfast.journaling import digest_of, outcome_of
+from holdfast.journaling import digest_of
+from holdfast.leases import outcome_of
 from holdfast.model.types import Task
 
 

@@ -377,6 +377,21 @@ async def test_a_file_of_others_is_left_alone(path, how, words):
     assert path.read_bytes()[100:] == before[100:]  # the header says that it has a log now
 
 
+async def test_a_record_that_nobody_can_read_is_told_to_who_asks_for_it(path):
+    journal = SqliteJournal(path)
+    await journal.begin(record("a", label="1"))
+    await journal.begin(record("b", label="2"))
+    spoil(path, "UPDATE calls SET outcome = 'COMPLETED' WHERE message_id = 'a'")
+
+    asked = (journal.labelled(AGENT, ["1"]), journal.labelled(AGENT, ["2"]), journal.find("b"))
+    refused, *found = await asyncio.gather(*asked, return_exceptions=True)
+
+    assert isinstance(refused, JournalError)
+    assert "a record that cannot be read: Invalid enum value 'COMPLETED'" in str(refused)
+    assert found == [{"2": record("b", label="2")}, record("b", label="2")]
+    await journal.close()
+
+
 @pytest.mark.parametrize(
     "content", [b"no database at all " * 99, b"SQLite format 3\0" + b"x" * 999]
 )

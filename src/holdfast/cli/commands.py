@@ -94,6 +94,8 @@ _WHOSE_CREDENTIALS = (
     "credentials and service parameters go to one agent: name it with --agent-card"
 )
 
+_NO_QUERY = "a journal keeps no query of an address; name the agent with --agent-card"
+
 logger = logging.getLogger("holdfast.cli")
 
 Action = Callable[["Session", "Output"], Awaitable[None]]
@@ -540,9 +542,16 @@ def _resume_each(
     calls: Mapping[str, Sequence[CallRecord]],
 ) -> int:
     """Goes on with the calls to one agent after the other; gives the worst exit code."""
+    from holdfast.runtime.agent_name import is_address
+
     worst = 0
     for agent, records in calls.items():
-        reference = settings.agent_card or agent  # which may lack what is secret in an address
+        if not (settings.agent_card or is_address(agent)):
+            told = f"calls to {agent} cannot be gone on with: {_NO_QUERY}"
+            output.failure(Failure(code="HOLDFAST_ERR_RESUME", message=told))
+            worst = max(worst, 1)
+            continue
+        reference = settings.agent_card or agent
         code = _resume(ctx, output, replace(settings, agent_card=reference), records)
         if code == _INTERRUPTED:
             return code

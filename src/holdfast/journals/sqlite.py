@@ -550,6 +550,10 @@ def _outcome(
         failure = JournalError(f"the journal takes no such text: {error}", executed=False)
         failure.__cause__ = error
         return failure
+    except msgspec.ValidationError as error:  # of an older Holdfast that still runs, or by hand
+        failure = JournalError(f"the journal holds a record that cannot be read: {error}")
+        failure.__cause__ = error
+        return failure
 
 
 def _outcomes(written: asyncio.Future[list[Any]], count: int) -> list[Any]:

@@ -19,7 +19,9 @@ from holdfast.model.card import AgentCard
 from holdfast.runtime.discovery import WELL_KNOWN
 from holdfast.wire.origins import origin_and_aliases
 
-__all__ = ["agent_name"]
+__all__ = ["agent_name", "is_address"]
+
+_QUERY = "#query-"
 
 _OWN_PORT = {"http": ":80", "https": ":443"}
 
@@ -47,5 +49,10 @@ def agent_name(agent: str | Path | AgentCard) -> str:
         origin = max(origin_and_aliases(address))  # of this machine's names it is "localhost"
         place = origin.removesuffix(_OWN_PORT.get(parts.scheme, "")) + path.rstrip("/")
     if parts.query:
-        place += f"#query-{blake2b(parts.query.encode(), digest_size=8).hexdigest()}"
+        place += f"{_QUERY}{blake2b(parts.query.encode(), digest_size=8).hexdigest()}"
     return place + (f"#{parts.fragment}" if parts.fragment else "")
+
+
+def is_address(name: str) -> bool:
+    """Whether what a journal calls an agent leads there: an address with a query is not kept."""
+    return _QUERY not in name

@@ -104,7 +104,8 @@ class Journal(Protocol):
       and only in place of one that is ``"not_sent"``.
     - A record is written only by who names its generation, which `claim` makes one more of.
     - A method may be cancelled, and what it was to do may come about all the same.
-    - What goes wrong is a `JournalError`. Whatever else is raised counts as one.
+    - What goes wrong is a `JournalError`. Whatever else is raised counts as one, and so does
+      silence that lasts longer than a call can wait.
 
     A journal may be used in several event loops, and may be shared by several clients.
     """

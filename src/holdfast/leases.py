@@ -1,0 +1,369 @@
+"""Calls that are held: what becomes of each is noted, and their leases are renewed in time.
+
+Rules:
+- From its beginning on, a call's journal costs nobody an answer, whatever it raises and however
+  long it is silent: what cannot be written is logged, and the call stays without an outcome, to be
+  looked after later.
+- Who was held up for so long that somebody else has taken a call over stops.
+- A call is held as long as there is its `HeldCall`: a stream that is dropped is renewed no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
+
+from holdfast.errors import (
+    A2AConnectionError,
+    A2AError,
+    A2ATimeoutError,
+    DeadlineExceededError,
+    DuplicateTasksError,
+    JournalError,
+    OutcomeUnknownError,
+    ReconnectError,
+    TaskInterruptedError,
+)
+from holdfast.model.types import Task
+from holdfast.runtime.asking import in_time, said, silent
+from holdfast.runtime.journal import CallRecord, Journal, Outcome, RecordUpdate
+from holdfast.runtime.waiting import Endable, until
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from holdfast.model.types import Message, TaskState
+    from holdfast.policy.deadline import Deadline
+    from holdfast.runtime.env import Env
+
+__all__ = ["HeldCall", "Leases", "outcome_of"]
+
+T = TypeVar("T")
+
+logger = logging.getLogger("holdfast")
+
+_RENEWALS = 3
+"""How often a lease is renewed while it lasts."""
+
+_NOTING = 5.0
+"""Seconds that a journal has to take in what is new about a call, at most."""
+
+_SHARE = 4
+"""Which part of the time that a call has left may go into that."""
+
+_LAST = 1.0
+"""Seconds that it has for that in any case, though the time of the call is over."""
+
+_HANGING = 0.25
+"""Seconds that it has where it did not answer the last time."""
+
+_GIVING_UP = 8.0
+"""Seconds that a client which is closed waits for what was given up before."""
+
+_GOES_ON = (
+    A2AConnectionError,
+    A2ATimeoutError,
+    DeadlineExceededError,
+    ReconnectError,
+    TaskInterruptedError,
+)
+"""Errors that end the caller's waiting, and not what the agent does."""
+
+
+def outcome_of(error: BaseException, *, was_sent: bool) -> Outcome | None:
+    """What an error says of the call that it ends; None for nothing, and it stays open.
+
+    Args:
+        error: What was raised to the caller.
+        was_sent: Whether the message had been sent before, for all that is known: what befalls
+            somebody who looks after it says nothing of the message.
+    """
+    match error:
+        case OutcomeUnknownError():
+            return "unknown"
+        case DuplicateTasksError():
+            return "failed"
+        case JournalError():
+            return None
+        case A2AError(executed=False) if not was_sent:
+            return "not_sent"
+        case A2AError(executed=None) if not (was_sent or isinstance(error, _GOES_ON)):
+            return "failed"
+        case _:
+            return None
+
+
+class HeldCall:
+    """A call that is written down, and that nobody else works on.
+
+    Its lease is renewed as long as there is this object.
+
+    Attributes:
+        record: As it was written down.
+    """
+
+    def __init__(self, record: CallRecord, env: Env, leases: Leases, deadline: Deadline) -> None:
+        self.record = record
+        self._env = env
+        self._leases = leases
+        self._deadline = deadline
+        self._working = Endable()
+        self._taken_by = ""
+        self._seen: tuple[str | None, TaskState | None] = (None, None)
+        self._is_over = False
+        leases.add(self)
+
+    async def while_held(self, work: Awaitable[T]) -> T:
+        """Does something for the call, for as long as it is held.
+
+        Raises:
+            JournalError: Somebody else has taken it over; ``executed`` is None.
+        """
+        try:
+            if self._leases.is_stale:
+                await self._leases.renew()
+            done = None if self._working.is_ended else await self._working.wait(work)
+        finally:
+            if asyncio.iscoroutine(work):
+                work.close()  # of one that was not begun
+        if not self._working.is_ended:
+            return done  # type: ignore[return-value]
+        text = (
+            f"the call of message {self.record.message_id} was taken over by {self._taken_by}, "
+            "after its lease had not been renewed in time; it goes on there"
+        )
+        raise JournalError(text)
+
+    def has_seen(self, task_id: str | None, state: TaskState | None) -> bool:
+        """Whether that is noted already, or is nothing."""
+        return state is None or (task_id, state) == self._seen
+
+    async def saw(self, task: Task) -> None:
+        """Notes where the task stands."""
+        if self._is_over or self.has_seen(task.id, task.state):
+            return
+        self._seen = (task.id, task.state)
+        await self._update(
+            RecordUpdate(task_id=task.id, context_id=task.context_id, state=str(task.state))
+        )
+
+    async def answered(self, result: Task | Message) -> None:
+        """Notes what answers the call, which is over with that."""
+        stored = result.to_json() if self._leases.journal.stores_messages else None
+        if isinstance(result, Task):
+            update = RecordUpdate(
+                task_id=result.id,
+                context_id=result.context_id,
+                state=str(result.state),
+                outcome="answered",
+                result=stored,
+            )
+        else:
+            update = RecordUpdate(context_id=result.context_id, outcome="answered", result=stored)
+        await self.finish(update)
+
+    async def failed(self, error: BaseException) -> None:
+        """Notes what ended the call; what only ended its caller's waiting leaves it open.
+
+        Where the call was taken over, ``error.executed`` is put right: the message may have been
+        sent before.
+        """
+        is_claimed = self.record.generation > 1
+        was_sent = is_claimed or self._seen[1] is not None
+        if is_claimed and isinstance(error, A2AError) and error.executed is False:
+            error.executed = None if self.record.state is None else True
+        outcome = outcome_of(error, was_sent=was_sent)
+        if outcome is None:
+            await self.release()
+        else:
+            await self.finish(RecordUpdate(outcome=outcome, detail=self._told(error)))
+
+    def _told(self, error: BaseException) -> str:
+        """An error in a line, without what was said where that is not stored."""
+        kind = type(error).__name__
+        if self._leases.journal.stores_messages:
+            return f"{kind}: {error}"
+        code = getattr(error, "code", None)
+        return kind if code is None else f"{kind} ({code})"
+
+    def release(self) -> Awaitable[None]:
+        """Leaves the call, without an outcome, to whoever wants to go on with it.
+
+        That holds at once, before it is written: what ends the work from now on says nothing of
+        the call.
+        """
+        return self.finish(RecordUpdate(lease_until=self._env.wall()))
+
+    def take_away(self, by: str) -> None:
+        """Ends the work on it, as somebody else holds it now."""
+        self._is_over = True
+        self._taken_by = by
+        self._leases.remove(self)
+        self._working.end()
+
+    def finish(self, update: RecordUpdate) -> Awaitable[None]:
+        """Notes the last thing about the call, and lets go of it; later ones are ignored."""
+        if self._is_over:
+            return _nothing()
+        self._is_over = True
+        self._leases.remove(self)
+        return self._update(update)
+
+    async def _update(self, update: RecordUpdate) -> None:
+        record, leases = self.record, self._leases
+        try:
+            is_ours = await leases.update(record, update, self._deadline.at)
+        except JournalError as error:
+            logger.warning("message %s: %s", record.message_id, error)
+        else:
+            if not is_ours:
+                self.take_away("another client")
+
+
+class Leases:
+    """The calls that are held in one event loop, and the task that renews their leases.
+
+    A call that nobody else knows any more, as of a stream that was dropped, is not among them.
+
+    Args:
+        journal: Where they are written down.
+        env: Wall time.
+    """
+
+    def __init__(self, journal: Journal, env: Env) -> None:
+        self.journal = journal
+        self._env = env
+        self._calls: WeakValueDictionary[str, HeldCall] = WeakValueDictionary()
+        self._renewing: asyncio.Task[None] | None = None
+        self._looked = 0.0
+        self._hangs = False
+        self._giving_up: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the leases may be over: the program was held up."""
+        return asyncio.get_running_loop().time() - self._looked >= self.journal.lease
+
+    def has(self, message_id: str) -> bool:
+        """Whether a call is held here."""
+        return message_id in self._calls
+
+    def add(self, call: HeldCall) -> None:
+        """Renews the lease of a call from now on, in place of an earlier one of that message."""
+        loop = asyncio.get_running_loop()
+        if self._renewing is None:
+            self._looked = loop.time()
+            self._renewing = loop.create_task(
+                self._renew_in_time(), name="holdfast: renews leases"
+            )
+        before = self._calls.get(call.record.message_id)
+        self._calls[call.record.message_id] = call
+        if before is not None:
+            before.take_away("this client itself")
+
+    def remove(self, call: HeldCall) -> None:
+        """Renews the lease of a call no more."""
+        if self._calls.get(call.record.message_id) is call:
+            del self._calls[call.record.message_id]
+        if not self._calls and self._renewing is not None:
+            self._renewing.cancel()
+            self._renewing = None
+
+    async def taken(
+        self, taking: Coroutine[Any, Any, CallRecord], give_up: Callable[[], RecordUpdate]
+    ) -> CallRecord:
+        """The record once its lease is taken.
+
+        Who is cancelled meanwhile is not kept waiting: the lease may be taken all the same, and
+        only then it is noted that it was given up. A record that was refused is somebody else's.
+        """
+        task = asyncio.get_running_loop().create_task(taking, name="holdfast: takes a lease")
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._give_up(task, give_up)
+            raise
+
+    def _give_up(
+        self, taking: asyncio.Task[CallRecord], give_up: Callable[[], RecordUpdate]
+    ) -> None:
+
+        async def update() -> None:
+            with contextlib.suppress(JournalError):  # the next who looks will not find it
+                record = await taking
+                await self.update(record, give_up(), math.inf)
+
+        updating = asyncio.get_running_loop().create_task(
+            update(), name="holdfast: gives a call up"
+        )
+        self._giving_up.add(updating)
+        updating.add_done_callback(self._giving_up.discard)
+
+    async def close(self) -> None:
+        """Lets go of all calls, and sees to those that were given up."""
+        released = [call.release() for call in list(self._calls.values())]
+        await asyncio.gather(*released)
+        if self._giving_up:
+            _, late = await asyncio.wait(self._giving_up, timeout=_GIVING_UP)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        if self._renewing is not None:  # where calls were dropped
+            self._renewing.cancel()
+            self._renewing = None
+
+    async def update(self, record: CallRecord, update: RecordUpdate, at: float) -> bool:
+        """Adds to a record, unless the journal is silent for longer than an answer can wait.
+
+        Args:
+            record: The call.
+            update: What is new about it.
+            at: When the time of the call is over.
+
+        Raises:
+            JournalError: It cannot be written, or was not in time.
+        """
+        now = asyncio.get_running_loop().time()
+        seconds = _HANGING if self._hangs else min(_NOTING, max(_LAST, (at - now) / _SHARE))
+
+        def too_late() -> JournalError:
+            self._hangs = True
+            return silent(seconds)
+
+        updating = said(self.journal.update, record.message_id, record.generation, update)
+        is_ours = await until(now + seconds, updating, too_late)
+        self._hangs = False
+        return is_ours
+
+    async def renew(self) -> None:
+        """Renews all leases, and tells the calls whose lease was taken."""
+        loop, lease = asyncio.get_running_loop(), self.journal.lease
+        held = {name: call.record.generation for name, call in self._calls.items()}
+        began = loop.time()
+        renewal = said(self.journal.renew, [*held.items()], self._env.wall() + lease)
+        try:
+            ours = await in_time(renewal, lease / _RENEWALS)
+        except JournalError as error:
+            logger.warning("the leases of %d calls were not renewed: %s", len(held), error)
+            self._looked = loop.time()  # not to be asked again by each of them
+            return
+        self._looked = began
+        for name in held.keys() - ours:
+            if (call := self._calls.get(name)) is not None:
+                call.take_away("another client")
+
+    async def _renew_in_time(self) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            while self._calls:
+                await asyncio.sleep(self.journal.lease / _RENEWALS)
+                if self._calls:
+                    await self.renew()
+            self._renewing = None
+
+
+async def _nothing() -> None:
+    """Does nothing."""
