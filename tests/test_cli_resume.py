@@ -8,7 +8,6 @@ import pytest
 from tests.cli_harness import AGENT, holdfast
 
 from holdfast.journals.sqlite import SqliteJournal
-from holdfast.runtime.agent_name import agent_name
 from holdfast.runtime.journal import CallRecord
 from holdfast.testing import FakeAgent, FakeNetwork, completes, fails, replies
 
@@ -146,6 +145,40 @@ def test_without_an_agent_all_are_asked_each_at_its_own_address(left):
     assert [(one["messageId"], one["agent"]) for one in told] == [("m1", AGENT), ("m2", OTHER)]
 
 
+def test_a_journal_may_be_named_by_its_address(left):
+    left.add("m1")
+    done = holdfast("resume", "--list", "--journal", f"sqlite:///{left.path}")
+
+    assert (done.exit, "Message ID: m1\n" in done.out) == (0, True)
+
+
+def test_an_address_of_no_journal_is_a_wrong_usage():
+    done = holdfast("resume", "--journal", "postgres://u:s3cret@db/calls")
+
+    assert done.exit == 2
+    assert "--journal must be a file" in done.err
+    assert "s3cret" not in done.err
+
+
+def test_what_may_be_secret_in_an_address_has_to_be_said_again(left):
+    address = f"{AGENT}?key=s3cret"
+    agent = slow()
+    left.add("m1", agent=f"{AGENT}#query-faddc41837a7c9ca")
+
+    without = left.resume(card=None, agent=agent)
+    named = left.resume("--list", card=address, agent=agent)
+    resumed = left.resume(card=address, agent=agent)
+
+    assert without.exit == 1
+    assert (
+        "a journal keeps no query of an address; name the agent with --agent-card" in without.err
+    )
+    assert "Message ID: m1\n" in named.out
+    assert "s3cret" not in named.out + named.err + without.err
+    assert "OUTCOME_UNKNOWN" in resumed.out
+    assert agent.calls("ListTasks")
+
+
 @pytest.mark.parametrize("words", [["--bearer", "secret"], ["--svc-param", "x-key:secret"]])
 def test_credentials_go_to_the_agent_that_is_named(left, words):
     left.add("m1")
@@ -170,40 +203,6 @@ def test_a_call_is_forgotten(left):
     again = left.resume("--forget", "m1", agent=agent)
     assert again.exit == 1
     assert "no call of message m1 is without an outcome in" in again.err
-
-
-def test_a_journal_may_be_named_by_its_address(left):
-    left.add("m1")
-    done = holdfast("resume", "--list", "--journal", f"sqlite:///{left.path}")
-
-    assert (done.exit, "Message ID: m1\n" in done.out) == (0, True)
-
-
-def test_an_address_of_no_journal_is_a_wrong_usage():
-    done = holdfast("resume", "--journal", "postgres://u:s3cret@db/calls")
-
-    assert done.exit == 2
-    assert "--journal must be a file" in done.err
-    assert "s3cret" not in done.err
-
-
-def test_what_may_be_secret_in_an_address_has_to_be_said_again(left):
-    address = f"{AGENT}?key=s3cret"
-    agent = slow()
-    left.add("m1", agent=agent_name(address))
-
-    without = left.resume(card=None, agent=agent)
-    named = left.resume("--list", card=address, agent=agent)
-    resumed = left.resume(card=address, agent=agent)
-
-    assert without.exit == 1
-    assert (
-        "a journal keeps no query of an address; name the agent with --agent-card" in without.err
-    )
-    assert "Message ID: m1\n" in named.out
-    assert "s3cret" not in named.out + named.err + without.err
-    assert "OUTCOME_UNKNOWN" in resumed.out
-    assert agent.calls("ListTasks")
 
 
 def test_a_call_that_is_held_is_not_forgotten(left):
