@@ -767,6 +767,20 @@ async def test_who_renewed_a_call_is_told_with_the_time(path):
         assert (await asking).text == "42"
 
 
+async def test_who_was_quicker_to_take_over_what_is_free_goes_on_with_it(path):
+    agent = FakeAgent(completes("42", after=60))
+    dead = await left_by_the_dead(agent, path)
+    async with Process(agent, path) as one, Process(agent, path) as other:
+        (ours,), (theirs,) = await one.pending(), await other.pending()
+        resuming = asyncio.create_task(ours.resume())
+        await asyncio.sleep(0.5)  # so that their looks are never at the same time
+
+        with pytest.raises(JournalError, match="held by another client, which took it over at"):
+            await theirs.resume()
+        assert (await resuming).text == "42"
+    await dead.close()
+
+
 async def test_waiting_for_somebody_else_ends_with_the_deadline(path):
     agent = FakeAgent(completes("42", after=60))
     dead = await left_by_the_dead(agent, path)
@@ -928,6 +942,22 @@ async def test_a_journal_that_hangs_costs_no_answer(streaming, timeout, caplog):
             assert (await client.ask("How far?", timeout=timeout)).text == "42"
 
     assert "the journal has not answered within" in caplog.text
+
+
+async def test_a_journal_that_is_slow_once_takes_in_the_next_call():
+    class Slow(Foreign):
+        seconds = 2
+
+        async def update(self, *update):
+            await asyncio.sleep(self.seconds)
+            return await super().update(*update)
+
+    agent, journal = FakeAgent(completes("42", after=3)), Slow()
+    async with connected(agent, journal) as client:
+        assert (await client.ask("one", timeout=6)).text == "42"  # which it is too slow for
+        assert len(await client.pending()) == 1
+        assert (await client.ask("two")).text == "42"
+        assert len(await client.pending()) == 1
 
 
 async def test_a_journal_that_hangs_at_the_end_of_the_time_does_not_stretch_it():

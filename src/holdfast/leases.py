@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -29,9 +28,9 @@ from holdfast.errors import (
     TaskInterruptedError,
 )
 from holdfast.model.types import Task
-from holdfast.runtime.asking import in_time, said, silent
+from holdfast.runtime.asking import in_time, said
 from holdfast.runtime.journal import CallRecord, Journal, Outcome, RecordUpdate
-from holdfast.runtime.waiting import Endable, until
+from holdfast.runtime.waiting import Endable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -59,7 +58,7 @@ _LAST = 1.0
 """Seconds that it has for that in any case, though the time of the call is over."""
 
 _HANGING = 0.25
-"""Seconds that it has where it did not answer the last time."""
+"""Seconds that it has where it failed the last time."""
 
 _GIVING_UP = 8.0
 """Seconds that a client which is closed waits for what was given up before."""
@@ -113,6 +112,7 @@ class HeldCall:
         self._deadline = deadline
         self._working = Endable()
         self._taken_by = ""
+        self._has_failed = False  # what was to be noted last
         self._seen: tuple[str | None, TaskState | None] = (None, None)
         self._is_over = False
         leases.add(self)
@@ -214,14 +214,22 @@ class HeldCall:
         return self._update(update)
 
     async def _update(self, update: RecordUpdate) -> None:
-        record, leases = self.record, self._leases
+        record, journal = self.record, self._leases.journal
+        updating = said(journal.update, record.message_id, record.generation, update)
         try:
-            is_ours = await leases.update(record, update, self._deadline.at)
+            is_ours = await in_time(updating, self._patience())
         except JournalError as error:
+            self._has_failed = True
             logger.warning("message %s: %s", record.message_id, error)
         else:
+            self._has_failed = False
             if not is_ours:
                 self.take_away("another client")
+
+    def _patience(self) -> float:
+        """Seconds that the journal has: silent again and again, it must not use up the time."""
+        left = self._deadline.left(asyncio.get_running_loop().time())
+        return _HANGING if self._has_failed else min(_NOTING, max(_LAST, left / _SHARE))
 
 
 class Leases:
@@ -240,7 +248,6 @@ class Leases:
         self._calls: WeakValueDictionary[str, HeldCall] = WeakValueDictionary()
         self._renewing: asyncio.Task[None] | None = None
         self._looked = 0.0
-        self._hangs = False
         self._giving_up: set[asyncio.Task[None]] = set()
 
     @property
@@ -295,7 +302,10 @@ class Leases:
         async def update() -> None:
             with contextlib.suppress(JournalError):  # the next who looks will not find it
                 record = await taking
-                await self.update(record, give_up(), math.inf)
+                given_up = said(
+                    self.journal.update, record.message_id, record.generation, give_up()
+                )
+                await in_time(given_up, _NOTING)
 
         updating = asyncio.get_running_loop().create_task(
             update(), name="holdfast: gives a call up"
@@ -315,29 +325,6 @@ class Leases:
         if self._renewing is not None:  # where calls were dropped
             self._renewing.cancel()
             self._renewing = None
-
-    async def update(self, record: CallRecord, update: RecordUpdate, at: float) -> bool:
-        """Adds to a record, unless the journal is silent for longer than an answer can wait.
-
-        Args:
-            record: The call.
-            update: What is new about it.
-            at: When the time of the call is over.
-
-        Raises:
-            JournalError: It cannot be written, or was not in time.
-        """
-        now = asyncio.get_running_loop().time()
-        seconds = _HANGING if self._hangs else min(_NOTING, max(_LAST, (at - now) / _SHARE))
-
-        def too_late() -> JournalError:
-            self._hangs = True
-            return silent(seconds)
-
-        updating = said(self.journal.update, record.message_id, record.generation, update)
-        is_ours = await until(now + seconds, updating, too_late)
-        self._hangs = False
-        return is_ours
 
     async def renew(self) -> None:
         """Renews all leases, and tells the calls whose lease was taken."""

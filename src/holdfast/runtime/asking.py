@@ -11,7 +11,7 @@ from holdfast.runtime.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["in_time", "said", "silent"]
+__all__ = ["in_time", "said"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,10 +41,8 @@ async def in_time(work: Awaitable[T], seconds: float = _LONGEST) -> T:
     Raises:
         JournalError: It has not answered.
     """
-    at = asyncio.get_running_loop().time() + seconds
-    return await until(at, work, lambda: silent(seconds))
 
+    def too_late() -> JournalError:
+        return JournalError(f"the journal has not answered within {seconds:.3g} s")
 
-def silent(seconds: float) -> JournalError:
-    """The error of a journal that has not answered."""
-    return JournalError(f"the journal has not answered within {seconds:.3g} s")
+    return await until(asyncio.get_running_loop().time() + seconds, work, too_late)
