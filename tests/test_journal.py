@@ -1045,6 +1045,13 @@ async def test_leases_are_renewed_again_after_a_journal_was_in_a_bad_way(error):
 SECRET = "k-5ecret"
 
 
+def written(path):
+    """What became of the one call in a journal's file, with its detail."""
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        (row,) = file.execute("SELECT outcome, detail FROM calls").fetchall()
+    return row
+
+
 async def test_no_secret_of_a_stream_gets_into_the_journal(path):
     journal = SqliteJournal(path, store_messages=True)
     async with connected(FakeAgent(completes("42")), journal) as client:
@@ -1063,9 +1070,8 @@ async def test_no_secret_of_a_stream_gets_into_the_journal(path):
         async with events:
             with pytest.raises(InvalidParamsError):
                 await anext(events)
-        rows = sqlite3.connect(path).execute("SELECT outcome, detail FROM calls").fetchall()
 
-    ((outcome, detail),) = rows
+    outcome, detail = written(path)
     assert outcome == "failed"
     assert detail.startswith("InvalidParamsError: I do not know ***")
     assert SECRET.encode() not in path.read_bytes() + path.with_name("calls.db-wal").read_bytes()
@@ -1079,7 +1085,8 @@ async def test_no_secret_of_a_refusal_gets_into_the_journal(path, streaming):
     async with connected(agent, journal) as client:
         with pytest.raises(InvalidParamsError):
             await client.ask("hello", headers={"X-Api-Key": SECRET})
-        ((detail,),) = sqlite3.connect(path).execute("SELECT detail FROM calls").fetchall()
 
+    outcome, detail = written(path)
+    assert outcome == "failed"
     assert "I do not know ***" in detail
     await journal.close()

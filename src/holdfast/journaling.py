@@ -111,26 +111,37 @@ class Journaling:
             raise
         return HeldCall(record, self._env, leases, deadline)
 
-    async def claim(self, message_id: str, deadline: Deadline) -> HeldCall:
-        """Takes over a call that nobody holds: see `check_free` and `until_free`.
+    async def claim(self, record: CallRecord, deadline: Deadline) -> HeldCall:
+        """Takes over a call.
+
+        Args:
+            record: As it was when nobody held it: see `free` and `until_free`.
+            deadline: When the time of the call is over.
 
         Raises:
-            JournalError: Somebody holds it, or it is over.
+            JournalError: Somebody was quicker, or it is over.
             DeadlineExceededError: It was not taken over in time.
         """
-        now = self._env.wall()
+        message_id, now = record.message_id, self._env.wall()
         lease_until = now + self.journal.lease
         claim = said(self.journal.claim, message_id, now=now, lease_until=lease_until)
         leases = self._leases.here()
-        record = await self._until(
-            deadline,
-            leases.taken(claim, lambda: RecordUpdate(lease_until=self._env.wall())),
-            f"the call of message {message_id} was not taken over",
-        )
-        return HeldCall(record, self._env, leases, deadline)
+        taking = leases.taken(claim, lambda: RecordUpdate(lease_until=self._env.wall()))
+        call = f"the call of message {message_id}"
+        try:
+            taken = await self._until(deadline, taking, f"{call} was not taken over")
+        except JournalError:
+            self._check_holder(record, await self._found(message_id, deadline))
+            raise
+        return HeldCall(taken, self._env, leases, deadline)
 
-    async def check_free(self, message_id: str, deadline: Deadline) -> None:
-        """Raises a `JournalError` if somebody holds a call, or may: see `until_free`."""
+    async def free(self, message_id: str, deadline: Deadline) -> CallRecord:
+        """The record of a call that nobody holds; it may be over.
+
+        Raises:
+            JournalError: Somebody holds it, or did and died less than a lease ago.
+            DeadlineExceededError: The journal has not told in time.
+        """
         self._check_open()
         record = await self._found(message_id, deadline)
         if record.outcome is None and record.lease_until > self._env.wall():
@@ -140,6 +151,7 @@ class Journaling:
                 f"died: that is clear at {_utc(record.lease_until)}"
             )
             raise JournalError(text)
+        return record
 
     async def until_free(
         self, message_id: str, deadline: Deadline, *, outlasts: bool = False

@@ -136,8 +136,8 @@ class PendingCall:
         )
 
         async def begin() -> Live:
-            await self._journaling.until_free(self.message_id, deadline)
-            call = calls.call = await self._journaling.claim(self.message_id, deadline)
+            record = await self._journaling.until_free(self.message_id, deadline)
+            call = calls.call = await self._journaling.claim(record, deadline)
             try:
                 task_id = await call.while_held(self._find(call, calls))
                 return await call.while_held(calls.subscribe_to(task_id)())
@@ -154,8 +154,8 @@ class PendingCall:
             JournalError: Somebody works on it, or may: see `is_held`; or it is over.
         """
         deadline = self._calls.deadline("call", None)
-        await self._journaling.check_free(self.message_id, deadline)
-        call = await self._journaling.claim(self.message_id, deadline)
+        record = await self._journaling.free(self.message_id, deadline)
+        call = await self._journaling.claim(record, deadline)
         await call.finish(RecordUpdate(outcome="forgotten"))
 
     async def _find(self, call: HeldCall, calls: StreamCalls) -> str:
