@@ -997,6 +997,19 @@ async def test_who_goes_on_with_a_call_waits_for_the_journal_until_the_deadline(
         assert (await call.resume()).text == "42"
 
 
+@pytest.mark.parametrize("fails", ["find", "claim"])
+async def test_a_journal_that_fails_when_a_call_is_taken_over_is_told(fails):
+    agent, journal = FakeAgent(completes("42", after=60)), Ailing(error=OSError("disk on fire"))
+    async with connected(agent, journal) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+        journal.ailing = {fails}
+
+        with pytest.raises(JournalError, match="the journal has failed: OSError: disk on fire"):
+            await call.resume()
+
+
 async def test_a_list_that_a_journal_does_not_give_is_waited_for_with_an_end():
     async with connected(FakeAgent(), Ailing("unfinished")) as client:
         with pytest.raises(JournalError, match="has not answered within 60 s"):

@@ -131,7 +131,9 @@ class Journaling:
         try:
             taken = await self._until(deadline, taking, f"{call} was not taken over")
         except JournalError:
-            self._check_holder(record, await self._found(message_id, deadline))
+            found = await self._found(message_id, deadline)
+            if self._is_held(found):
+                self._check_holder(record, found)
             raise
         return HeldCall(taken, self._env, leases, deadline)
 
@@ -144,7 +146,7 @@ class Journaling:
         """
         self._check_open()
         record = await self._found(message_id, deadline)
-        if record.outcome is None and record.lease_until > self._env.wall():
+        if self._is_held(record):
             self._check_holder(record, record)
             text = (
                 f"the call of message {message_id} is held by another client, or was by one that "
@@ -174,7 +176,7 @@ class Journaling:
         self._check_open()
         clock = asyncio.get_running_loop().time
         first = record = await self._found(message_id, deadline)
-        while record.outcome is None and record.lease_until > self._env.wall():
+        while self._is_held(record):
             if not outlasts:
                 self._check_holder(first, record)
             held = record.lease_until - self._env.wall()
@@ -184,6 +186,9 @@ class Journaling:
                 raise _overdue(f"{call}, and was not free", deadline, record)
             record = await self._found(message_id, deadline)
         return record
+
+    def _is_held(self, record: CallRecord) -> bool:
+        return record.outcome is None and record.lease_until > self._env.wall()
 
     def _check_holder(self, first: CallRecord, record: CallRecord) -> None:
         """Raises a `JournalError` where it is clear that who holds a call is alive."""
