@@ -39,13 +39,13 @@ _LOOK = 1.0
 
 def digest_of(message: Message) -> str:
     """A digest of what a message says, in hexadecimal: of all of it but its ids and its place."""
-    said = Message(
+    content = Message(
         parts=message.parts,
         metadata=message.metadata or None,
         extensions=message.extensions,
         reference_task_ids=message.reference_task_ids,
     )
-    text = json.dumps(said.to_dict(), sort_keys=True)
+    text = json.dumps(content.to_dict(), sort_keys=True)
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
