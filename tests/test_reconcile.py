@@ -22,17 +22,19 @@ from holdfast import (
     UnsupportedOperationError,
 )
 from holdfast.tasks.reconcile import (
+    Absent,
     Found,
     FoundTwice,
     GetTask,
     ListPage,
     LookAgain,
-    NotFound,
     Reconciliation,
+    Unseen,
 )
 
 SENT = 1_700_000_000.0
 ID = "m-1"
+LATE = DeadlineExceededError("too late", deadline="reconcile", timeout=1.0)
 
 
 def message(**more):
@@ -145,6 +147,31 @@ def test_in_a_context_of_its_own_any_task_is_its():
     assert search.step == GetTask("t")
 
 
+def test_in_the_list_of_a_context_only_its_tasks_count():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+
+    search.listed(page(task("a", ID, context_id="d"), task("b", ID)), wall=SENT, agent_time=None)
+
+    assert search.step == GetTask("b")
+
+
+def test_a_page_that_cannot_be_had_any_more_is_asked_for_in_the_next_look():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    search.listed(page(token="2"), wall=SENT, agent_time=None)
+
+    search.failed(InvalidParamsError("the page token is none of this agent's"))
+
+    assert search.step == LookAgain(1)
+    search.waited()
+    assert search.step == ListPage(context_id="c")
+
+
+def test_a_clock_that_is_ahead_narrows_nothing():
+    search = Reconciliation(message(), sent_at=SENT, clock_skew=8 * 3600.0)
+
+    assert search.step == ListPage(since=at(SENT - 5))
+
+
 def test_two_tasks_are_two_tasks_on_whichever_page():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     first, second = task("a", ID), task("b", ID)
@@ -175,7 +202,7 @@ def test_without_a_list_there_is_nothing_to_wait_for(error):
 
     search.failed(error)
 
-    assert search.step == NotFound()
+    assert search.step == Unseen()
     assert search.looked_at == ("the tasks of context c (the agent has no list of tasks)",)
 
 
@@ -185,9 +212,9 @@ def test_what_is_known_to_have_no_list_is_not_asked_for_one():
 
     search.failed(TaskNotFoundError("gone"))
     assert search.step == LookAgain(1)
-    search.give_up()
+    search.finish(LATE)
 
-    assert search.step == NotFound()
+    assert search.step == Absent()
     assert search.looked_at == (
         "task t",
         "the tasks of context c (the agent has no list of tasks)",
@@ -197,9 +224,10 @@ def test_what_is_known_to_have_no_list_is_not_asked_for_one():
 def test_what_failed_for_lack_of_time_is_told():
     search = Reconciliation(message(), sent_at=SENT)
 
-    search.failed(DeadlineExceededError("too late", deadline="reconcile", timeout=1.0))
-    search.give_up()
+    search.failed(LATE)
+    search.finish(LATE)
 
+    assert search.step == Unseen(LATE)
     assert search.looked_at == ("the tasks changed since the message was sent (too late)",)
 
 
@@ -284,11 +312,11 @@ def test_whatever_an_agent_answers_only_the_messages_own_tasks_are_found(
     )
 
     asked = 0
-    while not isinstance(search.step, Found | FoundTwice | NotFound):
+    while not isinstance(search.step, Found | FoundTwice | Absent | Unseen):
         asked += agent.answer(search)
         assert asked < 200, "it never ends"
         if isinstance(search.step, LookAgain):
-            (search.waited if search.step.looks < 5 else search.give_up)()
+            search.waited() if search.step.looks < 5 else search.finish(LATE)
 
     found = getattr(search.step, "tasks", ())
     if isinstance(search.step, Found):

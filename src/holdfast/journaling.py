@@ -212,9 +212,11 @@ class HeldCall:
         was_sent = is_claimed or self._seen[1] is not None
         if is_claimed and isinstance(error, A2AError) and error.executed is False:
             error.executed = None if self.record.state is None else True
-        if isinstance(error, OutcomeUnknownError):
+        if isinstance(error, OutcomeUnknownError) and error.unfinished is None:
             await self.finish(Note(outcome=UNKNOWN))
-        elif not isinstance(error, A2AError) or isinstance(error, JournalError):
+        elif not isinstance(error, A2AError) or isinstance(
+            error, OutcomeUnknownError | JournalError
+        ):
             await self.let_go()
         elif isinstance(error, DuplicateTasksError):
             await self.finish(Note(outcome=self._told(error)))

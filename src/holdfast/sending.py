@@ -1,12 +1,12 @@
 """Sending a message: written down first where there is a journal, sent once, and looked for.
 
 What a caller allows beyond that, `holdfast.connect` says at ``on_unknown`` and ``context_ids``.
+How it is looked for is in `holdfast.reconciling`, and its context in `holdfast.own_context`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -14,32 +14,32 @@ import msgspec
 from holdfast.errors import (
     A2AError,
     DeadlineExceededError,
-    InvalidParamsError,
     OutcomeUnknownError,
-    TaskNotFoundError,
 )
-from holdfast.model.operations import LIST_TASKS, SEND_STREAMING_MESSAGE
-from holdfast.model.requests import ListTasksRequest, SendMessageConfiguration
+from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
+from holdfast.model.requests import SendMessageConfiguration
+from holdfast.own_context import in_own_context, is_context_refused, without_context
 from holdfast.policy.retry import backoff
-from holdfast.reconciling import find
+from holdfast.reconciling import find_task
 from holdfast.runtime.transport import Reply
 from holdfast.runtime.waiting import until
+from holdfast.tasks.reconcile import Absent, Found
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from holdfast.calls import Calls, PerCall
+    from holdfast.errors import Attempt
     from holdfast.journaling import HeldCall, Journaling
     from holdfast.model.requests import SendMessageRequest
     from holdfast.model.types import Message, StreamResponse, Task
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.transport import CallProgress, Stream
+    from holdfast.tasks.reconcile import Unseen
 
 __all__ = ["Sending"]
 
 T = TypeVar("T")
-
-_CONTEXT_ID = re.compile(r"context[\s_-]?id", re.IGNORECASE)
 
 _POLL = 2.0
 """Seconds between two looks at a task that was found."""
@@ -61,18 +61,16 @@ class Sending:
     def __init__(
         self, calls: Calls, request: SendMessageRequest, deadline: Deadline, per_call: PerCall
     ) -> None:
+        own = in_own_context(request, calls)
         self._calls = calls
         self._deadline = deadline
         self._per_call = per_call
-        self._request = request
+        self._request = own or request
+        self._is_own_context = own is not None
         self._began = asyncio.get_running_loop().time()
         self.call: HeldCall | None = None
         self._progress: CallProgress | None = None
         self._is_lost = False
-        self._is_unseen = False  # it was lost, and nothing could be looked at
-        self._is_own_context = False
-        if calls.context_ids == "client":
-            self._name_context()
 
     def written_down(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """Does the work of the call once it is written down, for as long as it is held.
@@ -93,10 +91,7 @@ class Sending:
         try:
             return await call.work(work())
         except BaseException as error:
-            if self._is_unseen and isinstance(error, OutcomeUnknownError):
-                await call.let_go()  # an agent that is down has not said that there is nothing
-            else:
-                await call.failed(error)
+            await call.failed(error)
             raise
 
     @property
@@ -125,9 +120,10 @@ class Sending:
         if at_once:
             self._ask_for_an_answer_at_once()
         reply = await self._once(
+            SEND_MESSAGE.name,
             lambda progress: calls.send(
                 self._request, self._deadline, self._per_call, progress=progress
-            )
+            ),
         )
         if isinstance(reply, Reply):
             return reply
@@ -145,62 +141,95 @@ class Sending:
         """
         calls = self._calls
         return self._once(
+            SEND_STREAMING_MESSAGE.name,
             lambda progress: calls.open(
                 SEND_STREAMING_MESSAGE,
                 self._request,
                 self._deadline,
                 self._per_call,
                 progress=progress,
-            )
+            ),
         )
 
     # ── Once ─────────────────────────────────────────────────────────────────────────────────
 
-    async def _once(self, send: Callable[[CallProgress], Awaitable[Reply[T]]]) -> Reply[T] | Task:
+    async def _once(
+        self, operation: str, send: Callable[[CallProgress], Awaitable[Reply[T]]]
+    ) -> Reply[T] | Task:
         lost: OutcomeUnknownError | None = None
-        resent = 0
+        times = 0
+        attempts: tuple[Attempt, ...] = ()
+        began = asyncio.get_running_loop().time()
         while True:
-            self._progress = self._calls.progress(self._per_call)
+            progress = self._progress = self._calls.progress(self._per_call)
             try:
-                return await send(self._progress)
-            except OutcomeUnknownError as error:
-                lost, self._is_lost = error, True
-                if (task := await self._found(lost)) is not None:
-                    return task
-                resent += 1
-                await self._wait_to_resend(lost, resent)
+                return await send(progress)
             except A2AError as error:
-                if self._is_own_context and await self._is_context_refused(error):
-                    self._leave_context()
+                attempts = _joined(attempts, error.attempts, after=progress.began - began)
+                error.attempts = attempts
+                if isinstance(error, OutcomeUnknownError):
+                    lost, times, self._is_lost = error, times + 1, True
+                    found = await self._looked_for(operation, lost)
+                    if isinstance(found, Found):
+                        return found.task
+                    if not await self._may_resend(found, times):
+                        lost.message = f"{lost.message}. {_told(times)}"
+                        raise
+                elif self._is_own_context and await self._is_context_refused(error):
+                    self._is_own_context = False
+                    self._request = without_context(self._request, self._calls)
                 elif lost is None or error.executed is not False:
                     raise
                 elif isinstance(error, DeadlineExceededError):
                     error.executed = None  # an earlier try may have arrived
                     raise
                 else:
-                    raise lost from error
+                    lost.attempts = attempts
+                    lost.message = f"{lost.message}. {_told(times, error)}"
+                    raise lost from lost.__cause__
 
-    async def _wait_to_resend(self, lost: OutcomeUnknownError, resent: int) -> None:
-        """Waits before it is sent again.
+    async def _looked_for(
+        self, operation: str, lost: OutcomeUnknownError
+    ) -> Found | Absent | Unseen | None:
+        """What came of looking for the task that the message made; None if it is not to be."""
+        calls = self._calls
+        if self._per_call.on_unknown in {"raise", "resend"}:
+            return None
+        if not calls.resilience.reconcile.max_seconds:
+            return None
+        loop = asyncio.get_running_loop()
+        epoch = calls.env.wall() - loop.time()  # once: the wall clock may be set meanwhile
+        found = await find_task(
+            self._request.message,
+            lost,
+            calls,
+            self._deadline,
+            self._per_call,
+            operation=operation,
+            sent_at=epoch + self._began,
+            wall=lambda: epoch + loop.time(),
+            is_own_context=self._is_own_context,
+        )
+        if isinstance(found, Found) and self.call is not None:
+            await self.call.saw(found.task)
+        return found
 
-        Raises:
-            OutcomeUnknownError: The one given: the caller allows no other try, or not so many.
-        """
-        calls, policy = self._calls, self._calls.resilience.retry
-        wait = backoff(policy, resent, calls.env.random())
-        resends = {"resend"} if self._has_not_looked else {"resend", "resend_if_absent"}
-        may = self._per_call.on_unknown in resends and not calls.is_closed
+    async def _may_resend(self, found: Absent | Unseen | None, times: int) -> bool:
+        """Whether the caller allows another try, and so many; waits before it."""
+        calls, allowed = self._calls, self._per_call.on_unknown
+        policy = calls.resilience.retry
+        is_absent = allowed == "resend_if_absent" and isinstance(found, Absent)
+        wait = backoff(policy, times, calls.env.random())
         left = self._deadline.left(asyncio.get_running_loop().time())
-        if not may or resent > policy.max_retries or wait >= left:
-            raise lost
+        if not (is_absent or allowed == "resend") or times > policy.max_retries or wait >= left:
+            return False
         await calls.pause(wait)
+        return not calls.is_closed
 
-    @property
-    def _has_not_looked(self) -> bool:
-        """Whether nothing can be said to be absent: there was no list, or none to be reached."""
-        known = self._calls.endpoint
-        has_list = known is None or known.lists_tasks is not False
-        return self._is_unseen or not (has_list or self._request.message.task_id)
+    def _is_context_refused(self, error: A2AError) -> Awaitable[bool]:
+        return is_context_refused(
+            self._request, error, self._calls, self._deadline, self._per_call
+        )
 
     def _ask_for_an_answer_at_once(self) -> None:
         configuration = self._request.configuration or SendMessageConfiguration()
@@ -219,25 +248,6 @@ class Sending:
             until=lambda task: task.state.is_terminal or task.state.is_interrupted,
         )
 
-    async def _found(self, lost: OutcomeUnknownError) -> Task | None:
-        """The task that the message made, if it is to be looked for and can be found."""
-        if self._per_call.on_unknown in {"raise", "resend"}:
-            return None
-        loop = asyncio.get_running_loop()
-        epoch = self._calls.env.wall() - loop.time()  # once: the wall clock may be set meanwhile
-        found = await find(
-            self._request.message,
-            lost,
-            self._calls,
-            self._deadline,
-            self._per_call,
-            sent_at=epoch + self._began,
-            wall=lambda: epoch + loop.time(),
-            is_own_context=self._is_own_context,
-        )
-        self._is_unseen = isinstance(found, A2AError)
-        return None if isinstance(found, A2AError) else found
-
     def _too_late(self) -> DeadlineExceededError:
         deadline = self._deadline
         return DeadlineExceededError(
@@ -248,45 +258,43 @@ class Sending:
             executed=False,
         )
 
-    # ── A context of its own ─────────────────────────────────────────────────────────────────
 
-    def _name_context(self) -> None:
-        """Gives a message that begins a conversation a context of its own, to be found by."""
-        message, known = self._request.message, self._calls.endpoint
-        refused = known is not None and known.takes_contexts is False
-        if refused or message.context_id or message.task_id:
-            return
-        self._is_own_context = True
-        self._put_context(self._calls.env.new_id())
+def _told(times: int, refused: A2AError | None = None) -> str:
+    """How often a message was sent whose reply was lost, and what may be done about it.
 
-    def _put_context(self, context_id: str | None) -> None:
-        message = msgspec.structs.replace(self._request.message, context_id=context_id)
-        self._request = msgspec.structs.replace(self._request, message=message)
+    Args:
+        times: How often it was sent, and may have arrived.
+        refused: Why it could not be sent once more.
+    """
+    if refused is not None:
+        again = f"It could not be sent again: {refused.message}"
+    elif times > 1:
+        again = f"It was sent {times} times"
+    else:
+        again = "It was not sent again"
+    return (
+        f"{again}. Look for it among the agent's tasks, or send it again if running it twice does "
+        "no harm"
+    )
 
-    def _leave_context(self) -> None:
-        """Sends it in no context from now on, as everything to this agent."""
-        self._is_own_context = False
-        self._put_context(None)
-        if self._calls.endpoint is not None:
-            self._calls.endpoint.takes_contexts = False
 
-    async def _is_context_refused(self, error: A2AError) -> bool:
-        """Whether it was the context that was refused, and so nothing was executed.
+def _joined(
+    earlier: Sequence[Attempt], later: Sequence[Attempt], *, after: float
+) -> tuple[Attempt, ...]:
+    """The attempts of two calls that sent the same message, as those of one.
 
-        An agent may say that parameters are wrong after it ran; then there is a task. If it ran in
-        a context of its own, none is found here; so it has to speak of this one, or of ids: a
-        model's context may be too long.
-        """
-        context_id, said = self._request.message.context_id, error.message
-        if not isinstance(error, InvalidParamsError) or not context_id:
-            return False
-        if context_id not in said and not _CONTEXT_ID.search(said):
-            return False
-        request = ListTasksRequest(context_id=context_id)
-        try:
-            page = await self._calls.run(LIST_TASKS, request, self._deadline, self._per_call)
-        except (InvalidParamsError, TaskNotFoundError):
-            return True  # it does not know that context
-        except A2AError:
-            return False
-        return not page.value.tasks
+    Args:
+        earlier: Those of the first call.
+        later: Those of the second.
+        after: Seconds from the beginning of the first to that of the second.
+    """
+    replace, count = msgspec.structs.replace, len(earlier)
+    moved = tuple(
+        replace(one, number=count + number, started=after + one.started)
+        for number, one in enumerate(later, 1)
+    )
+    if not earlier or not moved:
+        return (*earlier, *moved)
+    last = earlier[-1]
+    wait = moved[0].started - last.started - last.duration
+    return (*earlier[:-1], replace(last, wait=wait), *moved)

@@ -1,17 +1,22 @@
 """Finding the task that a message made, where the reply to it was lost: what to ask next.
 
-`Reconciliation` is told what came back, and says what to do (`Reconciliation.step`); it does
-nothing itself.
+All of this is pure: `Reconciliation` is told what came back, and says what to do
+(`Reconciliation.step`). `holdfast.reconciling` is the shell that does it.
 
 Rules (A2A 3.1.3, 3.1.4, 3.4):
 - A task is the message's if its history or its status holds the message, by its id. In a context
-  that was made for this one message, every task is.
+  that was made for this one message, every task is. In the list of a context, none of another
+  context is: not every agent heeds what it is asked for.
 - A look asks for the task that the message was for; then for the list of its context's tasks; or,
   where it names none that the agent knows, of those that changed since it was sent, by the agent's
   clock. Every page is read: there may be two tasks.
+- A clock that is behind is reckoned with, and one that is ahead is not: who tells the time need
+  not be who dates the tasks. So some looks, ever fewer of them, go by no time at all.
 - Not found proves nothing. A history may leave messages out, a reply that is a message is in no
   list, a request may still be under way, stores may differ. So a look that finds nothing is
   repeated, until the time is over or the agent has said that there is nothing to be had.
+- A search that was not finished proves even less, and says why it was not (`Unseen`). Of one that
+  was, it is known that each place was read to its end when it was last looked at (`Absent`).
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ import msgspec
 
 from holdfast.errors import (
     A2AError,
+    DeadlineExceededError,
     InvalidParamsError,
     TaskNotFoundError,
     UnsupportedOperationError,
@@ -37,13 +43,14 @@ if TYPE_CHECKING:
     from holdfast.model.types import Message
 
 __all__ = [
+    "Absent",
     "Found",
     "FoundTwice",
     "GetTask",
     "ListPage",
     "LookAgain",
-    "NotFound",
     "Reconciliation",
+    "Unseen",
     "has_no_list",
 ]
 
@@ -80,7 +87,7 @@ class ListPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LookAgain(msgspec.Struct, frozen=True):
-    """Nothing yet: wait, and say `Reconciliation.waited`, or `Reconciliation.give_up`.
+    """Nothing yet: wait, and say `Reconciliation.waited`.
 
     Attributes:
         looks: How many looks there were.
@@ -101,8 +108,19 @@ class FoundTwice(msgspec.Struct, frozen=True):
     tasks: tuple[Task, ...]
 
 
-class NotFound(msgspec.Struct, frozen=True):
-    """Nothing was found, which proves nothing."""
+class Absent(msgspec.Struct, frozen=True):
+    """Everywhere that it might be was read to the end, and it was not there by then."""
+
+
+class Unseen(msgspec.Struct, frozen=True):
+    """It was not found, and not everything was read.
+
+    Attributes:
+        why: What kept from that, and may not the next time. None where no more is to be had: the
+            agent has no list, or one with more pages than may be read.
+    """
+
+    why: A2AError | None = None
 
 
 class _Place(msgspec.Struct, kw_only=True):
@@ -114,6 +132,8 @@ class _Place(msgspec.Struct, kw_only=True):
         is_filtered: Whether the list can be had by time.
         looks: How often it was looked at to the end.
         trouble: Why it could not be looked at, the last time that it could not.
+        error: What kept from looking at it the last time; None where nothing did, and where there
+            is nothing to be looked at.
         is_closed: Whether it is not to be looked at again: that would fail once more.
         is_cut_short: Whether there were more pages than may be read.
     """
@@ -123,6 +143,7 @@ class _Place(msgspec.Struct, kw_only=True):
     is_filtered: bool = True
     looks: int = 0
     trouble: str = ""
+    error: A2AError | None = None
     is_closed: bool = False
     is_cut_short: bool = False
 
@@ -146,7 +167,8 @@ class Reconciliation:
         max_pages: Pages to read in one look.
 
     Attributes:
-        step: What to do next.
+        step: What to do next, or what came of it.
+        seen: The task as a list has shown it, without artifacts, as soon as one has.
         clock_skew: Seconds that the agent's clock is ahead, as far as that is known by now.
     """
 
@@ -174,7 +196,8 @@ class Reconciliation:
         self._tokens: set[str] = set()
         self._since: datetime | None = None
         self._matches: dict[str, Task] = {}
-        self.step: GetTask | ListPage | LookAgain | Found | FoundTwice | NotFound
+        self.seen: Task | None = None
+        self.step: GetTask | ListPage | LookAgain | Found | FoundTwice | Absent | Unseen
         self._look()
 
     @property
@@ -182,17 +205,25 @@ class Reconciliation:
         """What was searched, in order, a line each."""
         return tuple(str(place) for place in self._places if place.looks or place.trouble)
 
-    @property
-    def has_looked(self) -> bool:
-        """Whether any place was looked at to the end."""
-        return any(place.looks for place in self._places)
+    def told(self, seconds: float) -> str:
+        """What a search for so many seconds came to that found nothing, in a sentence."""
+        places = "; ".join(self.looked_at)
+        why = self.step.why if isinstance(self.step, Unseen) else None
+        if any(place.looks for place in self._places):
+            looked = f"It was looked for in {places}, for {seconds:.3g} s, and"
+            if why is None:
+                return f"{looked} not found, which proves nothing"
+            return f"{looked} that was not finished: {why.message}"
+        if places:
+            return f"It could not be looked for in {places}"
+        return "It was not looked for" if why is None else f"It was not looked for: {why.message}"
 
     def got(self, task: Task) -> None:
         """The task that was asked for."""
         if task.id in self._matches:  # seen in a list, which leaves artifacts out
             self.step = Found(task)
             return
-        self._place.looks += 1
+        self._read()
         if self._is_ours(task):
             self.step = Found(task)
         else:
@@ -209,10 +240,10 @@ class Reconciliation:
         self._pages += 1
         for task in page.tasks:
             if self._is_ours(task):
-                self._matches[task.id] = task
+                self._matches[task.id] = self.seen = task
         if agent_time is not None:
             self.clock_skew = agent_time - wall
-        place, token = self._place, page.next_page_token
+        token = page.next_page_token
         may_read_more = self._pages < self._max_pages
         if may_read_more and self._since is not None and self._begin_of_time() < self._since:
             self._since = self._begin_of_time()  # its clock is behind: some was left out
@@ -221,37 +252,45 @@ class Reconciliation:
             self._tokens.add(token)
             self.step = msgspec.structs.replace(self._page(), page_token=token)
         else:
-            place.looks += 1
-            place.is_cut_short = bool(token)
+            if not self._is_by_no_time:  # that may have no end
+                self._read(is_cut_short=bool(token))
             self._next_place()
 
     def failed(self, error: A2AError) -> None:
         """What was asked for did not come."""
         if self._matches and isinstance(self.step, GetTask):
-            if error.transient:
+            if error.transient or isinstance(error, DeadlineExceededError):
                 self._pause()
             else:
                 self.step = Found(self._matches[self.step.task_id])
-            return
-        place = self._place
-        if isinstance(error, TaskNotFoundError) and isinstance(place.ask, GetTask):
-            place.looks += 1  # an answer, from a store that may be behind
-        elif self._since is not None and isinstance(error, _NOT_BY_TIME):
-            place.is_filtered = False  # an agent of 0.3 has no such filter
+        elif isinstance(error, TaskNotFoundError) and isinstance(self.step, GetTask):
+            self._read()  # an answer, from a store that may be behind
+            self._next_place()
+        elif isinstance(error, DeadlineExceededError):
+            self._place.trouble = error.message
+            if not self._place.looks:  # else what was read before counts
+                self._place.error = error
+            self._pause()
+        elif self._is_by_no_time:
+            self._next_place()  # the next look by the clock says whether that is to last
+        elif self._since is not None and not self._tokens and isinstance(error, _NOT_BY_TIME):
+            self._place.is_filtered = False  # an agent of 0.3 has no such filter
             self._ask_place()
-            return
         else:
-            place.trouble = _trouble(error, place)
-            place.is_closed = not error.transient
-        self._next_place()
+            self._failed_at(self._place, error)
+            self._next_place()
 
     def waited(self) -> None:
         """The wait is over: look again."""
         self._look()
 
-    def give_up(self) -> None:
-        """The time is over."""
-        self.step = NotFound()
+    def finish(self, late: A2AError) -> None:
+        """The search has had its time; ``late`` says so, where that was too short for a look."""
+        self.step = self._end(late)
+
+    def cut_short(self, why: A2AError) -> None:
+        """The search may not go on."""
+        self.step = Unseen(why)
 
     # ── Within ───────────────────────────────────────────────────────────────────────────────
 
@@ -263,6 +302,26 @@ class Reconciliation:
     @property
     def _place(self) -> _Place:
         return self._places[self._at]
+
+    @property
+    def _is_by_no_time(self) -> bool:
+        """Whether this look, the second, fourth, eighth and so on, goes by no time."""
+        place, look = self._place, self._looks + 1
+        return place.ask is None and place.is_filtered and look > 1 and not look & (look - 1)
+
+    def _read(self, *, is_cut_short: bool = False) -> None:
+        """Notes that the place was looked at."""
+        self._place.looks += 1
+        self._place.error = None
+        self._place.is_cut_short = is_cut_short
+
+    def _failed_at(self, place: _Place, error: A2AError) -> None:
+        """Notes that the place could not be looked at, and whether it is to be again."""
+        if has_no_list(error) and not isinstance(place.ask, GetTask):
+            place.trouble, place.error, place.is_closed = _NO_LIST, None, True
+        else:
+            place.trouble, place.error = error.message or type(error).__name__, error
+            place.is_closed = not error.transient and not self._tokens  # which may be over
 
     def _look(self) -> None:
         self._matches.clear()
@@ -282,10 +341,10 @@ class Reconciliation:
         self._pages = 0
         self._tokens.clear()
         self._since = None
-        ask = self._place.ask
-        if ask is None:
-            self._since = self._begin_of_time() if self._place.is_filtered else None
-        self.step = ask or self._page()
+        place = self._place
+        if place.ask is None and place.is_filtered and not self._is_by_no_time:
+            self._since = self._begin_of_time()
+        self.step = place.ask or self._page()
 
     def _page(self) -> ListPage:
         ask = self._place.ask
@@ -299,9 +358,21 @@ class Reconciliation:
         elif matches:
             self.step = GetTask(matches[0].id)
         elif all(place.is_closed for place in self._places):
-            self.step = NotFound()
+            self.step = self._end(None)
         else:
             self._pause()
+
+    def _end(self, late: A2AError | None) -> Absent | Unseen:
+        """What the search came to that found nothing."""
+        errors = [place.error for place in self._places if place.error is not None]
+        if errors:
+            return Unseen(errors[-1])
+        is_to_come = not all(place.looks or place.is_closed for place in self._places)
+        if is_to_come or self.seen is not None:
+            return Unseen(late)
+        is_read = any(place.looks for place in self._places)
+        is_cut_short = any(place.is_cut_short for place in self._places)
+        return Absent() if is_read and not is_cut_short else Unseen()
 
     def _pause(self) -> None:
         self._looks += 1
@@ -312,13 +383,16 @@ class Reconciliation:
         if self.clock_skew is None:
             began = self._sent_at - _MARGIN_UNKNOWN
         else:
-            began = self._sent_at + self.clock_skew - _MARGIN_KNOWN
+            began = self._sent_at + min(0.0, self.clock_skew) - _MARGIN_KNOWN
         return datetime.fromtimestamp(int(max(0.0, began)), UTC)
 
     def _is_ours(self, task: Task) -> bool:
         message = self._message
         if self._is_own_context and task.context_id == message.context_id:
             return True
+        ask = self._place.ask
+        if isinstance(ask, ListPage) and task.context_id not in {None, "", ask.context_id}:
+            return False
         said = (*task.history, task.status.message)
         return any(one is not None and one.message_id == message.message_id for one in said)
 
@@ -336,10 +410,3 @@ def _places(message: Message, *, is_own_context: bool) -> Iterator[_Place]:
 def has_no_list(error: A2AError) -> bool:
     """Whether an agent that was asked for a list says that it has none."""
     return isinstance(error, UnsupportedOperationError) or is_unknown_there(error)
-
-
-def _trouble(error: A2AError, place: _Place) -> str:
-    """Why a place could not be looked at, in a line."""
-    if has_no_list(error) and not isinstance(place.ask, GetTask):
-        return _NO_LIST
-    return error.message or type(error).__name__
