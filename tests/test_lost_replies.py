@@ -23,6 +23,7 @@ from holdfast import (
     TaskFailedError,
     TaskState,
     TextDelta,
+    Timeouts,
     connect,
 )
 from holdfast.journals.sqlite import SqliteJournal
@@ -33,6 +34,7 @@ from holdfast.testing import (
     Fail,
     FakeAgent,
     FakeNetwork,
+    Garbage,
     Refuse,
     Reset,
     Respond,
@@ -232,13 +234,31 @@ async def test_every_page_is_read(place):
     assert task.history[0].parts[0].text == "How far?"
 
 
-async def test_a_look_that_fails_is_not_the_last_one():
+@both_bindings
+@pytest.mark.parametrize(
+    "trouble",
+    [bad_gateway(), Respond(status=500), Fail(code=-32603), Garbage(), Stall()],
+    ids=["gateway", "500", "internal", "garbage", "stall"],
+)
+async def test_a_look_that_fails_is_not_the_last_one(binding, trouble):
+    agent = FakeAgent(completes("42"))
+    times = 1 if isinstance(trouble, Stall) else 6
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    agent.inject(trouble, on="ListTasks", times=times)
+    agent.inject(bad_gateway(), on="GetTask", times=1)
+    timeouts = Timeouts(first_byte=10)
+
+    client = connected(agent, binding, resilience=Resilience(timeouts=timeouts))
+
+    assert (await client.send_message("How far?")).text == "42"
+
+
+async def test_an_address_behind_which_nobody_is_for_a_while_is_no_agent_without_a_list():
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), on="SendMessage")
-    agent.inject(bad_gateway(), on="ListTasks", times=6)
-    agent.inject(bad_gateway(), on="GetTask", times=1)
+    agent.inject(Respond(status=404, body=b"default backend"), on="ListTasks", times=3)
 
-    task = await connected(agent).send_message("How far?")
+    task = await connected(agent, "JSONRPC").send_message("How far?")
 
     assert task.text == "42"
 
@@ -412,6 +432,22 @@ async def test_a_search_that_was_not_finished_says_so_and_leaves_the_call_open(
     assert [call.message_id for call in await connected(agent, journal=journal).pending()] == [
         error.message_id
     ]
+    await journal.close()
+
+
+async def test_a_search_that_is_given_up_leaves_the_call_open(tmp_path):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
+    agent.inject(Delay(seconds=130, after_execution=False), on="SendMessage")
+    client = connected(agent, journal=journal, env=VirtualWall())
+    sending = asyncio.create_task(client.send_message("hello"))
+    await asyncio.sleep(121)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    await asyncio.sleep(10)
+
+    (pending,) = await client.pending()
+
+    assert (await pending.resume()).text == "42"
     await journal.close()
 
 
@@ -640,6 +676,19 @@ async def test_an_answer_to_the_second_try_tells_of_the_first():
     assert [attempt.number for attempt in caught.value.attempts] == [1, 2]
 
 
+async def test_a_deadline_of_the_second_try_tells_of_the_first():
+    agent = FakeAgent()
+    agent.inject(Reset(), on="SendMessage")
+    agent.inject(Stall(phase="connect"), on="SendMessage")
+    client = connected(agent, on_unknown="resend")
+
+    with pytest.raises(DeadlineExceededError, match="sent before, and its reply was lost") as told:
+        await client.send_message("hello", timeout=4)
+
+    assert told.value.executed is None
+    assert [attempt.executed for attempt in told.value.attempts] == [None, False]
+
+
 async def test_a_client_that_is_closed_before_the_second_try_tells_what_is_known():
     agent = FakeAgent()
     agent.inject(Reset(), on="SendMessage", times=9)
@@ -739,6 +788,29 @@ async def test_an_agent_that_refuses_contexts_is_asked_without_and_remembered(st
     assert [answer.text for answer in answers] == ["42"] * 3
     assert [len(made) for made in agent.executions.values()] == [1, 1, 1]
     assert len(agent.calls(SENDS[streaming])) == 4
+
+
+async def test_a_context_that_is_refused_when_it_is_sent_again_is_left():
+    agent = FakeAgent(completes("42"), contexts="refused")
+    agent.inject(Reset(), on="SendMessage")
+    agent.inject(Delay(seconds=0), on="SendMessage")
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    client = connected(agent, context_ids="client", on_unknown="resend_if_absent")
+
+    task = await client.send_message("How far?")
+
+    assert task.text == "42"
+    assert [len(made) for made in agent.executions.values()] == [1]
+
+
+async def test_what_is_sent_again_in_a_context_of_its_own_is_found_there():
+    agent = FakeAgent(completes("42"), records_messages=False)
+    agent.inject(Reset(), on="SendMessage")
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    client = connected(agent, context_ids="client", on_unknown="resend_if_absent")
+
+    assert (await client.send_message("How far?")).text == "42"
+    assert [len(made) for made in agent.executions.values()] == [1]
 
 
 async def test_parameters_that_were_found_wrong_after_the_agent_ran_are_not_sent_again():

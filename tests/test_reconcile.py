@@ -172,6 +172,81 @@ def test_a_clock_that_is_ahead_narrows_nothing():
     assert search.step == ListPage(since=at(SENT - 5))
 
 
+def test_a_task_that_moves_from_page_to_page_is_one_task():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+
+    search.listed(page(task("a", ID), token="2"), wall=SENT, agent_time=None)
+    search.listed(page(task("a", ID)), wall=SENT, agent_time=None)
+
+    assert search.step == GetTask("a")
+
+
+def test_a_task_that_moves_past_whoever_turns_pages_is_seen_in_the_next_look():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+
+    search.listed(page(task("b"), token="2"), wall=SENT, agent_time=None)
+    search.listed(page(task("b")), wall=SENT, agent_time=None)
+    assert search.step == LookAgain(1)
+    search.waited()
+    search.listed(page(task("a", ID), token="2"), wall=SENT, agent_time=None)
+    search.listed(page(), wall=SENT, agent_time=None)
+
+    assert search.step == GetTask("a")
+
+
+@pytest.mark.parametrize("token", [lambda number: "same", str], ids=["same", "new"])
+def test_pages_without_end_are_read_as_far_as_may_be_and_show_no_absence(token):
+    search = Reconciliation(message(context_id="c"), sent_at=SENT, max_pages=7)
+
+    asked = 0
+    while isinstance(search.step, ListPage):
+        asked += 1
+        search.listed(page(token=token(asked)), wall=SENT, agent_time=None)
+    search.finish(LATE)
+
+    assert asked <= 7
+    assert search.step == Unseen()
+    assert search.looked_at == ("the tasks of context c, not all of them",)
+
+
+def test_absent_is_what_the_last_look_did_not_find():
+    search = Reconciliation(message(), sent_at=SENT)
+    search.listed(page(), wall=SENT, agent_time=None)
+    search.waited()
+    search.listed(page(), wall=SENT, agent_time=None)
+    search.waited()
+    busy = A2AHTTPError("busy", http_status=503, transient=True)
+
+    search.failed(busy)
+    search.finish(LATE)
+
+    assert search.step == Unseen(busy)
+
+
+def test_a_look_that_the_end_comes_into_takes_nothing_from_those_before():
+    search = Reconciliation(message(), sent_at=SENT)
+    search.listed(page(), wall=SENT, agent_time=None)
+    search.waited()
+
+    search.failed(LATE)
+    search.finish(LATE)
+
+    assert search.step == Absent()
+
+
+def test_what_was_seen_once_is_not_absent():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    search.listed(page(task("b", ID)), wall=SENT, agent_time=None)
+    search.failed(A2AHTTPError("busy", http_status=503, transient=True))
+    search.waited()
+    search.listed(page(), wall=SENT, agent_time=None)
+
+    search.finish(LATE)
+
+    assert search.step == Unseen(LATE)
+    assert search.seen == task("b", ID)
+
+
 def test_two_tasks_are_two_tasks_on_whichever_page():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     first, second = task("a", ID), task("b", ID)

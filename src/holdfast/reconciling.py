@@ -174,9 +174,11 @@ class _Searcher:
         except A2AError as error:
             if calls.is_closed:  # which is what ends it
                 return
-            search.failed(error)
-            if isinstance(step, ListPage) and has_no_list(error) and calls.endpoint:
-                calls.endpoint.lists_tasks = False
+            place = calls.endpoint
+            has_path = place is None or place.interface.protocol_binding != "JSONRPC"
+            search.failed(error, has_path=has_path)
+            if isinstance(step, ListPage) and place and has_no_list(error, has_path=has_path):
+                place.lists_tasks = False
         else:
             told = http_date(page.headers.get("date", ""))
             search.listed(page.value, wall=self._wall(), agent_time=told)

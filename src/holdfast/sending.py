@@ -19,14 +19,15 @@ from holdfast.errors import (
 from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
 from holdfast.model.requests import SendMessageConfiguration
 from holdfast.own_context import in_own_context, is_context_refused, without_context
+from holdfast.policy.resend import is_to_be_resent, joined, told
 from holdfast.policy.retry import backoff
 from holdfast.reconciling import find_task
 from holdfast.runtime.transport import Reply
 from holdfast.runtime.waiting import until
-from holdfast.tasks.reconcile import Absent, Found
+from holdfast.tasks.reconcile import Found
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
     from holdfast.calls import Calls, PerCall
     from holdfast.errors import Attempt
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from holdfast.model.types import Message, StreamResponse, Task
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.transport import CallProgress, Stream
-    from holdfast.tasks.reconcile import Unseen
+    from holdfast.tasks.reconcile import Absent, Unseen
 
 __all__ = ["Sending"]
 
@@ -157,7 +158,7 @@ class Sending:
         self, operation: str, send: Callable[[CallProgress], Awaitable[Reply[T]]]
     ) -> Reply[T] | Task:
         lost: OutcomeUnknownError | None = None
-        times = 0
+        times = 0  # that it may have arrived
         attempts: tuple[Attempt, ...] = ()
         began = asyncio.get_running_loop().time()
         while True:
@@ -165,7 +166,7 @@ class Sending:
             try:
                 return await send(progress)
             except A2AError as error:
-                attempts = _joined(attempts, error.attempts, after=progress.began - began)
+                attempts = joined(attempts, error.attempts, after=progress.began - began)
                 error.attempts = attempts
                 if isinstance(error, OutcomeUnknownError):
                     lost, times, self._is_lost = error, times + 1, True
@@ -173,7 +174,7 @@ class Sending:
                     if isinstance(found, Found):
                         return found.task
                     if not await self._may_resend(found, times):
-                        lost.message = f"{lost.message}. {_told(times)}"
+                        lost.message = f"{lost.message}. {told(times)}"
                         raise
                 elif self._is_own_context and await self._is_context_refused(error):
                     self._is_own_context = False
@@ -181,11 +182,13 @@ class Sending:
                 elif lost is None or error.executed is not False:
                     raise
                 elif isinstance(error, DeadlineExceededError):
-                    error.executed = None  # an earlier try may have arrived
+                    error.executed = None
+                    before = f"message {lost.message_id} was sent before, and its reply was lost"
+                    error.message = f"{error.message}; {before}"
                     raise
                 else:
                     lost.attempts = attempts
-                    lost.message = f"{lost.message}. {_told(times, error)}"
+                    lost.message = f"{lost.message}. {told(times, error)}"
                     raise lost from lost.__cause__
 
     async def _looked_for(
@@ -216,12 +219,10 @@ class Sending:
 
     async def _may_resend(self, found: Absent | Unseen | None, times: int) -> bool:
         """Whether the caller allows another try, and so many; waits before it."""
-        calls, allowed = self._calls, self._per_call.on_unknown
-        policy = calls.resilience.retry
-        is_absent = allowed == "resend_if_absent" and isinstance(found, Absent)
+        calls, policy = self._calls, self._calls.resilience.retry
+        may = is_to_be_resent(self._per_call.on_unknown, found) and times <= policy.max_retries
         wait = backoff(policy, times, calls.env.random())
-        left = self._deadline.left(asyncio.get_running_loop().time())
-        if not (is_absent or allowed == "resend") or times > policy.max_retries or wait >= left:
+        if not may or wait >= self._deadline.left(asyncio.get_running_loop().time()):
             return False
         await calls.pause(wait)
         return not calls.is_closed
@@ -257,44 +258,3 @@ class Sending:
             timeout=deadline.timeout,
             executed=False,
         )
-
-
-def _told(times: int, refused: A2AError | None = None) -> str:
-    """How often a message was sent whose reply was lost, and what may be done about it.
-
-    Args:
-        times: How often it was sent, and may have arrived.
-        refused: Why it could not be sent once more.
-    """
-    if refused is not None:
-        again = f"It could not be sent again: {refused.message}"
-    elif times > 1:
-        again = f"It was sent {times} times"
-    else:
-        again = "It was not sent again"
-    return (
-        f"{again}. Look for it among the agent's tasks, or send it again if running it twice does "
-        "no harm"
-    )
-
-
-def _joined(
-    earlier: Sequence[Attempt], later: Sequence[Attempt], *, after: float
-) -> tuple[Attempt, ...]:
-    """The attempts of two calls that sent the same message, as those of one.
-
-    Args:
-        earlier: Those of the first call.
-        later: Those of the second.
-        after: Seconds from the beginning of the first to that of the second.
-    """
-    replace, count = msgspec.structs.replace, len(earlier)
-    moved = tuple(
-        replace(one, number=count + number, started=after + one.started)
-        for number, one in enumerate(later, 1)
-    )
-    if not earlier or not moved:
-        return (*earlier, *moved)
-    last = earlier[-1]
-    wait = moved[0].started - last.started - last.duration
-    return (*earlier[:-1], replace(last, wait=wait), *moved)

@@ -27,8 +27,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.errors import (
+    A2AConnectionError,
     A2AError,
+    A2AHTTPError,
+    A2ATimeoutError,
     DeadlineExceededError,
+    InvalidAgentResponseError,
     InvalidParamsError,
     TaskNotFoundError,
     UnsupportedOperationError,
@@ -58,6 +62,9 @@ _NO_LIST = "the agent has no list of tasks"
 
 _NOT_BY_TIME = (InvalidParamsError, UnsupportedOperationError)
 """How agents say that they cannot list by time."""
+
+_MAY_PASS = (A2AConnectionError, A2ATimeoutError, InvalidAgentResponseError)
+"""What a later look need not meet, whether or not a single call would be tried again for it."""
 
 _MARGIN_KNOWN = 5.0
 """Seconds before a message was sent from which on tasks may be its: dates have whole seconds."""
@@ -256,8 +263,13 @@ class Reconciliation:
                 self._read(is_cut_short=bool(token))
             self._next_place()
 
-    def failed(self, error: A2AError) -> None:
-        """What was asked for did not come."""
+    def failed(self, error: A2AError, *, has_path: bool = True) -> None:
+        """What was asked for did not come.
+
+        Args:
+            error: Why.
+            has_path: Whether operations have paths of their own there; see `has_no_list`.
+        """
         if self._matches and isinstance(self.step, GetTask):
             if error.transient or isinstance(error, DeadlineExceededError):
                 self._pause()
@@ -277,7 +289,7 @@ class Reconciliation:
             self._place.is_filtered = False  # an agent of 0.3 has no such filter
             self._ask_place()
         else:
-            self._failed_at(self._place, error)
+            self._failed_at(self._place, error, has_path=has_path)
             self._next_place()
 
     def waited(self) -> None:
@@ -315,13 +327,14 @@ class Reconciliation:
         self._place.error = None
         self._place.is_cut_short = is_cut_short
 
-    def _failed_at(self, place: _Place, error: A2AError) -> None:
+    def _failed_at(self, place: _Place, error: A2AError, *, has_path: bool) -> None:
         """Notes that the place could not be looked at, and whether it is to be again."""
-        if has_no_list(error) and not isinstance(place.ask, GetTask):
+        if not isinstance(place.ask, GetTask) and has_no_list(error, has_path=has_path):
             place.trouble, place.error, place.is_closed = _NO_LIST, None, True
-        else:
-            place.trouble, place.error = error.message or type(error).__name__, error
-            place.is_closed = not error.transient and not self._tokens  # which may be over
+            return
+        place.trouble, place.error = error.message or type(error).__name__, error
+        may_pass = isinstance(error, _MAY_PASS) or type(error) is A2AHTTPError
+        place.is_closed = not (error.transient or may_pass or self._tokens)  # a page's may be over
 
     def _look(self) -> None:
         self._matches.clear()
@@ -407,6 +420,14 @@ def _places(message: Message, *, is_own_context: bool) -> Iterator[_Place]:
         yield _Place(name="the tasks changed since the message was sent", ask=None)
 
 
-def has_no_list(error: A2AError) -> bool:
-    """Whether an agent that was asked for a list says that it has none."""
+def has_no_list(error: A2AError, *, has_path: bool = True) -> bool:
+    """Whether an agent that was asked for a list says that it has none.
+
+    Args:
+        error: What it says.
+        has_path: Whether a list has a path of its own. Where it has none, nobody is behind a path
+            that is unknown: what restarts is not reached for a while.
+    """
+    if isinstance(error, A2AHTTPError):
+        return has_path and is_unknown_there(error)
     return isinstance(error, UnsupportedOperationError) or is_unknown_there(error)
