@@ -253,6 +253,16 @@ async def test_a_look_that_fails_is_not_the_last_one(binding, trouble):
     assert (await client.send_message("How far?")).text == "42"
 
 
+async def test_that_a_list_cannot_be_had_by_time_does_not_mean_that_there_is_none():
+    agent = FakeAgent(completes("42"))
+    client = connected(agent)
+    for _ in range(2):
+        agent.inject(Reset(after_execution=True), on="SendMessage")
+        agent.inject(Fail(code=-32004, message="no filter"), on="ListTasks")
+
+        assert (await client.send_message("How far?")).text == "42"
+
+
 async def test_an_address_behind_which_nobody_is_for_a_while_is_no_agent_without_a_list():
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), on="SendMessage")
@@ -467,6 +477,25 @@ async def test_a_search_that_never_began_was_not_finished_either(tmp_path):
     await journal.close()
 
 
+async def test_a_resumed_call_that_nobody_can_look_for_says_what_is_wrong(tmp_path):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
+    agent.inject(Stall(after_execution=True), on="SendMessage")
+    agent.inject(Refuse(), on="ListTasks", times=100)
+    client = connected(agent, journal=journal, env=VirtualWall())
+    with pytest.raises(OutcomeUnknownError):
+        await client.send_message("hello", timeout=5)
+    (pending,) = await client.pending()
+
+    with pytest.raises(
+        DeadlineExceededError, match=r"wait timeout of 7 s; .* was refused"
+    ) as told:
+        await pending.resume(timeout=7)
+
+    assert isinstance(told.value.__cause__, A2AConnectionError)
+    assert told.value.executed is None
+    await journal.close()
+
+
 @pytest.mark.parametrize("end", ["deadline", "closed", "cancelled"])
 async def test_a_resumed_call_whose_search_is_cut_short_can_be_resumed_again(tmp_path, end):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
@@ -656,7 +685,9 @@ async def test_a_second_try_that_was_refused_is_told():
     agent.inject(Refuse(), on="SendMessage", times=99)
     client = connected(agent, on_unknown="resend")
 
-    with pytest.raises(OutcomeUnknownError, match=r"could not be sent again: .*refused") as caught:
+    with pytest.raises(
+        OutcomeUnknownError, match=r"It was sent once, and could not be sent again: .*refused"
+    ) as caught:
         await client.send_message("hello")
 
     error = caught.value

@@ -109,6 +109,16 @@ def test_one_that_cannot_be_had_whole_is_better_than_none():
     assert search.step == Found(listed)
 
 
+def test_an_agent_that_gives_another_task_than_it_was_asked_for_has_not_given_it():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    listed = task("b", ID)
+    search.listed(page(listed), wall=SENT, agent_time=None)
+
+    search.got(task("z"))
+
+    assert search.step == Found(listed)
+
+
 def test_one_that_cannot_be_had_now_is_looked_for_again():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     search.listed(page(task("b", ID)), wall=SENT, agent_time=None)

@@ -20,16 +20,14 @@ from holdfast.model.requests import GetTaskRequest, ListTasksRequest
 from holdfast.policy.deadline import Deadline
 from holdfast.policy.reconnect import growing_wait
 from holdfast.runtime.waiting import add_last_seen
+from holdfast.tasks.places import GetTask, ListPage
 from holdfast.tasks.reconcile import (
     Absent,
     Found,
     FoundTwice,
-    GetTask,
-    ListPage,
     LookAgain,
     Reconciliation,
     Unseen,
-    has_no_list,
 )
 from holdfast.wire.fields import http_date
 
@@ -176,8 +174,9 @@ class _Searcher:
                 return
             place = calls.endpoint
             has_path = place is None or place.interface.protocol_binding != "JSONRPC"
+            had_list = search.has_list
             search.failed(error, has_path=has_path)
-            if isinstance(step, ListPage) and place and has_no_list(error, has_path=has_path):
+            if place is not None and had_list and not search.has_list:
                 place.lists_tasks = False
         else:
             told = http_date(page.headers.get("date", ""))
@@ -193,13 +192,19 @@ class _Searcher:
         )
 
     def _late(self, deadline: Deadline) -> DeadlineExceededError:
-        return DeadlineExceededError(
+        error = self._search.error
+        failed = ""
+        if error is not None and not isinstance(error, DeadlineExceededError):
+            failed = f"; what failed last: {error.message}"
+        late = DeadlineExceededError(
             f"the search for message {self._lost.message_id} did not finish within the "
-            f"{deadline.name} timeout of {deadline.timeout:g} s",
+            f"{deadline.name} timeout of {deadline.timeout:g} s{failed}",
             deadline=deadline.name,
             timeout=deadline.timeout,
             agent=self._lost.agent,
         )
+        late.__cause__ = error
+        return late
 
 
 def _page(step: ListPage) -> ListTasksRequest:

@@ -158,6 +158,7 @@ class Sending:
         self, operation: str, send: Callable[[CallProgress], Awaitable[Reply[T]]]
     ) -> Reply[T] | Task:
         lost: OutcomeUnknownError | None = None
+        found: Found | Absent | Unseen | None = None
         times = 0  # that it may have arrived
         attempts: tuple[Attempt, ...] = ()
         began = asyncio.get_running_loop().time()
@@ -174,7 +175,8 @@ class Sending:
                     if isinstance(found, Found):
                         return found.task
                     if not await self._may_resend(found, times):
-                        lost.message = f"{lost.message}. {told(times)}"
+                        end = told(times, was_looked_for=found is not None)
+                        lost.message = f"{lost.message}. {end}"
                         raise
                 elif self._is_own_context and await self._is_context_refused(error):
                     self._is_own_context = False
@@ -188,7 +190,8 @@ class Sending:
                     raise
                 else:
                     lost.attempts = attempts
-                    lost.message = f"{lost.message}. {told(times, error)}"
+                    end = told(times, error, was_looked_for=found is not None)
+                    lost.message = f"{lost.message}. {end}"
                     raise lost from lost.__cause__
 
     async def _looked_for(

@@ -33,19 +33,21 @@ def is_to_be_resent(on_unknown: OnUnknown, found: Absent | Unseen | None) -> boo
     )
 
 
-def told(times: int, refused: A2AError | None = None) -> str:
+def told(times: int, refused: A2AError | None = None, *, was_looked_for: bool) -> str:
     """How often a message was sent whose reply was lost, and what may be done about it.
 
     Args:
         times: How often it was sent, and may have arrived.
+        was_looked_for: Whether its caller need not do that first.
         refused: Why it could not be sent once more.
     """
+    often = "once" if times == 1 else f"{times} times"
     if refused is not None:
-        again = f"It could not be sent again: {refused.message}"
-    elif times > 1:
-        again = f"It was sent {times} times"
+        again = f"It was sent {often}, and could not be sent again: {refused.message}"
     else:
-        again = "It was not sent again"
+        again = "It was not sent again" if times == 1 else f"It was sent {often}"
+    if was_looked_for:
+        return f"{again}. Send it again only if running it twice does no harm"
     return (
         f"{again}. Look for it among the agent's tasks, or send it again if running it twice does "
         "no harm"

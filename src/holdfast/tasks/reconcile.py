@@ -27,22 +27,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.errors import (
-    A2AConnectionError,
     A2AError,
-    A2AHTTPError,
-    A2ATimeoutError,
     DeadlineExceededError,
-    InvalidAgentResponseError,
     InvalidParamsError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
 from holdfast.model.types import Task
-from holdfast.wire.status import is_unknown_there
+from holdfast.tasks.places import GetTask, ListPage, Place, has_no_list, places
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from holdfast.model.requests import ListTasksResponse
     from holdfast.model.types import Message
 
@@ -55,42 +49,16 @@ __all__ = [
     "LookAgain",
     "Reconciliation",
     "Unseen",
-    "has_no_list",
 ]
-
-_NO_LIST = "the agent has no list of tasks"
 
 _NOT_BY_TIME = (InvalidParamsError, UnsupportedOperationError)
 """How agents say that they cannot list by time."""
-
-_MAY_PASS = (A2AConnectionError, A2ATimeoutError, InvalidAgentResponseError)
-"""What a later look need not meet, whether or not a single call would be tried again for it."""
 
 _MARGIN_KNOWN = 5.0
 """Seconds before a message was sent from which on tasks may be its: dates have whole seconds."""
 
 _MARGIN_UNKNOWN = 60.0
 """The same, as long as nothing is known of the agent's clock."""
-
-
-class GetTask(msgspec.Struct, frozen=True):
-    """Ask for a task with its history; say `Reconciliation.got` or `failed` then."""
-
-    task_id: str
-
-
-class ListPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask for a page of tasks with histories; say `Reconciliation.listed` or `failed` then.
-
-    Attributes:
-        context_id: Only tasks of this context; None for all.
-        since: Only tasks whose status is not older; None for all.
-        page_token: Where the page begins; empty for the first one.
-    """
-
-    context_id: str | None = None
-    since: datetime | None = None
-    page_token: str = ""
 
 
 class LookAgain(msgspec.Struct, frozen=True):
@@ -130,38 +98,6 @@ class Unseen(msgspec.Struct, frozen=True):
     why: A2AError | None = None
 
 
-class _Place(msgspec.Struct, kw_only=True):
-    """Somewhere to look.
-
-    Attributes:
-        name: As errors name it.
-        ask: What to ask for; None for tasks since the message was sent.
-        is_filtered: Whether the list can be had by time.
-        looks: How often it was looked at to the end.
-        trouble: Why it could not be looked at, the last time that it could not.
-        error: What kept from looking at it the last time; None where nothing did, and where there
-            is nothing to be looked at.
-        is_closed: Whether it is not to be looked at again: that would fail once more.
-        is_cut_short: Whether there were more pages than may be read.
-    """
-
-    name: str
-    ask: GetTask | ListPage | None
-    is_filtered: bool = True
-    looks: int = 0
-    trouble: str = ""
-    error: A2AError | None = None
-    is_closed: bool = False
-    is_cut_short: bool = False
-
-    def __str__(self) -> str:
-        times = "" if self.looks == 1 else f", {self.looks} times"
-        short = ", not all of them" if self.is_cut_short else ""
-        if not self.trouble:
-            return f"{self.name}{times}{short}"
-        return f"{self.name}{times if self.looks else ''}{short} ({self.trouble})"
-
-
 class Reconciliation:
     """Looks for what became of one message.
 
@@ -176,6 +112,7 @@ class Reconciliation:
     Attributes:
         step: What to do next, or what came of it.
         seen: The task as a list has shown it, without artifacts, as soon as one has.
+        has_list: Whether the agent may have a list of tasks, as far as that is known by now.
         clock_skew: Seconds that the agent's clock is ahead, as far as that is known by now.
     """
 
@@ -190,13 +127,15 @@ class Reconciliation:
         max_pages: int = 20,
     ) -> None:
         self.clock_skew = clock_skew
+        self.has_list = has_list
         self._message = message
         self._sent_at = sent_at
         self._is_own_context = is_own_context
         self._max_pages = max_pages
-        self._places = list(_places(message, is_own_context=is_own_context))
+        self._places = list(places(message, is_own_context=is_own_context))
         if not has_list:
-            self._close_lists()
+            for place in self._places:
+                place.close_list()
         self._looks = 0
         self._at = 0
         self._pages = 0
@@ -212,25 +151,32 @@ class Reconciliation:
         """What was searched, in order, a line each."""
         return tuple(str(place) for place in self._places if place.looks or place.trouble)
 
+    @property
+    def error(self) -> A2AError | None:
+        """What keeps from looking at a place; None where nothing does."""
+        errors = [place.error for place in self._places if place.error is not None]
+        return errors[-1] if errors else None
+
     def told(self, seconds: float) -> str:
         """What a search for so many seconds came to that found nothing, in a sentence."""
-        places = "; ".join(self.looked_at)
+        named = "; ".join(self.looked_at)
         why = self.step.why if isinstance(self.step, Unseen) else None
         if any(place.looks for place in self._places):
-            looked = f"It was looked for in {places}, for {seconds:.3g} s, and"
+            looked = f"It was looked for in {named}, for {seconds:.3g} s, and"
             if why is None:
                 return f"{looked} not found, which proves nothing"
             return f"{looked} that was not finished: {why.message}"
-        if places:
-            return f"It could not be looked for in {places}"
+        if named:
+            return f"It could not be looked for in {named}"
         return "It was not looked for" if why is None else f"It was not looked for: {why.message}"
 
     def got(self, task: Task) -> None:
         """The task that was asked for."""
-        if task.id in self._matches:  # seen in a list, which leaves artifacts out
-            self.step = Found(task)
+        if self._is_past_places:  # it was seen in a list, which leaves artifacts out
+            (listed,) = self._matches.values()
+            self.step = Found(task if task.id == listed.id else listed)
             return
-        self._read()
+        self._place.read(is_cut_short=False)
         if self._is_ours(task):
             self.step = Found(task)
         else:
@@ -260,7 +206,7 @@ class Reconciliation:
             self.step = msgspec.structs.replace(self._page(), page_token=token)
         else:
             if not self._is_by_no_time:  # that may have no end
-                self._read(is_cut_short=bool(token))
+                self._place.read(is_cut_short=bool(token))
             self._next_place()
 
     def failed(self, error: A2AError, *, has_path: bool = True) -> None:
@@ -270,13 +216,13 @@ class Reconciliation:
             error: Why.
             has_path: Whether operations have paths of their own there; see `has_no_list`.
         """
-        if self._matches and isinstance(self.step, GetTask):
+        if self._is_past_places:
             if error.transient or isinstance(error, DeadlineExceededError):
                 self._pause()
             else:
-                self.step = Found(self._matches[self.step.task_id])
+                self.step = Found(*self._matches.values())
         elif isinstance(error, TaskNotFoundError) and isinstance(self.step, GetTask):
-            self._read()  # an answer, from a store that may be behind
+            self._place.read(is_cut_short=False)  # an answer, from a store that may be behind
             self._next_place()
         elif isinstance(error, DeadlineExceededError):
             self._place.trouble = error.message
@@ -289,7 +235,7 @@ class Reconciliation:
             self._place.is_filtered = False  # an agent of 0.3 has no such filter
             self._ask_place()
         else:
-            self._failed_at(self._place, error, has_path=has_path)
+            self._failed_here(error, has_path=has_path)
             self._next_place()
 
     def waited(self) -> None:
@@ -306,14 +252,14 @@ class Reconciliation:
 
     # ── Within ───────────────────────────────────────────────────────────────────────────────
 
-    def _close_lists(self) -> None:
-        for place in self._places:
-            if not isinstance(place.ask, GetTask):
-                place.trouble, place.is_closed = _NO_LIST, True
+    @property
+    def _place(self) -> Place:
+        return self._places[self._at]
 
     @property
-    def _place(self) -> _Place:
-        return self._places[self._at]
+    def _is_past_places(self) -> bool:
+        """Whether all places were looked at, and what is asked for is the task that was found."""
+        return self._at == len(self._places)
 
     @property
     def _is_by_no_time(self) -> bool:
@@ -321,20 +267,13 @@ class Reconciliation:
         place, look = self._place, self._looks + 1
         return place.ask is None and place.is_filtered and look > 1 and not look & (look - 1)
 
-    def _read(self, *, is_cut_short: bool = False) -> None:
-        """Notes that the place was looked at."""
-        self._place.looks += 1
-        self._place.error = None
-        self._place.is_cut_short = is_cut_short
-
-    def _failed_at(self, place: _Place, error: A2AError, *, has_path: bool) -> None:
-        """Notes that the place could not be looked at, and whether it is to be again."""
-        if not isinstance(place.ask, GetTask) and has_no_list(error, has_path=has_path):
-            place.trouble, place.error, place.is_closed = _NO_LIST, None, True
-            return
-        place.trouble, place.error = error.message or type(error).__name__, error
-        may_pass = isinstance(error, _MAY_PASS) or type(error) is A2AHTTPError
-        place.is_closed = not (error.transient or may_pass or self._tokens)  # a page's may be over
+    def _failed_here(self, error: A2AError, *, has_path: bool) -> None:
+        place = self._place
+        if place.is_list and has_no_list(error, has_path=has_path):
+            self.has_list = False
+            place.close_list()
+        else:  # a page that another one has named may be gone
+            place.failed(error, may_pass=bool(self._tokens))
 
     def _look(self) -> None:
         self._matches.clear()
@@ -345,10 +284,10 @@ class Reconciliation:
         self._at += 1
         while self._at < len(self._places) and self._place.is_closed:
             self._at += 1
-        if self._at < len(self._places):
-            self._ask_place()
-        else:
+        if self._is_past_places:
             self._conclude()
+        else:
+            self._ask_place()
 
     def _ask_place(self) -> None:
         self._pages = 0
@@ -377,9 +316,8 @@ class Reconciliation:
 
     def _end(self, late: A2AError | None) -> Absent | Unseen:
         """What the search came to that found nothing."""
-        errors = [place.error for place in self._places if place.error is not None]
-        if errors:
-            return Unseen(errors[-1])
+        if self.error is not None:
+            return Unseen(self.error)
         is_to_come = not all(place.looks or place.is_closed for place in self._places)
         if is_to_come or self.seen is not None:
             return Unseen(late)
@@ -408,26 +346,3 @@ class Reconciliation:
             return False
         said = (*task.history, task.status.message)
         return any(one is not None and one.message_id == message.message_id for one in said)
-
-
-def _places(message: Message, *, is_own_context: bool) -> Iterator[_Place]:
-    if message.task_id:
-        yield _Place(name=f"task {message.task_id}", ask=GetTask(message.task_id))
-    if message.context_id:
-        name = f"the tasks of context {message.context_id}"
-        yield _Place(name=name, ask=ListPage(context_id=message.context_id))
-    if is_own_context or not (message.context_id or message.task_id):
-        yield _Place(name="the tasks changed since the message was sent", ask=None)
-
-
-def has_no_list(error: A2AError, *, has_path: bool = True) -> bool:
-    """Whether an agent that was asked for a list says that it has none.
-
-    Args:
-        error: What it says.
-        has_path: Whether a list has a path of its own. Where it has none, nobody is behind a path
-            that is unknown: what restarts is not reached for a while.
-    """
-    if isinstance(error, A2AHTTPError):
-        return has_path and is_unknown_there(error)
-    return isinstance(error, UnsupportedOperationError) or is_unknown_there(error)
