@@ -834,6 +834,17 @@ async def test_a_context_that_is_refused_when_it_is_sent_again_is_left():
     assert [len(made) for made in agent.executions.values()] == [1]
 
 
+async def test_a_try_whose_context_was_refused_was_not_executed():
+    agent = FakeAgent(completes("42"), contexts="refused")
+    agent.inject(Delay(seconds=0), on="SendMessage")
+    agent.inject(Reset(), on="SendMessage")
+
+    with pytest.raises(OutcomeUnknownError, match="It was not sent again") as caught:
+        await connected(agent, context_ids="client").send_message("How far?")
+
+    assert [attempt.executed for attempt in caught.value.attempts] == [False, None]
+
+
 async def test_what_is_sent_again_in_a_context_of_its_own_is_found_there():
     agent = FakeAgent(completes("42"), records_messages=False)
     agent.inject(Reset(), on="SendMessage")

@@ -27,6 +27,7 @@ from holdfast.tasks.reconcile import (
     FoundTwice,
     LookAgain,
     Reconciliation,
+    SearchResult,
     Unseen,
 )
 from holdfast.wire.fields import http_date
@@ -59,7 +60,7 @@ async def find_task(
     sent_at: float,
     wall: Callable[[], float],
     is_own_context: bool,
-) -> Found | Absent | Unseen:
+) -> SearchResult:
     """Looks for the task that a message made; where it finds none, ``lost`` is made to say so.
 
     Args:
@@ -135,7 +136,7 @@ class _Searcher:
         self._per_call = per_call
         self._wall = wall
 
-    async def search(self) -> Found | FoundTwice | Absent | Unseen:
+    async def search(self) -> SearchResult | FoundTwice:
         """Goes on until it is found, or the time is over."""
         loop, search = asyncio.get_running_loop(), self._search
         policy = self._calls.resilience.reconcile

@@ -19,7 +19,7 @@ from holdfast.errors import (
 from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
 from holdfast.model.requests import SendMessageConfiguration
 from holdfast.own_context import in_own_context, is_context_refused, without_context
-from holdfast.policy.resend import is_to_be_resent, joined, told
+from holdfast.policy.resend import concluded, is_to_be_resent, joined, refused
 from holdfast.policy.retry import backoff
 from holdfast.reconciling import find_task
 from holdfast.runtime.transport import Reply
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from holdfast.model.types import Message, StreamResponse, Task
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.transport import CallProgress, Stream
-    from holdfast.tasks.reconcile import Absent, Unseen
+    from holdfast.tasks.reconcile import SearchResult
 
 __all__ = ["Sending"]
 
@@ -158,7 +158,7 @@ class Sending:
         self, operation: str, send: Callable[[CallProgress], Awaitable[Reply[T]]]
     ) -> Reply[T] | Task:
         lost: OutcomeUnknownError | None = None
-        found: Found | Absent | Unseen | None = None
+        found: SearchResult | None = None
         times = 0  # that it may have arrived
         attempts: tuple[Attempt, ...] = ()
         began = asyncio.get_running_loop().time()
@@ -175,10 +175,9 @@ class Sending:
                     if isinstance(found, Found):
                         return found.task
                     if not await self._may_resend(found, times):
-                        end = told(times, was_looked_for=found is not None)
-                        lost.message = f"{lost.message}. {end}"
-                        raise
+                        raise concluded(lost, found, times=times) from lost.__cause__
                 elif self._is_own_context and await self._is_context_refused(error):
+                    attempts = refused(attempts)
                     self._is_own_context = False
                     self._request = without_context(self._request, self._calls)
                 elif lost is None or error.executed is not False:
@@ -189,14 +188,9 @@ class Sending:
                     error.message = f"{error.message}; {before}"
                     raise
                 else:
-                    lost.attempts = attempts
-                    end = told(times, error, was_looked_for=found is not None)
-                    lost.message = f"{lost.message}. {end}"
-                    raise lost from lost.__cause__
+                    raise concluded(lost, found, times=times, failed=error) from lost.__cause__
 
-    async def _looked_for(
-        self, operation: str, lost: OutcomeUnknownError
-    ) -> Found | Absent | Unseen | None:
+    async def _looked_for(self, operation: str, lost: OutcomeUnknownError) -> SearchResult | None:
         """What came of looking for the task that the message made; None if it is not to be."""
         calls = self._calls
         if self._per_call.on_unknown in {"raise", "resend"}:
@@ -220,7 +214,7 @@ class Sending:
             await self.call.saw(found.task)
         return found
 
-    async def _may_resend(self, found: Absent | Unseen | None, times: int) -> bool:
+    async def _may_resend(self, found: SearchResult | None, times: int) -> bool:
         """Whether the caller allows another try, and so many; waits before it."""
         calls, policy = self._calls, self._calls.resilience.retry
         may = is_to_be_resent(self._per_call.on_unknown, found) and times <= policy.max_retries

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.tasks.reconcile import Absent, Unseen
+from holdfast.tasks.reconcile import Absent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.errors import A2AError, Attempt
+    from holdfast.errors import A2AError, Attempt, OutcomeUnknownError
     from holdfast.policy.reconcile import OnUnknown
+    from holdfast.tasks.reconcile import SearchResult
 
-__all__ = ["is_to_be_resent", "joined", "told"]
+__all__ = ["concluded", "is_to_be_resent", "joined", "refused"]
 
 
-def is_to_be_resent(on_unknown: OnUnknown, found: Absent | Unseen | None) -> bool:
+def is_to_be_resent(on_unknown: OnUnknown, found: SearchResult | None) -> bool:
     """Whether a caller wants a message sent again.
 
     Args:
@@ -33,25 +34,40 @@ def is_to_be_resent(on_unknown: OnUnknown, found: Absent | Unseen | None) -> boo
     )
 
 
-def told(times: int, refused: A2AError | None = None, *, was_looked_for: bool) -> str:
-    """How often a message was sent whose reply was lost, and what may be done about it.
+def concluded(
+    lost: OutcomeUnknownError,
+    found: SearchResult | None,
+    *,
+    times: int,
+    failed: A2AError | None = None,
+) -> OutcomeUnknownError:
+    """An error made to say how often the message was sent, and what may be done about it.
 
     Args:
-        times: How often it was sent, and may have arrived.
-        was_looked_for: Whether its caller need not do that first.
-        refused: Why it could not be sent once more.
+        lost: The error of the last time that its reply was lost.
+        found: What the search came to that followed; None if there was none.
+        times: How often the message was sent, and may have arrived.
+        failed: Why it could not be sent once more.
     """
     often = "once" if times == 1 else f"{times} times"
-    if refused is not None:
-        again = f"It was sent {often}, and could not be sent again: {refused.message}"
+    if failed is not None:
+        lost.attempts = failed.attempts
+        again = f"It was sent {often}, and could not be sent again: {failed.message}"
     else:
         again = "It was not sent again" if times == 1 else f"It was sent {often}"
-    if was_looked_for:
-        return f"{again}. Send it again only if running it twice does no harm"
-    return (
-        f"{again}. Look for it among the agent's tasks, or send it again if running it twice does "
-        "no harm"
+    advice = (
+        "Look for it among the agent's tasks, or send it again if running it twice does no harm"
+        if found is None
+        else "Send it again only if running it twice does no harm"
     )
+    lost.message = f"{lost.message}. {again}. {advice}"
+    return lost
+
+
+def refused(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
+    """The attempts of a call, the last of which turned out not to have been executed."""
+    last = [msgspec.structs.replace(one, executed=False) for one in attempts[-1:]]
+    return (*attempts[:-1], *last)
 
 
 def joined(

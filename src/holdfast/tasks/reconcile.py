@@ -22,7 +22,7 @@ Rules (A2A 3.1.3, 3.1.4, 3.4):
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -48,6 +48,7 @@ __all__ = [
     "ListPage",
     "LookAgain",
     "Reconciliation",
+    "SearchResult",
     "Unseen",
 ]
 
@@ -96,6 +97,10 @@ class Unseen(msgspec.Struct, frozen=True):
     """
 
     why: A2AError | None = None
+
+
+SearchResult: TypeAlias = Found | Absent | Unseen
+"""What a search comes to that does not find two tasks."""
 
 
 class Reconciliation:
