@@ -445,6 +445,26 @@ async def test_a_search_that_was_not_finished_says_so_and_leaves_the_call_open(
     await journal.close()
 
 
+async def test_a_client_that_is_closed_once_the_task_is_found_says_so(tmp_path):
+    agent, journal = FakeAgent(completes("42", after=90)), SqliteJournal(tmp_path / "j")
+    agent.inject(bad_gateway(after_execution=True), on="SendMessage")
+    closing = []
+
+    def close(observation):
+        if isinstance(observation, Reconciled):
+            closing.append(asyncio.create_task(client.close()))
+
+    client = connected(agent, journal=journal, env=VirtualWall(), observers=[close])
+
+    with pytest.raises(A2AConnectionError, match="closed"):
+        await client.send_message("How far?")
+
+    await closing[0]
+    (pending,) = await connected(agent, journal=journal, env=VirtualWall()).pending()
+    assert (await pending.resume()).text == "42"
+    await journal.close()
+
+
 async def test_a_search_that_is_given_up_leaves_the_call_open(tmp_path):
     agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
     agent.inject(Delay(seconds=130, after_execution=False), on="SendMessage")

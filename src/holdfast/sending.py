@@ -236,6 +236,7 @@ class Sending:
 
     async def _answered(self, task: Task) -> Task:
         """The task once an agent would have answered with it."""
+        self._calls.check_watching(task.id)
         per_call = msgspec.structs.replace(self._per_call, consumers=())
         return await self._calls.watch(
             task.id,
