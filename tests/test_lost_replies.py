@@ -10,6 +10,7 @@ from holdfast import (
     DeadlineExceededError,
     DuplicateTasksError,
     InvalidParamsError,
+    Limits,
     Message,
     OutcomeUnknownError,
     Part,
@@ -261,6 +262,16 @@ async def test_that_a_list_cannot_be_had_by_time_does_not_mean_that_there_is_non
         agent.inject(Fail(code=-32004, message="no filter"), on="ListTasks")
 
         assert (await client.send_message("How far?")).text == "42"
+
+
+async def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones():
+    agent = FakeAgent(completes("42"))
+    client = connected(agent, limits=Limits(body=20_000))
+    for _ in range(30):
+        await client.send_message("x" * 1000)
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+
+    assert (await client.send_message("How far?")).text == "42"
 
 
 async def test_an_address_behind_which_nobody_is_for_a_while_is_no_agent_without_a_list():

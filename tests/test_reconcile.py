@@ -10,6 +10,7 @@ from holdfast import (
     A2AHTTPError,
     DeadlineExceededError,
     InvalidParamsError,
+    LimitExceededError,
     ListTasksResponse,
     Message,
     MethodNotFoundError,
@@ -174,6 +175,17 @@ def test_a_page_that_cannot_be_had_any_more_is_asked_for_in_the_next_look():
     assert search.step == LookAgain(1)
     search.waited()
     assert search.step == ListPage(context_id="c")
+
+
+def test_pages_become_smaller_as_long_as_they_are_too_large():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    large = LimitExceededError("too large", which="body", bound=1)
+
+    for size in [100, 10, 1]:
+        assert search.step == ListPage(context_id="c", size=size)
+        search.failed(large)
+
+    assert search.step == Unseen(large)
 
 
 def test_a_clock_that_is_ahead_narrows_nothing():

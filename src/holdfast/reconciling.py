@@ -45,9 +45,6 @@ _HISTORY = 1000
 """Messages of a history to ask for. Some agents show none unless asked, and some forget for good
 what is beyond the number that they are asked for."""
 
-_PAGE = 100
-"""Tasks on a page: the most that the protocol allows (A2A 3.1.4)."""
-
 
 async def find_task(
     message: Message,
@@ -211,7 +208,7 @@ class _Searcher:
 def _page(step: ListPage) -> ListTasksRequest:
     return ListTasksRequest(
         context_id=step.context_id,
-        page_size=_PAGE,
+        page_size=step.size,
         page_token=step.page_token or None,
         history_length=_HISTORY,
         status_timestamp_after=None if step.since is None else step.since.isoformat(),

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
     from holdfast.model.types import Message
 
-__all__ = ["GetTask", "ListPage", "Place", "has_no_list", "places"]
+__all__ = ["MAX_SIZE", "GetTask", "ListPage", "Place", "has_no_list", "places"]
+
+MAX_SIZE = 100
+"""Tasks on a page: the most that the protocol allows (A2A 3.1.4)."""
 
 _MAY_PASS = (A2AConnectionError, A2ATimeoutError, InvalidAgentResponseError)
 """What a later look need not meet, whether or not a single call would be tried again for it."""
@@ -44,11 +47,13 @@ class ListPage(msgspec.Struct, frozen=True, kw_only=True):
         context_id: Only tasks of this context; None for all.
         since: Only tasks whose status is not older; None for all.
         page_token: Where the page begins; empty for the first one.
+        size: Tasks on it at most.
     """
 
     context_id: str | None = None
     since: datetime | None = None
     page_token: str = ""
+    size: int = MAX_SIZE
 
 
 class Place(msgspec.Struct, kw_only=True):

@@ -30,11 +30,12 @@ from holdfast.errors import (
     A2AError,
     DeadlineExceededError,
     InvalidParamsError,
+    LimitExceededError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
 from holdfast.model.types import Task
-from holdfast.tasks.places import GetTask, ListPage, Place, has_no_list, places
+from holdfast.tasks.places import MAX_SIZE, GetTask, ListPage, Place, has_no_list, places
 
 if TYPE_CHECKING:
     from holdfast.model.requests import ListTasksResponse
@@ -144,6 +145,7 @@ class Reconciliation:
         self._looks = 0
         self._at = 0
         self._pages = 0
+        self._size = MAX_SIZE
         self._tokens: set[str] = set()
         self._since: datetime | None = None
         self._matches: dict[str, Task] = {}
@@ -234,6 +236,9 @@ class Reconciliation:
             if not self._place.looks:  # else what was read before counts
                 self._place.error = error
             self._pause()
+        elif isinstance(error, LimitExceededError) and self._place.is_list and self._size > 1:
+            self._size //= 10  # histories are long there
+            self._ask_place()
         elif self._is_by_no_time:
             self._next_place()  # the next look by the clock says whether that is to last
         elif self._since is not None and not self._tokens and isinstance(error, _NOT_BY_TIME):
@@ -301,11 +306,12 @@ class Reconciliation:
         place = self._place
         if place.ask is None and place.is_filtered and not self._is_by_no_time:
             self._since = self._begin_of_time()
-        self.step = place.ask or self._page()
+        self.step = place.ask if isinstance(place.ask, GetTask) else self._page()
 
     def _page(self) -> ListPage:
         ask = self._place.ask
-        return ask if isinstance(ask, ListPage) else ListPage(since=self._since)
+        page = ask if isinstance(ask, ListPage) else ListPage(since=self._since)
+        return msgspec.structs.replace(page, size=self._size)
 
     def _conclude(self) -> None:
         """What a look at all places comes to."""
