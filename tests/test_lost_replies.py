@@ -596,6 +596,7 @@ async def test_who_has_seen_the_task_knows_that_it_was_executed():
 
     assert caught.value.executed is True
     assert caught.value.task.id == "task-1"
+    assert len(caught.value.attempts) == 1
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])

@@ -14,6 +14,7 @@ from holdfast.errors import (
     A2AError,
     DeadlineExceededError,
     DuplicateTasksError,
+    Facts,
 )
 from holdfast.model.operations import GET_TASK, LIST_TASKS
 from holdfast.model.requests import GetTaskRequest, ListTasksRequest
@@ -186,8 +187,13 @@ class _Searcher:
         return A2AConnectionError(
             f"the client was closed while message {self._lost.message_id} was looked for",
             failure="closed",
-            agent=self._lost.agent,
+            **self._facts(),
         )
+
+    def _facts(self) -> Facts:
+        """Those of the call whose reply was lost that hold for its search, too."""
+        lost = self._lost
+        return Facts(attempts=lost.attempts, agent=lost.agent, request_id=lost.request_id)
 
     def _late(self, deadline: Deadline) -> DeadlineExceededError:
         error = self._search.error
@@ -199,7 +205,7 @@ class _Searcher:
             f"{deadline.name} timeout of {deadline.timeout:g} s{failed}",
             deadline=deadline.name,
             timeout=deadline.timeout,
-            agent=self._lost.agent,
+            **self._facts(),
         )
         late.__cause__ = error
         return late
