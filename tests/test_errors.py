@@ -73,6 +73,7 @@ OWN_FACTS = {
         "message_id": "m-1",
         "context_id": "c-1",
         "looked_at": ("GetTask t-1", "ListTasks"),
+        "unfinished": None,
     },
     "DuplicateTasksError": {"message_id": "m-1", "tasks": (TASK, TASK)},
     "ReconnectError": {"task": TASK},

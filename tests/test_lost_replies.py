@@ -2,12 +2,15 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from holdfast import (
     A2AConnectionError,
+    DeadlineExceededError,
     DuplicateTasksError,
     InvalidParamsError,
+    Limits,
     Message,
     OutcomeUnknownError,
     Part,
@@ -15,21 +18,27 @@ from holdfast import (
     Reconciled,
     ReconcilePolicy,
     Resilience,
+    RetryPolicy,
     Role,
     Task,
     TaskFailedError,
     TaskState,
     TextDelta,
+    Timeouts,
     connect,
 )
+from holdfast.journals.sqlite import SqliteJournal
+from holdfast.runtime.env import SystemEnv
 from holdfast.testing import (
     Cut,
     Delay,
     Fail,
     FakeAgent,
     FakeNetwork,
+    Garbage,
     Refuse,
     Reset,
+    Respond,
     Stall,
     asks,
     bad_gateway,
@@ -56,6 +65,30 @@ SENDS = {True: "SendStreamingMessage", False: "SendMessage"}
 def connected(agent, binding="JSONRPC", **options):
     options.setdefault("engine", FakeNetwork(agent))
     return connect(agent.url, bindings=[binding], **options)
+
+
+class VirtualWall(SystemEnv):
+    """Wall time that goes with the event loop's clock, which agents' clocks go with too."""
+
+    def wall(self):
+        return 1_767_225_600.0 + asyncio.get_running_loop().time()
+
+
+class Clock(PassThrough):
+    """Something on the way that says what it will about the time."""
+
+    date = ""
+
+    async def unary(self, call):
+        reply = await super().unary(call)
+        headers = {name: value for name, value in reply.headers.items() if name != "date"}
+        if self.date:
+            headers["date"] = self.date
+        return msgspec.structs.replace(reply, headers=headers)
+
+
+def clock_of(said):
+    return type("SomeClock", (Clock,), {"date": said})
 
 
 def now():
@@ -202,13 +235,51 @@ async def test_every_page_is_read(place):
     assert task.history[0].parts[0].text == "How far?"
 
 
-async def test_a_look_that_fails_is_not_the_last_one():
+@both_bindings
+@pytest.mark.parametrize(
+    "trouble",
+    [bad_gateway(), Respond(status=500), Fail(code=-32603), Garbage(), Stall()],
+    ids=["gateway", "500", "internal", "garbage", "stall"],
+)
+async def test_a_look_that_fails_is_not_the_last_one(binding, trouble):
+    agent = FakeAgent(completes("42"))
+    times = 1 if isinstance(trouble, Stall) else 6
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    agent.inject(trouble, on="ListTasks", times=times)
+    agent.inject(bad_gateway(), on="GetTask", times=1)
+    timeouts = Timeouts(first_byte=10)
+
+    client = connected(agent, binding, resilience=Resilience(timeouts=timeouts))
+
+    assert (await client.send_message("How far?")).text == "42"
+
+
+async def test_that_a_list_cannot_be_had_by_time_does_not_mean_that_there_is_none():
+    agent = FakeAgent(completes("42"))
+    client = connected(agent)
+    for _ in range(2):
+        agent.inject(Reset(after_execution=True), on="SendMessage")
+        agent.inject(Fail(code=-32004, message="no filter"), on="ListTasks")
+
+        assert (await client.send_message("How far?")).text == "42"
+
+
+async def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones():
+    agent = FakeAgent(completes("42"))
+    client = connected(agent, limits=Limits(body=20_000))
+    for _ in range(30):
+        await client.send_message("x" * 1000)
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+
+    assert (await client.send_message("How far?")).text == "42"
+
+
+async def test_an_address_behind_which_nobody_is_for_a_while_is_no_agent_without_a_list():
     agent = FakeAgent(completes("42"))
     agent.inject(Reset(after_execution=True), on="SendMessage")
-    agent.inject(bad_gateway(), on="ListTasks", times=6)
-    agent.inject(bad_gateway(), on="GetTask", times=1)
+    agent.inject(Respond(status=404, body=b"default backend"), on="ListTasks", times=3)
 
-    task = await connected(agent).send_message("How far?")
+    task = await connected(agent, "JSONRPC").send_message("How far?")
 
     assert task.text == "42"
 
@@ -346,6 +417,200 @@ async def test_closing_the_client_ends_the_search():
     assert now() == 6
 
 
+ENDS = {
+    "deadline": "the call timeout of 7 s",
+    "closed": "the client was closed",
+    "refused": "refused",
+    "unauthorized": "401",
+}
+
+
+@both_ways
+@pytest.mark.parametrize("end", ENDS)
+async def test_a_search_that_was_not_finished_says_so_and_leaves_the_call_open(
+    tmp_path, streaming, end
+):
+    agent, journal = FakeAgent(completes("42"), streaming=streaming), SqliteJournal(tmp_path / "j")
+    agent.inject(Reset(), on=SENDS[streaming])
+    if end == "refused":
+        agent.inject(Refuse(), on="ListTasks", times=500)
+    elif end == "unauthorized":
+        agent.inject(Respond(status=401), on="ListTasks", times=500)
+    client = connected(agent, journal=journal, env=VirtualWall())
+    sending = asyncio.create_task(client.ask("hello", timeout=7 if end == "deadline" else None))
+    await asyncio.sleep(6)
+    if end == "closed":
+        await client.close()
+
+    with pytest.raises(OutcomeUnknownError, match=ENDS[end]) as caught:
+        await sending
+
+    error = caught.value
+    assert error.looked_at[0].startswith("the tasks changed since the message was sent")
+    assert error.unfinished is not None
+    assert error.unfinished.message in error.message
+    assert "proves nothing" not in error.message
+    assert [call.message_id for call in await connected(agent, journal=journal).pending()] == [
+        error.message_id
+    ]
+    await journal.close()
+
+
+async def test_a_client_that_is_closed_once_the_task_is_found_says_so(tmp_path):
+    agent, journal = FakeAgent(completes("42", after=90)), SqliteJournal(tmp_path / "j")
+    agent.inject(bad_gateway(after_execution=True), on="SendMessage")
+    closing = []
+
+    def close(observation):
+        if isinstance(observation, Reconciled):
+            closing.append(asyncio.create_task(client.close()))
+
+    client = connected(agent, journal=journal, env=VirtualWall(), observers=[close])
+
+    with pytest.raises(A2AConnectionError, match="closed"):
+        await client.send_message("How far?")
+
+    await closing[0]
+    (pending,) = await connected(agent, journal=journal, env=VirtualWall()).pending()
+    assert (await pending.resume()).text == "42"
+    await journal.close()
+
+
+async def test_a_search_that_is_given_up_leaves_the_call_open(tmp_path):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
+    agent.inject(Delay(seconds=130, after_execution=False), on="SendMessage")
+    client = connected(agent, journal=journal, env=VirtualWall())
+    sending = asyncio.create_task(client.send_message("hello"))
+    await asyncio.sleep(121)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    await asyncio.sleep(10)
+
+    (pending,) = await client.pending()
+
+    assert (await pending.resume()).text == "42"
+    await journal.close()
+
+
+async def test_a_search_that_never_began_was_not_finished_either(tmp_path):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
+    agent.inject(Stall(after_execution=True), on="SendMessage")
+    client = connected(agent, journal=journal, env=VirtualWall())
+
+    with pytest.raises(OutcomeUnknownError, match="It was not looked for") as caught:
+        await client.send_message("hello", timeout=5)
+
+    assert caught.value.looked_at == ()
+    assert isinstance(caught.value.unfinished, DeadlineExceededError)
+    assert caught.value.unfinished.deadline == "call"
+    (pending,) = await client.pending()
+    assert (await pending.resume()).text == "42"
+    await journal.close()
+
+
+async def test_a_resumed_call_that_nobody_can_look_for_says_what_is_wrong(tmp_path):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
+    agent.inject(Stall(after_execution=True), on="SendMessage")
+    agent.inject(Refuse(), on="ListTasks", times=100)
+    client = connected(agent, journal=journal, env=VirtualWall())
+    with pytest.raises(OutcomeUnknownError):
+        await client.send_message("hello", timeout=5)
+    (pending,) = await client.pending()
+
+    with pytest.raises(
+        DeadlineExceededError, match=r"wait timeout of 7 s; .* was refused"
+    ) as told:
+        await pending.resume(timeout=7)
+
+    assert isinstance(told.value.__cause__, A2AConnectionError)
+    assert told.value.executed is None
+    await journal.close()
+
+
+@pytest.mark.parametrize("end", ["deadline", "closed", "cancelled"])
+async def test_a_resumed_call_whose_search_is_cut_short_can_be_resumed_again(tmp_path, end):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
+    agent.inject(Delay(seconds=160, after_execution=False), on="SendMessage")
+    first = connected(agent, journal=journal, env=VirtualWall())
+    with pytest.raises(OutcomeUnknownError):
+        await first.send_message("hello", timeout=5)
+    client = connected(agent, journal=journal, env=VirtualWall())
+    (pending,) = await client.pending()
+    resuming = asyncio.create_task(pending.resume(timeout=7))
+    await asyncio.sleep(6)
+    if end == "closed":
+        await client.close()
+    elif end == "cancelled":
+        resuming.cancel()
+
+    errors = {
+        "deadline": DeadlineExceededError,
+        "closed": A2AConnectionError,
+        "cancelled": asyncio.CancelledError,
+    }
+    with pytest.raises(errors[end]) as caught:
+        await resuming
+
+    assert getattr(caught.value, "executed", None) is None
+    await asyncio.sleep(160)
+    (pending,) = await connected(agent, journal=journal, env=VirtualWall()).pending()
+    assert (await pending.resume()).text == "42"
+    await journal.close()
+
+
+async def test_a_finished_search_ends_the_call(tmp_path):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
+    agent.inject(Reset(), on="SendMessage")
+    client = connected(agent, journal=journal, env=VirtualWall())
+
+    with pytest.raises(OutcomeUnknownError, match="not found, which proves nothing") as caught:
+        await client.send_message("hello")
+
+    assert caught.value.unfinished is None
+    assert await client.pending() == []
+    await journal.close()
+
+
+async def test_an_agent_that_goes_down_while_it_is_searched_has_not_said_that_there_is_nothing():
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(), on="SendMessage")
+    client = connected(agent, on_unknown="resend_if_absent")
+    sending = asyncio.create_task(client.send_message("hello"))
+    await asyncio.sleep(1)
+    agent.inject(Refuse(), on="ListTasks", times=500)
+
+    with pytest.raises(OutcomeUnknownError, match="refused") as caught:
+        await sending
+
+    assert caught.value.unfinished is not None
+    assert not agent.calls("SendMessage")
+
+
+async def test_who_has_seen_the_task_knows_that_it_was_executed():
+    agent = FakeAgent(completes("42", after=100))
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    agent.inject(Stall(), on="GetTask", times=9)
+
+    with pytest.raises(DeadlineExceededError, match="task-1 was last seen") as caught:
+        await connected(agent).send_message("How far?", return_immediately=True, timeout=7)
+
+    assert caught.value.executed is True
+    assert caught.value.task.id == "task-1"
+    assert len(caught.value.attempts) == 1
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+async def test_what_cannot_be_looked_for_was_not_looked_for(version):
+    agent = FakeAgent(completes("42"), lists_tasks=False, versions=(version,))
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+
+    with pytest.raises(OutcomeUnknownError, match="It could not be looked for in") as caught:
+        await connected(agent).send_message("How far?")
+
+    assert "not found" not in caught.value.message.partition("could not be")[2]
+    assert caught.value.unfinished is None
+
+
 async def test_giving_up_in_the_search_is_quiet_and_sends_nothing():
     agent = FakeAgent()
     agent.inject(Reset(), on="SendMessage")
@@ -410,6 +675,113 @@ async def test_resend_ends_with_the_retries():
 
     assert len(agent.calls("SendMessage")) == 0
     assert len(agent.pending_faults) == 5
+
+
+@pytest.mark.parametrize("on_unknown", ["raise", "reconcile"])
+async def test_what_was_sent_once_is_said_not_to_have_been_sent_again(on_unknown):
+    agent = FakeAgent()
+    agent.inject(Refuse(), on="SendMessage")
+    agent.inject(Reset(), on="SendMessage")
+
+    with pytest.raises(OutcomeUnknownError, match="It was not sent again") as caught:
+        await connected(agent, on_unknown=on_unknown).send_message("hello")
+
+    assert [attempt.executed for attempt in caught.value.attempts] == [False, None]
+
+
+@both_ways
+@pytest.mark.parametrize("on_unknown", ["resend", "resend_if_absent"])
+async def test_what_was_sent_again_is_told_with_every_attempt(on_unknown, streaming):
+    agent = FakeAgent(streaming=streaming)
+    agent.inject(Refuse(), on=SENDS[streaming])
+    agent.inject(Reset(), on=SENDS[streaming], times=9)
+    policy = Resilience(retry=RetryPolicy(max_retries=2, jitter=False))
+
+    with pytest.raises(OutcomeUnknownError, match="It was sent 3 times") as caught:
+        await connected(agent, on_unknown=on_unknown, resilience=policy).ask("hello")
+
+    error = caught.value
+    assert "not sent again" not in error.message
+    assert [attempt.number for attempt in error.attempts] == [1, 2, 3, 4]
+    assert [attempt.executed for attempt in error.attempts] == [False, None, None, None]
+    ends = [attempt.started + attempt.duration for attempt in error.attempts]
+    begins = [attempt.started for attempt in error.attempts[1:]]
+    waits = [attempt.wait for attempt in error.attempts[:-1]]
+    assert [end + wait for end, wait in zip(ends, waits, strict=False)] == pytest.approx(begins)
+    assert error.attempts[-1].wait is None
+
+
+async def test_a_second_try_that_was_refused_is_told():
+    agent = FakeAgent()
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    agent.inject(Refuse(), on="SendMessage", times=99)
+    client = connected(agent, on_unknown="resend")
+
+    with pytest.raises(
+        OutcomeUnknownError, match=r"It was sent once, and could not be sent again: .*refused"
+    ) as caught:
+        await client.send_message("hello")
+
+    error = caught.value
+    assert "not sent again" not in error.message
+    assert error.__cause__.failure == "disconnected"
+    assert [attempt.executed for attempt in error.attempts] == [None] + [False] * 4
+
+
+async def test_an_answer_to_the_second_try_tells_of_the_first():
+    agent = FakeAgent()
+    agent.inject(Reset(), on="SendMessage")
+    agent.inject(Fail(code=-32602, message="no"), on="SendMessage")
+
+    with pytest.raises(InvalidParamsError) as caught:
+        await connected(agent, on_unknown="resend").send_message("hello")
+
+    assert [attempt.number for attempt in caught.value.attempts] == [1, 2]
+
+
+async def test_a_deadline_of_the_second_try_tells_of_the_first():
+    agent = FakeAgent()
+    agent.inject(Reset(), on="SendMessage")
+    agent.inject(Stall(phase="connect"), on="SendMessage")
+    client = connected(agent, on_unknown="resend")
+
+    with pytest.raises(DeadlineExceededError, match="sent before, and its reply was lost") as told:
+        await client.send_message("hello", timeout=4)
+
+    assert told.value.executed is None
+    assert [attempt.executed for attempt in told.value.attempts] == [None, False]
+
+
+async def test_a_client_that_is_closed_before_the_second_try_tells_what_is_known():
+    agent = FakeAgent()
+    agent.inject(Reset(), on="SendMessage", times=9)
+    policy = Resilience(retry=RetryPolicy(base_delay=20, jitter=False))
+    client = connected(agent, on_unknown="resend", resilience=policy)
+    sending = asyncio.create_task(client.send_message("hello"))
+    await asyncio.sleep(6)
+    await client.close()
+
+    with pytest.raises(OutcomeUnknownError, match="It was not sent again"):
+        await sending
+
+    assert now() == 6
+
+
+async def test_a_list_that_was_not_read_to_its_end_does_not_show_that_there_is_nothing():
+    agent = FakeAgent(completes("42"))
+    client = connected(
+        agent,
+        on_unknown="resend_if_absent",
+        resilience=Resilience(reconcile=ReconcilePolicy(max_pages=1)),
+    )
+    for _ in range(101):
+        await client.send_message("before")
+    agent.inject(Reset(), on="SendMessage")
+
+    with pytest.raises(OutcomeUnknownError, match="not all of them"):
+        await client.send_message("How far?")
+
+    assert len(agent.calls("SendMessage")) == 101
 
 
 async def test_what_becomes_of_the_second_try_says_nothing_of_the_first():
@@ -481,6 +853,40 @@ async def test_an_agent_that_refuses_contexts_is_asked_without_and_remembered(st
     assert len(agent.calls(SENDS[streaming])) == 4
 
 
+async def test_a_context_that_is_refused_when_it_is_sent_again_is_left():
+    agent = FakeAgent(completes("42"), contexts="refused")
+    agent.inject(Reset(), on="SendMessage")
+    agent.inject(Delay(seconds=0), on="SendMessage")
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    client = connected(agent, context_ids="client", on_unknown="resend_if_absent")
+
+    task = await client.send_message("How far?")
+
+    assert task.text == "42"
+    assert [len(made) for made in agent.executions.values()] == [1]
+
+
+async def test_a_try_whose_context_was_refused_was_not_executed():
+    agent = FakeAgent(completes("42"), contexts="refused")
+    agent.inject(Delay(seconds=0), on="SendMessage")
+    agent.inject(Reset(), on="SendMessage")
+
+    with pytest.raises(OutcomeUnknownError, match="It was not sent again") as caught:
+        await connected(agent, context_ids="client").send_message("How far?")
+
+    assert [attempt.executed for attempt in caught.value.attempts] == [False, None]
+
+
+async def test_what_is_sent_again_in_a_context_of_its_own_is_found_there():
+    agent = FakeAgent(completes("42"), records_messages=False)
+    agent.inject(Reset(), on="SendMessage")
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    client = connected(agent, context_ids="client", on_unknown="resend_if_absent")
+
+    assert (await client.send_message("How far?")).text == "42"
+    assert [len(made) for made in agent.executions.values()] == [1]
+
+
 async def test_parameters_that_were_found_wrong_after_the_agent_ran_are_not_sent_again():
     agent = FakeAgent(completes("42"))
     wrong = Fail(code=-32602, message="the context is broken", after_execution=True)
@@ -516,8 +922,57 @@ async def test_observers_hear_what_became_of_it(arrives):
     result = (await asyncio.gather(client.send_message("How far?"), return_exceptions=True))[0]
 
     (found,) = [one for one in seen if isinstance(one, Reconciled)]
+    assert found.operation == "SendMessage"
+    assert found.looked_at[0].startswith("the tasks changed since the message was sent")
+    assert found.request_id == seen[0].request_id
     assert found.task_id == (result.id if isinstance(result, Task) else None)
     assert found.message_id in (agent.executions or [result.message_id])
+
+
+@both_ways
+async def test_observers_hear_where_it_was_looked_for(streaming):
+    agent = FakeAgent(
+        lambda turn: asks("For how many?") if turn.task is None else completes("Booked."),
+        streaming=streaming,
+    )
+    seen = []
+    client = connected(agent, observers=[seen.append])
+    asked = await client.ask("Book.")
+    agent.inject(Reset(after_execution=True), on=SENDS[streaming])
+
+    await client.ask("Two.", task_id=asked.task_id, context_id=asked.context_id)
+
+    (found,) = [one for one in seen if isinstance(one, Reconciled)]
+    assert (found.operation, found.looked_at) == (SENDS[streaming], ("task task-1",))
+
+
+# ── Clocks ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("hours", [-30, -3, 0, 3, 30])
+@pytest.mark.parametrize(
+    "date",
+    [
+        None,
+        "",
+        "yesterday",
+        "Thu, 01 Jan 1970 00:00:00 GMT",
+        "Thu, 01 Jan 2026 08:00:00 GMT",
+        "Fri, 31 Dec 9999 23:59:59 GMT",
+    ],
+    ids=["own", "absent", "absurd", "epoch", "ahead", "far"],
+)
+async def test_whatever_clocks_say_a_task_that_appears_late_is_found(hours, date):
+    class Wall(VirtualWall):
+        def wall(self):
+            return super().wall() - hours * 3600.0
+
+    agent = FakeAgent(completes("42"), store_lag=3)
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    layers = [] if date is None else [clock_of(date)]
+    client = connected(agent, env=Wall(), attempt_layers=layers)
+
+    assert (await client.send_message("How far?")).text == "42"
 
 
 @pytest.mark.parametrize(

@@ -416,7 +416,9 @@ CONSTRUCTORS = {
         "*name *request *response *safety *verb *path *other_verb=None *streaming=False "
         "*capability=None *method_v03='' *path_v03=''"
     ),
-    "OutcomeUnknownError": "message='' *message_id *context_id=None *looked_at=() **facts",
+    "OutcomeUnknownError": (
+        "message='' *message_id *context_id=None *looked_at=() *unfinished=None **facts"
+    ),
     "Part": (
         "*text=None *raw=None *url=None *data=UNSET *metadata=None *filename=None *media_type=None"
     ),
@@ -428,7 +430,7 @@ CONSTRUCTORS = {
         "*engine=None *env=None"
     ),
     "ReconcilePolicy": "*max_seconds=30.0 *backoff=0.5 *max_backoff=5.0 *max_pages=20",
-    "Reconciled": "*request_id *operation *agent *message_id *task_id *duration",
+    "Reconciled": "*request_id *operation *agent *message_id *looked_at *task_id *duration",
     "ReconnectError": "message='' *task=None **facts",
     "ReconnectPolicy": "*max_reconnects=8 *backoff=0.5 *max_backoff=15.0 *max_quiet=3600.0",
     "Reconnected": "*request_id *operation *agent *task_id *number *error=None",

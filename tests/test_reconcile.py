@@ -10,6 +10,7 @@ from holdfast import (
     A2AHTTPError,
     DeadlineExceededError,
     InvalidParamsError,
+    LimitExceededError,
     ListTasksResponse,
     Message,
     MethodNotFoundError,
@@ -22,17 +23,19 @@ from holdfast import (
     UnsupportedOperationError,
 )
 from holdfast.tasks.reconcile import (
+    Absent,
     Found,
     FoundTwice,
     GetTask,
     ListPage,
     LookAgain,
-    NotFound,
     Reconciliation,
+    Unseen,
 )
 
 SENT = 1_700_000_000.0
 ID = "m-1"
+LATE = DeadlineExceededError("too late", deadline="reconcile", timeout=1.0)
 
 
 def message(**more):
@@ -107,6 +110,16 @@ def test_one_that_cannot_be_had_whole_is_better_than_none():
     assert search.step == Found(listed)
 
 
+def test_an_agent_that_gives_another_task_than_it_was_asked_for_has_not_given_it():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    listed = task("b", ID)
+    search.listed(page(listed), wall=SENT, agent_time=None)
+
+    search.got(task("z"))
+
+    assert search.step == Found(listed)
+
+
 def test_one_that_cannot_be_had_now_is_looked_for_again():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     search.listed(page(task("b", ID)), wall=SENT, agent_time=None)
@@ -145,6 +158,117 @@ def test_in_a_context_of_its_own_any_task_is_its():
     assert search.step == GetTask("t")
 
 
+def test_in_the_list_of_a_context_only_its_tasks_count():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+
+    search.listed(page(task("a", ID, context_id="d"), task("b", ID)), wall=SENT, agent_time=None)
+
+    assert search.step == GetTask("b")
+
+
+def test_a_page_that_cannot_be_had_any_more_is_asked_for_in_the_next_look():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    search.listed(page(token="2"), wall=SENT, agent_time=None)
+
+    search.failed(InvalidParamsError("the page token is none of this agent's"))
+
+    assert search.step == LookAgain(1)
+    search.waited()
+    assert search.step == ListPage(context_id="c")
+
+
+def test_pages_become_smaller_as_long_as_they_are_too_large():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    large = LimitExceededError("too large", which="body", bound=1)
+
+    for size in [100, 10, 1]:
+        assert search.step == ListPage(context_id="c", size=size)
+        search.failed(large)
+
+    assert search.step == Unseen(large)
+
+
+def test_a_clock_that_is_ahead_narrows_nothing():
+    search = Reconciliation(message(), sent_at=SENT, clock_skew=8 * 3600.0)
+
+    assert search.step == ListPage(since=at(SENT - 5))
+
+
+def test_a_task_that_moves_from_page_to_page_is_one_task():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+
+    search.listed(page(task("a", ID), token="2"), wall=SENT, agent_time=None)
+    search.listed(page(task("a", ID)), wall=SENT, agent_time=None)
+
+    assert search.step == GetTask("a")
+
+
+def test_a_task_that_moves_past_whoever_turns_pages_is_seen_in_the_next_look():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+
+    search.listed(page(task("b"), token="2"), wall=SENT, agent_time=None)
+    search.listed(page(task("b")), wall=SENT, agent_time=None)
+    assert search.step == LookAgain(1)
+    search.waited()
+    search.listed(page(task("a", ID), token="2"), wall=SENT, agent_time=None)
+    search.listed(page(), wall=SENT, agent_time=None)
+
+    assert search.step == GetTask("a")
+
+
+@pytest.mark.parametrize("token", [lambda number: "same", str], ids=["same", "new"])
+def test_pages_without_end_are_read_as_far_as_may_be_and_show_no_absence(token):
+    search = Reconciliation(message(context_id="c"), sent_at=SENT, max_pages=7)
+
+    asked = 0
+    while isinstance(search.step, ListPage):
+        asked += 1
+        search.listed(page(token=token(asked)), wall=SENT, agent_time=None)
+    search.finish(LATE)
+
+    assert asked <= 7
+    assert search.step == Unseen()
+    assert search.looked_at == ("the tasks of context c, not all of them",)
+
+
+def test_absent_is_what_the_last_look_did_not_find():
+    search = Reconciliation(message(), sent_at=SENT)
+    search.listed(page(), wall=SENT, agent_time=None)
+    search.waited()
+    search.listed(page(), wall=SENT, agent_time=None)
+    search.waited()
+    busy = A2AHTTPError("busy", http_status=503, transient=True)
+
+    search.failed(busy)
+    search.finish(LATE)
+
+    assert search.step == Unseen(busy)
+
+
+def test_a_look_that_the_end_comes_into_takes_nothing_from_those_before():
+    search = Reconciliation(message(), sent_at=SENT)
+    search.listed(page(), wall=SENT, agent_time=None)
+    search.waited()
+
+    search.failed(LATE)
+    search.finish(LATE)
+
+    assert search.step == Absent()
+
+
+def test_what_was_seen_once_is_not_absent():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    search.listed(page(task("b", ID)), wall=SENT, agent_time=None)
+    search.failed(A2AHTTPError("busy", http_status=503, transient=True))
+    search.waited()
+    search.listed(page(), wall=SENT, agent_time=None)
+
+    search.finish(LATE)
+
+    assert search.step == Unseen(LATE)
+    assert search.seen == task("b", ID)
+
+
 def test_two_tasks_are_two_tasks_on_whichever_page():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     first, second = task("a", ID), task("b", ID)
@@ -175,7 +299,7 @@ def test_without_a_list_there_is_nothing_to_wait_for(error):
 
     search.failed(error)
 
-    assert search.step == NotFound()
+    assert search.step == Unseen()
     assert search.looked_at == ("the tasks of context c (the agent has no list of tasks)",)
 
 
@@ -185,9 +309,9 @@ def test_what_is_known_to_have_no_list_is_not_asked_for_one():
 
     search.failed(TaskNotFoundError("gone"))
     assert search.step == LookAgain(1)
-    search.give_up()
+    search.finish(LATE)
 
-    assert search.step == NotFound()
+    assert search.step == Absent()
     assert search.looked_at == (
         "task t",
         "the tasks of context c (the agent has no list of tasks)",
@@ -197,9 +321,10 @@ def test_what_is_known_to_have_no_list_is_not_asked_for_one():
 def test_what_failed_for_lack_of_time_is_told():
     search = Reconciliation(message(), sent_at=SENT)
 
-    search.failed(DeadlineExceededError("too late", deadline="reconcile", timeout=1.0))
-    search.give_up()
+    search.failed(LATE)
+    search.finish(LATE)
 
+    assert search.step == Unseen(LATE)
     assert search.looked_at == ("the tasks changed since the message was sent (too late)",)
 
 
@@ -284,11 +409,11 @@ def test_whatever_an_agent_answers_only_the_messages_own_tasks_are_found(
     )
 
     asked = 0
-    while not isinstance(search.step, Found | FoundTwice | NotFound):
+    while not isinstance(search.step, Found | FoundTwice | Absent | Unseen):
         asked += agent.answer(search)
         assert asked < 200, "it never ends"
         if isinstance(search.step, LookAgain):
-            (search.waited if search.step.looks < 5 else search.give_up)()
+            search.waited() if search.step.looks < 5 else search.finish(LATE)
 
     found = getattr(search.step, "tasks", ())
     if isinstance(search.step, Found):

@@ -156,8 +156,9 @@ def connect(
             `ReconcilePolicy`), and raises `OutcomeUnknownError` if there is none to be found;
             ``"raise"`` raises it at once. The other two send the same message again, as often as
             `RetryPolicy.max_retries` says. They are for messages that may well be executed twice:
-            ``"resend_if_absent"`` assumes that the agent's list shows every task soon, with the
-            messages that made it, and that no request is held back on the way for longer;
+            ``"resend_if_absent"`` does where all that may be looked at was, to its end. It assumes
+            that the agent's list shows every task soon, with the messages that made it, and that
+            no request is held back on the way for longer;
             ``"resend"`` assumes nothing and looks for nothing.
         context_ids: Who names the context of a conversation: ``"agent"``, or ``"client"``, which
             makes a lost reply findable where an agent keeps no messages. The protocol leaves it to

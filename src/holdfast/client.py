@@ -231,7 +231,8 @@ class Client:
 
         Raises:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
-            OutcomeUnknownError: The message was sent, its reply was lost; it was not sent again.
+            OutcomeUnknownError: The message was sent, its reply was lost, and no task of it was
+                found; it was not sent again, unless ``on_unknown`` says so.
             DeadlineExceededError: The time is over; `task` is the task as last seen.
             TaskAuthRequiredError: The time is over while the task waits for an authorization.
             ClientToolsNotSupportedError: The agent does not take tools; nothing was sent.
@@ -293,7 +294,8 @@ class Client:
             The task, in whatever state it is, or the agent's message.
 
         Raises:
-            OutcomeUnknownError: The message was sent, its reply was lost; it was not sent again.
+            OutcomeUnknownError: The message was sent, its reply was lost, and no task of it was
+                found; it was not sent again, unless ``on_unknown`` says so.
             ValueError: The message has no content.
         """
         deadline, per_call = self._calls.begin("call", options, sends=True)

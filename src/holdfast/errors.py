@@ -630,6 +630,9 @@ class OutcomeUnknownError(A2AError):
         message_id: The id of the message that was sent.
         context_id: The context that it was sent in, if any.
         looked_at: What was searched for the message, in order; empty if nothing was.
+        unfinished: What kept the search from being finished: a deadline, the close of the client,
+            an agent that was down. None where it was finished, or none was wanted. A later search
+            may find the message; in a journal, its call stays open for that.
     """
 
     def __init__(
@@ -639,12 +642,14 @@ class OutcomeUnknownError(A2AError):
         message_id: str,
         context_id: str | None = None,
         looked_at: Sequence[str] = (),
+        unfinished: A2AError | None = None,
         **facts: Unpack[Facts],
     ) -> None:
         super().__init__(message, **facts)
         self.message_id = message_id
         self.context_id = context_id
         self.looked_at: tuple[str, ...] = tuple(looked_at)
+        self.unfinished = unfinished
 
 
 class DuplicateTasksError(A2AError):

@@ -83,7 +83,7 @@ def outcome_of(error: BaseException, *, was_sent: bool) -> Outcome | None:
     """
     match error:
         case OutcomeUnknownError():
-            return "unknown"
+            return "unknown" if error.unfinished is None else None
         case DuplicateTasksError():
             return "failed"
         case JournalError():

@@ -10,11 +10,13 @@ import msgspec
 from holdfast.arguments import check_seconds
 from holdfast.errors import OutcomeUnknownError
 from holdfast.event_stream import EventStream
+from holdfast.model.operations import SEND_MESSAGE
 from holdfast.model.requests import SendMessageRequest
-from holdfast.model.types import Message, Role, Task, TaskState
-from holdfast.reconciling import find
+from holdfast.model.types import Message, Role, TaskState
+from holdfast.reconciling import find_task
 from holdfast.runtime.journal import RecordUpdate
 from holdfast.stream_calls import StreamCalls
+from holdfast.tasks.reconcile import Found
 
 if TYPE_CHECKING:
     from holdfast.answer import Answer
@@ -111,8 +113,8 @@ class PendingCall:
         Raises:
             OutcomeUnknownError: Nothing was found of it; the call is over with that.
             DuplicateTasksError: More than one task was found; the call is over with that.
-            A2AConnectionError: Nothing could be looked at; the call can be resumed again. Whatever
-                else keeps from looking is raised likewise.
+            A2AConnectionError: It could not be looked for, or not to the end; the call can be
+                resumed again. Whatever else keeps from that is raised likewise.
             JournalError: Somebody works on it, or it is over.
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
             DeadlineExceededError: The time is over; the call can be resumed again.
@@ -175,18 +177,19 @@ class PendingCall:
             message_id=record.message_id,
             context_id=record.context_id,
         )
-        task = await find(
+        outcome = await find_task(
             message,
             lost,
             self._calls,
             calls.deadline,
             calls.per_call,
+            operation=SEND_MESSAGE.name,
             sent_at=record.began,
             wall=self._calls.env.wall,
             is_own_context=record.is_own_context,
         )
-        if not isinstance(task, Task):
+        if not isinstance(outcome, Found):
             # An agent that is down, or lets nobody in, has not said that there is nothing.
-            raise task or lost
-        await call.saw(task)
-        return task.id
+            raise lost.unfinished or lost
+        await call.saw(outcome.task)
+        return outcome.task.id

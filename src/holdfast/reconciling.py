@@ -1,6 +1,7 @@
 """Finding out what became of a message whose reply was lost, by asking the agent.
 
-What to ask, and what follows, is decided by `holdfast.tasks.reconcile`.
+This is the shell: it makes calls and waits. What to ask, what follows from the answers, and when
+there is nothing more to ask, is decided by `holdfast.tasks.reconcile`, which is pure.
 """
 
 from __future__ import annotations
@@ -8,20 +9,27 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from holdfast.errors import A2AError, DuplicateTasksError
+from holdfast.errors import (
+    A2AConnectionError,
+    A2AError,
+    DeadlineExceededError,
+    DuplicateTasksError,
+    Facts,
+)
 from holdfast.model.operations import GET_TASK, LIST_TASKS
 from holdfast.model.requests import GetTaskRequest, ListTasksRequest
 from holdfast.policy.deadline import Deadline
 from holdfast.policy.reconnect import growing_wait
+from holdfast.runtime.waiting import add_last_seen
+from holdfast.tasks.places import GetTask, ListPage
 from holdfast.tasks.reconcile import (
+    Absent,
     Found,
     FoundTwice,
-    GetTask,
-    ListPage,
     LookAgain,
-    NotFound,
     Reconciliation,
-    has_no_list,
+    SearchResult,
+    Unseen,
 )
 from holdfast.wire.fields import http_date
 
@@ -32,30 +40,26 @@ if TYPE_CHECKING:
     from holdfast.errors import OutcomeUnknownError
     from holdfast.model.types import Message, Task
 
-__all__ = ["find"]
+__all__ = ["find_task"]
 
 _HISTORY = 1000
 """Messages of a history to ask for. Some agents show none unless asked, and some forget for good
 what is beyond the number that they are asked for."""
 
-_PAGE = 100
-"""Tasks on a page: the most that the protocol allows (A2A 3.1.4)."""
 
-
-async def find(
+async def find_task(
     message: Message,
     lost: OutcomeUnknownError,
     calls: Calls,
     deadline: Deadline,
     per_call: PerCall,
     *,
+    operation: str,
     sent_at: float,
     wall: Callable[[], float],
     is_own_context: bool,
-) -> Task | A2AError | None:
-    """The task that a message made; None if none was found, and ``lost`` is made to say so.
-
-    Where nothing could be looked at, what went wrong there is what is given.
+) -> SearchResult:
+    """Looks for the task that a message made; where it finds none, ``lost`` is made to say so.
 
     Args:
         message: The message as it was sent.
@@ -63,80 +67,96 @@ async def find(
         calls: What makes calls.
         deadline: When the caller's patience ends; the search has a bound of its own too.
         per_call: What goes with each request.
+        operation: Name of the operation that sent it.
         sent_at: When it was first sent, in seconds since the epoch.
         wall: Gives the time now by the same clock.
         is_own_context: Whether its context was made for it, and nobody else has used it.
 
     Raises:
         DuplicateTasksError: It made more than one task.
+        A2AError: It made a task, which could only be seen in a list: ``executed`` is True.
     """
-    policy, known = calls.resilience.reconcile, calls.endpoint
-    began = asyncio.get_running_loop().time()
-    end = min(deadline.at, began + policy.max_seconds)
+    known, clock = calls.endpoint, asyncio.get_running_loop().time
+    began = clock()
     search = Reconciliation(
         message,
         sent_at=sent_at,
         clock_skew=None if known is None else known.clock_skew,
         is_own_context=is_own_context,
         has_list=known is None or known.lists_tasks is not False,
-        max_pages=policy.max_pages,
+        max_pages=calls.resilience.reconcile.max_pages,
     )
-    within = Deadline(name="reconcile", timeout=end - began, at=end)
-    searcher = _Searcher(search, calls, within, per_call, wall)
-    await searcher.search()
-    seconds = asyncio.get_running_loop().time() - began
-    match search.step:
-        case Found(task):
-            calls.observers.reconciled(lost, task_id=task.id, seconds=seconds)
-            return task
-        case FoundTwice(tasks):
-            raise _duplicate(lost, tasks) from lost
-        case _:
-            calls.observers.reconciled(lost, task_id=None, seconds=seconds)
+    searcher = _Searcher(search, lost, calls, deadline, per_call=per_call, wall=wall)
+    outcome = await searcher.search()
+    seconds = clock() - began
+    if isinstance(outcome, FoundTwice):
+        raise _duplicate(lost, outcome.tasks) from lost
+    task = outcome.task if isinstance(outcome, Found) else search.seen
+    calls.observers.reconciled(
+        lost,
+        operation=operation,
+        looked_at=search.looked_at,
+        task_id=None if task is None else task.id,
+        seconds=seconds,
+    )
+    if isinstance(outcome, Found):
+        return outcome
+    if isinstance(outcome, Unseen):
+        lost.unfinished = outcome.why
+        if outcome.why is not None and task is not None:
+            raise _only_seen(outcome.why, task) from lost
     lost.looked_at = search.looked_at
-    if lost.looked_at:
-        lost.message = (
-            f"{lost.message}. It was looked for in {'; '.join(lost.looked_at)}, for "
-            f"{seconds:.3g} s, and not found, which proves nothing"
-        )
-    return None if search.has_looked else searcher.trouble
+    lost.message = f"{lost.message}. {search.told(seconds)}"
+    return outcome
 
 
 class _Searcher:
-    """Makes the calls that a search is made of.
-
-    Attributes:
-        trouble: What went wrong last, but for a list that there is not.
-    """
+    """Makes the calls that a search is made of."""
 
     def __init__(
         self,
         search: Reconciliation,
+        lost: OutcomeUnknownError,
         calls: Calls,
         deadline: Deadline,
+        *,
         per_call: PerCall,
         wall: Callable[[], float],
     ) -> None:
+        seconds = calls.resilience.reconcile.max_seconds
+        patience = asyncio.get_running_loop().time() + seconds
         self._search = search
+        self._lost = lost
         self._calls = calls
         self._deadline = deadline
+        self._patience = Deadline(name="reconcile", timeout=seconds, at=patience)
+        self._within = min(deadline, self._patience, key=lambda one: one.at)
         self._per_call = per_call
         self._wall = wall
-        self.trouble: A2AError | None = None
 
-    async def search(self) -> None:
+    async def search(self) -> SearchResult | FoundTwice:
         """Goes on until it is found, or the time is over."""
-        loop, search, policy = asyncio.get_running_loop(), self._search, self._calls.resilience
-        while not isinstance(step := search.step, Found | FoundTwice | NotFound):
-            if self._calls.is_closed or loop.time() >= self._deadline.at:
-                search.give_up()
+        loop, search = asyncio.get_running_loop(), self._search
+        policy = self._calls.resilience.reconcile
+        while not isinstance(step := search.step, Found | FoundTwice | Absent | Unseen):
+            if self._calls.is_closed:
+                search.cut_short(self._closed())
+            elif loop.time() >= self._deadline.at:
+                search.cut_short(self._late(self._deadline))
+            elif loop.time() >= self._patience.at:
+                search.finish(self._late(self._patience))
             elif not isinstance(step, LookAgain):
                 await self._ask(step)
             else:
-                first, most = policy.reconcile.backoff, policy.reconcile.max_backoff
-                wait = growing_wait(step.looks, self._calls.env.random(), first=first, most=most)
-                await self._calls.pause(min(wait, self._deadline.left(loop.time())))
+                wait = growing_wait(
+                    step.looks,
+                    self._calls.env.random(),
+                    first=policy.backoff,
+                    most=policy.max_backoff,
+                )
+                await self._calls.pause(min(wait, self._within.left(loop.time())))
                 search.waited()
+        return step
 
     async def _ask(self, step: GetTask | ListPage) -> None:
         """Asks for one thing, and tells the search what came."""
@@ -144,30 +164,69 @@ class _Searcher:
         try:
             if isinstance(step, GetTask):
                 get = GetTaskRequest(id=step.task_id, history_length=_HISTORY)
-                reply = await calls.run(GET_TASK, get, self._deadline, self._per_call)
+                reply = await calls.run(GET_TASK, get, self._within, self._per_call)
                 search.got(reply.value)
                 return
-            page = await calls.run(LIST_TASKS, _page(step), self._deadline, self._per_call)
+            page = await calls.run(LIST_TASKS, _page(step), self._within, self._per_call)
         except A2AError as error:
-            search.failed(error)
-            self.trouble = self.trouble if has_no_list(error) else error
-            if isinstance(step, ListPage) and has_no_list(error) and calls.endpoint:
-                calls.endpoint.lists_tasks = False
+            if calls.is_closed:  # which is what ends it
+                return
+            place = calls.endpoint
+            has_path = place is None or place.interface.protocol_binding != "JSONRPC"
+            had_list = search.has_list
+            search.failed(error, has_path=has_path)
+            if place is not None and had_list and not search.has_list:
+                place.lists_tasks = False
         else:
             told = http_date(page.headers.get("date", ""))
             search.listed(page.value, wall=self._wall(), agent_time=told)
             if page.endpoint is not None:
                 page.endpoint.clock_skew = search.clock_skew
 
+    def _closed(self) -> A2AConnectionError:
+        return A2AConnectionError(
+            f"the client was closed while message {self._lost.message_id} was looked for",
+            failure="closed",
+            **self._facts(),
+        )
+
+    def _facts(self) -> Facts:
+        """Those of the call whose reply was lost that hold for its search, too."""
+        lost = self._lost
+        return Facts(attempts=lost.attempts, agent=lost.agent, request_id=lost.request_id)
+
+    def _late(self, deadline: Deadline) -> DeadlineExceededError:
+        error = self._search.error
+        failed = ""
+        if error is not None and not isinstance(error, DeadlineExceededError):
+            failed = f"; what failed last: {error.message}"
+        late = DeadlineExceededError(
+            f"the search for message {self._lost.message_id} did not finish within the "
+            f"{deadline.name} timeout of {deadline.timeout:g} s{failed}",
+            deadline=deadline.name,
+            timeout=deadline.timeout,
+            **self._facts(),
+        )
+        late.__cause__ = error
+        return late
+
 
 def _page(step: ListPage) -> ListTasksRequest:
     return ListTasksRequest(
         context_id=step.context_id,
-        page_size=_PAGE,
+        page_size=step.size,
         page_token=step.page_token or None,
         history_length=_HISTORY,
         status_timestamp_after=None if step.since is None else step.since.isoformat(),
     )
+
+
+def _only_seen(why: A2AError, task: Task) -> A2AError:
+    """The error of a search that has seen the task, and could not get it."""
+    add_last_seen(why, task.id, task.state)
+    if isinstance(why, DeadlineExceededError):
+        why.task = task
+    return why
 
 
 def _duplicate(lost: OutcomeUnknownError, tasks: tuple[Task, ...]) -> DuplicateTasksError:

@@ -1,12 +1,12 @@
 """Sending a message: written down first where there is a journal, sent once, and looked for.
 
 What a caller allows beyond that, `holdfast.connect` says at ``on_unknown`` and ``context_ids``.
+How it is looked for is in `holdfast.reconciling`, and its context in `holdfast.own_context`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -14,32 +14,33 @@ import msgspec
 from holdfast.errors import (
     A2AError,
     DeadlineExceededError,
-    InvalidParamsError,
     OutcomeUnknownError,
-    TaskNotFoundError,
 )
-from holdfast.model.operations import LIST_TASKS, SEND_STREAMING_MESSAGE
-from holdfast.model.requests import ListTasksRequest, SendMessageConfiguration
+from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
+from holdfast.model.requests import SendMessageConfiguration
+from holdfast.own_context import in_own_context, is_context_refused, without_context
+from holdfast.policy.resend import concluded, is_to_be_resent, joined, refused
 from holdfast.policy.retry import backoff
-from holdfast.reconciling import find
+from holdfast.reconciling import find_task
 from holdfast.runtime.transport import Reply
 from holdfast.runtime.waiting import until
+from holdfast.tasks.reconcile import Found
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from holdfast.calls import Calls, PerCall
+    from holdfast.errors import Attempt
     from holdfast.journaling import HeldCall, Journaling
     from holdfast.model.requests import SendMessageRequest
     from holdfast.model.types import Message, StreamResponse, Task
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.transport import CallProgress, Stream
+    from holdfast.tasks.reconcile import SearchResult
 
 __all__ = ["Sending"]
 
 T = TypeVar("T")
-
-_CONTEXT_ID = re.compile(r"context[\s_-]?id", re.IGNORECASE)
 
 _POLL = 2.0
 """Seconds between two looks at a task that was found."""
@@ -61,18 +62,16 @@ class Sending:
     def __init__(
         self, calls: Calls, request: SendMessageRequest, deadline: Deadline, per_call: PerCall
     ) -> None:
+        own = in_own_context(request, calls)
         self._calls = calls
         self._deadline = deadline
         self._per_call = per_call
-        self._request = request
+        self._request = own or request
+        self._is_own_context = own is not None
         self._began = asyncio.get_running_loop().time()
         self.call: HeldCall | None = None
         self._progress: CallProgress | None = None
         self._is_lost = False
-        self._is_unseen = False  # it was lost, and nothing could be looked at
-        self._is_own_context = False
-        if calls.context_ids == "client":
-            self._name_context()
 
     def recorded(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """Does the work of the call once it is written down, for as long as it is held.
@@ -96,10 +95,7 @@ class Sending:
         try:
             return await call.while_held(work())
         except BaseException as error:
-            if self._is_unseen and isinstance(error, OutcomeUnknownError):
-                await call.release()  # an agent that is down has not said that there is nothing
-            else:
-                await call.failed(error)
+            await call.failed(error)
             raise
 
     @property
@@ -128,9 +124,10 @@ class Sending:
         if at_once:
             self._ask_for_an_answer_at_once()
         reply = await self._once(
+            SEND_MESSAGE.name,
             lambda progress: calls.send(
                 self._request, self._deadline, self._per_call, progress=progress
-            )
+            ),
         )
         if isinstance(reply, Reply):
             return reply
@@ -148,62 +145,92 @@ class Sending:
         """
         calls = self._calls
         return self._once(
+            SEND_STREAMING_MESSAGE.name,
             lambda progress: calls.open(
                 SEND_STREAMING_MESSAGE,
                 self._request,
                 self._deadline,
                 self._per_call,
                 progress=progress,
-            )
+            ),
         )
 
     # ── Once ─────────────────────────────────────────────────────────────────────────────────
 
-    async def _once(self, send: Callable[[CallProgress], Awaitable[Reply[T]]]) -> Reply[T] | Task:
+    async def _once(
+        self, operation: str, send: Callable[[CallProgress], Awaitable[Reply[T]]]
+    ) -> Reply[T] | Task:
         lost: OutcomeUnknownError | None = None
-        resent = 0
+        found: SearchResult | None = None
+        times = 0  # that it may have arrived
+        attempts: tuple[Attempt, ...] = ()
+        began = asyncio.get_running_loop().time()
         while True:
-            self._progress = self._calls.progress(self._per_call)
+            progress = self._progress = self._calls.progress(self._per_call)
             try:
-                return await send(self._progress)
-            except OutcomeUnknownError as error:
-                lost, self._is_lost = error, True
-                if (task := await self._found(lost)) is not None:
-                    return task
-                resent += 1
-                await self._wait_to_resend(lost, resent)
+                return await send(progress)
             except A2AError as error:
-                if self._is_own_context and await self._is_context_refused(error):
-                    self._leave_context()
+                attempts = joined(attempts, error.attempts, after=progress.began - began)
+                error.attempts = attempts
+                if isinstance(error, OutcomeUnknownError):
+                    lost, times, self._is_lost = error, times + 1, True
+                    found = await self._looked_for(operation, lost)
+                    if isinstance(found, Found):
+                        return found.task
+                    if not await self._may_resend(found, times):
+                        raise concluded(lost, found, times=times) from lost.__cause__
+                elif self._is_own_context and await self._is_context_refused(error):
+                    attempts = refused(attempts)
+                    self._is_own_context = False
+                    self._request = without_context(self._request, self._calls)
                 elif lost is None or error.executed is not False:
                     raise
                 elif isinstance(error, DeadlineExceededError):
-                    error.executed = None  # an earlier try may have arrived
+                    error.executed = None
+                    before = f"message {lost.message_id} was sent before, and its reply was lost"
+                    error.message = f"{error.message}; {before}"
                     raise
                 else:
-                    raise lost from error
+                    raise concluded(lost, found, times=times, failed=error) from lost.__cause__
 
-    async def _wait_to_resend(self, lost: OutcomeUnknownError, resent: int) -> None:
-        """Waits before it is sent again.
+    async def _looked_for(self, operation: str, lost: OutcomeUnknownError) -> SearchResult | None:
+        """What came of looking for the task that the message made; None if it is not to be."""
+        calls = self._calls
+        if self._per_call.on_unknown in {"raise", "resend"}:
+            return None
+        if not calls.resilience.reconcile.max_seconds:
+            return None
+        loop = asyncio.get_running_loop()
+        epoch = calls.env.wall() - loop.time()  # once: the wall clock may be set meanwhile
+        found = await find_task(
+            self._request.message,
+            lost,
+            calls,
+            self._deadline,
+            self._per_call,
+            operation=operation,
+            sent_at=epoch + self._began,
+            wall=lambda: epoch + loop.time(),
+            is_own_context=self._is_own_context,
+        )
+        if isinstance(found, Found) and self.call is not None:
+            await self.call.saw(found.task)
+        return found
 
-        Raises:
-            OutcomeUnknownError: The one given: the caller allows no other try, or not so many.
-        """
+    async def _may_resend(self, found: SearchResult | None, times: int) -> bool:
+        """Whether the caller allows another try, and so many; waits before it."""
         calls, policy = self._calls, self._calls.resilience.retry
-        wait = backoff(policy, resent, calls.env.random())
-        resends = {"resend"} if self._has_not_looked else {"resend", "resend_if_absent"}
-        may = self._per_call.on_unknown in resends and not calls.is_closed
-        left = self._deadline.left(asyncio.get_running_loop().time())
-        if not may or resent > policy.max_retries or wait >= left:
-            raise lost
+        may = is_to_be_resent(self._per_call.on_unknown, found) and times <= policy.max_retries
+        wait = backoff(policy, times, calls.env.random())
+        if not may or wait >= self._deadline.left(asyncio.get_running_loop().time()):
+            return False
         await calls.pause(wait)
+        return not calls.is_closed
 
-    @property
-    def _has_not_looked(self) -> bool:
-        """Whether nothing can be said to be absent: there was no list, or none to be reached."""
-        known = self._calls.endpoint
-        has_list = known is None or known.lists_tasks is not False
-        return self._is_unseen or not (has_list or self._request.message.task_id)
+    def _is_context_refused(self, error: A2AError) -> Awaitable[bool]:
+        return is_context_refused(
+            self._request, error, self._calls, self._deadline, self._per_call
+        )
 
     def _ask_for_an_answer_at_once(self) -> None:
         configuration = self._request.configuration or SendMessageConfiguration()
@@ -212,6 +239,7 @@ class Sending:
 
     async def _answered(self, task: Task) -> Task:
         """The task once an agent would have answered with it."""
+        self._calls.check_watching(task.id)
         per_call = msgspec.structs.replace(self._per_call, consumers=())
         return await self._calls.watch(
             task.id,
@@ -222,25 +250,6 @@ class Sending:
             until=lambda task: task.state.is_terminal or task.state.is_interrupted,
         )
 
-    async def _found(self, lost: OutcomeUnknownError) -> Task | None:
-        """The task that the message made, if it is to be looked for and can be found."""
-        if self._per_call.on_unknown in {"raise", "resend"}:
-            return None
-        loop = asyncio.get_running_loop()
-        epoch = self._calls.env.wall() - loop.time()  # once: the wall clock may be set meanwhile
-        found = await find(
-            self._request.message,
-            lost,
-            self._calls,
-            self._deadline,
-            self._per_call,
-            sent_at=epoch + self._began,
-            wall=lambda: epoch + loop.time(),
-            is_own_context=self._is_own_context,
-        )
-        self._is_unseen = isinstance(found, A2AError)
-        return None if isinstance(found, A2AError) else found
-
     def _too_late(self) -> DeadlineExceededError:
         deadline = self._deadline
         return DeadlineExceededError(
@@ -250,46 +259,3 @@ class Sending:
             timeout=deadline.timeout,
             executed=False,
         )
-
-    # ── A context of its own ─────────────────────────────────────────────────────────────────
-
-    def _name_context(self) -> None:
-        """Gives a message that begins a conversation a context of its own, to be found by."""
-        message, known = self._request.message, self._calls.endpoint
-        refused = known is not None and known.takes_contexts is False
-        if refused or message.context_id or message.task_id:
-            return
-        self._is_own_context = True
-        self._put_context(self._calls.env.new_id())
-
-    def _put_context(self, context_id: str | None) -> None:
-        message = msgspec.structs.replace(self._request.message, context_id=context_id)
-        self._request = msgspec.structs.replace(self._request, message=message)
-
-    def _leave_context(self) -> None:
-        """Sends it in no context from now on, as everything to this agent."""
-        self._is_own_context = False
-        self._put_context(None)
-        if self._calls.endpoint is not None:
-            self._calls.endpoint.takes_contexts = False
-
-    async def _is_context_refused(self, error: A2AError) -> bool:
-        """Whether it was the context that was refused, and so nothing was executed.
-
-        An agent may say that parameters are wrong after it ran; then there is a task. If it ran in
-        a context of its own, none is found here; so it has to speak of this one, or of ids: a
-        model's context may be too long.
-        """
-        context_id, said = self._request.message.context_id, error.message
-        if not isinstance(error, InvalidParamsError) or not context_id:
-            return False
-        if context_id not in said and not _CONTEXT_ID.search(said):
-            return False
-        request = ListTasksRequest(context_id=context_id)
-        try:
-            page = await self._calls.run(LIST_TASKS, request, self._deadline, self._per_call)
-        except (InvalidParamsError, TaskNotFoundError):
-            return True  # it does not know that context
-        except A2AError:
-            return False
-        return not page.value.tasks

@@ -29,7 +29,9 @@ class ReconcilePolicy(msgspec.Struct, frozen=True, kw_only=True):
         backoff: Upper bound of the wait between the first two looks, in seconds; it doubles each
             time, and the wait is drawn between zero and the bound.
         max_backoff: Where the bound stops growing, in seconds.
-        max_pages: Pages of 100 tasks to read in one look at an agent's list.
+        max_pages: Pages to read in one look at an agent's list: of 100 tasks, or of less where
+            these are too large. Most looks read what has changed since the message was sent;
+            some, ever fewer of them, go by no clock at all.
 
     Raises:
         ValueError: A number is negative, a wait is infinite, or there is to be no page.

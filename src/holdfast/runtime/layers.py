@@ -323,8 +323,7 @@ def _outcome_unknown(call: AnyCall, error: A2AError) -> OutcomeUnknownError:
     facts["gave_up"] = None  # the message says it
     return OutcomeUnknownError(
         f"nobody knows whether the agent ran message {message.message_id}: it was sent, but its "
-        f"reply was lost: {error.message}. It was not sent again. Look for it among the agent's "
-        "tasks, or send it again if running it twice does no harm",
+        f"reply was lost: {error.message}",
         message_id=message.message_id,
         context_id=message.context_id,
         **facts,

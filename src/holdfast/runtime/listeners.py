@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.errors import A2AError
 from holdfast.model.card import AgentCard
-from holdfast.model.operations import LIST_TASKS, SUBSCRIBE_TO_TASK
+from holdfast.model.operations import SUBSCRIBE_TO_TASK
 from holdfast.model.types import (
     Event,
     Task,
@@ -143,10 +143,13 @@ class Reconnected(Observation, frozen=True, kw_only=True):
 class Reconciled(Observation, frozen=True, kw_only=True):
     """A message whose reply was lost was looked for, for `duration` seconds.
 
-    `task_id` is the task that it made, and that stands for the reply; None if none was found.
+    `operation` is the one that sent it, ``"SendMessage"`` where only a journal tells of it, and
+    `looked_at` what was searched, in order. `task_id` is the task that it made, and that stands
+    for the reply; None if none was found.
     """
 
     message_id: str
+    looked_at: tuple[str, ...]
     task_id: str | None
     duration: float
 
@@ -209,15 +212,22 @@ class Observers:
         )
 
     def reconciled(
-        self, lost: OutcomeUnknownError, *, task_id: str | None, seconds: float
+        self,
+        lost: OutcomeUnknownError,
+        *,
+        operation: str,
+        looked_at: tuple[str, ...],
+        task_id: str | None,
+        seconds: float,
     ) -> None:
         """A message was looked for."""
         self._tell(
             Reconciled(
                 request_id=lost.request_id or "",
-                operation=LIST_TASKS.name,
+                operation=operation,
                 agent=lost.agent,
                 message_id=lost.message_id,
+                looked_at=looked_at,
                 task_id=task_id,
                 duration=seconds,
             )

@@ -1,53 +1,57 @@
 """Finding the task that a message made, where the reply to it was lost: what to ask next.
 
-`Reconciliation` is told what came back, and says what to do (`Reconciliation.step`); it does
-nothing itself.
+All of this is pure: `Reconciliation` is told what came back, and says what to do
+(`Reconciliation.step`). `holdfast.reconciling` is the shell that does it.
 
 Rules (A2A 3.1.3, 3.1.4, 3.4):
 - A task is the message's if its history or its status holds the message, by its id. In a context
-  that was made for this one message, every task is.
+  that was made for this one message, every task is. In the list of a context, none of another
+  context is: not every agent heeds what it is asked for.
 - A look asks for the task that the message was for; then for the list of its context's tasks; or,
   where it names none that the agent knows, of those that changed since it was sent, by the agent's
   clock. Every page is read: there may be two tasks.
+- A clock that is behind is reckoned with, and one that is ahead is not: who tells the time need
+  not be who dates the tasks. So some looks, ever fewer of them, go by no time at all.
 - Not found proves nothing. A history may leave messages out, a reply that is a message is in no
   list, a request may still be under way, stores may differ. So a look that finds nothing is
   repeated, until the time is over or the agent has said that there is nothing to be had.
+- A search that was not finished proves even less, and says why it was not (`Unseen`). Of one that
+  was, it is known that each place was read to its end when it was last looked at (`Absent`).
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from holdfast.errors import (
     A2AError,
+    DeadlineExceededError,
     InvalidParamsError,
+    LimitExceededError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
 from holdfast.model.types import Task
-from holdfast.wire.status import is_unknown_there
+from holdfast.tasks.places import MAX_SIZE, GetTask, ListPage, Place, has_no_list, places
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from holdfast.model.requests import ListTasksResponse
     from holdfast.model.types import Message
 
 __all__ = [
+    "Absent",
     "Found",
     "FoundTwice",
     "GetTask",
     "ListPage",
     "LookAgain",
-    "NotFound",
     "Reconciliation",
-    "has_no_list",
+    "SearchResult",
+    "Unseen",
 ]
-
-_NO_LIST = "the agent has no list of tasks"
 
 _NOT_BY_TIME = (InvalidParamsError, UnsupportedOperationError)
 """How agents say that they cannot list by time."""
@@ -59,28 +63,8 @@ _MARGIN_UNKNOWN = 60.0
 """The same, as long as nothing is known of the agent's clock."""
 
 
-class GetTask(msgspec.Struct, frozen=True):
-    """Ask for a task with its history; say `Reconciliation.got` or `failed` then."""
-
-    task_id: str
-
-
-class ListPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask for a page of tasks with histories; say `Reconciliation.listed` or `failed` then.
-
-    Attributes:
-        context_id: Only tasks of this context; None for all.
-        since: Only tasks whose status is not older; None for all.
-        page_token: Where the page begins; empty for the first one.
-    """
-
-    context_id: str | None = None
-    since: datetime | None = None
-    page_token: str = ""
-
-
 class LookAgain(msgspec.Struct, frozen=True):
-    """Nothing yet: wait, and say `Reconciliation.waited`, or `Reconciliation.give_up`.
+    """Nothing yet: wait, and say `Reconciliation.waited`.
 
     Attributes:
         looks: How many looks there were.
@@ -101,37 +85,23 @@ class FoundTwice(msgspec.Struct, frozen=True):
     tasks: tuple[Task, ...]
 
 
-class NotFound(msgspec.Struct, frozen=True):
-    """Nothing was found, which proves nothing."""
+class Absent(msgspec.Struct, frozen=True):
+    """Everywhere that it might be was read to the end, and it was not there by then."""
 
 
-class _Place(msgspec.Struct, kw_only=True):
-    """Somewhere to look.
+class Unseen(msgspec.Struct, frozen=True):
+    """It was not found, and not everything was read.
 
     Attributes:
-        name: As errors name it.
-        ask: What to ask for; None for tasks since the message was sent.
-        is_filtered: Whether the list can be had by time.
-        looks: How often it was looked at to the end.
-        trouble: Why it could not be looked at, the last time that it could not.
-        is_closed: Whether it is not to be looked at again: that would fail once more.
-        is_cut_short: Whether there were more pages than may be read.
+        why: What kept from that, and may not the next time. None where no more is to be had: the
+            agent has no list, or one with more pages than may be read.
     """
 
-    name: str
-    ask: GetTask | ListPage | None
-    is_filtered: bool = True
-    looks: int = 0
-    trouble: str = ""
-    is_closed: bool = False
-    is_cut_short: bool = False
+    why: A2AError | None = None
 
-    def __str__(self) -> str:
-        times = "" if self.looks == 1 else f", {self.looks} times"
-        short = ", not all of them" if self.is_cut_short else ""
-        if not self.trouble:
-            return f"{self.name}{times}{short}"
-        return f"{self.name}{times if self.looks else ''}{short} ({self.trouble})"
+
+SearchResult: TypeAlias = Found | Absent | Unseen
+"""What a search comes to that does not find two tasks."""
 
 
 class Reconciliation:
@@ -146,7 +116,9 @@ class Reconciliation:
         max_pages: Pages to read in one look.
 
     Attributes:
-        step: What to do next.
+        step: What to do next, or what came of it.
+        seen: The task as a list has shown it, without artifacts, as soon as one has.
+        has_list: Whether the agent may have a list of tasks, as far as that is known by now.
         clock_skew: Seconds that the agent's clock is ahead, as far as that is known by now.
     """
 
@@ -161,20 +133,24 @@ class Reconciliation:
         max_pages: int = 20,
     ) -> None:
         self.clock_skew = clock_skew
+        self.has_list = has_list
         self._message = message
         self._sent_at = sent_at
         self._is_own_context = is_own_context
         self._max_pages = max_pages
-        self._places = list(_places(message, is_own_context=is_own_context))
+        self._places = list(places(message, is_own_context=is_own_context))
         if not has_list:
-            self._close_lists()
+            for place in self._places:
+                place.close_list()
         self._looks = 0
         self._at = 0
         self._pages = 0
+        self._size = MAX_SIZE
         self._tokens: set[str] = set()
         self._since: datetime | None = None
         self._matches: dict[str, Task] = {}
-        self.step: GetTask | ListPage | LookAgain | Found | FoundTwice | NotFound
+        self.seen: Task | None = None
+        self.step: GetTask | ListPage | LookAgain | Found | FoundTwice | Absent | Unseen
         self._look()
 
     @property
@@ -183,16 +159,31 @@ class Reconciliation:
         return tuple(str(place) for place in self._places if place.looks or place.trouble)
 
     @property
-    def has_looked(self) -> bool:
-        """Whether any place was looked at to the end."""
-        return any(place.looks for place in self._places)
+    def error(self) -> A2AError | None:
+        """What keeps from looking at a place; None where nothing does."""
+        errors = [place.error for place in self._places if place.error is not None]
+        return errors[-1] if errors else None
+
+    def told(self, seconds: float) -> str:
+        """What a search for so many seconds came to that found nothing, in a sentence."""
+        named = "; ".join(self.looked_at)
+        why = self.step.why if isinstance(self.step, Unseen) else None
+        if any(place.looks for place in self._places):
+            looked = f"It was looked for in {named}, for {seconds:.3g} s, and"
+            if why is None:
+                return f"{looked} not found, which proves nothing"
+            return f"{looked} that was not finished: {why.message}"
+        if named:
+            return f"It could not be looked for in {named}"
+        return "It was not looked for" if why is None else f"It was not looked for: {why.message}"
 
     def got(self, task: Task) -> None:
         """The task that was asked for."""
-        if task.id in self._matches:  # seen in a list, which leaves artifacts out
-            self.step = Found(task)
+        if self._is_past_places:  # it was seen in a list, which leaves artifacts out
+            (listed,) = self._matches.values()
+            self.step = Found(task if task.id == listed.id else listed)
             return
-        self._place.looks += 1
+        self._place.read(is_cut_short=False)
         if self._is_ours(task):
             self.step = Found(task)
         else:
@@ -209,10 +200,10 @@ class Reconciliation:
         self._pages += 1
         for task in page.tasks:
             if self._is_ours(task):
-                self._matches[task.id] = task
+                self._matches[task.id] = self.seen = task
         if agent_time is not None:
             self.clock_skew = agent_time - wall
-        place, token = self._place, page.next_page_token
+        token = page.next_page_token
         may_read_more = self._pages < self._max_pages
         if may_read_more and self._since is not None and self._begin_of_time() < self._since:
             self._since = self._begin_of_time()  # its clock is behind: some was left out
@@ -221,48 +212,78 @@ class Reconciliation:
             self._tokens.add(token)
             self.step = msgspec.structs.replace(self._page(), page_token=token)
         else:
-            place.looks += 1
-            place.is_cut_short = bool(token)
+            if not self._is_by_no_time:  # that may have no end
+                self._place.read(is_cut_short=bool(token))
             self._next_place()
 
-    def failed(self, error: A2AError) -> None:
-        """What was asked for did not come."""
-        if self._matches and isinstance(self.step, GetTask):
-            if error.transient:
+    def failed(self, error: A2AError, *, has_path: bool = True) -> None:
+        """What was asked for did not come.
+
+        Args:
+            error: Why.
+            has_path: Whether operations have paths of their own there; see `has_no_list`.
+        """
+        if self._is_past_places:
+            if error.transient or isinstance(error, DeadlineExceededError):
                 self._pause()
             else:
-                self.step = Found(self._matches[self.step.task_id])
-            return
-        place = self._place
-        if isinstance(error, TaskNotFoundError) and isinstance(place.ask, GetTask):
-            place.looks += 1  # an answer, from a store that may be behind
-        elif self._since is not None and isinstance(error, _NOT_BY_TIME):
-            place.is_filtered = False  # an agent of 0.3 has no such filter
+                self.step = Found(*self._matches.values())
+        elif isinstance(error, TaskNotFoundError) and isinstance(self.step, GetTask):
+            self._place.read(is_cut_short=False)  # an answer, from a store that may be behind
+            self._next_place()
+        elif isinstance(error, DeadlineExceededError):
+            self._place.trouble = error.message
+            if not self._place.looks:  # else what was read before counts
+                self._place.error = error
+            self._pause()
+        elif isinstance(error, LimitExceededError) and self._place.is_list and self._size > 1:
+            self._size //= 10  # histories are long there
             self._ask_place()
-            return
+        elif self._is_by_no_time:
+            self._next_place()  # the next look by the clock says whether that is to last
+        elif self._since is not None and not self._tokens and isinstance(error, _NOT_BY_TIME):
+            self._place.is_filtered = False  # an agent of 0.3 has no such filter
+            self._ask_place()
         else:
-            place.trouble = _trouble(error, place)
-            place.is_closed = not error.transient
-        self._next_place()
+            self._failed_here(error, has_path=has_path)
+            self._next_place()
 
     def waited(self) -> None:
         """The wait is over: look again."""
         self._look()
 
-    def give_up(self) -> None:
-        """The time is over."""
-        self.step = NotFound()
+    def finish(self, late: A2AError) -> None:
+        """The search has had its time; ``late`` says so, where that was too short for a look."""
+        self.step = self._end(late)
+
+    def cut_short(self, why: A2AError) -> None:
+        """The search may not go on."""
+        self.step = Unseen(why)
 
     # ── Within ───────────────────────────────────────────────────────────────────────────────
 
-    def _close_lists(self) -> None:
-        for place in self._places:
-            if not isinstance(place.ask, GetTask):
-                place.trouble, place.is_closed = _NO_LIST, True
+    @property
+    def _place(self) -> Place:
+        return self._places[self._at]
 
     @property
-    def _place(self) -> _Place:
-        return self._places[self._at]
+    def _is_past_places(self) -> bool:
+        """Whether all places were looked at, and what is asked for is the task that was found."""
+        return self._at == len(self._places)
+
+    @property
+    def _is_by_no_time(self) -> bool:
+        """Whether this look, the second, fourth, eighth and so on, goes by no time."""
+        place, look = self._place, self._looks + 1
+        return place.ask is None and place.is_filtered and look > 1 and not look & (look - 1)
+
+    def _failed_here(self, error: A2AError, *, has_path: bool) -> None:
+        place = self._place
+        if place.is_list and has_no_list(error, has_path=has_path):
+            self.has_list = False
+            place.close_list()
+        else:  # a page that another one has named may be gone
+            place.failed(error, may_pass=bool(self._tokens))
 
     def _look(self) -> None:
         self._matches.clear()
@@ -273,23 +294,24 @@ class Reconciliation:
         self._at += 1
         while self._at < len(self._places) and self._place.is_closed:
             self._at += 1
-        if self._at < len(self._places):
-            self._ask_place()
-        else:
+        if self._is_past_places:
             self._conclude()
+        else:
+            self._ask_place()
 
     def _ask_place(self) -> None:
         self._pages = 0
         self._tokens.clear()
         self._since = None
-        ask = self._place.ask
-        if ask is None:
-            self._since = self._begin_of_time() if self._place.is_filtered else None
-        self.step = ask or self._page()
+        place = self._place
+        if place.ask is None and place.is_filtered and not self._is_by_no_time:
+            self._since = self._begin_of_time()
+        self.step = place.ask if isinstance(place.ask, GetTask) else self._page()
 
     def _page(self) -> ListPage:
         ask = self._place.ask
-        return ask if isinstance(ask, ListPage) else ListPage(since=self._since)
+        page = ask if isinstance(ask, ListPage) else ListPage(since=self._since)
+        return msgspec.structs.replace(page, size=self._size)
 
     def _conclude(self) -> None:
         """What a look at all places comes to."""
@@ -299,9 +321,20 @@ class Reconciliation:
         elif matches:
             self.step = GetTask(matches[0].id)
         elif all(place.is_closed for place in self._places):
-            self.step = NotFound()
+            self.step = self._end(None)
         else:
             self._pause()
+
+    def _end(self, late: A2AError | None) -> Absent | Unseen:
+        """What the search came to that found nothing."""
+        if self.error is not None:
+            return Unseen(self.error)
+        is_to_come = not all(place.looks or place.is_closed for place in self._places)
+        if is_to_come or self.seen is not None:
+            return Unseen(late)
+        is_read = any(place.looks for place in self._places)
+        is_cut_short = any(place.is_cut_short for place in self._places)
+        return Absent() if is_read and not is_cut_short else Unseen()
 
     def _pause(self) -> None:
         self._looks += 1
@@ -312,34 +345,15 @@ class Reconciliation:
         if self.clock_skew is None:
             began = self._sent_at - _MARGIN_UNKNOWN
         else:
-            began = self._sent_at + self.clock_skew - _MARGIN_KNOWN
+            began = self._sent_at + min(0.0, self.clock_skew) - _MARGIN_KNOWN
         return datetime.fromtimestamp(int(max(0.0, began)), UTC)
 
     def _is_ours(self, task: Task) -> bool:
         message = self._message
         if self._is_own_context and task.context_id == message.context_id:
             return True
+        ask = self._place.ask
+        if isinstance(ask, ListPage) and task.context_id not in {None, "", ask.context_id}:
+            return False
         said = (*task.history, task.status.message)
         return any(one is not None and one.message_id == message.message_id for one in said)
-
-
-def _places(message: Message, *, is_own_context: bool) -> Iterator[_Place]:
-    if message.task_id:
-        yield _Place(name=f"task {message.task_id}", ask=GetTask(message.task_id))
-    if message.context_id:
-        name = f"the tasks of context {message.context_id}"
-        yield _Place(name=name, ask=ListPage(context_id=message.context_id))
-    if is_own_context or not (message.context_id or message.task_id):
-        yield _Place(name="the tasks changed since the message was sent", ask=None)
-
-
-def has_no_list(error: A2AError) -> bool:
-    """Whether an agent that was asked for a list says that it has none."""
-    return isinstance(error, UnsupportedOperationError) or is_unknown_there(error)
-
-
-def _trouble(error: A2AError, place: _Place) -> str:
-    """Why a place could not be looked at, in a line."""
-    if has_no_list(error) and not isinstance(place.ask, GetTask):
-        return _NO_LIST
-    return error.message or type(error).__name__

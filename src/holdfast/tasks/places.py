@@ -1,0 +1,139 @@
+"""Where the task of a message may be: what to ask for there, and how far that was looked at.
+
+All of this is pure, and what `holdfast.tasks.reconcile` is made of.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.errors import (
+    A2AConnectionError,
+    A2AError,
+    A2AHTTPError,
+    A2ATimeoutError,
+    InvalidAgentResponseError,
+    UnsupportedOperationError,
+)
+from holdfast.wire.status import is_unknown_there
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.model.types import Message
+
+__all__ = ["MAX_SIZE", "GetTask", "ListPage", "Place", "has_no_list", "places"]
+
+MAX_SIZE = 100
+"""Tasks on a page: the most that the protocol allows (A2A 3.1.4)."""
+
+_MAY_PASS = (A2AConnectionError, A2ATimeoutError, InvalidAgentResponseError)
+"""What a later look need not meet, whether or not a single call would be tried again for it."""
+
+
+class GetTask(msgspec.Struct, frozen=True):
+    """Ask for a task with its history; say `Reconciliation.got` or `failed` then."""
+
+    task_id: str
+
+
+class ListPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask for a page of tasks with histories; say `Reconciliation.listed` or `failed` then.
+
+    Attributes:
+        context_id: Only tasks of this context; None for all.
+        since: Only tasks whose status is not older; None for all.
+        page_token: Where the page begins; empty for the first one.
+        size: Tasks on it at most.
+    """
+
+    context_id: str | None = None
+    since: datetime | None = None
+    page_token: str = ""
+    size: int = MAX_SIZE
+
+
+class Place(msgspec.Struct, kw_only=True):
+    """Somewhere to look.
+
+    Attributes:
+        name: As errors name it.
+        ask: What to ask for; None for tasks since the message was sent.
+        is_filtered: Whether the list can be had by time.
+        looks: How often it was looked at to the end.
+        trouble: Why it could not be looked at, the last time that it could not.
+        error: What kept from looking at it the last time; None where nothing did, and where there
+            is nothing to be looked at.
+        is_closed: Whether it is not to be looked at again: that would fail once more.
+        is_cut_short: Whether there were more pages than may be read.
+    """
+
+    name: str
+    ask: GetTask | ListPage | None
+    is_filtered: bool = True
+    looks: int = 0
+    trouble: str = ""
+    error: A2AError | None = None
+    is_closed: bool = False
+    is_cut_short: bool = False
+
+    def __str__(self) -> str:
+        times = "" if self.looks == 1 else f", {self.looks} times"
+        short = ", not all of them" if self.is_cut_short else ""
+        if not self.trouble:
+            return f"{self.name}{times}{short}"
+        return f"{self.name}{times if self.looks else ''}{short} ({self.trouble})"
+
+    def read(self, *, is_cut_short: bool) -> None:
+        """Notes that it was looked at."""
+        self.looks += 1
+        self.error, self.is_cut_short = None, is_cut_short
+
+    def failed(self, error: A2AError, *, may_pass: bool) -> None:
+        """Notes that it could not be looked at, and whether it is to be again.
+
+        Args:
+            error: Why.
+            may_pass: Whether that need not last, whatever the error says.
+        """
+        self.trouble, self.error = error.message or type(error).__name__, error
+        may_pass = may_pass or error.transient or isinstance(error, _MAY_PASS)
+        self.is_closed = not may_pass and type(error) is not A2AHTTPError
+
+    @property
+    def is_list(self) -> bool:
+        """Whether a list of tasks is asked for there."""
+        return not isinstance(self.ask, GetTask)
+
+    def close_list(self) -> None:
+        """Notes that there is nothing to look at, if it is a list."""
+        if self.is_list:
+            self.trouble, self.error = "the agent has no list of tasks", None
+            self.is_closed = True
+
+
+def places(message: Message, *, is_own_context: bool) -> Iterator[Place]:
+    """Where the task of a message may be, in the order to look."""
+    if message.task_id:
+        yield Place(name=f"task {message.task_id}", ask=GetTask(message.task_id))
+    if message.context_id:
+        name = f"the tasks of context {message.context_id}"
+        yield Place(name=name, ask=ListPage(context_id=message.context_id))
+    if is_own_context or not (message.context_id or message.task_id):
+        yield Place(name="the tasks changed since the message was sent", ask=None)
+
+
+def has_no_list(error: A2AError, *, has_path: bool = True) -> bool:
+    """Whether an agent that was asked for a list says that it has none.
+
+    Args:
+        error: What it says.
+        has_path: Whether a list has a path of its own. Where it has none, nobody is behind a path
+            that is unknown: what restarts is not reached for a while.
+    """
+    if isinstance(error, A2AHTTPError):
+        return has_path and is_unknown_there(error)
+    return isinstance(error, UnsupportedOperationError) or is_unknown_there(error)
