@@ -167,6 +167,63 @@ async def test_an_iteration_that_was_cancelled_can_be_gone_on_with():
     assert len(await collected(run)) == 2
 
 
+async def test_what_the_source_raises_comes_after_the_results_that_are_under_way():
+    def messages():
+        yield "a"
+        yield "b"
+        text = "the file is gone"
+        raise OSError(text)
+
+    agent = doubles(after=10)
+    network = FakeNetwork(agent)
+    seen = []
+    run = connected(agent, engine=network).run(messages())
+    with pytest.raises(OSError, match="gone"):
+        async for result in run:
+            seen.append(result.answer.text)
+
+    assert sorted(seen) == ["aa", "bb"]
+    assert (network.in_flight, agent.open_streams) == (0, 0)
+    with pytest.raises(StopAsyncIteration):
+        await anext(run)
+
+
+async def test_what_is_behind_a_key_given_twice_is_not_sent_and_what_is_before_it_has_its_result():
+    items = [RunItem(key=key, content=key) for key in "xyxz"]
+    agent = doubles(after=10)
+    seen = []
+    with pytest.raises(ValueError, match="'x' was given to more than one"):
+        async for result in connected(agent).run(items):
+            seen.append(result.key)
+
+    assert sorted(seen) == ["x", "y"]
+    assert len(agent.executions) == 2
+
+
+@pytest.mark.parametrize("pause", [0, 20])
+async def test_a_message_that_waits_for_its_time_is_not_sent_after_a_stop(pause):
+    agent = doubles(after=0)
+    run = connected(agent).run(["a", "b"], rate=0.1)
+    await anext(run)
+    await asyncio.sleep(pause)
+    asyncio.get_running_loop().call_soon(run.stop)
+
+    assert await collected(run) == {}
+    assert len(agent.executions) == 1
+
+
+async def test_a_run_is_iterated_over_by_one_at_a_time():
+    run = connected(doubles(after=10)).run(["a", "b"])
+    first = asyncio.create_task(anext(run))
+    await asyncio.sleep(1)
+
+    with pytest.raises(RuntimeError, match="is iterated over already"):
+        await anext(run)
+
+    assert (await first).answer is not None
+    assert len(await collected(run)) == 1
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from holdfast.runtime.journal import CallRecord
 
 __all__ = ["BulkRun", "RunItem", "RunResult"]
+
+T = TypeVar("T")
 
 
 class RunItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,9 +89,16 @@ class BulkRun:
         self._interval = 0.0 if rate is None else 1.0 / rate
         self._not_before = 0.0
         self._is_stopped = False
+        self._is_waited_for = False
         self._taking: asyncio.Task[RunItem | None] | None = None
         self._on_the_way: set[asyncio.Task[RunResult]] = set()
-        self._done: deque[asyncio.Task[RunResult]] = deque()
+        self._done: deque[RunResult] = deque()
+        self._fault: BaseException | None = None
+
+    @property
+    def under_way(self) -> int:
+        """How many messages are on their way."""
+        return len(self._on_the_way)
 
     def __aiter__(self) -> Self:
         return self
@@ -108,28 +117,28 @@ class BulkRun:
     async def __anext__(self) -> RunResult:
         """The next result, in the order in which they come.
 
-        What is wrong with one message, a `JournalError` too, is in its result.
+        What is wrong with one message, a `JournalError` too, is in its result. What ends the run
+        before its time is raised behind the results of all that was under way, which the time of
+        each answer bounds.
 
         Raises:
             ValueError: A key was given to more than one message; nothing behind it is sent.
-            RuntimeError: The client was closed.
+            RuntimeError: The client was closed; or somebody else waits for the next result.
             Exception: What the messages themselves raise when they are iterated over.
         """
-        while not self._done:
-            waiting: set[asyncio.Task[Any]] = {*self._on_the_way}
-            if (taking := self._take()) is not None:
-                waiting.add(taking)
-            if not waiting:
-                raise StopAsyncIteration
-            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            self._done.extend(done & self._on_the_way)
-            self._on_the_way -= done
-            if taking in done:
-                self._begin(taking)
-        return self._done.popleft().result()
+        if self._is_waited_for:
+            text = "the run is iterated over already: each result is given once"
+            raise RuntimeError(text)
+        self._is_waited_for = True
+        try:
+            while not self._done:
+                await self._work()
+            return self._done.popleft()
+        finally:
+            self._is_waited_for = False
 
     def stop(self) -> None:
-        """Takes no more messages; those on their way come to their end."""
+        """Takes no more messages, and begins with none; those on their way come to their end."""
         self._is_stopped = True
         if self._taking is not None:
             self._taking.cancel()
@@ -145,13 +154,39 @@ class BulkRun:
             tasks.append(self._taking)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, *self._done, return_exceptions=True)
-        self._taking = None
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._taking = self._fault = None
         self._on_the_way.clear()
         self._done.clear()
         await self._items.aclose()
 
     # ── Taking messages ──────────────────────────────────────────────────────────────────────
+
+    async def _work(self) -> None:
+        """Goes on until something has come to its end.
+
+        Raises:
+            StopAsyncIteration: Everything has.
+            Exception: So it has, and this is why there was no more of it.
+        """
+        waiting: set[asyncio.Task[Any]] = {*self._on_the_way}
+        if (taking := self._take()) is not None:
+            waiting.add(taking)
+        if not waiting:
+            fault, self._fault = self._fault, None
+            raise fault or StopAsyncIteration
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in done & self._on_the_way:
+            self._on_the_way.discard(task)
+            if (result := self._result_of(task)) is not None:
+                self._done.append(result)
+        if taking in done:
+            self._taking = None
+            item = self._result_of(taking)
+            if item is None:
+                self._is_stopped = True
+            elif not self._is_stopped:  # else it was taken, and waited for its time
+                self._on_the_way.add(asyncio.create_task(self._one(item)))
 
     def _take(self) -> asyncio.Task[RunItem | None] | None:
         """What takes the next message, if there is room for one."""
@@ -168,14 +203,15 @@ class BulkRun:
             self._not_before = max(self._not_before, loop.time()) + self._interval
         return item
 
-    def _begin(self, taking: asyncio.Task[RunItem | None] | None) -> None:
-        """Begins with a message that was taken."""
-        self._taking = None
-        item = None if taking is None or taking.cancelled() else taking.result()
-        if item is None:
-            self._is_stopped = True
-        else:
-            self._on_the_way.add(asyncio.create_task(self._one(item)))
+    def _result_of(self, task: asyncio.Task[T]) -> T | None:
+        """What a task came to; what went wrong with it ends the run, behind all that is on its way."""
+        if task.cancelled():
+            return None
+        if (error := task.exception()) is None:
+            return task.result()
+        self._fault = self._fault or error
+        self.stop()
+        return None
 
     # ── One message ──────────────────────────────────────────────────────────────────────────
 
