@@ -6,7 +6,6 @@ from contextlib import aclosing
 import pytest
 
 from holdfast import (
-    JournalError,
     OutcomeUnknownError,
     RunItem,
     TaskFailedError,
@@ -446,7 +445,7 @@ class Outdated(SqliteJournal):
         return found
 
 
-async def test_a_run_that_is_begun_twice_at_once_sends_each_message_once(tmp_path):
+async def test_two_runs_of_one_name_at_once_share_the_work(tmp_path):
     agent = doubles(after=5)
     journals = [Outdated(tmp_path / "calls.db") for _ in range(2)]
     async with (
@@ -458,9 +457,13 @@ async def test_a_run_that_is_begun_twice_at_once_sends_each_message_once(tmp_pat
         )
 
     assert len(agent.executions) == 3
-    for key in "012":
-        (refused,) = [run[key].error for run in both if run[key].error is not None]
-        assert isinstance(refused, JournalError)
+    for results in both:
+        assert {key: one.answer.text for key, one in results.items()} == {
+            "0": "aa",
+            "1": "bb",
+            "2": "cc",
+        }
+    assert sum(one.was_resumed for results in both for one in results.values()) == 3
     for journal in journals:
         await journal.close()
 

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.answer import Answer, raise_for_outcome
 from holdfast.content import Content, to_message
-from holdfast.errors import A2AError, OutcomeUnknownError
+from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
 from holdfast.model.types import Message, Task
 from holdfast.pending import PendingCall
 
@@ -223,14 +223,16 @@ class BulkRun:
         was_resumed = False
         try:
             label = None if self._run_id is None else _label(self._run_id, item.key)
-            record = None
-            if label is not None and journaling is not None:
-                found = await journaling.labelled([label])
-                record = found.get(label)
-            if record is None or record.outcome == "not_sent":
+            record = await self._record(label)
+            if record is None:
                 to_message(item.content, new_id="")  # raises for what cannot be sent
-                answer = await self._ask(item.content, label)
-            else:
+                try:
+                    answer = await self._ask(item.content, label)
+                except JournalError:
+                    record = await self._record(label)  # somebody was quicker
+                    if record is None:
+                        raise
+            if record is not None:
                 was_resumed = True
                 answer = await self._gone_on_with(record, journaling)
         except (A2AError, ValueError, TypeError) as failure:
@@ -242,6 +244,15 @@ class BulkRun:
             duration=loop.time() - began,
             was_resumed=was_resumed,
         )
+
+    async def _record(self, label: str | None) -> CallRecord | None:
+        """What the journal knows of a message that may have been sent."""
+        journaling = self._calls.journaling
+        if label is None or journaling is None:
+            return None
+        found = await journaling.labelled([label])
+        record = found.get(label)
+        return None if record is None or record.outcome == "not_sent" else record
 
     async def _gone_on_with(self, record: CallRecord, journaling: Journaling | None) -> Answer:
         """The answer to a message that an earlier run has sent."""
