@@ -437,7 +437,8 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     has an error in its place, or is no message.
     """
     from holdfast.cli.journaled import JournaledSession, journal_at  # heavy; help is not
-    from holdfast.cli.run import STANDARD, Plan, Run
+    from holdfast.cli.plan import STANDARD, Plan
+    from holdfast.cli.run import Run
 
     if options["source"] == STANDARD and options["run_id"] is None:
         raise click.UsageError(_NO_NAME, ctx)
@@ -454,6 +455,7 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
         run_id=options["run_id"],
         concurrency=options["concurrency"],
         rate=options["rate"],
+        on_unknown=options["on_unknown"],
         skips_bad_lines=options["on_bad_line"] == "skip",
         grace=options["grace"],
         retries_errors=options["retry_errors"],
@@ -472,12 +474,12 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
 def _given(ctx: click.Context, settings: Settings) -> Iterator[str]:
     """The options of a run that are no default, as words of the command that goes on with it."""
     options = ctx.params
-    if options["run_id"] is not None:
-        yield from ("--run-id", options["run_id"])
     if options["rate"] is not None:
         yield from ("--rate", shown_rate(options["rate"]))
     if options["concurrency"] != DEFAULT_CONCURRENCY:
         yield from ("--concurrency", str(options["concurrency"]))
+    if options["on_unknown"] != "reconcile":
+        yield from ("--on-unknown", options["on_unknown"])
     if options["on_bad_line"] != "fail":
         yield from ("--on-bad-line", options["on_bad_line"])
     if settings.timeout_given:

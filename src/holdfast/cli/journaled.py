@@ -45,6 +45,7 @@ __all__ = [
     "failure_of",
     "journal_at",
     "members_of",
+    "was_not_sent",
 ]
 
 _LEASE = 5.0
@@ -146,6 +147,13 @@ def answer_of(outcome: Answer | Exception) -> Task | Message | None:
     return outcome.task if isinstance(outcome, TaskTerminalError | TaskInterruptedError) else None
 
 
+def was_not_sent(outcome: Answer | Exception) -> bool:
+    """Whether the agent certainly did not run a message."""
+    if isinstance(outcome, A2AError):
+        return outcome.executed is False
+    return isinstance(outcome, ValueError)
+
+
 def members_of(outcome: Answer | Exception, session: Session, output: Output) -> dict[str, Any]:
     """The members of a document for what a call came to: task, message or error."""
     answer = answer_of(outcome)
@@ -158,6 +166,8 @@ def failure_of(outcome: object, session: Session) -> Failure:
     """What is said of a call without an answer."""
     if isinstance(outcome, JournalError):
         return failed(outcome)
+    if isinstance(outcome, ValueError):
+        return Failure(code="HOLDFAST_ERR_INPUT", message=str(outcome))
     if isinstance(outcome, A2AError):
         failure = describe(outcome, _Call(session, outcome))
         if isinstance(outcome, OutcomeUnknownError) and outcome.looked_at:

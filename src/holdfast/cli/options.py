@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
@@ -39,6 +39,7 @@ from holdfast.cli.values import (
     read_version,
     shown_duration,
 )
+from holdfast.policy.reconcile import OnUnknown
 from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION
 
 __all__ = [
@@ -424,6 +425,16 @@ RUNNING = (
         type=Reads("rate", read_rate),
         show_default="no bound",
         help="How many are begun at most, as 50/s, 3/min or 100/h.",
+    ),
+    click.option(
+        "--on-unknown",
+        type=click.Choice(get_args(OnUnknown)),
+        default="reconcile",
+        show_default=True,
+        help="What to do about a message whose reply is lost: look for the task that it made; "
+        "report it as unknown at once; look, and send it again if there is none, which takes an "
+        "agent whose list shows each task soon, with its messages; or send it again at once. The "
+        "last two are for messages that may well be executed twice.",
     ),
     click.option(
         "--on-bad-line",
