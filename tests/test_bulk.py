@@ -271,6 +271,43 @@ async def test_a_run_that_was_killed_goes_on_and_nothing_is_sent_twice(tmp_path)
     assert all(len(made) == 1 for made in agent.executions.values())
 
 
+@pytest.mark.parametrize("keyed", [True, False])
+async def test_a_message_that_has_changed_does_not_get_the_answer_of_another(tmp_path, keyed):
+    def items(*texts):
+        if not keyed:
+            return list(texts)
+        return [RunItem(key=str(place), content=text) for place, text in enumerate(texts)]
+
+    agent = doubles()
+    async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:
+        await collected(client.run(items("a", "b"), run_id="r"))
+
+        results = await collected(client.run(items("new", "b", "b"), run_id="r"))
+
+    assert isinstance(results["0"].error, ValueError)
+    assert str(results["0"].error).startswith("another message was sent under the key '0' in this")
+    assert [results[key].answer.text for key in "12"] == ["bb", "bb"]
+    assert len(agent.executions) == 3
+
+
+async def test_a_message_that_was_not_sent_may_be_changed(tmp_path):
+    agent = doubles()
+    agent.inject(Refuse(), on="SendStreamingMessage", times=4)
+    async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:
+        await collected(client.run(["a"], run_id="r"))
+
+        results = await collected(client.run(["b"], run_id="r"))
+
+    assert results["0"].answer.text == "bb"
+
+
+async def test_parts_that_can_be_iterated_over_once_are_sent(tmp_path):
+    async with connected(doubles(), journal=f"sqlite:///{tmp_path}/calls.db") as client:
+        results = await collected(client.run([iter(["a"])], run_id="r"))
+
+    assert results["0"].answer.text == "aa"
+
+
 @pytest.mark.parametrize("stores", [True, False])
 async def test_what_is_known_is_not_asked_for_again(tmp_path, stores):
     agent = doubles()

@@ -12,6 +12,7 @@ import msgspec
 from holdfast.answer import Answer, raise_for_outcome
 from holdfast.content import Content, to_message
 from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
+from holdfast.journaling import digest_of
 from holdfast.model.types import Message, Task
 from holdfast.pending import PendingCall
 
@@ -222,17 +223,18 @@ class BulkRun:
         error: Exception | None = None
         was_resumed = False
         try:
+            message = to_message(item.content, new_id="")  # raises for what cannot be sent
             label = None if self._run_id is None else _label(self._run_id, item.key)
             record = await self._record(label)
             if record is None:
-                to_message(item.content, new_id="")  # raises for what cannot be sent
                 try:
-                    answer = await self._ask(item.content, label)
+                    answer = await self._ask(message, label)
                 except JournalError:
                     record = await self._record(label)  # somebody was quicker
                     if record is None:
                         raise
             if record is not None:
+                _check_same(item.key, message, record)
                 was_resumed = True
                 answer = await self._gone_on_with(record, journaling)
         except (A2AError, ValueError, TypeError) as failure:
@@ -333,6 +335,17 @@ class _Keyed:
 def _label(run_id: str, key: str) -> str:
     """What a message of a run is called: no other one is called the same."""
     return f"{run_id.replace('%', '%25').replace(':', '%3A')}:{key}"
+
+
+def _check_same(key: str, message: Message, record: CallRecord) -> None:
+    """Checks that a message is the one that was sent under its key."""
+    if record.digest not in {None, digest_of(message)}:
+        text = (
+            f"another message was sent under the key {key!r} in this run before, as message "
+            f"{record.message_id}; this one was not sent: give it a key of its own, or the run "
+            "another run_id"
+        )
+        raise ValueError(text)
 
 
 def _answer_of(result: Task | Message) -> Answer:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
+import json
 import os
 import re
 import stat
@@ -83,10 +84,11 @@ def key_of(line_id: str | int | None, digest: str, copy: int) -> str:
     return f"text:{digest}:{copy}" if line_id is None else f"id:{line_id}"
 
 
-def digest_of(message: Message) -> str:
-    """A digest of what a message says, whatever it is called."""
-    said = msgspec.structs.replace(message, message_id="")
-    return hashlib.blake2b(said.to_json().encode(), digest_size=8).hexdigest()
+def _digest(message: Message) -> str:
+    """A digest of a message, whatever it is called: of what it says, and where to."""
+    said = msgspec.structs.replace(message, message_id="").to_dict()
+    text = json.dumps(said, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def read_line(raw: bytes, number: int) -> Line | BadLine | None:
@@ -110,7 +112,7 @@ def read_line(raw: bytes, number: int) -> Line | BadLine | None:
         message.to_json()
     except (ValueError, TypeError) as error:
         return BadLine(number, f"is no message: {error}")
-    return Line(number, line_id, message, digest_of(message))
+    return Line(number, line_id, message, _digest(message))
 
 
 def _record(text: str) -> tuple[str | int | None, Content]:

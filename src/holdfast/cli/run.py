@@ -195,6 +195,8 @@ class Run:
                 self._give_up(failed(result.error))
                 continue
             outcome = result.answer if result.answer is not None else result.error
+            if isinstance(outcome, ValueError):  # a line is a message: what is wrong is its key
+                outcome = _changed(line, self._plan.journal)
             if outcome is not None:
                 self._write(line, outcome, results)
                 self._look_at(outcome)
@@ -297,9 +299,9 @@ class Run:
         return f"to send them once more, although the agent may have run them: {again}"
 
 
-def _changed(line: Line, output: str) -> ValueError:
+def _changed(line: Line, known_by: str) -> ValueError:
     text = (
-        f"another message had the id {line.id!r} before, whose result is in {output}; this one "
-        "was not sent: give it an id of its own"
+        f"another message had the id {line.id!r} before, as {known_by} says; this one was not "
+        "sent: give it an id of its own"
     )
     return ValueError(text)
