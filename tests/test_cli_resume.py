@@ -8,7 +8,7 @@ import pytest
 from tests.cli_harness import AGENT, holdfast
 
 from holdfast.journals.sqlite import SqliteJournal
-from holdfast.runtime.journal import CallRecord
+from holdfast.runtime.journal import CallRecord, RecordUpdate
 from holdfast.testing import FakeAgent, FakeNetwork, completes, fails, replies
 
 OTHER = "http://other.test"
@@ -211,6 +211,25 @@ def test_a_call_that_is_held_is_not_forgotten(left):
 
     assert done.exit == 1
     assert "the call of message m1 is held by another client, or was by one that died" in done.err
+    assert "check --journal" not in done.err
+
+
+def test_a_call_that_comes_to_its_end_while_it_is_to_be_forgotten_is_told(left):
+    left.add("m1")
+
+    def engine(*, verify):
+        asyncio.run(end())
+        return FakeNetwork(FakeAgent())
+
+    async def end():
+        journal = SqliteJournal(left.path)
+        await journal.update("m1", 1, RecordUpdate(outcome="answered"))
+        await journal.close()
+
+    done = left.resume("--forget", "m1", engine=engine)
+
+    assert done.exit == 1
+    assert "Error: the call of message m1 is over meanwhile\n" in done.err
 
 
 def test_a_call_that_another_process_holds_is_named_and_left(left):

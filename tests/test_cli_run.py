@@ -395,6 +395,19 @@ def test_messages_that_are_not_sent_now_and_then_do_not_end_the_sending(runs):
     assert "Summary: 30 completed, 30 not sent\n" in done.err
 
 
+def test_a_message_that_another_run_has_sent_is_an_error_of_its_line(runs):
+    line = '{"messageId": "m1", "parts": [{"text": "a"}]}'
+    runs("--run-id", "r", lines=[line])
+    runs.output.unlink()
+    done = runs("--run-id", "s", lines=[line, "b"])
+
+    assert "Summary: 1 completed, 1 not sent\n" in done.err
+    (error,) = [one["error"] for one in runs.results if "error" in one]
+    assert error["code"] == "HOLDFAST_ERR_JOURNAL"
+    assert "message m1 is in the journal" in error["message"]
+    assert runs.sent == 2
+
+
 def test_errors_of_earlier_runs_are_still_errors(runs):
     runs.agent.inject(Reset(), on="SendStreamingMessage", times=1)
     runs("--concurrency", "1", lines=["a", "b"])

@@ -45,6 +45,7 @@ __all__ = [
     "failure_of",
     "journal_at",
     "members_of",
+    "unusable_journal",
     "was_not_sent",
 ]
 
@@ -128,16 +129,18 @@ async def check_journal(journal: SqliteJournal) -> None:
     try:
         await journal.labelled("", [""])
     except JournalError as error:
-        raise CommandError(failed(error)) from None
+        raise CommandError(unusable_journal(error)) from None
+
+
+def unusable_journal(error: JournalError) -> Failure:
+    """What is said where a journal cannot be read."""
+    hint = "check --journal: the file is one that holdfast made, and has a writable directory"
+    return replace(failed(error), hint=hint)
 
 
 def failed(error: JournalError) -> Failure:
-    """What is said where a journal is the trouble."""
-    return Failure(
-        code="HOLDFAST_ERR_JOURNAL",
-        message=error.message,
-        hint="check --journal: the file is one that holdfast made, and has a writable directory",
-    )
+    """What is said where a journal refuses something."""
+    return Failure(code="HOLDFAST_ERR_JOURNAL", message=error.message)
 
 
 def answer_of(outcome: Answer | Exception) -> Task | Message | None:

@@ -21,6 +21,7 @@ from holdfast.cli.journaled import (
     failure_of,
     journal_at,
     members_of,
+    unusable_journal,
 )
 from holdfast.cli.values import masked_reference, shown_duration
 from holdfast.errors import A2AError, JournalError
@@ -58,7 +59,7 @@ async def unfinished(
     try:
         records = await journal.unfinished()
     except JournalError as error:
-        raise CommandError(failed(error)) from None
+        raise CommandError(unusable_journal(error)) from None
     finally:
         await journal.close()
     found: dict[str, list[CallRecord]] = {}
@@ -87,8 +88,12 @@ async def forget(session: JournaledSession, output: Output, *, record: CallRecor
         CommandError: Somebody works on it, or it is over.
     """
     calls = {one.message_id: one for one in await session.client.pending()}
+    call = calls.get(record.message_id)
+    if call is None:
+        message = f"the call of message {record.message_id} is over meanwhile"
+        raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
     try:
-        await calls[record.message_id].forget()
+        await call.forget()
     except JournalError as error:
         raise CommandError(failed(error)) from None
     output.call({**_members(record), "forgotten": True}, [*_lines(record), "Forgotten: yes"])

@@ -2,8 +2,8 @@
 
 Rules: what is in the results is over; what is not, the journal may know, and is gone on with; the
 rest is sent, and so is what is in the results as certainly not executed. So the same command goes
-on wherever the one before ended. A journal that cannot be used, a line that is no message and an
-agent that takes nothing end the sending; what is under way comes to its end first, and is written.
+on wherever the one before ended. A line that is no message, and an agent or a journal that takes
+nothing, end the sending; what is under way comes to its end first, and is written.
 Where results cannot be written, nothing is waited for.
 """
 
@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.bulk import RunItem
 from holdfast.cli.errors import CommandError, Failure
-from holdfast.cli.journaled import (
-    check_journal,
-    failed,
-    failure_of,
-    members_of,
-    was_not_sent,
-)
+from holdfast.cli.journaled import check_journal, failure_of, members_of, was_not_sent
 from holdfast.cli.lines import BadLine, Line
 from holdfast.cli.plan import STANDARD
 from holdfast.cli.progress import Counts, Progress
@@ -31,7 +25,6 @@ from holdfast.errors import (
     A2AError,
     A2ATimeoutError,
     DeadlineExceededError,
-    JournalError,
     ReconnectError,
 )
 
@@ -191,9 +184,6 @@ class Run:
     async def _write_all(self, run: BulkRun, results: Results) -> None:
         async for result in run:
             line = self._on_the_way.pop(result.key)
-            if isinstance(result.error, JournalError):
-                self._give_up(failed(result.error))
-                continue
             outcome = result.answer if result.answer is not None else result.error
             if isinstance(outcome, ValueError):  # a line is a message: what is wrong is its key
                 outcome = _changed(line, self._plan.journal)
