@@ -722,3 +722,22 @@ def test_an_interruption_of_a_run_that_waits_for_its_input_is_quiet(tmp_path):
     os.close(writer)
     assert process.returncode == 130
     assert told.startswith("Summary: 1 completed, an unknown number left\nHint: to go on: ")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
+def test_somebody_who_looks_on_is_told_how_many_of_how_many_are_done(tmp_path):
+    import pty
+
+    source = tmp_path / "in.txt"
+    source.write_text("a\n\nb\nc\n")
+    words = ("run", "--input", str(source), "--output", str(tmp_path / "out"))
+    words += ("--journal", str(tmp_path / "calls.db"), "--concurrency", "1")
+    mine, theirs = pty.openpty()
+    agent = echo(after=0.5)
+    with served(agent) as url, start(*words, "-a", url, stderr=theirs) as process:
+        os.close(theirs)
+        told = b""
+        while b"2 of 3, 1 under way, " not in told:
+            told += os.read(mine, 1000)
+        process.kill()
+    os.close(mine)

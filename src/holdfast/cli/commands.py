@@ -425,16 +425,21 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
 
     Each line of the input is a message: text; a JSON string; a Message of the protocol; or an
     object {"id": …, "text": …} or {"id": …, "message": {…}}, its id optional. Each line of the
-    output is the result of one: {"id": …, "line": n, "task": {…}}, or "message" or "error" in
-    place of the task. Results come as they come; each line has one.
+    output is the result of one: {"id": …, "line": n, "digest": …, "task": {…}}, or "message" or
+    "error" in place of the task. Results come as they come; each line has one.
 
     However it ended, killed or interrupted, the same command goes on: what is in the output is
-    over, what was sent is waited for, the rest is sent. A line is known by its id, or else by its
-    number; one that has changed since is another message. --timeout is the time of each answer.
+    over, what was sent is waited for, the rest is sent, and so is a line whose error has
+    "executed": false. --timeout is the time of each answer.
+
+    A line is known by its id, or else by what it says, wherever it stands: the same line twice is
+    two messages, a changed one is another, and an id whose message has changed is an error. What
+    the output holds of other inputs stays there, and counts for lines that say the same.
 
     Ctrl-C sends no more, and waits for what is under way; a second one leaves it to the agent and
-    to the next run. Exit codes: 0 if each line has an answer, however its task ended, 1 if one
-    has an error in its place, or is no message.
+    to the next run. So does an agent that takes none of 10 messages in a row, or of --concurrency
+    where that is more. Exit codes: 0 if each line has an answer, however its task ended, 1 if one
+    has an error in its place, or is no message, 3 or 4 if the agent takes nothing.
     """
     from holdfast.cli.journaled import JournaledSession, journal_at  # heavy; help is not
     from holdfast.cli.plan import STANDARD, Plan

@@ -409,7 +409,8 @@ RUNNING = (
         metavar="NAME",
         type=Reads("name", read_id),
         show_default="made from the path of the input",
-        help="Name of the run in the journal: under the same one, it goes on.",
+        help="Name of the run in the journal: under the same one, it goes on. Another one knows "
+        "nothing of what the first has under way.",
     ),
     click.option(
         "--concurrency",
@@ -448,7 +449,8 @@ RUNNING = (
         "--retry-errors",
         is_flag=True,
         help="Take the results that are errors out of the output, and try their lines once more. "
-        "Nothing that may have been executed is sent again.",
+        "What may have been executed is waited for or looked up, and not sent again; it is where "
+        "--run-id names another run.",
     ),
     click.option(
         "--grace",
