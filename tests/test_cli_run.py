@@ -291,6 +291,28 @@ def test_a_line_that_has_changed_is_another_message(runs):
     assert sorted(map(text_of, runs.results)) == ["A", "B", "CHANGED"]
 
 
+def test_a_line_says_the_same_in_any_of_its_forms(runs):
+    runs(lines=["a", '{"parts": [{"text": "b"}], "metadata": {"x": 1, "y": 2}}'])
+    done = runs(
+        lines=[
+            '"a"',
+            '{"text": "a"}',
+            '{"metadata": {"y": 2, "x": 1}, "parts": [{"text": "b"}]}',
+            '{"text": "\\ud800"}',
+        ]
+    )
+
+    assert done.err == "Summary: 2 completed, 2 done by an earlier run\n"
+    assert runs.sent == 4
+
+
+def test_the_same_words_in_another_task_are_another_message(runs):
+    runs(lines=['{"parts": [{"text": "yes"}], "contextId": "c1"}'])
+    done = runs(lines=['{"parts": [{"text": "yes"}], "contextId": "c2"}', "yes"])
+
+    assert done.err == "Summary: 2 completed\n"
+
+
 @pytest.mark.parametrize("known_by", ["results", "journal"])
 def test_the_same_line_twice_is_two_messages(runs, known_by):
     runs(lines=["a", "a"])
@@ -432,7 +454,8 @@ def test_what_nobody_knows_is_sent_once_more_under_another_name(runs):
 def test_what_is_still_under_way_is_waited_for_once_more(tmp_path):
     runs = Runs(tmp_path, echo(after=100))
     first = runs("--timeout", "5s", lines=["a"])
-    assert "Hint: to wait for answers once more, and send what was not sent: " in first.err
+    assert "Hint: to try these once more: " in first.err
+    assert f"--journal {runs.journal} --timeout 5s --retry-errors --agent-card" in first.err
 
     assert runs("--retry-errors").exit == 0
     assert runs.texts == {1: "A"}

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
-import json
 import os
 import re
 import stat
@@ -40,8 +39,12 @@ LARGEST_LINE = 16 * 1024 * 1024
 _AT_ONCE = 1000
 """Lines that are read before others have their turn."""
 
+_SORTED = msgspec.json.Encoder(order="sorted")
 _NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _BOM = "\ufeff"
+
+_JSON = ("{", "[", '"')
+"""How JSON begins that is not read as text."""
 
 
 class Line(NamedTuple):
@@ -86,9 +89,12 @@ def key_of(line_id: str | int | None, digest: str, copy: int) -> str:
 
 def _digest(message: Message) -> str:
     """A digest of a message, whatever it is called: of what it says, and where to."""
-    said = msgspec.structs.replace(message, message_id="").to_dict()
-    text = json.dumps(said, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    said = msgspec.structs.replace(message, message_id="")
+    try:
+        text = _SORTED.encode(said)
+    except UnicodeEncodeError:  # a lone surrogate
+        text = codec.encode(said)
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 def read_line(raw: bytes, number: int) -> Line | BadLine | None:
@@ -117,13 +123,14 @@ def read_line(raw: bytes, number: int) -> Line | BadLine | None:
 
 def _record(text: str) -> tuple[str | int | None, Content]:
     """The id, if there is one, and what is to be said."""
-    try:
-        value = codec.parse(text.encode())
-    except (ValueError, RecursionError) as error:
-        if text.startswith("{"):
-            reason = f"it begins as a JSON object, and is none: {error}"
-            raise ValueError(reason) from None
-        value = None
+    value = None
+    if text.startswith(_JSON):
+        try:
+            value = codec.parse(text.encode())
+        except (ValueError, RecursionError) as error:
+            if text.startswith("{"):
+                reason = f"it begins as a JSON object, and is none: {error}"
+                raise ValueError(reason) from None
     if isinstance(value, str):
         return None, value
     if isinstance(value, dict):

@@ -282,9 +282,9 @@ class Run:
         plan, command = self._plan, self._session.command
         if self._has_open:
             again = command(*plan.words(), "--retry-errors")
-            return f"to wait for answers once more, and send what was not sent: {again}"
+            return f"to try these once more: {again}"
         if self._counts.not_sent:
-            return f"to try what was not sent once more: {command(*plan.words())}"
+            return f"to try once more what was not sent: {command(*plan.words())}"
         again = command(*plan.words(run_id=f"{plan.name}-again"), "--retry-errors")
         return f"to send them once more, although the agent may have run them: {again}"
 
