@@ -205,7 +205,7 @@ class BulkRun:
         return item
 
     def _result_of(self, task: asyncio.Task[T]) -> T | None:
-        """What a task came to; what went wrong with it ends the run, behind all that is on its way."""
+        """What a task came to; what went wrong with it ends the run, behind what is under way."""
         if task.cancelled():
             return None
         if (error := task.exception()) is None:

@@ -333,10 +333,13 @@ class Client:
         Each message is asked as by `ask`, and what goes wrong with one is its result. With a
         journal and a ``run_id``, a run that was killed is begun again in the same way, with the
         same messages: what was sent is gone on with, what is known is not asked for again, and
-        nothing is sent twice, unless ``on_unknown`` says so.
+        nothing is sent twice, unless ``on_unknown`` says so. Two runs of one name at once share
+        the work, and each gives every answer. A message that is not the one that was sent under
+        its key is a ValueError in its result.
 
         Args:
-            messages: What to ask; each is known by its place, or by the key of a `RunItem`.
+            messages: What to ask; each is known by its place, which has to stay the same, or by
+                the key of a `RunItem`.
             run_id: Names the run in the journal.
             concurrency: How many are on their way at once.
             rate: How many are begun in a second at most; None for as many as there is room for.
