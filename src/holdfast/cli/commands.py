@@ -434,12 +434,13 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
 
     A line is known by its id, or else by what it says, wherever it stands: the same line twice is
     two messages, a changed one is another, and an id whose message has changed is an error. What
-    the output holds of other inputs stays there, and counts for lines that say the same.
+    the output holds of other inputs stays there, and a line that says the same is over, too.
 
     Ctrl-C sends no more, and waits for what is under way; a second one leaves it to the agent and
-    to the next run. So does an agent that takes none of 10 messages in a row, or of --concurrency
-    where that is more. Exit codes: 0 if each line has an answer, however its task ended, 1 if one
-    has an error in its place, or is no message, 3 or 4 if the agent takes nothing.
+    to the next run. If 10 messages in a row cannot be sent, or --concurrency where that is more,
+    no more are tried. Exit codes: 0 if each line has an answer, however its task ended, 1 if one
+    has an error in its place, or is no message, 3 or 4 if the agent cannot be reached or lets
+    nobody in.
     """
     from holdfast.cli.journaled import JournaledSession, journal_at  # heavy; help is not
     from holdfast.cli.plan import STANDARD, Plan
