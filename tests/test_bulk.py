@@ -488,26 +488,44 @@ class Outdated(SqliteJournal):
         return found
 
 
-async def test_two_runs_of_one_name_at_once_share_the_work(tmp_path):
+async def test_runs_of_one_name_at_once_share_the_work(tmp_path):
     agent = doubles(after=5)
-    journals = [Outdated(tmp_path / "calls.db") for _ in range(2)]
-    async with (
-        connected(agent, journal=journals[0]) as one,
-        connected(agent, journal=journals[1]) as other,
-    ):
-        both = await asyncio.gather(
-            *(collected(client.run(list("abc"), run_id="night")) for client in (one, other))
-        )
+    journals = [Outdated(tmp_path / "calls.db") for _ in range(3)]
+    clients = [connected(agent, journal=journal) for journal in journals]
+    runs = (collected(client.run(list("abc"), run_id="night")) for client in [*clients, clients[0]])
+    each = await asyncio.gather(*runs)
 
     assert len(agent.executions) == 3
-    for results in both:
+    for results in each:
         assert {key: one.answer.text for key, one in results.items()} == {
             "0": "aa",
             "1": "bb",
             "2": "cc",
         }
-    assert sum(one.was_resumed for results in both for one in results.values()) == 3
-    for journal in journals:
+    assert sum(not one.was_resumed for results in each for one in results.values()) == 3
+    for client, journal in zip(clients, journals, strict=True):
+        await client.close()
+        await journal.close()
+
+
+async def test_runs_of_one_name_share_what_another_one_left(tmp_path):
+    agent = doubles(after=50)
+    journals = [SqliteJournal(tmp_path / "calls.db") for _ in range(4)]
+    clients = [connected(agent, journal=journal) for journal in journals]
+    first = clients[0].run(list("abc"), run_id="night")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(5):
+            await anext(first)
+    await first.close()
+    each = await asyncio.gather(
+        *(collected(client.run(list("abc"), run_id="night")) for client in clients[1:])
+    )
+
+    assert len(agent.executions) == 3
+    for results in each:
+        assert sorted(one.answer.text for one in results.values()) == ["aa", "bb", "cc"]
+    for client, journal in zip(clients, journals, strict=True):
+        await client.close()
         await journal.close()
 
 

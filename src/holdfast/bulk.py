@@ -225,15 +225,15 @@ class BulkRun:
         try:
             message = to_message(item.content, new_id="")  # raises for what cannot be sent
             label = None if self._run_id is None else _label(self._run_id, item.key)
-            record = await self._record(label)
+            record = await _sent(journaling, label)
             if record is None:
                 try:
                     answer = await self._ask(message, label)
                 except JournalError:
-                    record = await self._record(label)  # somebody was quicker
+                    record = await _sent(journaling, label)  # somebody was quicker
                     if record is None:
                         raise
-            if record is not None:
+            if record is not None and journaling is not None:
                 _check_same(item.key, message, record)
                 was_resumed = True
                 answer = await self._gone_on_with(record, journaling)
@@ -247,23 +247,20 @@ class BulkRun:
             was_resumed=was_resumed,
         )
 
-    async def _record(self, label: str | None) -> CallRecord | None:
-        """What the journal knows of a message that may have been sent."""
-        journaling = self._calls.journaling
-        if label is None or journaling is None:
-            return None
-        found = await journaling.labelled([label])
-        record = found.get(label)
-        return None if record is None or record.outcome == "not_sent" else record
-
-    async def _gone_on_with(self, record: CallRecord, journaling: Journaling | None) -> Answer:
-        """The answer to a message that an earlier run has sent."""
-        if record.outcome is None and journaling is not None:
-            deadline, _ = self._calls.begin("wait", self._options)
+    async def _gone_on_with(self, record: CallRecord, journaling: Journaling) -> Answer:
+        """The answer to a message that was sent before, whoever brings it to its end."""
+        deadline, _ = self._calls.begin("wait", self._options)
+        tried = 0
+        while record.outcome is None:
             record = await journaling.until_free(record.message_id, deadline, outlasts=True)
             if record.outcome is None:
                 call = PendingCall(record, self._calls, journaling)
-                return await call.resume(poll_interval=self._poll_interval, **self._options)
+                try:
+                    return await call.resume(poll_interval=self._poll_interval, **self._options)
+                except JournalError:
+                    if record.generation == tried:
+                        raise
+                    tried = record.generation  # somebody else may have been quicker
         if record.outcome == "unknown":
             raise OutcomeUnknownError(
                 f"nobody knows whether the agent ran message {record.message_id}, as an earlier "
@@ -335,6 +332,14 @@ class _Keyed:
 def _label(run_id: str, key: str) -> str:
     """What a message of a run is called: no other one is called the same."""
     return f"{run_id.replace('%', '%25').replace(':', '%3A')}:{key}"
+
+
+async def _sent(journaling: Journaling | None, label: str | None) -> CallRecord | None:
+    """What the journal knows of a message that may have been sent."""
+    if journaling is None or label is None:
+        return None
+    record = (await journaling.labelled([label])).get(label)
+    return None if record is None or record.outcome == "not_sent" else record
 
 
 def _check_same(key: str, message: Message, record: CallRecord) -> None:
