@@ -492,7 +492,9 @@ async def test_runs_of_one_name_at_once_share_the_work(tmp_path):
     agent = doubles(after=5)
     journals = [Outdated(tmp_path / "calls.db") for _ in range(3)]
     clients = [connected(agent, journal=journal) for journal in journals]
-    runs = (collected(client.run(list("abc"), run_id="night")) for client in [*clients, clients[0]])
+    runs = (
+        collected(client.run(list("abc"), run_id="night")) for client in [*clients, clients[0]]
+    )
     each = await asyncio.gather(*runs)
 
     assert len(agent.executions) == 3

@@ -502,7 +502,7 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
     that is known is waited for, and one that is not is looked for. Without --agent-card the calls
     to all agents are gone on with, agent by agent, each at the address that the journal has.
 
-    A call that another process works on is named, and left to it; after a crash it may take some
+    A call that somebody works on is named, and left to that one; after a crash it may take some
     seconds until that is clear. With -o json each call is one line: the task or message that came
     of it, or the error. Exit codes: 0 if each call has an answer, however its task ended, 1 if
     one has none.
@@ -518,6 +518,7 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
     agent = settings.agent_card and str(_reference(ctx, settings, absolute=True))
     if not (agent or options["lists"] or options["forget"]) and _goes_to_one(settings):
         raise click.UsageError(_WHOSE_CREDENTIALS, ctx)
+    world: World = ctx.obj
     calls: dict[str, list[CallRecord]] = {}
 
     async def look() -> None:
@@ -525,9 +526,8 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
             await resuming.unfinished(options["journal"], agent or None, options["forget"])
         )
         if options["lists"] or not calls:
-            resuming.list_calls(calls, output)
+            resuming.list_calls(calls, output, now=world.env.wall())
 
-    world: World = ctx.obj
     try:
         world.run(look())
     except CommandError as error:

@@ -419,7 +419,7 @@ class SqliteJournal:
             self._migrate(connection, self._check_owner(connection))
 
     def _switch_to_log(self, connection: sqlite3.Connection) -> None:
-        """Has the file written by way of a log; SQLite itself does not wait for who does so too."""
+        """Has the file written by way of a log; SQLite does not wait for who does so, too."""
         ends = time.monotonic() + self._busy_timeout
         while True:
             try:
