@@ -553,6 +553,18 @@ def test_a_file_that_cannot_be_used_is_told_before_anything_is_sent(tmp_path, wo
     assert (tmp_path / "notes").read_text() == "my own notes, with no end of the line"
 
 
+def test_a_journal_is_named_as_a_program_names_it(runs):
+    runs(lines=["a"])
+    address = f"sqlite:///{runs.journal}"
+    words = ("--input", str(runs.input), "--output", "-", "--journal", address)
+    done = holdfast("run", *words, agent=runs.agent)
+    shared = holdfast("run", *words[:3], str(runs.journal), *words[4:], agent=runs.agent)
+
+    assert text_of(json.loads(done.out)) == "A"
+    assert runs.sent == 1
+    assert f"Error: {runs.journal} is named by --output and by --journal" in shared.err
+
+
 def test_a_result_in_the_middle_of_something_else_is_left_alone(runs):
     first = '{"line":1,"digest":"0123456789abcdef","task":{}}\n'
     content = f'{first}{{"line":2}}\n{{"line":3,"ta'
