@@ -18,6 +18,7 @@ from holdfast.testing import (
     FakeAgent,
     Refuse,
     Reset,
+    Respond,
     asks,
     completes,
     fails,
@@ -388,22 +389,46 @@ def test_what_was_not_sent_has_its_turn_again(runs):
     assert runs.sent == 2
 
 
-def test_an_agent_that_takes_nothing_ends_the_sending(tmp_path):
+def test_an_agent_that_takes_nothing_for_long_ends_the_sending(tmp_path):
     runs = Runs(tmp_path, echo())
     runs.agent.inject(Refuse(), on="SendStreamingMessage", times=10_000)
     many = [str(number) for number in range(100)]
     down = runs("--concurrency", "4", lines=many)
 
     assert down.exit == 3
-    assert "Error: 10 messages in a row could not be sent, and no more are tried: " in down.err
+    assert "Warning: the last 4 messages could not be sent; the next one is tried in " in down.err
+    assert "Error: the last 14 messages could not be sent, and no more are tried: " in down.err
     assert "to go on: holdfast run --input" in down.err
-    assert "Summary: 0 completed, 13 not sent, 87 left\n" in down.err
+    assert "Summary: 0 completed, 14 not sent, 86 left\n" in down.err
     assert runs.sent == 0
 
     runs.agent = echo()
     up = runs()
     assert (up.exit, up.err) == (0, "Summary: 100 completed\n")
     assert runs.sent == 100
+
+
+def test_an_agent_that_is_away_for_a_while_is_waited_for(tmp_path):
+    runs = Runs(tmp_path, echo())
+    runs.agent.inject(Refuse(), on="SendStreamingMessage", times=24)
+    many = [str(number) for number in range(100)]
+    done = runs("--concurrency", "4", lines=many)
+
+    assert done.exit == 1
+    missing = 100 - runs.sent
+    assert 4 <= missing < 24
+    assert f"Summary: {runs.sent} completed, {missing} not sent\n" in done.err
+    assert runs("--concurrency", "4").exit == 0
+
+
+def test_an_agent_that_lets_nobody_in_ends_the_sending_without_waiting(tmp_path):
+    runs = Runs(tmp_path, echo())
+    runs.agent.inject(Respond(status=401), on="SendStreamingMessage", times=10_000)
+    done = runs("--concurrency", "4", lines=[str(number) for number in range(100)])
+
+    assert done.exit == 4
+    assert "the next one is tried in" not in done.err
+    assert "messages could not be sent, and no more are tried: " in done.err
 
 
 def test_messages_that_are_not_sent_now_and_then_do_not_end_the_sending(runs):

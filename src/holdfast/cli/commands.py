@@ -437,10 +437,10 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     the output holds of other inputs stays there, and a line that says the same is over, too.
 
     Ctrl-C sends no more, and waits for what is under way; a second one leaves it to the agent and
-    to the next run. If 10 messages in a row cannot be sent, or --concurrency where that is more,
-    no more are tried. Exit codes: 0 if each line has an answer, however its task ended, 1 if one
-    has an error in its place, or is no message, 3 or 4 if the agent cannot be reached or lets
-    nobody in.
+    to the next run. Where messages cannot be sent, it waits longer before each next one, for some
+    minutes in all, and then sends no more. Exit codes: 0 if each line has an answer, however its
+    task ended, 1 if one has an error in its place, or is no message, 3 or 4 if the agent cannot
+    be reached or lets nobody in.
     """
     from holdfast.cli.journaled import JournaledSession, journal_at  # heavy; help is not
     from holdfast.cli.plan import STANDARD, Plan

@@ -3,7 +3,7 @@
 Rules: what is in the results is over; what is not, the journal may know, and is gone on with; the
 rest is sent, and so is what is in the results as certainly not executed. So the same command goes
 on wherever the one before ended. A line that is no message, and an agent or a journal that takes
-nothing, end the sending; what is under way comes to its end first, and is written.
+nothing for long, end the sending; what is under way comes to its end first, and is written.
 Where results cannot be written, nothing is waited for.
 """
 
@@ -17,12 +17,12 @@ from holdfast.bulk import RunItem
 from holdfast.cli.errors import CommandError, Failure
 from holdfast.cli.journaled import check_journal, failure_of, members_of, was_not_sent
 from holdfast.cli.lines import BadLine, Line
+from holdfast.cli.outage import Outage
 from holdfast.cli.plan import STANDARD
 from holdfast.cli.progress import Counts, Progress
 from holdfast.cli.values import shown_duration
 from holdfast.errors import (
     A2AConnectionError,
-    A2AError,
     A2ATimeoutError,
     DeadlineExceededError,
     ReconnectError,
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
     from holdfast.cli.results import Results
 
 __all__ = ["Run"]
-
-_IN_A_ROW = 10
-"""Messages that could not be sent, one after the other, after which no more are tried; as many as
-are under way at once, where that is more."""
 
 _OPEN = (A2AConnectionError, A2ATimeoutError, DeadlineExceededError, ReconnectError)
 """Errors after which an answer may still be waited for."""
@@ -75,7 +71,7 @@ class Run:
         self._on_the_way: dict[str, Line] = {}
         self._fault: CommandError | None = None
         self._interruptions = 0
-        self._not_sent_in_a_row = 0
+        self._outage = Outage(plan.concurrency)
         self._has_open = False
         self._stop: Callable[[], None] = lambda: None
 
@@ -153,6 +149,7 @@ class Run:
                     if not self._skips(line):
                         return
                 elif (known := results.known.get(line.key)) is None:
+                    await self._wait()
                     self._on_the_way[line.key] = line
                     yield RunItem(key=line.key, content=line.message)
                 elif known.digest != line.digest:
@@ -206,22 +203,21 @@ class Run:
 
     def _look_at(self, outcome: Answer | Exception) -> None:
         """Sends no more if nothing can be sent."""
-        if not isinstance(outcome, A2AError) or not was_not_sent(outcome):
-            self._has_open |= isinstance(outcome, _OPEN)
-            self._not_sent_in_a_row = 0
-            return
-        self._not_sent_in_a_row += 1
-        if self._not_sent_in_a_row == max(_IN_A_ROW, self._plan.concurrency):
+        outage = self._outage
+        outage.saw(outcome)
+        self._has_open |= isinstance(outcome, _OPEN) and not was_not_sent(outcome)
+        if outage.is_final:
             failure = failure_of(outcome, self._session)
+            told = f"{outage}, and no more are tried: {failure.message}"
             then = f"to go on: {self._session.command(*self._plan.words())}"
-            self._give_up(
-                replace(
-                    failure,
-                    message=f"{self._not_sent_in_a_row} messages in a row could not be sent, and "
-                    f"no more are tried: {failure.message}",
-                    hint=f"{failure.hint}; then, {then}" if failure.hint else then,
-                )
-            )
+            hint = f"{failure.hint}; then, {then}" if failure.hint else then
+            self._give_up(replace(failure, message=told, hint=hint))
+
+    async def _wait(self) -> None:
+        """Waits before the next message where the last ones could not be sent."""
+        if pause := self._outage.pause():
+            self._output.warn(f"{self._outage}; the next one is tried in {shown_duration(pause)}")
+            await asyncio.sleep(pause)
 
     def _unwritable(self, error: OSError) -> CommandError:
         return CommandError(
