@@ -9,21 +9,16 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
-from holdfast.answer import Answer, raise_for_outcome
+from holdfast.answer import Answer
 from holdfast.content import Content, to_message
-from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
-from holdfast.journaling import digest_of
-from holdfast.model.types import Message, Task
-from holdfast.pending import PendingCall
+from holdfast.errors import A2AError, JournalError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
     from types import TracebackType
 
-    from holdfast.calls import Calls
-    from holdfast.journaling import Journaling
-    from holdfast.options import CallOptions
-    from holdfast.runtime.journal import CallRecord
+    from holdfast.model.types import Message
+    from holdfast.run_records import RunRecords, SentBefore
 
 __all__ = ["BulkRun", "RunItem", "RunResult"]
 
@@ -70,23 +65,17 @@ class BulkRun:
 
     def __init__(
         self,
-        calls: Calls,
         messages: Iterable[Content | RunItem] | AsyncIterable[Content | RunItem],
-        ask: Callable[[Content, str | None], Awaitable[Answer]],
+        ask: Callable[[Message, str | None], Awaitable[Answer]],
+        records: RunRecords | None,
         *,
-        run_id: str | None,
         concurrency: int,
         rate: float | None,
-        poll_interval: float,
-        options: CallOptions,
     ) -> None:
-        self._calls = calls
         self._items = _items(messages)
         self._ask = ask
-        self._run_id = run_id
+        self._records = records
         self._concurrency = concurrency
-        self._poll_interval = poll_interval
-        self._options = options
         self._interval = 0.0 if rate is None else 1.0 / rate
         self._not_before = 0.0
         self._is_stopped = False
@@ -217,75 +206,37 @@ class BulkRun:
     # ── One message ──────────────────────────────────────────────────────────────────────────
 
     async def _one(self, item: RunItem) -> RunResult:
-        loop = asyncio.get_running_loop()
-        began, journaling = loop.time(), self._calls.journaling
+        clock = asyncio.get_running_loop().time
+        began, key = clock(), item.key
+        label = None if self._records is None else self._records.label(key)
         answer: Answer | None = None
         error: Exception | None = None
         was_resumed = False
         try:
             message = to_message(item.content, new_id="")  # raises for what cannot be sent
-            label = None if self._run_id is None else _label(self._run_id, item.key)
-            record = await _sent(journaling, label)
-            if record is None:
+            before = await self._sent_before(key, message)
+            if before is None:
                 try:
                     answer = await self._ask(message, label)
                 except JournalError:
-                    record = await _sent(journaling, label)  # somebody was quicker
-                    if record is None:
+                    before = await self._sent_before(key, message)  # somebody was quicker
+                    if before is None:
                         raise
-            if record is not None and journaling is not None:
-                _check_same(item.key, message, record)
+            if before is not None:
                 was_resumed = True
-                answer = await self._gone_on_with(record, journaling)
+                answer = await before.answer()
         except (A2AError, ValueError, TypeError) as failure:
             error = failure
         return RunResult(
-            key=item.key,
+            key=key,
             answer=answer,
             error=error,
-            duration=loop.time() - began,
+            duration=clock() - began,
             was_resumed=was_resumed,
         )
 
-    async def _gone_on_with(self, record: CallRecord, journaling: Journaling) -> Answer:
-        """The answer to a message that was sent before, whoever brings it to its end."""
-        deadline, _ = self._calls.begin("wait", self._options)
-        tried = 0
-        while record.outcome is None:
-            record = await journaling.until_free(record.message_id, deadline, outlasts=True)
-            if record.outcome is None:
-                call = PendingCall(record, self._calls, journaling)
-                try:
-                    return await call.resume(poll_interval=self._poll_interval, **self._options)
-                except JournalError:
-                    if record.generation == tried:
-                        raise
-                    tried = record.generation  # somebody else may have been quicker
-        if record.outcome == "unknown":
-            raise OutcomeUnknownError(
-                f"nobody knows whether the agent ran message {record.message_id}, as an earlier "
-                "run has reported. It was not sent again",
-                message_id=record.message_id,
-                context_id=record.context_id,
-            )
-        return _answer_of(await self._result(record))
-
-    async def _result(self, record: CallRecord) -> Task | Message:
-        """What answered a call that is over."""
-        if record.result is not None:
-            if record.state is None:
-                return msgspec.json.decode(record.result, type=Message)
-            return msgspec.json.decode(record.result, type=Task)
-        if record.state is not None and record.task_id is not None:
-            deadline, per_call = self._calls.begin("call", self._options)
-            try:
-                return await self._calls.get_task(record.task_id, deadline, per_call)
-            except A2AError as error:
-                error.executed = True  # the message, whatever became of this look
-                raise
-        raise A2AError(
-            f"an earlier run has ended with: {record.detail or record.outcome}", executed=None
-        )
+    async def _sent_before(self, key: str, message: Message) -> SentBefore | None:
+        return None if self._records is None else await self._records.find(key, message)
 
 
 async def _items(
@@ -327,34 +278,3 @@ class _Keyed:
             raise ValueError(text)
         self._seen.add(item.key)
         return item
-
-
-def _label(run_id: str, key: str) -> str:
-    """What a message of a run is called: no other one is called the same."""
-    return f"{run_id.replace('%', '%25').replace(':', '%3A')}:{key}"
-
-
-async def _sent(journaling: Journaling | None, label: str | None) -> CallRecord | None:
-    """What the journal knows of a message that may have been sent."""
-    if journaling is None or label is None:
-        return None
-    record = (await journaling.labelled([label])).get(label)
-    return None if record is None or record.outcome == "not_sent" else record
-
-
-def _check_same(key: str, message: Message, record: CallRecord) -> None:
-    """Checks that a message is the one that was sent under its key."""
-    if record.digest not in {None, digest_of(message)}:
-        text = (
-            f"another message was sent under the key {key!r} in this run before, as message "
-            f"{record.message_id}; this one was not sent: give it a key of its own, or the run "
-            "another run_id"
-        )
-        raise ValueError(text)
-
-
-def _answer_of(result: Task | Message) -> Answer:
-    if isinstance(result, Message):
-        return Answer(message=result)
-    raise_for_outcome(result)
-    return Answer(task=result)

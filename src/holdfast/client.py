@@ -53,6 +53,7 @@ from holdfast.model.requests import (
 from holdfast.model.settings import check_count, check_kind
 from holdfast.model.types import Message, Task, TaskArtifactUpdateEvent, TaskState
 from holdfast.pending import PendingCall
+from holdfast.run_records import RunRecords
 from holdfast.runtime.closing import close_in_turn
 from holdfast.sending import Sending
 from holdfast.stream_calls import StreamCalls
@@ -354,19 +355,29 @@ class Client:
         check_seconds("poll_interval", poll_interval)
         if rate is not None:
             check_rate("rate", rate)
+        self._calls.begin("call", options, sends=True)  # what cannot be right is told at once
+        records = None
         if run_id is not None:
             not_empty("run_id", run_id)
             if self._calls.journaling is None:
                 text = "a run_id is for a journal; pass one as connect(journal=…)"
                 raise ValueError(text)
-        self._calls.begin("call", options, sends=True)  # what cannot be right is told at once
+            without: dict[str, Any] = {**options}
+            without.pop("on_unknown", None)  # which is of what is sent
+            records = RunRecords(
+                self._calls,
+                self._calls.journaling,
+                run_id,
+                poll_interval=poll_interval,
+                options=cast("CallOptions", without),
+            )
 
-        async def ask(content: Content, label: str | None) -> Answer:
+        async def ask(message: Message, label: str | None) -> Answer:
             deadline, per_call = self._calls.begin("call", options, sends=True)
             events = self._sending(
                 deadline,
                 msgspec.structs.replace(per_call, label=label),
-                content,
+                message,
                 task_id=None,
                 context_id=None,
                 metadata=None,
@@ -379,18 +390,7 @@ class Client:
             async with events:
                 return await events.result()
 
-        without: dict[str, Any] = {**options}
-        without.pop("on_unknown", None)  # which is of what is sent
-        return BulkRun(
-            self._calls,
-            messages,
-            ask,
-            run_id=run_id,
-            concurrency=concurrency,
-            rate=rate,
-            poll_interval=poll_interval,
-            options=cast("CallOptions", without),
-        )
+        return BulkRun(messages, ask, records, concurrency=concurrency, rate=rate)
 
     def stream_message(
         self,
