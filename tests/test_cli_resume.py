@@ -261,7 +261,7 @@ def test_a_call_that_somebody_works_on_is_named_and_left(left):
     done = held(left, agent, is_alive=True)
 
     assert done.exit == 0
-    assert "Warning: message m1 is held by somebody who works on it, or was by a" in done.err
+    assert "Warning: 1 of 1 calls are held, by somebody who works on them or by a " in done.err
     assert done.json["status"] == "is held by somebody who works on it"
     assert agent.calls("GetTask") == []
 

@@ -124,6 +124,12 @@ async def resume(
             return await _one(session, output, record, calls[record.message_id])
 
     known = [record for record in records if record.message_id in calls]
+    held = [until for one in known if (until := calls[one.message_id].held_until) is not None]
+    if held:
+        output.warn(
+            f"{len(held)} of {len(known)} calls are held, by somebody who works on them or by a "
+            f"program that died: that is clear at {_shown_time(max(held))}"
+        )
     went_on = [asyncio.create_task(one(record)) for record in known]
     try:
         went_well = await asyncio.gather(*went_on)
@@ -142,11 +148,6 @@ async def _one(
 ) -> bool:
     """Goes on with a call; gives False if that led nowhere."""
     settings = session.settings
-    if call.held_until is not None:
-        output.warn(
-            f"message {record.message_id} is held by somebody who works on it, or was by a "
-            f"program that died: that is clear at {_shown_time(call.held_until)}"
-        )
     outcome: Answer | Exception
     try:
         outcome = await call.resume(
