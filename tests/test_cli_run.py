@@ -455,6 +455,22 @@ def test_a_message_that_another_run_has_sent_is_an_error_of_its_line(runs):
     assert runs.sent == 2
 
 
+def test_a_journal_that_is_gone_ends_the_sending_and_no_line_is_lost(tmp_path):
+    def behave(turn):
+        if turn.message.text == "5":
+            runs.journal.unlink()
+        return completes("x")
+
+    runs = Runs(tmp_path, FakeAgent(behave))
+    many = [str(number) for number in range(100)]
+    done = runs("--concurrency", "1", lines=many)
+
+    assert done.exit == 1
+    assert f"Error: the journal {runs.journal} is gone since it was opened" in done.err
+    assert [one for one in runs.results if "error" in one] == []
+    assert runs.sent < 10
+
+
 def test_errors_of_earlier_runs_are_still_errors(runs):
     runs.agent.inject(Reset(), on="SendStreamingMessage", times=1)
     runs("--concurrency", "1", lines=["a", "b"])

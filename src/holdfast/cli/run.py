@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 
 from holdfast.bulk import RunItem
 from holdfast.cli.errors import CommandError, Failure
-from holdfast.cli.journaled import check_journal, failure_of, members_of, was_not_sent
+from holdfast.cli.journaled import (
+    check_journal,
+    failure_of,
+    members_of,
+    unusable_journal,
+    was_not_sent,
+)
 from holdfast.cli.lines import BadLine, Line
 from holdfast.cli.outage import Outage
 from holdfast.cli.plan import STANDARD
@@ -25,6 +31,7 @@ from holdfast.errors import (
     A2AConnectionError,
     A2ATimeoutError,
     DeadlineExceededError,
+    JournalError,
     ReconnectError,
 )
 
@@ -181,6 +188,9 @@ class Run:
     async def _write_all(self, run: BulkRun, results: Results) -> None:
         async for result in run:
             line = self._on_the_way.pop(result.key)
+            if isinstance(result.error, JournalError) and not was_not_sent(result.error):
+                self._give_up(unusable_journal(result.error))
+                continue  # the line has no result: the journal knows whether it was sent
             outcome = result.answer if result.answer is not None else result.error
             if isinstance(outcome, ValueError):  # a line is a message: what is wrong is its key
                 outcome = _changed(line, self._plan.journal)
