@@ -44,7 +44,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         key: The key of its `RunItem`; of other messages, their place, from 0 on, as text.
         answer: The answer.
         error: Why there is none: an `A2AError`, or a ValueError or TypeError of a message that
-            cannot be sent.
+            cannot be sent, or that is not the one that was sent under its key before.
         duration: Seconds that it took in this run.
         was_resumed: Whether an earlier run had sent it, or may have.
     """
@@ -59,8 +59,9 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 class BulkRun:
     """The results of many messages, as they come; made by `Client.run`.
 
-    Iterate over it once. Messages are taken when there is room for them, and while somebody
-    iterates. Whoever leaves early says `close`, or uses the run as an async context manager.
+    Iterate over it once: at its end it is exhausted. Messages are taken when there is room for
+    them, and while somebody iterates. Whoever leaves early says `close`, or uses the run as an
+    async context manager.
     """
 
     def __init__(

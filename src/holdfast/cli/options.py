@@ -400,8 +400,8 @@ RUNNING = (
         required=True,
         type=Reads("path", read_id),
         shell_complete=complete_path,
-        help="The journal, a file of SQLite: each message is written down there before it is "
-        "sent, and what came of it. Made if it is not there, readable to you alone; it grows "
+        help="The journal, a file of SQLite or its sqlite:/// address: each message is written "
+        "down there before it is sent, and what came of it. Made if it is not there, readable to you alone; it grows "
         "until you remove it.",
     ),
     click.option(
