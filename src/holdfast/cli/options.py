@@ -401,8 +401,8 @@ RUNNING = (
         type=Reads("path", read_id),
         shell_complete=complete_path,
         help="The journal, a file of SQLite or its sqlite:/// address: each message is written "
-        "down there before it is sent, and what came of it. Made if it is not there, readable to you alone; it grows "
-        "until you remove it.",
+        "down there before it is sent, and what came of it. Made if it is not there, readable to "
+        "you alone; it grows until you remove it.",
     ),
     click.option(
         "--run-id",

@@ -150,22 +150,26 @@ class Run:
 
     async def _items(self, lines: Lines, results: Results) -> AsyncGenerator[RunItem]:
         """What is to be sent."""
+        async for line in self._read(lines):
+            if isinstance(line, BadLine):
+                if not self._skips(line):
+                    return
+            elif (known := results.known.get(line.key)) is None:
+                await self._wait()
+                self._on_the_way[line.key] = line
+                yield RunItem(key=line.key, content=line.message)
+            elif known.digest != line.digest:
+                self._write(line, _changed(line, self._plan.output), results)
+            elif known.is_error:
+                self._counts.errors += 1
+                self._has_open = True  # for all that is known of it here
+            else:
+                self._counts.earlier += 1
+
+    async def _read(self, lines: Lines) -> AsyncGenerator[Line | BadLine]:
         try:
             async for line in lines:
-                if isinstance(line, BadLine):
-                    if not self._skips(line):
-                        return
-                elif (known := results.known.get(line.key)) is None:
-                    await self._wait()
-                    self._on_the_way[line.key] = line
-                    yield RunItem(key=line.key, content=line.message)
-                elif known.digest != line.digest:
-                    self._write(line, _changed(line, self._plan.output), results)
-                elif known.is_error:
-                    self._counts.errors += 1
-                    self._has_open = True  # for all that is known of it here
-                else:
-                    self._counts.earlier += 1
+                yield line
         except OSError as error:
             told = f"{self._plan.input} cannot be read on: {error.strerror or error}"
             self._fault = CommandError(Failure(code="HOLDFAST_ERR_FILE", message=told))
