@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import itertools
 import json
 import os
 import sys
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from holdfast.cli import main
 from holdfast.cli.session import World
 from holdfast.cli.terminal import InterruptedLine
+from holdfast.runtime.env import SystemEnv
 from holdfast.testing import FakeAgent, FakeNetwork, run
 
 AGENT = "http://agent.test"
@@ -103,6 +105,23 @@ def pressed(stops: Sequence[float]):
     return interrupts
 
 
+class VirtualWall(SystemEnv):
+    """Wall time that goes with the event loop's clock; each command has a day of its own.
+
+    Attributes:
+        start: When that day begins.
+    """
+
+    _days = itertools.count()
+
+    def __init__(self):
+        super().__init__()
+        self.start = 1_700_006_400.0 + 86_400 * next(self._days)
+
+    def wall(self):
+        return self.start + asyncio.get_running_loop().time()
+
+
 Engine = Callable[..., object]
 
 
@@ -119,6 +138,7 @@ def holdfast(
     on_sockets: bool = False,
     terminal: Typist | None = None,
     stops: Sequence[float] = (),
+    wall: VirtualWall | None = None,
 ) -> Outcome:
     """Runs ``holdfast``, with ``--agent-card`` where `card` is not None.
 
@@ -126,7 +146,7 @@ def holdfast(
     looked for below `home` and in `directory` only. Somebody sits at the `terminal`, if there is
     one. Ctrl-C is pressed at the `stops`, in seconds from when somebody
     wants to know of it. With `on_sockets`, time and network are the
-    real ones.
+    real ones; else wall time is `wall`'s.
     """
     files = {"home": lambda: home, "directory": lambda: directory, "interrupts": pressed(stops)}
     if terminal is not None:
@@ -135,6 +155,7 @@ def holdfast(
         world = World(**files)
     else:
         network = FakeNetwork(FakeAgent() if agent is None else agent)
+        files["env"] = wall or VirtualWall()
         world = World(run=run, engine=engine or (lambda *, verify: network), **files)
     words = [*arguments, "--agent-card", card] if card is not None else list(arguments)
     with _settings(env or {}), _streams(stdin, encoding) as (out, err):

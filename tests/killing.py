@@ -277,7 +277,7 @@ class Round:
         """How many of what there were."""
         outcomes = list(self.noted().values())
         unknown, lost = outcomes.count("unknown"), outcomes.count(None)
-        unsent = sum((outcome or "").startswith("not sent") for outcome in outcomes)
+        unsent = outcomes.count("not_sent")
         return {
             "killed": int(killed),
             "messages": len(self._calls),

@@ -18,7 +18,7 @@ _SHOWN = 100
 
 async def soak(first, rounds, together):
     """Runs rounds; gives the seeds of those that failed."""
-    sums, failed, room = Counter(), [], asyncio.Semaphore(together)
+    sums, failed, seeds = Counter(), [], iter(range(first, first + rounds))
     began = time.monotonic()
 
     def summary():
@@ -30,12 +30,11 @@ async def soak(first, rounds, together):
         )
 
     async def one(seed):
-        async with room:
-            with tempfile.TemporaryDirectory() as directory:
-                try:
-                    counted, problems = await one_round(seed, Path(directory) / "round", started)
-                except (TimeoutError, AssertionError) as error:
-                    counted, problems = {}, [repr(error)]
+        with tempfile.TemporaryDirectory() as directory:
+            try:
+                counted, problems = await one_round(seed, Path(directory) / "round", started)
+            except (TimeoutError, AssertionError) as error:
+                counted, problems = {}, [repr(error)]
         sums["rounds"] += 1
         sums.update(counted)
         if problems:
@@ -44,8 +43,12 @@ async def soak(first, rounds, together):
         if sums["rounds"] % _SHOWN == 0:
             _tell(summary())
 
+    async def one_after_the_other():
+        for seed in seeds:
+            await one(seed)
+
     async with processes() as started:
-        await asyncio.gather(*(one(seed) for seed in range(first, first + rounds)))
+        await asyncio.gather(*(one_after_the_other() for _ in range(min(together, rounds))))
     _tell(summary() if not failed else f"{summary()}; FAILED seeds: {sorted(failed)}")
     return failed
 
@@ -55,11 +58,20 @@ def _tell(text):
     sys.stdout.flush()
 
 
+def _number(name, default, least):
+    """A whole number from the environment; ends the program if it is none, or too small."""
+    said = os.environ.get(name) or default
+    if not (said.isascii() and said.isdecimal() and len(said) < 10 and int(said) >= least):
+        sys.stderr.write(f"{name} must be a whole number from {least} on, not {said!r}\n")
+        sys.exit(2)
+    return int(said)
+
+
 def main():
     """Runs what the environment says; fails if a round fails."""
-    seed = int(os.environ.get("SEED", "0"))
-    rounds = int(os.environ.get("ROUNDS", "2000"))
-    sys.exit(bool(asyncio.run(soak(seed, rounds, int(os.environ.get("TOGETHER", "4"))))))
+    seed, rounds = _number("SEED", "0", least=0), _number("ROUNDS", "2000", least=1)
+    together = _number("TOGETHER", "4", least=1)
+    sys.exit(bool(asyncio.run(soak(seed, rounds, together))))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from contextlib import aclosing
 import pytest
 
 from holdfast import (
-    JournalError,
     OutcomeUnknownError,
     RunItem,
     TaskFailedError,
@@ -43,6 +42,16 @@ def doubles(after=1):
 async def collected(run):
     async with run:
         return {result.key: result async for result in run}
+
+
+async def ended(run):
+    """The results of a run, and what it raised at its end."""
+    results = []
+    while True:
+        try:
+            results.append(await anext(run))
+        except (OSError, ValueError) as error:
+            return results, error
 
 
 async def test_each_message_gets_its_answer():
@@ -167,6 +176,59 @@ async def test_an_iteration_that_was_cancelled_can_be_gone_on_with():
     assert len(await collected(run)) == 2
 
 
+async def test_what_the_source_raises_comes_after_the_results_that_are_under_way():
+    def messages():
+        yield "a"
+        yield "b"
+        text = "the file is gone"
+        raise OSError(text)
+
+    agent = doubles(after=10)
+    network = FakeNetwork(agent)
+    run = connected(agent, engine=network).run(messages())
+    results, error = await ended(run)
+
+    assert sorted(one.answer.text for one in results) == ["aa", "bb"]
+    assert str(error) == "the file is gone"
+    assert (network.in_flight, agent.open_streams) == (0, 0)
+    with pytest.raises(StopAsyncIteration):
+        await anext(run)
+
+
+async def test_what_is_behind_a_key_given_twice_is_not_sent_and_what_is_before_it_has_its_result():
+    items = [RunItem(key=key, content=key) for key in "xyxz"]
+    agent = doubles(after=10)
+    results, error = await ended(connected(agent).run(items))
+
+    assert sorted(one.key for one in results) == ["x", "y"]
+    assert str(error) == "the key 'x' was given to more than one message"
+    assert len(agent.executions) == 2
+
+
+@pytest.mark.parametrize("pause", [0, 20])
+async def test_a_message_that_waits_for_its_time_is_not_sent_after_a_stop(pause):
+    agent = doubles(after=0)
+    run = connected(agent).run(["a", "b"], rate=0.1)
+    await anext(run)
+    await asyncio.sleep(pause)
+    asyncio.get_running_loop().call_soon(run.stop)
+
+    assert await collected(run) == {}
+    assert len(agent.executions) == 1
+
+
+async def test_a_run_is_iterated_over_by_one_at_a_time():
+    run = connected(doubles(after=10)).run(["a", "b"])
+    first = asyncio.create_task(anext(run))
+    await asyncio.sleep(1)
+
+    with pytest.raises(RuntimeError, match="is iterated over already"):
+        await anext(run)
+
+    assert (await first).answer is not None
+    assert len(await collected(run)) == 1
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [
@@ -213,6 +275,43 @@ async def test_a_run_that_was_killed_goes_on_and_nothing_is_sent_twice(tmp_path)
     assert seen == {str(n): str(n) * 2 for n in range(20)}
     assert len(agent.executions) == 20
     assert all(len(made) == 1 for made in agent.executions.values())
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+async def test_a_message_that_has_changed_does_not_get_the_answer_of_another(tmp_path, keyed):
+    def items(*texts):
+        if not keyed:
+            return list(texts)
+        return [RunItem(key=str(place), content=text) for place, text in enumerate(texts)]
+
+    agent = doubles()
+    async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:
+        await collected(client.run(items("a", "b"), run_id="r"))
+
+        results = await collected(client.run(items("new", "b", "b"), run_id="r"))
+
+    assert isinstance(results["0"].error, ValueError)
+    assert str(results["0"].error).startswith("another message was sent under the key '0' in this")
+    assert [results[key].answer.text for key in "12"] == ["bb", "bb"]
+    assert len(agent.executions) == 3
+
+
+async def test_a_message_that_was_not_sent_may_be_changed(tmp_path):
+    agent = doubles()
+    agent.inject(Refuse(), on="SendStreamingMessage", times=4)
+    async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:
+        await collected(client.run(["a"], run_id="r"))
+
+        results = await collected(client.run(["b"], run_id="r"))
+
+    assert results["0"].answer.text == "bb"
+
+
+async def test_parts_that_can_be_iterated_over_once_are_sent(tmp_path):
+    async with connected(doubles(), journal=f"sqlite:///{tmp_path}/calls.db") as client:
+        results = await collected(client.run([iter(["a"])], run_id="r"))
+
+    assert results["0"].answer.text == "aa"
 
 
 @pytest.mark.parametrize("stores", [True, False])
@@ -389,22 +488,46 @@ class Outdated(SqliteJournal):
         return found
 
 
-async def test_a_run_that_is_begun_twice_at_once_sends_each_message_once(tmp_path):
+async def test_runs_of_one_name_at_once_share_the_work(tmp_path):
     agent = doubles(after=5)
-    journals = [Outdated(tmp_path / "calls.db") for _ in range(2)]
-    async with (
-        connected(agent, journal=journals[0]) as one,
-        connected(agent, journal=journals[1]) as other,
-    ):
-        both = await asyncio.gather(
-            *(collected(client.run(list("abc"), run_id="night")) for client in (one, other))
-        )
+    journals = [Outdated(tmp_path / "calls.db") for _ in range(3)]
+    clients = [connected(agent, journal=journal) for journal in journals]
+    runs = (
+        collected(client.run(list("abc"), run_id="night")) for client in [*clients, clients[0]]
+    )
+    each = await asyncio.gather(*runs)
 
     assert len(agent.executions) == 3
-    for key in "012":
-        (refused,) = [run[key].error for run in both if run[key].error is not None]
-        assert isinstance(refused, JournalError)
-    for journal in journals:
+    for results in each:
+        assert {key: one.answer.text for key, one in results.items()} == {
+            "0": "aa",
+            "1": "bb",
+            "2": "cc",
+        }
+    assert sum(not one.was_resumed for results in each for one in results.values()) == 3
+    for client, journal in zip(clients, journals, strict=True):
+        await client.close()
+        await journal.close()
+
+
+async def test_runs_of_one_name_share_what_another_one_left(tmp_path):
+    agent = doubles(after=50)
+    journals = [SqliteJournal(tmp_path / "calls.db") for _ in range(4)]
+    clients = [connected(agent, journal=journal) for journal in journals]
+    first = clients[0].run(list("abc"), run_id="night")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(5):
+            await anext(first)
+    await first.close()
+    each = await asyncio.gather(
+        *(collected(client.run(list("abc"), run_id="night")) for client in clients[1:])
+    )
+
+    assert len(agent.executions) == 3
+    for results in each:
+        assert sorted(one.answer.text for one in results.values()) == ["aa", "bb", "cc"]
+    for client, journal in zip(clients, journals, strict=True):
+        await client.close()
         await journal.close()
 
 

@@ -2,16 +2,17 @@
 
 import asyncio
 import json
-import time
 
 import pytest
-from tests.cli_harness import AGENT, holdfast
+from tests.cli_harness import AGENT, VirtualWall, holdfast
 
 from holdfast.journals.sqlite import SqliteJournal
-from holdfast.runtime.journal import CallRecord
+from holdfast.runtime.journal import CallRecord, RecordUpdate
 from holdfast.testing import FakeAgent, FakeNetwork, completes, fails, replies
 
 OTHER = "http://other.test"
+FAR = 4e9
+"""Seconds since the epoch, in the next century."""
 
 
 class Left:
@@ -115,7 +116,7 @@ def test_a_call_whose_time_is_over_once_more_stays_open(left):
 
 def test_calls_are_listed_and_left(left):
     left.add("m1", task_id="task-7", context_id="c-1", state="TASK_STATE_WORKING")
-    left.add("m2", agent=OTHER, lease_until=time.time() + 900)
+    left.add("m2", agent=OTHER, lease_until=FAR)
     agent = FakeAgent()
     told = left.resume("--list", card=None, agent=agent)
     listed = left.resume("--list", "-o", "json", card=None, agent=agent)
@@ -206,32 +207,72 @@ def test_a_call_is_forgotten(left):
 
 
 def test_a_call_that_is_held_is_not_forgotten(left):
-    left.add("m1", lease_until=time.time() + 900)
+    left.add("m1", lease_until=FAR)
     done = left.resume("--forget", "m1")
 
     assert done.exit == 1
     assert "the call of message m1 is held by another client, or was by one that died" in done.err
+    assert "check --journal" not in done.err
 
 
-def test_a_call_that_another_process_holds_is_named_and_left(left):
-    """It renews the lease while we look whether it does."""
-    held_until = time.time() + 5
-    left.add("m1", task_id="task-1", lease_until=held_until)
-    agent = FakeAgent()
+def test_a_call_that_comes_to_its_end_while_it_is_to_be_forgotten_is_told(left):
+    left.add("m1")
 
-    class Renewing(FakeNetwork):
+    def engine(*, verify):
+        asyncio.run(end())
+        return FakeNetwork(FakeAgent())
+
+    async def end():
+        journal = SqliteJournal(left.path)
+        await journal.update("m1", 1, RecordUpdate(outcome="answered"))
+        await journal.close()
+
+    done = left.resume("--forget", "m1", engine=engine)
+
+    assert done.exit == 1
+    assert "Error: the call of message m1 is over meanwhile\n" in done.err
+
+
+def held(left, agent, *, is_alive):
+    """What is told of a call that somebody holds, who may be alive and renew the lease."""
+    wall = VirtualWall()
+    until = wall.start + 5
+    left.add("m1", task_id="task-1", state="TASK_STATE_WORKING", lease_until=until)
+
+    async def renew():
+        await asyncio.sleep(3)
+        journal = SqliteJournal(left.path)
+        await journal.renew([("m1", 1)], until + 5)
+        await journal.close()
+
+    class Renewed(FakeNetwork):
+        renewing = None
+
         async def request(self, request):
-            journal = SqliteJournal(left.path)
-            await journal.renew([("m1", 1)], held_until + 5)
-            await journal.close()
+            if is_alive and self.renewing is None:
+                self.renewing = asyncio.create_task(renew())
             return await super().request(request)
 
-    done = left.resume("-o", "json", engine=lambda *, verify: Renewing(agent))
+    return left.resume("-o", "json", engine=lambda *, verify: Renewed(agent), wall=wall)
+
+
+def test_a_call_that_somebody_works_on_is_named_and_left(left):
+    agent = FakeAgent()
+    done = held(left, agent, is_alive=True)
 
     assert done.exit == 0
-    assert "Warning: message m1 is held by another process, or was by one that died" in done.err
-    assert done.json["status"] == "is held by a process that works on it"
+    assert "Warning: 1 of 1 calls are held, by somebody who works on them or by a " in done.err
+    assert done.json["status"] == "is held by somebody who works on it"
     assert agent.calls("GetTask") == []
+
+
+def test_a_call_of_a_program_that_died_is_gone_on_with_when_that_is_clear(left):
+    agent = FakeAgent()
+    done = held(left, agent, is_alive=False)
+
+    assert done.exit == 1
+    assert "program that died: that is clear at 20" in done.err
+    assert agent.calls("SubscribeToTask") or agent.calls("GetTask")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from holdfast.testing import (
     FakeAgent,
     Refuse,
     Reset,
+    Respond,
     asks,
     completes,
     fails,
@@ -151,8 +152,8 @@ def test_the_summary_is_a_document_where_standard_output_is_free(runs):
     assert (done.exit, done.err) == (0, "")
     assert done.json == {
         "run": {
-            "runId": "r", "completed": 2, "failed": 0, "waiting": 0, "errors": 0, "earlier": 0,
-            "skipped": 0, "left": 0,
+            "runId": "r", "completed": 2, "failed": 0, "waiting": 0, "errors": 0,
+            "notSent": 0, "earlier": 0, "skipped": 0, "left": 0,
         }
     }  # fmt: skip
 
@@ -274,28 +275,242 @@ def test_results_that_were_lost_come_from_the_journal(runs):
     assert runs.sent == 2
 
 
+def test_a_line_is_known_wherever_it_stands(runs):
+    runs(lines=["a", "b", '{"id": "x", "text": "c"}'])
+    done = runs(lines=['{"id": "x", "text": "c"}', "new", "b", "a"])
+
+    assert done.err == "Summary: 1 completed, 3 done by an earlier run\n"
+    assert sorted(map(text_of, runs.results)) == ["A", "B", "C", "NEW"]
+    assert runs.sent == 4
+
+
 def test_a_line_that_has_changed_is_another_message(runs):
     runs(lines=["a", "b"])
-    runs.output.unlink()
-    runs(lines=["new", "a", "b"])
+    done = runs(lines=["a", "changed"])
 
-    assert runs.texts == {1: "NEW", 2: "A", 3: "B"}
+    assert done.err == "Summary: 1 completed, 1 done by an earlier run\n"
+    assert sorted(map(text_of, runs.results)) == ["A", "B", "CHANGED"]
 
 
-def test_what_was_not_sent_is_tried_again_where_that_is_wanted(runs):
+def test_a_line_says_the_same_in_any_of_its_forms(runs):
+    runs(lines=["a", '{"parts": [{"text": "b"}], "metadata": {"x": 1, "y": 2}}'])
+    done = runs(
+        lines=[
+            '"a"',
+            '{"text": "a"}',
+            '{"metadata": {"y": 2, "x": 1}, "parts": [{"text": "b"}]}',
+            '{"text": "\\ud800"}',
+        ]
+    )
+
+    assert done.err == "Summary: 2 completed, 2 done by an earlier run\n"
+    assert runs.sent == 4
+
+
+def test_the_same_words_in_another_task_are_another_message(runs):
+    runs(lines=['{"parts": [{"text": "yes"}], "contextId": "c1"}'])
+    done = runs(lines=['{"parts": [{"text": "yes"}], "contextId": "c2"}', "yes"])
+
+    assert done.err == "Summary: 2 completed\n"
+
+
+@pytest.mark.parametrize("known_by", ["results", "journal"])
+def test_the_same_line_twice_is_two_messages(runs, known_by):
+    runs(lines=["a", "a"])
+    if known_by == "journal":
+        runs.output.unlink()
+    done = runs(lines=["a", "b", "a", "a"])
+
+    assert sorted(map(text_of, runs.results)) == ["A", "A", "A", "B"]
+    assert runs.sent == 4
+    if known_by == "results":
+        assert done.err == "Summary: 2 completed, 2 done by an earlier run\n"
+
+
+def test_of_two_equal_lines_the_one_without_a_result_has_its_turn(runs):
+    runs("--concurrency", "1", lines=["a", "a"])
+    first, second = runs.output.read_bytes().splitlines(keepends=True)
+    runs.output.write_bytes(second)
+    done = runs()
+
+    assert done.err == "Summary: 1 completed, 1 done by an earlier run\n"
+    assert runs.output.read_bytes() == second + first
+    assert runs.sent == 2
+
+
+def test_results_of_another_input_stay_and_skip_nothing_else(runs, tmp_path):
+    runs(lines=["a", "b"])
+    before = runs.output.read_bytes()
+    other = tmp_path / "other.txt"
+    other.write_text("b\nc\n")
+    done = runs("--input", str(other))
+
+    assert done.err == "Summary: 1 completed, 1 done by an earlier run\n"
+    assert runs.output.read_bytes().startswith(before)
+    assert sorted(map(text_of, runs.results)) == ["A", "B", "C"]
+
+
+@pytest.mark.parametrize("known_by", ["results", "journal"])
+def test_an_id_whose_line_has_changed_is_an_error_of_that_line(runs, known_by):
+    runs(lines=['{"id": "x", "text": "a"}'])
+    if known_by == "journal":
+        runs.output.unlink()
+    done = runs(lines=["new", '{"id": "x", "text": "changed"}', "last"])
+
+    assert done.exit == 1
+    assert "Summary: 2 completed, 1 not sent\n" in done.err
+    assert "Error: 1 of 3 lines have no answer\n" in done.err
+    (error,) = [one for one in runs.results if "error" in one]
+    assert (error["id"], error["line"], error["executed"]) == ("x", 2, False)
+    assert error["error"]["code"] == "HOLDFAST_ERR_INPUT"
+    assert "'x'" in error["error"]["message"]
+    assert runs.sent == 3
+
+    mended = runs(lines=["new", '{"id": "y", "text": "changed"}', "last"])
+    assert mended.exit == 0
+    assert mended.err == "Summary: 1 completed, 2 done by an earlier run\n"
+    assert all("error" not in one for one in runs.results)
+
+
+def test_what_was_not_sent_has_its_turn_again(runs):
     line = '{"messageId": "m1", "parts": [{"text": "a"}]}'
     runs.agent.inject(Refuse(), **REFUSED)
     first = runs("--concurrency", "1", lines=[line, "b"])
     assert first.exit == 1
-    assert "--retry-errors --agent-card" in first.err
-    second = runs()
-    assert second.err == "Summary: 0 completed, 2 done by an earlier run\n"
+    assert "Summary: 1 completed, 1 not sent\n" in first.err
+    assert "Error: 1 of 2 lines have no answer\n" in first.err
+    assert "--retry-errors" not in first.err
+    assert [one.get("executed", "") for one in runs.results] == [False, ""]
 
-    third = runs("--retry-errors")
+    second = runs("--concurrency", "1")
 
-    assert third.err == "Summary: 1 completed, 1 done by an earlier run\n"
+    assert second.err == "Summary: 1 completed, 1 done by an earlier run\n"
     assert runs.texts == {1: "A", 2: "B"}
     assert runs.sent == 2
+
+
+def test_an_agent_that_takes_nothing_for_long_ends_the_sending(tmp_path):
+    runs = Runs(tmp_path, echo())
+    runs.agent.inject(Refuse(), on="SendStreamingMessage", times=10_000)
+    many = [str(number) for number in range(100)]
+    down = runs("--concurrency", "4", lines=many)
+
+    assert down.exit == 3
+    assert " could not be sent; the next one is tried in 1s\n" in down.err
+    assert "Error: the last 14 messages could not be sent, and no more are tried: " in down.err
+    assert "to go on: holdfast run --input" in down.err
+    unsent = len(runs.results)
+    assert 14 <= unsent < 18
+    assert f"Summary: 0 completed, {unsent} not sent, {100 - unsent} left\n" in down.err
+    assert runs.sent == 0
+
+    runs.agent = echo()
+    up = runs()
+    assert (up.exit, up.err) == (0, "Summary: 100 completed\n")
+    assert runs.sent == 100
+
+
+def test_an_agent_that_is_away_for_a_while_is_waited_for(tmp_path):
+    runs = Runs(tmp_path, echo())
+    runs.agent.inject(Refuse(), on="SendStreamingMessage", times=24)
+    many = [str(number) for number in range(100)]
+    done = runs("--concurrency", "4", lines=many)
+
+    assert done.exit == 1
+    missing = 100 - runs.sent
+    assert 4 <= missing < 24
+    assert f"Summary: {runs.sent} completed, {missing} not sent\n" in done.err
+    assert runs("--concurrency", "4").exit == 0
+
+
+def test_an_agent_that_lets_nobody_in_ends_the_sending_without_waiting(tmp_path):
+    runs = Runs(tmp_path, echo())
+    runs.agent.inject(Respond(status=401), on="SendStreamingMessage", times=10_000)
+    done = runs("--concurrency", "4", lines=[str(number) for number in range(100)])
+
+    assert done.exit == 4
+    assert "the next one is tried in" not in done.err
+    assert "messages could not be sent, and no more are tried: " in done.err
+
+
+def test_messages_that_are_not_sent_now_and_then_do_not_end_the_sending(runs):
+    many = []
+    for number in range(30):
+        many += [f'{{"id": "{number}", "text": "first"}}', str(number)]
+    runs(lines=many[::2])
+    changed = [line.replace("first", "second") for line in many]
+    done = runs("--concurrency", "1", lines=changed)
+
+    assert "Summary: 30 completed, 30 not sent\n" in done.err
+
+
+def test_a_message_that_another_run_has_sent_is_an_error_of_its_line(runs):
+    line = '{"messageId": "m1", "parts": [{"text": "a"}]}'
+    runs("--run-id", "r", lines=[line])
+    runs.output.unlink()
+    done = runs("--run-id", "s", lines=[line, "b"])
+
+    assert "Summary: 1 completed, 1 not sent\n" in done.err
+    (error,) = [one["error"] for one in runs.results if "error" in one]
+    assert error["code"] == "HOLDFAST_ERR_JOURNAL"
+    assert "message m1 is in the journal" in error["message"]
+    assert runs.sent == 2
+
+
+def test_a_journal_that_is_gone_ends_the_sending_and_no_line_is_lost(tmp_path):
+    def behave(turn):
+        if turn.message.text == "5":
+            runs.journal.unlink()
+        return completes("x")
+
+    runs = Runs(tmp_path, FakeAgent(behave))
+    many = [str(number) for number in range(100)]
+    done = runs("--concurrency", "1", lines=many)
+
+    assert done.exit == 1
+    assert f"Error: the journal {runs.journal} is gone since it was opened" in done.err
+    assert [one for one in runs.results if "error" in one] == []
+    assert runs.sent < 10
+
+
+def test_errors_of_earlier_runs_are_still_errors(runs):
+    runs.agent.inject(Reset(), on="SendStreamingMessage", times=1)
+    runs("--concurrency", "1", lines=["a", "b"])
+    again = runs()
+
+    assert again.exit == 1
+    assert "Summary: 0 completed, 1 without an answer, 1 done by an earlier run\n" in again.err
+    assert "Error: 1 of 2 lines have no answer\n" in again.err
+
+
+def test_what_nobody_knows_is_sent_once_more_under_another_name(runs):
+    runs.agent.inject(Reset(), on="SendStreamingMessage", times=1)
+    first = runs("--run-id", "r", lines=["a"])
+    assert "Hint: to send them once more, although the agent may have run them: " in first.err
+    assert f"--journal {runs.journal} --run-id r-again --retry-errors --agent-card" in first.err
+
+    assert runs("--run-id", "r", "--retry-errors").exit == 1
+    assert runs("--run-id", "r-again", "--retry-errors").exit == 0
+    assert runs.texts == {1: "A"}
+
+
+def test_what_is_still_under_way_is_waited_for_once_more(tmp_path):
+    runs = Runs(tmp_path, echo(after=100))
+    first = runs("--timeout", "5s", lines=["a"])
+    assert "Hint: to try these once more: " in first.err
+    assert f"--journal {runs.journal} --timeout 5s --retry-errors --agent-card" in first.err
+
+    assert runs("--retry-errors").exit == 0
+    assert runs.texts == {1: "A"}
+    assert runs.sent == 1
+
+
+def test_a_message_whose_reply_is_lost_is_sent_again_where_that_is_wanted(runs):
+    runs.agent.inject(Reset(), on="SendStreamingMessage", times=1)
+    done = runs("--on-unknown", "resend", lines=["a"])
+
+    assert done.exit == 0
+    assert runs.texts == {1: "A"}
 
 
 def test_what_may_have_been_executed_is_not_sent_again_by_trying_once_more(runs):
@@ -381,8 +596,21 @@ def test_a_file_that_cannot_be_used_is_told_before_anything_is_sent(tmp_path, wo
     assert (tmp_path / "notes").read_text() == "my own notes, with no end of the line"
 
 
+def test_a_journal_is_named_as_a_program_names_it(runs):
+    runs(lines=["a"])
+    address = f"sqlite:///{runs.journal}"
+    words = ("--input", str(runs.input), "--output", "-", "--journal", address)
+    done = holdfast("run", *words, agent=runs.agent)
+    shared = holdfast("run", *words[:3], str(runs.journal), *words[4:], agent=runs.agent)
+
+    assert text_of(json.loads(done.out)) == "A"
+    assert runs.sent == 1
+    assert f"Error: {runs.journal} is named by --output and by --journal" in shared.err
+
+
 def test_a_result_in_the_middle_of_something_else_is_left_alone(runs):
-    content = '{"line":1,"task":{}}\n{"line":2}\n{"line":3,"ta'
+    first = '{"line":1,"digest":"0123456789abcdef","task":{}}\n'
+    content = f'{first}{{"line":2}}\n{{"line":3,"ta'
     runs.output.write_text(content)
     done = runs(lines=["a"])
 
@@ -572,3 +800,22 @@ def test_an_interruption_of_a_run_that_waits_for_its_input_is_quiet(tmp_path):
     os.close(writer)
     assert process.returncode == 130
     assert told.startswith("Summary: 1 completed, an unknown number left\nHint: to go on: ")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
+def test_somebody_who_looks_on_is_told_how_many_of_how_many_are_done(tmp_path):
+    import pty
+
+    source = tmp_path / "in.txt"
+    source.write_text("a\n\nb\nc\n")
+    words = ("run", "--input", str(source), "--output", str(tmp_path / "out"))
+    words += ("--journal", str(tmp_path / "calls.db"), "--concurrency", "1")
+    mine, theirs = pty.openpty()
+    agent = echo(after=0.5)
+    with served(agent) as url, start(*words, "-a", url, stderr=theirs) as process:
+        os.close(theirs)
+        told = b""
+        while b"2 of 3, 1 under way, " not in told:
+            told += os.read(mine, 1000)
+        process.kill()
+    os.close(mine)

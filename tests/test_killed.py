@@ -10,6 +10,7 @@ import signal
 import urllib.request
 
 import pytest
+from tests import soak
 from tests.killing import LIMIT, WAYS, Network, Round, agent_behind, one_round, processes
 from tests.raw_server import serve
 from tests.real_agents import sdk_process
@@ -195,3 +196,20 @@ async def test_a_real_agent_runs_what_was_sent_once(tmp_path):
 def executions(origin):
     with urllib.request.urlopen(f"{origin}/executions", timeout=LIMIT) as reply:
         return json.load(reply)
+
+
+@pytest.mark.parametrize("name", ["ROUNDS", "SEED", "TOGETHER"])
+@pytest.mark.parametrize("number", ["-1", "x", "1.5", "9" * 5000])
+def test_numbers_of_a_soak_that_cannot_be_right_are_told(monkeypatch, capsys, name, number):
+    monkeypatch.setenv(name, number)
+    with pytest.raises(SystemExit, match="2"):
+        soak.main()
+
+    assert capsys.readouterr().err.startswith(f"{name} must be a whole number from ")
+
+
+@pytest.mark.parametrize("name", ["ROUNDS", "TOGETHER"])
+def test_a_soak_of_nothing_is_none(monkeypatch, name):
+    monkeypatch.setenv(name, "0")
+    with pytest.raises(SystemExit, match="2"):
+        soak.main()

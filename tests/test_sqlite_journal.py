@@ -626,3 +626,11 @@ def test_an_update_may_say_all_that_changes():
         "generation",
     }
     assert set(msgspec.structs.asdict(record())) - unchanged == set(RecordUpdate.__struct_fields__)
+
+
+async def test_a_file_is_made_by_several_at_once(tmp_path):
+    for number in range(60):
+        journals = [SqliteJournal(tmp_path / f"{number}.db") for _ in range(3)]
+        await asyncio.gather(*(journal.unfinished() for journal in journals))
+        for journal in journals:
+            await journal.close()

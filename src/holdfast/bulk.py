@@ -5,26 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
-from holdfast.answer import Answer, raise_for_outcome
+from holdfast.answer import Answer
 from holdfast.content import Content, to_message
-from holdfast.errors import A2AError, OutcomeUnknownError
-from holdfast.model.types import Message, Task
-from holdfast.pending import PendingCall
+from holdfast.errors import A2AError, JournalError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
     from types import TracebackType
 
-    from holdfast.calls import Calls
-    from holdfast.journaling import Journaling
-    from holdfast.options import CallOptions
-    from holdfast.runtime.journal import CallRecord
+    from holdfast.model.types import Message
+    from holdfast.run_records import RunRecords, SentBefore
 
 __all__ = ["BulkRun", "RunItem", "RunResult"]
+
+T = TypeVar("T")
 
 
 class RunItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +44,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         key: The key of its `RunItem`; of other messages, their place, from 0 on, as text.
         answer: The answer.
         error: Why there is none: an `A2AError`, or a ValueError or TypeError of a message that
-            cannot be sent.
+            cannot be sent, or that is not the one that was sent under its key before.
         duration: Seconds that it took in this run.
         was_resumed: Whether an earlier run had sent it, or may have.
     """
@@ -61,35 +59,37 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 class BulkRun:
     """The results of many messages, as they come; made by `Client.run`.
 
-    Iterate over it once. Messages are taken when there is room for them, and while somebody
-    iterates. Whoever leaves early says `close`, or uses the run as an async context manager.
+    Iterate over it once: at its end it is exhausted. Messages are taken when there is room for
+    them, and while somebody iterates. Whoever leaves early says `close`, or uses the run as an
+    async context manager.
     """
 
     def __init__(
         self,
-        calls: Calls,
         messages: Iterable[Content | RunItem] | AsyncIterable[Content | RunItem],
-        ask: Callable[[Content, str | None], Awaitable[Answer]],
+        ask: Callable[[Message, str | None], Awaitable[Answer]],
+        records: RunRecords | None,
         *,
-        run_id: str | None,
         concurrency: int,
         rate: float | None,
-        poll_interval: float,
-        options: CallOptions,
     ) -> None:
-        self._calls = calls
         self._items = _items(messages)
         self._ask = ask
-        self._run_id = run_id
+        self._records = records
         self._concurrency = concurrency
-        self._poll_interval = poll_interval
-        self._options = options
         self._interval = 0.0 if rate is None else 1.0 / rate
         self._not_before = 0.0
         self._is_stopped = False
+        self._is_waited_for = False
         self._taking: asyncio.Task[RunItem | None] | None = None
         self._on_the_way: set[asyncio.Task[RunResult]] = set()
-        self._done: deque[asyncio.Task[RunResult]] = deque()
+        self._done: deque[RunResult] = deque()
+        self._fault: BaseException | None = None
+
+    @property
+    def under_way(self) -> int:
+        """How many messages are on their way."""
+        return len(self._on_the_way)
 
     def __aiter__(self) -> Self:
         return self
@@ -108,28 +108,28 @@ class BulkRun:
     async def __anext__(self) -> RunResult:
         """The next result, in the order in which they come.
 
-        What is wrong with one message, a `JournalError` too, is in its result.
+        What is wrong with one message, a `JournalError` too, is in its result. What ends the run
+        before its time is raised behind the results of all that was under way, which the time of
+        each answer bounds.
 
         Raises:
             ValueError: A key was given to more than one message; nothing behind it is sent.
-            RuntimeError: The client was closed.
+            RuntimeError: The client was closed; or somebody else waits for the next result.
             Exception: What the messages themselves raise when they are iterated over.
         """
-        while not self._done:
-            waiting: set[asyncio.Task[Any]] = {*self._on_the_way}
-            if (taking := self._take()) is not None:
-                waiting.add(taking)
-            if not waiting:
-                raise StopAsyncIteration
-            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            self._done.extend(done & self._on_the_way)
-            self._on_the_way -= done
-            if taking in done:
-                self._begin(taking)
-        return self._done.popleft().result()
+        if self._is_waited_for:
+            text = "the run is iterated over already: each result is given once"
+            raise RuntimeError(text)
+        self._is_waited_for = True
+        try:
+            while not self._done:
+                await self._work()
+            return self._done.popleft()
+        finally:
+            self._is_waited_for = False
 
     def stop(self) -> None:
-        """Takes no more messages; those on their way come to their end."""
+        """Takes no more messages, and begins with none; those on their way come to their end."""
         self._is_stopped = True
         if self._taking is not None:
             self._taking.cancel()
@@ -145,13 +145,39 @@ class BulkRun:
             tasks.append(self._taking)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, *self._done, return_exceptions=True)
-        self._taking = None
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._taking = self._fault = None
         self._on_the_way.clear()
         self._done.clear()
         await self._items.aclose()
 
     # ── Taking messages ──────────────────────────────────────────────────────────────────────
+
+    async def _work(self) -> None:
+        """Goes on until something has come to its end.
+
+        Raises:
+            StopAsyncIteration: Everything has.
+            Exception: So it has, and this is why there was no more of it.
+        """
+        waiting: set[asyncio.Task[Any]] = {*self._on_the_way}
+        if (taking := self._take()) is not None:
+            waiting.add(taking)
+        if not waiting:
+            fault, self._fault = self._fault, None
+            raise fault or StopAsyncIteration
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in done & self._on_the_way:
+            self._on_the_way.discard(task)
+            if (result := self._result_of(task)) is not None:
+                self._done.append(result)
+        if taking in done:
+            self._taking = None
+            item = self._result_of(taking)
+            if item is None:
+                self._is_stopped = True
+            elif not self._is_stopped:  # else it was taken, and waited for its time
+                self._on_the_way.add(asyncio.create_task(self._one(item)))
 
     def _take(self) -> asyncio.Task[RunItem | None] | None:
         """What takes the next message, if there is room for one."""
@@ -168,78 +194,50 @@ class BulkRun:
             self._not_before = max(self._not_before, loop.time()) + self._interval
         return item
 
-    def _begin(self, taking: asyncio.Task[RunItem | None] | None) -> None:
-        """Begins with a message that was taken."""
-        self._taking = None
-        item = None if taking is None or taking.cancelled() else taking.result()
-        if item is None:
-            self._is_stopped = True
-        else:
-            self._on_the_way.add(asyncio.create_task(self._one(item)))
+    def _result_of(self, task: asyncio.Task[T]) -> T | None:
+        """What a task came to; what went wrong with it ends the run, behind what is under way."""
+        if task.cancelled():
+            return None
+        if (error := task.exception()) is None:
+            return task.result()
+        self._fault = self._fault or error
+        self.stop()
+        return None
 
     # ── One message ──────────────────────────────────────────────────────────────────────────
 
     async def _one(self, item: RunItem) -> RunResult:
-        loop = asyncio.get_running_loop()
-        began, journaling = loop.time(), self._calls.journaling
+        clock = asyncio.get_running_loop().time
+        began, key = clock(), item.key
+        label = None if self._records is None else self._records.label(key)
         answer: Answer | None = None
         error: Exception | None = None
         was_resumed = False
         try:
-            label = None if self._run_id is None else _label(self._run_id, item.key)
-            record = None
-            if label is not None and journaling is not None:
-                found = await journaling.labelled([label])
-                record = found.get(label)
-            if record is None or record.outcome == "not_sent":
-                to_message(item.content, new_id="")  # raises for what cannot be sent
-                answer = await self._ask(item.content, label)
-            else:
+            message = to_message(item.content, new_id="")  # raises for what cannot be sent
+            before = await self._sent_before(key, message)
+            if before is None:
+                try:
+                    answer = await self._ask(message, label)
+                except JournalError:
+                    before = await self._sent_before(key, message)  # somebody was quicker
+                    if before is None:
+                        raise
+            if before is not None:
                 was_resumed = True
-                answer = await self._gone_on_with(record, journaling)
+                answer = await before.answer()
         except (A2AError, ValueError, TypeError) as failure:
             error = failure
         return RunResult(
-            key=item.key,
+            key=key,
             answer=answer,
             error=error,
-            duration=loop.time() - began,
+            duration=clock() - began,
             was_resumed=was_resumed,
         )
 
-    async def _gone_on_with(self, record: CallRecord, journaling: Journaling | None) -> Answer:
-        """The answer to a message that an earlier run has sent."""
-        if record.outcome is None and journaling is not None:
-            deadline, _ = self._calls.begin("wait", self._options)
-            record = await journaling.until_free(record.message_id, deadline, outlasts=True)
-            if record.outcome is None:
-                call = PendingCall(record, self._calls, journaling)
-                return await call.resume(poll_interval=self._poll_interval, **self._options)
-        if record.outcome == "unknown":
-            raise OutcomeUnknownError(
-                f"nobody knows whether the agent ran message {record.message_id}, as an earlier "
-                "run has reported. It was not sent again",
-                message_id=record.message_id,
-                context_id=record.context_id,
-            )
-        return _answer_of(await self._result(record))
-
-    async def _result(self, record: CallRecord) -> Task | Message:
-        """What answered a call that is over."""
-        if record.result is not None:
-            if record.state is None:
-                return msgspec.json.decode(record.result, type=Message)
-            return msgspec.json.decode(record.result, type=Task)
-        if record.state is not None and record.task_id is not None:
-            deadline, per_call = self._calls.begin("call", self._options)
-            try:
-                return await self._calls.get_task(record.task_id, deadline, per_call)
-            except A2AError as error:
-                error.executed = True  # the message, whatever became of this look
-                raise
-        raise A2AError(
-            f"an earlier run has ended with: {record.detail or record.outcome}", executed=None
-        )
+    async def _sent_before(self, key: str, message: Message) -> SentBefore | None:
+        return None if self._records is None else await self._records.find(key, message)
 
 
 async def _items(
@@ -281,15 +279,3 @@ class _Keyed:
             raise ValueError(text)
         self._seen.add(item.key)
         return item
-
-
-def _label(run_id: str, key: str) -> str:
-    """What a message of a run is called: no other one is called the same."""
-    return f"{run_id.replace('%', '%25').replace(':', '%3A')}:{key}"
-
-
-def _answer_of(result: Task | Message) -> Answer:
-    if isinstance(result, Message):
-        return Answer(message=result)
-    raise_for_outcome(result)
-    return Answer(task=result)

@@ -53,6 +53,7 @@ from holdfast.model.requests import (
 from holdfast.model.settings import check_count, check_kind
 from holdfast.model.types import Message, Task, TaskArtifactUpdateEvent, TaskState
 from holdfast.pending import PendingCall
+from holdfast.run_records import RunRecords
 from holdfast.runtime.closing import close_in_turn
 from holdfast.sending import Sending
 from holdfast.stream_calls import StreamCalls
@@ -335,10 +336,13 @@ class Client:
         Each message is asked as by `ask`, and what goes wrong with one is its result. With a
         journal and a ``run_id``, a run that was killed is begun again in the same way, with the
         same messages: what was sent is gone on with, what is known is not asked for again, and
-        nothing is sent twice, unless ``on_unknown`` says so.
+        nothing is sent twice, unless ``on_unknown`` says so. Two runs of one name at once share
+        the work, and each gives every answer. A message that is not the one that was sent under
+        its key is a ValueError in its result.
 
         Args:
-            messages: What to ask; each is known by its place, or by the key of a `RunItem`.
+            messages: What to ask; each is known by its place, which has to stay the same, or by
+                the key of a `RunItem`.
             run_id: Names the run in the journal.
             concurrency: How many are on their way at once.
             rate: How many are begun in a second at most; None for as many as there is room for.
@@ -353,19 +357,29 @@ class Client:
         check_seconds("poll_interval", poll_interval)
         if rate is not None:
             check_rate("rate", rate)
+        self._calls.begin("call", options, sends=True)  # what cannot be right is told at once
+        records = None
         if run_id is not None:
             not_empty("run_id", run_id)
             if self._calls.journaling is None:
                 text = "a run_id is for a journal; pass one as connect(journal=…)"
                 raise ValueError(text)
-        self._calls.begin("call", options, sends=True)  # what cannot be right is told at once
+            without: dict[str, Any] = {**options}
+            without.pop("on_unknown", None)  # which is of what is sent
+            records = RunRecords(
+                self._calls,
+                self._calls.journaling,
+                run_id,
+                poll_interval=poll_interval,
+                options=cast("CallOptions", without),
+            )
 
-        async def ask(content: Content, label: str | None) -> Answer:
+        async def ask(message: Message, label: str | None) -> Answer:
             deadline, per_call = self._calls.begin("call", options, sends=True)
             events = self._sending(
                 deadline,
                 msgspec.structs.replace(per_call, label=label),
-                content,
+                message,
                 task_id=None,
                 context_id=None,
                 metadata=None,
@@ -378,18 +392,7 @@ class Client:
             async with events:
                 return await events.result()
 
-        without: dict[str, Any] = {**options}
-        without.pop("on_unknown", None)  # which is of what is sent
-        return BulkRun(
-            self._calls,
-            messages,
-            ask,
-            run_id=run_id,
-            concurrency=concurrency,
-            rate=rate,
-            poll_interval=poll_interval,
-            options=cast("CallOptions", without),
-        )
+        return BulkRun(messages, ask, records, concurrency=concurrency, rate=rate)
 
     def stream_message(
         self,

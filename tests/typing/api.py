@@ -918,6 +918,7 @@ async def survives() -> None:
             assert_type(result.answer, Answer | None)
             assert_type(result.error, Exception | None)
         run.stop()
+        assert_type(run.under_way, int)
 
 
 JOURNAL: Journal = SqliteJournal("calls.db", store_messages=True, lease=30, retention=86400)

@@ -425,19 +425,26 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
 
     Each line of the input is a message: text; a JSON string; a Message of the protocol; or an
     object {"id": …, "text": …} or {"id": …, "message": {…}}, its id optional. Each line of the
-    output is the result of one: {"id": …, "line": n, "task": {…}}, or "message" or "error" in
-    place of the task. Results come as they come; each line has one.
+    output is the result of one: {"id": …, "line": n, "digest": …, "task": {…}}, or "message" or
+    "error" in place of the task. Results come as they come; each line has one.
 
     However it ended, killed or interrupted, the same command goes on: what is in the output is
-    over, what was sent is waited for, the rest is sent. A line is known by its id, or else by its
-    number; one that has changed since is another message. --timeout is the time of each answer.
+    over, what was sent is waited for, the rest is sent, and so is a line whose error has
+    "executed": false. --timeout is the time of each answer.
+
+    A line is known by its id, or else by what it says, wherever it stands: the same line twice is
+    two messages, a changed one is another, and an id whose message has changed is an error. What
+    the output holds of other inputs stays there, and a line that says the same is over, too.
 
     Ctrl-C sends no more, and waits for what is under way; a second one leaves it to the agent and
-    to the next run. Exit codes: 0 if each line has an answer, however its task ended, 1 if one
-    has an error in its place, or is no message.
+    to the next run. Where messages cannot be sent, it waits longer before each next one, for some
+    minutes in all, and then sends no more. Exit codes: 0 if each line has an answer, however its
+    task ended, 1 if one has an error in its place, or is no message, 3 or 4 if the agent cannot
+    be reached or lets nobody in.
     """
     from holdfast.cli.journaled import JournaledSession, journal_at  # heavy; help is not
-    from holdfast.cli.run import STANDARD, Plan, Run
+    from holdfast.cli.plan import STANDARD, Plan
+    from holdfast.cli.run import Run
 
     if options["source"] == STANDARD and options["run_id"] is None:
         raise click.UsageError(_NO_NAME, ctx)
@@ -454,6 +461,7 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
         run_id=options["run_id"],
         concurrency=options["concurrency"],
         rate=options["rate"],
+        on_unknown=options["on_unknown"],
         skips_bad_lines=options["on_bad_line"] == "skip",
         grace=options["grace"],
         retries_errors=options["retry_errors"],
@@ -472,12 +480,12 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
 def _given(ctx: click.Context, settings: Settings) -> Iterator[str]:
     """The options of a run that are no default, as words of the command that goes on with it."""
     options = ctx.params
-    if options["run_id"] is not None:
-        yield from ("--run-id", options["run_id"])
     if options["rate"] is not None:
         yield from ("--rate", shown_rate(options["rate"]))
     if options["concurrency"] != DEFAULT_CONCURRENCY:
         yield from ("--concurrency", str(options["concurrency"]))
+    if options["on_unknown"] != "reconcile":
+        yield from ("--on-unknown", options["on_unknown"])
     if options["on_bad_line"] != "fail":
         yield from ("--on-bad-line", options["on_bad_line"])
     if settings.timeout_given:
@@ -494,7 +502,7 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
     that is known is waited for, and one that is not is looked for. Without --agent-card the calls
     to all agents are gone on with, agent by agent, each at the address that the journal has.
 
-    A call that another process works on is named, and left to it; after a crash it may take some
+    A call that somebody works on is named, and left to that one; after a crash it may take some
     seconds until that is clear. With -o json each call is one line: the task or message that came
     of it, or the error. Exit codes: 0 if each call has an answer, however its task ended, 1 if
     one has none.
@@ -510,6 +518,7 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
     agent = settings.agent_card and str(_reference(ctx, settings, absolute=True))
     if not (agent or options["lists"] or options["forget"]) and _goes_to_one(settings):
         raise click.UsageError(_WHOSE_CREDENTIALS, ctx)
+    world: World = ctx.obj
     calls: dict[str, list[CallRecord]] = {}
 
     async def look() -> None:
@@ -517,9 +526,8 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
             await resuming.unfinished(options["journal"], agent or None, options["forget"])
         )
         if options["lists"] or not calls:
-            resuming.list_calls(calls, output)
+            resuming.list_calls(calls, output, now=world.env.wall())
 
-    world: World = ctx.obj
     try:
         world.run(look())
     except CommandError as error:

@@ -45,6 +45,8 @@ __all__ = [
     "failure_of",
     "journal_at",
     "members_of",
+    "unusable_journal",
+    "was_not_sent",
 ]
 
 _LEASE = 5.0
@@ -127,16 +129,18 @@ async def check_journal(journal: SqliteJournal) -> None:
     try:
         await journal.labelled("", [""])
     except JournalError as error:
-        raise CommandError(failed(error)) from None
+        raise CommandError(unusable_journal(error)) from None
+
+
+def unusable_journal(error: JournalError) -> Failure:
+    """What is said where a journal cannot be read."""
+    hint = "check --journal: the file is one that holdfast made, and has a writable directory"
+    return replace(failed(error), hint=hint)
 
 
 def failed(error: JournalError) -> Failure:
-    """What is said where a journal is the trouble."""
-    return Failure(
-        code="HOLDFAST_ERR_JOURNAL",
-        message=error.message,
-        hint="check --journal: the file is one that holdfast made, and has a writable directory",
-    )
+    """What is said where a journal refuses something."""
+    return Failure(code="HOLDFAST_ERR_JOURNAL", message=error.message)
 
 
 def answer_of(outcome: Answer | Exception) -> Task | Message | None:
@@ -144,6 +148,13 @@ def answer_of(outcome: Answer | Exception) -> Task | Message | None:
     if isinstance(outcome, Answer):
         return outcome.task or outcome.message
     return outcome.task if isinstance(outcome, TaskTerminalError | TaskInterruptedError) else None
+
+
+def was_not_sent(outcome: Answer | Exception) -> bool:
+    """Whether the agent certainly did not run a message."""
+    if isinstance(outcome, A2AError):
+        return outcome.executed is False
+    return isinstance(outcome, ValueError)
 
 
 def members_of(outcome: Answer | Exception, session: Session, output: Output) -> dict[str, Any]:
@@ -158,6 +169,8 @@ def failure_of(outcome: object, session: Session) -> Failure:
     """What is said of a call without an answer."""
     if isinstance(outcome, JournalError):
         return failed(outcome)
+    if isinstance(outcome, ValueError):
+        return Failure(code="HOLDFAST_ERR_INPUT", message=str(outcome))
     if isinstance(outcome, A2AError):
         failure = describe(outcome, _Call(session, outcome))
         if isinstance(outcome, OutcomeUnknownError) and outcome.looked_at:

@@ -1,8 +1,10 @@
 """What ``holdfast run`` sends: a message on each line of a file or of standard input.
 
-Rules: one line is read when there is room for one, and no more of the input is held; a line that
-is no message is told by its number, and what is wrong with it is found before anything is sent.
-What begins as a JSON object has to be one: half a record is not sent as text.
+Rules: one line is read when there is room for one, and no more of the input is held than the keys
+of its lines; a line that is no message is told by its number, and what is wrong with it is found
+before anything is sent. What begins as a JSON object has to be one: half a record is not sent as
+text. A line is known by its id, or else by what it says and by how many before it say the same:
+where it stands does not matter.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import stat
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+
+import msgspec
 
 from holdfast.content import to_message
 from holdfast.model import codec
@@ -35,8 +39,12 @@ LARGEST_LINE = 16 * 1024 * 1024
 _AT_ONCE = 1000
 """Lines that are read before others have their turn."""
 
+_SORTED = msgspec.json.Encoder(order="sorted")
 _NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _BOM = "\ufeff"
+
+_JSON = ("{", "[", '"')
+"""How JSON begins that is not read as text."""
 
 
 class Line(NamedTuple):
@@ -46,22 +54,20 @@ class Line(NamedTuple):
         number: The number of the line, from 1 on.
         id: What the line calls it; None for nothing.
         message: The message.
+        digest: Of what it says.
+        copy: Which one it is of the lines without an id that say the same, from 1 on.
     """
 
     number: int
     id: str | int | None
     message: Message
+    digest: str
+    copy: int = 1
 
     @property
     def key(self) -> str:
-        """What its result is known by."""
-        return key_of(self.id, self.number)
-
-    @property
-    def name(self) -> str:
-        """What the journal knows it by; another message on this line has another one."""
-        said = hashlib.blake2b(self.message.to_json().encode(), digest_size=8)
-        return f"{self.key}:{said.hexdigest()}"
+        """What its result is known by, and what the journal knows it by."""
+        return key_of(self.id, self.digest, self.copy)
 
 
 class BadLine(NamedTuple):
@@ -76,9 +82,19 @@ class BadLine(NamedTuple):
     reason: str
 
 
-def key_of(line_id: str | int | None, number: int) -> str:
-    """What a line is known by: its id if it has one, else its number."""
-    return f"line:{number}" if line_id is None else f"id:{line_id}"
+def key_of(line_id: str | int | None, digest: str, copy: int) -> str:
+    """What a line is known by: its id if it has one, else what it says."""
+    return f"text:{digest}:{copy}" if line_id is None else f"id:{line_id}"
+
+
+def _digest(message: Message) -> str:
+    """A digest of a message, whatever it is called: of what it says, and where to."""
+    said = msgspec.structs.replace(message, message_id="")
+    try:
+        text = _SORTED.encode(said)
+    except UnicodeEncodeError:  # a lone surrogate
+        text = codec.encode(said)
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 def read_line(raw: bytes, number: int) -> Line | BadLine | None:
@@ -102,18 +118,19 @@ def read_line(raw: bytes, number: int) -> Line | BadLine | None:
         message.to_json()
     except (ValueError, TypeError) as error:
         return BadLine(number, f"is no message: {error}")
-    return Line(number, line_id, message)
+    return Line(number, line_id, message, _digest(message))
 
 
 def _record(text: str) -> tuple[str | int | None, Content]:
     """The id, if there is one, and what is to be said."""
-    try:
-        value = codec.parse(text.encode())
-    except (ValueError, RecursionError) as error:
-        if text.startswith("{"):
-            reason = f"it begins as a JSON object, and is none: {error}"
-            raise ValueError(reason) from None
-        value = None
+    value = None
+    if text.startswith(_JSON):
+        try:
+            value = codec.parse(text.encode())
+        except (ValueError, RecursionError) as error:
+            if text.startswith("{"):
+                reason = f"it begins as a JSON object, and is none: {error}"
+                raise ValueError(reason) from None
     if isinstance(value, str):
         return None, value
     if isinstance(value, dict):
@@ -160,6 +177,28 @@ def _checked(line_id: object) -> str | int | None:
     return line_id
 
 
+class _Reader:
+    """Reads the lines of an input, and tells apart those that say the same."""
+
+    def __init__(self) -> None:
+        self._ids = set[str]()
+        self._copies: dict[str, int] = {}
+
+    def read(self, raw: bytes, number: int) -> Line | BadLine | None:
+        """Reads the next line; None for an empty one."""
+        line = read_line(raw, number)
+        if not isinstance(line, Line):
+            return line
+        if line.id is None:
+            copy = self._copies[line.digest] = self._copies.get(line.digest, 0) + 1
+            return line._replace(copy=copy)
+        name = str(line.id)
+        if name in self._ids:
+            return BadLine(number, f"has the id {line.id!r} of another line before it")
+        self._ids.add(name)
+        return line
+
+
 class Lines:
     """The lines of an input, to be read once.
 
@@ -190,33 +229,45 @@ class Lines:
         Raises:
             OSError: The input cannot be read on.
         """
-        number, seen = 0, set[str | int]()
+        reader, number = _Reader(), 0
         while raw := await self._next():
             number += 1
             self.read += len(raw)
             if len(raw) > LARGEST_LINE and not raw.endswith(b"\n"):
                 await self._skip()
-            line = read_line(raw, number)
-            if isinstance(line, Line) and line.id is not None:
-                if str(line.id) in seen:
-                    line = BadLine(number, f"has the id {line.id!r} of another line before it")
-                else:
-                    seen.add(str(line.id))
+            line = reader.read(raw, number)
             if line is not None:
                 yield line
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
 
-    def count(self) -> int | None:
-        """How many lines there are that are not empty; None where that cannot be known.
+    def count(self) -> int:
+        """How many lines of a file are not empty.
 
         Raises:
-            OSError: The input cannot be read.
+            OSError: The file cannot be read.
         """
-        if self._path is None or not self.is_file:
-            return None
+        return sum(1 for raw in self._again() if raw.strip())
+
+    def again(self) -> Iterator[Line | BadLine]:
+        """The lines of a file that are not empty, once more.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        reader = _Reader()
+        for number, raw in enumerate(self._again(), start=1):
+            if (line := reader.read(raw, number)) is not None:
+                yield line
+
+    def _again(self) -> Iterator[bytes]:
+        if self._path is None:
+            return
         with self._path.open("rb") as file:
-            return sum(1 for line in _bounded(file) if line.strip())
+            while line := file.readline(LARGEST_LINE + 1):
+                yield line
+                while len(line) > LARGEST_LINE and not line.endswith(b"\n"):
+                    line = file.readline(LARGEST_LINE + 1)
 
     def close(self) -> None:
         """Lets go of the file, unless somebody still waits for what it may yet say."""
@@ -258,13 +309,6 @@ def _tell(read: asyncio.Future[bytes], line: bytes | OSError) -> None:
         read.set_exception(line)
     else:
         read.set_result(line)
-
-
-def _bounded(file: BinaryIO) -> Iterator[bytes]:
-    """Lines; of one that is too long, its end."""
-    while line := file.readline(LARGEST_LINE + 1):
-        if len(line) <= LARGEST_LINE or line.endswith(b"\n"):
-            yield line
 
 
 def _standard_input() -> BinaryIO:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
@@ -39,6 +39,7 @@ from holdfast.cli.values import (
     read_version,
     shown_duration,
 )
+from holdfast.policy.reconcile import OnUnknown
 from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION
 
 __all__ = [
@@ -399,16 +400,17 @@ RUNNING = (
         required=True,
         type=Reads("path", read_id),
         shell_complete=complete_path,
-        help="The journal, a file of SQLite: each message is written down there before it is "
-        "sent, and what came of it. Made if it is not there, readable to you alone; it grows "
-        "until you remove it.",
+        help="The journal, a file of SQLite or its sqlite:/// address: each message is written "
+        "down there before it is sent, and what came of it. Made if it is not there, readable to "
+        "you alone; it grows until you remove it.",
     ),
     click.option(
         "--run-id",
         metavar="NAME",
         type=Reads("name", read_id),
         show_default="made from the path of the input",
-        help="Name of the run in the journal: under the same one, it goes on.",
+        help="Name of the run in the journal: under the same one, it goes on. Another one knows "
+        "nothing of what the first has under way.",
     ),
     click.option(
         "--concurrency",
@@ -426,6 +428,16 @@ RUNNING = (
         help="How many are begun at most, as 50/s, 3/min or 100/h.",
     ),
     click.option(
+        "--on-unknown",
+        type=click.Choice(get_args(OnUnknown)),
+        default="reconcile",
+        show_default=True,
+        help="What to do about a message whose reply is lost: look for the task that it made; "
+        "report it as unknown at once; look, and send it again if there is none, which takes an "
+        "agent whose list shows each task soon, with its messages; or send it again at once. The "
+        "last two are for messages that may well be executed twice.",
+    ),
+    click.option(
         "--on-bad-line",
         type=click.Choice(["skip", "fail"]),
         default="fail",
@@ -437,7 +449,8 @@ RUNNING = (
         "--retry-errors",
         is_flag=True,
         help="Take the results that are errors out of the output, and try their lines once more. "
-        "Nothing that may have been executed is sent again.",
+        "What may have been executed is waited for or looked up, and not sent again; it is where "
+        "--run-id names another run.",
     ),
     click.option(
         "--grace",

@@ -1,8 +1,9 @@
 """Where ``holdfast run`` writes: one result on each line, as JSON.
 
 Rules: a result is written in one piece and behind those that are there; of a file that is there,
-nothing is lost but a last line that was cut in half; a file that holds something else is left
-alone; two runs never write to the same file at once.
+nothing is lost but a last line that was cut in half, and the errors of lines that were not sent,
+which have their turn again; a file that holds something else is left alone; two runs never write
+to the same file at once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import shutil
 import stat
 import sys
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import click
 import msgspec
@@ -26,9 +27,12 @@ if sys.platform != "win32":
     import fcntl
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["Results", "unusable"]
+    from holdfast.cli.lines import Line
+
+__all__ = ["Known", "Results", "unusable"]
 
 _BEGINNINGS = (b'{"id":', b'{"line":')
 _NOTHING = msgspec.Raw(b"")
@@ -38,15 +42,40 @@ class _Result(msgspec.Struct):
     """As much of a result as has to be known of it."""
 
     line: int
+    digest: str
     id: str | int | None = None
+    copy: int = 1
+    executed: bool | None = None
     task: msgspec.Raw = _NOTHING
     message: msgspec.Raw = _NOTHING
     error: msgspec.Raw = _NOTHING
 
     @property
+    def key(self) -> str:
+        """The key of its line."""
+        return key_of(self.id, self.digest, self.copy)
+
+    @property
     def is_error(self) -> bool:
         """Whether there is an error in place of an answer."""
         return self.error != _NOTHING
+
+    @property
+    def was_not_sent(self) -> bool:
+        """Whether it is the error of a line that certainly was not executed."""
+        return self.is_error and self.executed is False
+
+
+class Known(NamedTuple):
+    """A result that is there.
+
+    Attributes:
+        digest: Of what its line said.
+        is_error: Whether it is an error.
+    """
+
+    digest: str
+    is_error: bool
 
 
 def unusable(path: Path, problem: str, hint: str | None = None) -> CommandError:
@@ -61,23 +90,23 @@ class Results:
 
     Args:
         path: The file, which is made where there is none; None for standard output.
-        without_errors: Whether to take results that are errors out of the file, so that their
-            lines have none.
+        without_errors: Whether to take all results that are errors out of the file, so that their
+            lines have none; else only those of lines that were not sent.
 
     Attributes:
-        known: The keys of the lines whose results are there already.
+        known: The results that are there, by the keys of their lines.
 
     Raises:
         CommandError: The file cannot be written, holds something else, or is being written.
     """
 
     def __init__(self, path: Path | None, *, without_errors: bool) -> None:
-        self.known: set[str] = set()
-        self._path = path
+        self.known: dict[str, Known] = {}
+        self._without_errors = without_errors
         self._file: BinaryIO | None = None
         if path is not None:
             try:
-                self._open(path, without_errors=without_errors)
+                self._open(path)
             except OSError as error:
                 self.close()
                 raise unusable(path, f"cannot be written: {error.strerror or error}") from None
@@ -85,13 +114,19 @@ class Results:
                 self.close()
                 raise
 
-    def write(self, document: dict[str, Any]) -> None:
-        """Writes a result.
+    def write(self, line: Line, members: Mapping[str, Any]) -> None:
+        """Writes the result of a line.
 
         Raises:
             OutputError: It cannot be written.
         """
-        line = f"{write_json(document, in_line=True)}\n".encode()
+        named = {} if line.id is None else {"id": line.id}
+        copy = {} if line.copy == 1 else {"copy": line.copy}
+        place = {**named, "line": line.number, "digest": line.digest, **copy}
+        self._write(f"{write_json({**place, **members}, in_line=True)}\n".encode())
+        self.known[line.key] = Known(line.digest, "error" in members)
+
+    def _write(self, line: bytes) -> None:
         try:
             if self._file is None:
                 click.echo(line, nl=False)
@@ -108,19 +143,19 @@ class Results:
             self._file.close()
             self._file = None
 
-    def _open(self, path: Path, *, without_errors: bool) -> None:
+    def _open(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)
         if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
             return  # what it holds nobody can read
         _lock(self._file, path)
-        end, errors = self._read(path, keeps_errors=not without_errors)
+        end, is_whole = self._read(path)
         self._file.truncate(end)
-        if errors and without_errors:
-            self._take_out_errors(path)
+        if not is_whole:
+            self._take_out(path)
 
-    def _read(self, path: Path, *, keeps_errors: bool) -> tuple[int, int]:
-        """Looks at what is there; gives where whole lines end, and how many are errors."""
-        end = errors = 0
+    def _read(self, path: Path) -> tuple[int, bool]:
+        """Looks at what is there; gives where whole lines end, and whether all of it stays."""
+        end, is_whole = 0, True
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if not line.endswith(b"\n") and _may_be_half(line):
@@ -132,13 +167,17 @@ class Results:
                         "name a file that is not there yet with --output",
                     )  # fmt: skip
                 end += len(line)
-                errors += result.is_error
-                if keeps_errors or not result.is_error:
-                    self.known.add(key_of(result.id, result.line))
-        return end, errors
+                if self._stays(result):
+                    self.known[result.key] = Known(result.digest, result.is_error)
+                else:
+                    is_whole = False
+        return end, is_whole
 
-    def _take_out_errors(self, path: Path) -> None:
-        """Puts a file without them in the place of the file, in one step."""
+    def _stays(self, result: _Result) -> bool:
+        return not (result.is_error if self._without_errors else result.was_not_sent)
+
+    def _take_out(self, path: Path) -> None:
+        """Puts a file with what stays in the place of the file, in one step."""
         path = path.resolve()  # a link stays one
         other = path.with_name(f".{path.name}.holdfast")
         new = other.open("wb", buffering=0)
@@ -148,7 +187,7 @@ class Results:
             with path.open("rb") as file:
                 for line in file:
                     result = _result(line)
-                    if result is not None and not result.is_error:
+                    if result is not None and self._stays(result):
                         _write(new, line)
             os.fsync(new.fileno())
             other.replace(path)

@@ -1,14 +1,12 @@
 """``holdfast resume``: goes on with the calls of a journal that have no outcome.
 
-Rules: nothing is sent again; a call whose lease another process renews is that one's, and left
-alone; each call is told as soon as something came of it, and none is in the way of another.
+Rules: nothing is sent again; a call that somebody works on is left to that one; each call is told
+as soon as something came of it, and none is in the way of another.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
-import time
 from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -21,8 +19,9 @@ from holdfast.cli.journaled import (
     failure_of,
     journal_at,
     members_of,
+    unusable_journal,
 )
-from holdfast.cli.values import masked_reference, shown_duration
+from holdfast.cli.values import masked_reference
 from holdfast.errors import A2AError, JournalError
 from holdfast.runtime.agent_name import agent_name
 
@@ -58,7 +57,7 @@ async def unfinished(
     try:
         records = await journal.unfinished()
     except JournalError as error:
-        raise CommandError(failed(error)) from None
+        raise CommandError(unusable_journal(error)) from None
     finally:
         await journal.close()
     found: dict[str, list[CallRecord]] = {}
@@ -72,10 +71,19 @@ async def unfinished(
     return found
 
 
-def list_calls(calls: Mapping[str, Sequence[CallRecord]], output: Output) -> None:
-    """Shows calls, and does nothing about them."""
+def list_calls(calls: Mapping[str, Sequence[CallRecord]], output: Output, *, now: float) -> None:
+    """Shows calls, and does nothing about them.
+
+    Args:
+        calls: By agent.
+        output: Where.
+        now: Seconds since the epoch.
+    """
     for record in sorted(chain(*calls.values()), key=lambda record: record.began):
-        output.call(_members(record), _lines(record))
+        until = record.lease_until if record.lease_until > now else None
+        held = {} if until is None else {"heldUntil": _time(until)}
+        lines = [] if until is None else [text.field("Held until", _time(until))]
+        output.call({**_members(record), **held}, [*_lines(record), *lines])
     if not calls:
         output.tell("Calls", "none is without an outcome")
 
@@ -87,8 +95,12 @@ async def forget(session: JournaledSession, output: Output, *, record: CallRecor
         CommandError: Somebody works on it, or it is over.
     """
     calls = {one.message_id: one for one in await session.client.pending()}
+    call = calls.get(record.message_id)
+    if call is None:
+        message = f"the call of message {record.message_id} is over meanwhile"
+        raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
     try:
-        await calls[record.message_id].forget()
+        await call.forget()
     except JournalError as error:
         raise CommandError(failed(error)) from None
     output.call({**_members(record), "forgotten": True}, [*_lines(record), "Forgotten: yes"])
@@ -112,6 +124,12 @@ async def resume(
             return await _one(session, output, record, calls[record.message_id])
 
     known = [record for record in records if record.message_id in calls]
+    held = [until for one in known if (until := calls[one.message_id].held_until) is not None]
+    if held:
+        output.warn(
+            f"{len(held)} of {len(known)} calls are held, by somebody who works on them or by a "
+            f"program that died: that is clear at {_shown_time(max(held))}"
+        )
     went_on = [asyncio.create_task(one(record)) for record in known]
     try:
         went_well = await asyncio.gather(*went_on)
@@ -128,40 +146,37 @@ async def resume(
 async def _one(
     session: JournaledSession, output: Output, record: CallRecord, call: PendingCall
 ) -> bool:
-    """Goes on with a call, unless it is another process's; gives False if that led nowhere."""
-    if not await _is_free(session, output, record):
-        return True
+    """Goes on with a call; gives False if that led nowhere."""
+    settings = session.settings
     outcome: Answer | Exception
     try:
-        outcome = await call.resume(timeout=session.settings.timeout, headers=session.svc_params)
+        outcome = await call.resume(
+            poll_interval=settings.poll_interval,
+            timeout=settings.timeout,
+            headers=session.svc_params,
+        )
     except A2AError as error:
         outcome = error
+    if isinstance(outcome, JournalError) and (status := await _left_to(session, record)):
+        members = {**_members(record), "status": status}
+        output.call(members, [*_lines(record), text.field("Left", f"it {status}")])
+        return True
     members = members_of(outcome, session, output)
     output.call({**_named(record), **members}, _told(record, outcome, session, output))
     return "error" not in members
 
 
-async def _is_free(session: JournaledSession, output: Output, record: CallRecord) -> bool:
-    """Waits until it is clear whether somebody holds a call; what is not free is told of.
+async def _left_to(session: JournaledSession, record: CallRecord) -> str | None:
+    """Whose a call is that was not to be had; None for nobody's.
 
-    What a process held that died is free when its last lease is over; one that lives renews it.
+    Raises:
+        JournalError: The journal cannot be read.
     """
-    held = record.lease_until - time.time()
-    if held <= 0:
-        return True
-    wait = shown_duration(math.ceil(held))
-    output.warn(
-        f"message {record.message_id} is held by another process, or was by one that died: "
-        f"that is clear in {wait}"
-    )
-    await asyncio.sleep(held)
-    records = {one.message_id: one for one in await session.journal.unfinished(record.agent)}
-    now = records.get(record.message_id)
-    if now is not None and now.lease_until <= record.lease_until:
-        return True
-    status = "is over meanwhile" if now is None else "is held by a process that works on it"
-    output.call({**_members(record), "status": status}, [*_lines(record), f"Left: it {status}"])
-    return False
+    calls = {one.message_id: one for one in await session.client.pending()}
+    call = calls.get(record.message_id)
+    if call is None:
+        return "is over meanwhile"
+    return "is held by somebody who works on it" if call.is_held else None
 
 
 def _named(record: CallRecord) -> dict[str, Any]:
@@ -176,7 +191,6 @@ def _members(record: CallRecord) -> dict[str, Any]:
         "contextId": record.context_id,
         "state": record.state,
         "began": _time(record.began),
-        "heldUntil": _time(record.lease_until) if _is_held(record) else None,
     }
     return {name: member for name, member in members.items() if member is not None}
 
@@ -189,8 +203,6 @@ def _lines(record: CallRecord) -> Iterator[str]:
     yield text.field("Context ID", record.context_id)
     yield text.field("State", record.state)
     yield text.field("Began", _time(record.began))
-    if _is_held(record):
-        yield text.field("Held until", _time(record.lease_until))
 
 
 def _told(
@@ -214,9 +226,9 @@ def _shown(record: CallRecord) -> str:
     return masked_reference(record.agent)
 
 
-def _is_held(record: CallRecord) -> bool:
-    return record.lease_until > time.time()
-
-
 def _time(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return _shown_time(datetime.fromtimestamp(seconds, UTC))
+
+
+def _shown_time(time: datetime) -> str:
+    return f"{time:%Y-%m-%dT%H:%M:%SZ}"

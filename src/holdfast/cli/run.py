@@ -1,90 +1,56 @@
 """``holdfast run``: many messages to one agent, a few at a time, each sent once.
 
 Rules: what is in the results is over; what is not, the journal may know, and is gone on with; the
-rest is sent. So the same command goes on wherever the one before ended. A journal that cannot be
-used and a line that is no message end the sending; what is under way comes to its end first, and
-is written. Where results cannot be written, nothing is waited for.
+rest is sent, and so is what is in the results as certainly not executed. So the same command goes
+on wherever the one before ended. A line that is no message, and an agent or a journal that takes
+nothing for long, end the sending; what is under way comes to its end first, and is written.
+Where results cannot be written, nothing is waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from holdfast.answer import Answer
 from holdfast.bulk import RunItem
 from holdfast.cli.errors import CommandError, Failure
-from holdfast.cli.journaled import answer_of, check_journal, failed, members_of
-from holdfast.cli.lines import BadLine, Line, Lines
-from holdfast.cli.results import Results, unusable
+from holdfast.cli.journaled import (
+    check_journal,
+    failure_of,
+    members_of,
+    unusable_journal,
+    was_not_sent,
+)
+from holdfast.cli.lines import BadLine, Line
+from holdfast.cli.outage import Outage
+from holdfast.cli.plan import STANDARD
+from holdfast.cli.progress import Counts, Progress
 from holdfast.cli.values import shown_duration
-from holdfast.errors import JournalError
-from holdfast.model.types import Task
+from holdfast.errors import (
+    A2AConnectionError,
+    A2ATimeoutError,
+    DeadlineExceededError,
+    JournalError,
+    ReconnectError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sized
+    from collections.abc import AsyncGenerator, Callable
     from contextlib import AbstractContextManager
 
+    from holdfast.answer import Answer
     from holdfast.bulk import BulkRun
     from holdfast.cli.journaled import JournaledSession
+    from holdfast.cli.lines import Lines
     from holdfast.cli.output import Output
+    from holdfast.cli.plan import Plan
+    from holdfast.cli.results import Results
 
-__all__ = ["STANDARD", "Plan", "Run"]
+__all__ = ["Run"]
 
-STANDARD = "-"
-"""What names standard input or output."""
-
-_DRAWN = 0.2
-"""Seconds between two looks of the progress."""
-
-_COLUMNS = 79
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What a run is told.
-
-    Attributes:
-        input: Where messages come from, as written.
-        output: Where results go, as written.
-        journal: The journal, as written.
-        run_id: Names the run in the journal; None for the input's own name.
-        concurrency: How many are under way at once.
-        rate: How many are begun in a second at most; None for no bound.
-        skips_bad_lines: Whether a line that is no message is left out, and does not end the run.
-        grace: Seconds to wait after Ctrl-C for what is under way.
-        retries_errors: Whether lines whose result is an error have their turn once more.
-        more: The words that say the same of the options that have a default.
-    """
-
-    input: str
-    output: str
-    journal: str
-    run_id: str | None
-    concurrency: int
-    rate: float | None
-    skips_bad_lines: bool
-    grace: float
-    retries_errors: bool
-    more: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """What the journal calls the run."""
-        if self.run_id is not None:
-            return self.run_id
-        path = str(_path(self.input)).encode(errors="surrogateescape")
-        return hashlib.blake2b(path, digest_size=8).hexdigest()
-
-    @property
-    def words(self) -> list[str]:
-        """The words of the command that goes on."""
-        given = {"--input": self.input, "--output": self.output, "--journal": self.journal}
-        return ["run", *(word for pair in given.items() for word in pair), *self.more]
+_OPEN = (A2AConnectionError, A2ATimeoutError, DeadlineExceededError, ReconnectError)
+"""Errors after which an answer may still be waited for."""
 
 
 class Run:
@@ -108,12 +74,13 @@ class Run:
         self._output = output
         self._plan = plan
         self._interrupts = interrupts
-        self._counts = _Counts()
+        self._counts = Counts()
         self._on_the_way: dict[str, Line] = {}
         self._fault: CommandError | None = None
         self._interruptions = 0
+        self._outage = Outage(plan.concurrency)
+        self._has_open = False
         self._stop: Callable[[], None] = lambda: None
-        self._progress = _Progress(self._counts, self._on_the_way, output)
 
     async def run(self) -> None:
         """Sends what is to be sent, and writes what comes.
@@ -124,19 +91,17 @@ class Run:
             A2AError: The agent cannot be talked to at all.
         """
         plan, session = self._plan, self._session
-        _check_apart(plan)
-        lines = _open(plan)
+        plan.check_apart(session.journal.path)
+        lines = plan.open_input()
         try:
             await check_journal(session.journal)
-            path = _file(plan.output)
-            results = Results(path, without_errors=plan.retries_errors)
+            results = plan.open_output()
             try:
-                self._counts.earlier = len(results.known)
                 await session.prepare()
                 await self._work(lines, results)
             finally:
                 results.close()
-            self._tell(lines)
+            self._tell(self._left(lines, results))
         finally:
             lines.close()
 
@@ -144,7 +109,6 @@ class Run:
 
     async def _work(self, lines: Lines, results: Results) -> None:
         plan, session = self._plan, self._session
-        self._progress.begin(lines)
         run = session.client.run(
             self._items(lines, results),
             run_id=plan.name,
@@ -153,8 +117,11 @@ class Run:
             poll_interval=session.settings.poll_interval,
             timeout=session.settings.timeout,
             headers=session.svc_params,
+            on_unknown=plan.on_unknown,
         )
-        writing = asyncio.create_task(self._write(run, results))
+        progress = Progress(self._counts, self._output)
+        progress.begin(lines, run)
+        writing = asyncio.create_task(self._write_all(run, results))
         self._stop = run.stop
 
         def interrupted() -> None:
@@ -164,10 +131,10 @@ class Run:
                 return
             run.stop()
             asyncio.get_running_loop().call_later(plan.grace, writing.cancel)
-            if self._on_the_way:
+            if run.under_way:
                 self._output.warn(
                     f"no more is sent; waiting up to {shown_duration(plan.grace)} for "
-                    f"{len(self._on_the_way)} under way; Ctrl-C again stops at once"
+                    f"{run.under_way} under way; Ctrl-C again stops at once"
                 )
 
         try:
@@ -179,19 +146,30 @@ class Run:
         finally:
             writing.cancel()
             await run.close()
-            self._progress.end()
+            progress.end()
 
     async def _items(self, lines: Lines, results: Results) -> AsyncGenerator[RunItem]:
         """What is to be sent."""
+        async for line in self._read(lines):
+            if isinstance(line, BadLine):
+                if not self._skips(line):
+                    return
+            elif (known := results.known.get(line.key)) is None:
+                await self._wait()
+                self._on_the_way[line.key] = line
+                yield RunItem(key=line.key, content=line.message)
+            elif known.digest != line.digest:
+                self._write(line, _changed(line, self._plan.output), results)
+            elif known.is_error:
+                self._counts.errors += 1
+                self._has_open = True  # for all that is known of it here
+            else:
+                self._counts.earlier += 1
+
+    async def _read(self, lines: Lines) -> AsyncGenerator[Line | BadLine]:
         try:
             async for line in lines:
-                if isinstance(line, BadLine):
-                    if not self._skips(line):
-                        return
-                elif line.key not in results.known:
-                    name = line.name
-                    self._on_the_way[name] = line
-                    yield RunItem(key=name, content=line.message)
+                yield line
         except OSError as error:
             told = f"{self._plan.input} cannot be read on: {error.strerror or error}"
             self._fault = CommandError(Failure(code="HOLDFAST_ERR_FILE", message=told))
@@ -211,62 +189,94 @@ class Run:
         )
         return False
 
-    async def _write(self, run: BulkRun, results: Results) -> None:
+    async def _write_all(self, run: BulkRun, results: Results) -> None:
         async for result in run:
             line = self._on_the_way.pop(result.key)
-            if isinstance(result.error, JournalError):
-                self._give_up(CommandError(failed(result.error)))
-                continue
+            if isinstance(result.error, JournalError) and not was_not_sent(result.error):
+                self._give_up(unusable_journal(result.error))
+                continue  # the line has no result: the journal knows whether it was sent
             outcome = result.answer if result.answer is not None else result.error
-            if outcome is None:
-                continue
-            named = {} if line.id is None else {"id": line.id}
-            members = members_of(outcome, self._session, self._output)
-            try:
-                results.write({**named, "line": line.number, **members})
-            except BrokenPipeError:
-                raise
-            except OSError as error:  # the journal has it
-                raise self._unwritable(error) from None
-            self._counts.add(outcome)
+            if isinstance(outcome, ValueError):  # a line is a message: what is wrong is its key
+                outcome = _changed(line, self._plan.journal)
+            if outcome is not None:
+                self._write(line, outcome, results)
+                self._look_at(outcome)
+
+    def _write(self, line: Line, outcome: Answer | Exception, results: Results) -> None:
+        members = members_of(outcome, self._session, self._output)
+        if "error" in members:
+            executed = False if was_not_sent(outcome) else getattr(outcome, "executed", None)
+            members = {"executed": executed, **members}
+        try:
+            results.write(line, members)
+        except BrokenPipeError:
+            raise
+        except OSError as error:  # the journal has it
+            raise self._unwritable(error) from None
+        self._counts.add(outcome)
+
+    def _look_at(self, outcome: Answer | Exception) -> None:
+        """Sends no more if nothing can be sent."""
+        outage = self._outage
+        outage.saw(outcome)
+        self._has_open |= isinstance(outcome, _OPEN) and not was_not_sent(outcome)
+        if outage.is_final:
+            failure = failure_of(outcome, self._session)
+            told = f"{outage}, and no more are tried: {failure.message}"
+            then = f"to go on: {self._session.command(*self._plan.words())}"
+            hint = f"{failure.hint}; then, {then}" if failure.hint else then
+            self._give_up(replace(failure, message=told, hint=hint))
+
+    async def _wait(self) -> None:
+        """Waits before the next message where the last ones could not be sent."""
+        if pause := self._outage.pause():
+            self._output.warn(f"{self._outage}; the next one is tried in {shown_duration(pause)}")
+            await asyncio.sleep(pause)
 
     def _unwritable(self, error: OSError) -> CommandError:
         return CommandError(
             Failure(
                 code="HOLDFAST_ERR_FILE",
                 message=f"{self._plan.output} cannot be written: {error.strerror or error}",
-                hint=f"to go on: {self._session.command(*self._plan.words)}",
+                hint=f"to go on: {self._session.command(*self._plan.words())}",
             )
         )
 
-    def _give_up(self, fault: CommandError) -> None:
+    def _give_up(self, failure: Failure) -> None:
         """Sends no more; what is under way comes to its end."""
-        self._fault = self._fault or fault
+        self._fault = self._fault or CommandError(failure)
         self._stop()
 
     # ── What is said at the end ──────────────────────────────────────────────────────────────
 
-    def _tell(self, lines: Lines) -> None:
+    def _left(self, lines: Lines, results: Results) -> int | None:
+        """How many lines have no result yet; None where nobody knows."""
+        if not self._interruptions and self._fault is None:
+            return 0
+        if not lines.is_file:
+            return None
+        skips = self._plan.skips_bad_lines
+        try:
+            return sum(
+                not skips if isinstance(line, BadLine) else line.key not in results.known
+                for line in lines.again()
+            )
+        except OSError:
+            return None
+
+    def _tell(self, left: int | None) -> None:
         """Says how it went.
 
         Raises:
             CommandError: Not as it should.
             KeyboardInterrupt: Ctrl-C ended it.
         """
-        counts, session = self._counts, self._session
-        is_whole = not self._interruptions and self._fault is None
-        left = 0 if is_whole else _left(lines, counts)
+        counts, session, fault = self._counts, self._session, self._fault
         summary = counts.told(left)
-        fault = self._fault
-        if fault is None and not self._interruptions and counts.errors:
-            again = [*self._plan.words, "--retry-errors"]
-            fault = CommandError(
-                Failure(
-                    code="HOLDFAST_ERR_RUN",
-                    message=f"{counts.errors} of {counts.results} lines have no answer",
-                    hint=f"to try these once more: {session.command(*again)}",
-                )
-            )
+        if fault is None and not self._interruptions and counts.unanswered:
+            message = f"{counts.unanswered} of {counts.results} lines have no answer"
+            failure = Failure(code="HOLDFAST_ERR_RUN", message=message, hint=self._way_out())
+            fault = CommandError(failure)
         if fault is None and self._plan.output != STANDARD:
             self._output.run({"runId": self._plan.name, **counts.members(left)}, summary)
         else:
@@ -274,133 +284,24 @@ class Run:
         if fault is not None:
             raise fault
         if self._interruptions:
-            self._output.hint(f"to go on: {session.command(*self._plan.words)}")
+            self._output.hint(f"to go on: {session.command(*self._plan.words())}")
             raise KeyboardInterrupt
 
-
-class _Counts:
-    """How many of what there are."""
-
-    def __init__(self) -> None:
-        self.earlier = self.completed = self.failed = self.waiting = self.errors = 0
-        self.skipped = 0
-
-    @property
-    def results(self) -> int:
-        """Lines whose result was written by this run."""
-        return self.completed + self.failed + self.waiting + self.errors
-
-    def add(self, outcome: Answer | Exception) -> None:
-        answer = answer_of(outcome)
-        if answer is None:
-            self.errors += 1
-        elif isinstance(answer, Task) and answer.state.is_interrupted:
-            self.waiting += 1
-        elif isinstance(outcome, Answer):
-            self.completed += 1
-        else:
-            self.failed += 1
-
-    def members(self, left: int | None) -> dict[str, Any]:
-        return {
-            "completed": self.completed,
-            "failed": self.failed,
-            "waiting": self.waiting,
-            "errors": self.errors,
-            "earlier": self.earlier,
-            "skipped": self.skipped,
-            "left": left,
-        }
-
-    def told(self, left: int | None) -> str:
-        """All of them in words."""
-        parts = [
-            f"{self.completed} completed",
-            *_some(self.failed, "failed"),
-            *_some(self.waiting, "waiting for somebody to act"),
-            *_some(self.errors, "without an answer"),
-            *_some(self.earlier, "done by an earlier run"),
-            *_some(self.skipped, "skipped"),
-            *(["an unknown number left"] if left is None else _some(left, "left")),
-        ]
-        return ", ".join(parts)
+    def _way_out(self) -> str:
+        """What can be done about lines without an answer."""
+        plan, command = self._plan, self._session.command
+        if self._has_open:
+            again = command(*plan.words(), "--retry-errors")
+            return f"to try these once more: {again}"
+        if self._counts.not_sent:
+            return f"to try once more what was not sent: {command(*plan.words())}"
+        again = command(*plan.words(run_id=f"{plan.name}-again"), "--retry-errors")
+        return f"to send them once more, although the agent may have run them: {again}"
 
 
-def _some(count: int, what: str) -> list[str]:
-    return [f"{count} {what}"] if count else []
-
-
-class _Progress:
-    """A line that tells somebody at a terminal how far it has come."""
-
-    def __init__(self, counts: _Counts, on_the_way: Sized, output: Output) -> None:
-        self._counts = counts
-        self._on_the_way = on_the_way
-        self._output = output
-        self._drawing: asyncio.Task[None] | None = None
-
-    def begin(self, lines: Lines) -> None:
-        """Begins to draw, if somebody looks on."""
-        if sys.stderr is not None and sys.stderr.isatty():
-            self._drawing = asyncio.create_task(self._draw(lines))
-
-    def end(self) -> None:
-        """Takes the line away, if there is one."""
-        if self._drawing is not None:
-            self._drawing.cancel()
-            self._output.progress("")
-
-    async def _draw(self, lines: Lines) -> None:
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        while True:
-            read = f"{100 * lines.read // lines.size}% read, " if lines.size else ""
-            rate = self._counts.results / max(clock() - began, _DRAWN)
-            told = f"{len(self._on_the_way)} under way, {rate:.1f}/s, {self._counts.told(0)}"
-            self._output.progress(f"{read}{told}"[:_COLUMNS])
-            await asyncio.sleep(_DRAWN)
-
-
-def _left(lines: Lines, counts: _Counts) -> int | None:
-    """How many lines have no result yet; None where nobody knows."""
-    try:
-        count = lines.count()
-    except OSError:
-        return None
-    done = counts.earlier + counts.results + counts.skipped
-    return None if count is None else max(0, count - done)
-
-
-def _open(plan: Plan) -> Lines:
-    path = _file(plan.input)
-    name = path or Path("standard input")
-    try:
-        lines = Lines(path)
-    except OSError as error:
-        raise unusable(name, f"cannot be read: {error.strerror or error}") from None
-    if plan.run_id is None and not lines.is_file:
-        lines.close()
-        hint = "name the run with --run-id, so that a later one can go on with it"
-        raise unusable(name, "is no file, whose path could name the run", hint)
-    return lines
-
-
-def _check_apart(plan: Plan) -> None:
-    """Checks that no file is meant to be two things."""
-    names = {"--input": plan.input, "--output": plan.output, "--journal": plan.journal}
-    seen: dict[Path, str] = {}
-    for flag, name in names.items():
-        if flag != "--journal" and name == STANDARD:
-            continue
-        path = _path(name)
-        if path in seen:
-            raise unusable(path, f"is named by {seen[path]} and by {flag}")
-        seen[path] = flag
-
-
-def _file(name: str) -> Path | None:
-    return None if name == STANDARD else Path(name).expanduser()
-
-
-def _path(name: str) -> Path:
-    return Path(name).expanduser().resolve()
+def _changed(line: Line, known_by: str) -> ValueError:
+    text = (
+        f"another message had the id {line.id!r} before, as {known_by} says; this one was not "
+        "sent: give it an id of its own"
+    )
+    return ValueError(text)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
@@ -34,6 +34,7 @@ from holdfast.model.operations import (
     SUBSCRIBE_TO_TASK,
 )
 from holdfast.policy.resilience import Resilience
+from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.interfaces import declared_versions, leaves_room_for
 from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, Reconnected, RetryScheduled
 from holdfast.wire.bindings import OLDER_VERSION, PROTOCOL_VERSION, PROTOCOL_VERSIONS
@@ -80,6 +81,7 @@ class World:
         directory: Gives the working directory.
         terminal: Gives the terminal that somebody sits at; None for none.
         interrupts: Calls at each Ctrl-C, as long as the context is open.
+        env: Wall time, randomness and ids.
     """
 
     run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
@@ -88,6 +90,7 @@ class World:
     directory: Callable[[], Path] = Path.cwd
     terminal: Callable[[], Terminal | None] = open_terminal
     interrupts: Callable[[Callable[[], None]], AbstractContextManager[None]] = interrupts
+    env: Env = field(default_factory=SystemEnv)
 
     def read_configuration(self, named: str | None) -> Configuration:
         """Reads the configuration files.
@@ -174,6 +177,7 @@ class Session:
                 observers=(self._observed,),
                 attempt_layers=(Rehearsed,),
                 journal=journal,
+                env=world.env,
             )
         except ValueError as error:
             raise click.UsageError(f"--agent-card: {error}") from None

@@ -20,6 +20,7 @@ import copy
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -108,6 +109,14 @@ _LABELLED = (
 )
 _SEND_AFTER_ALL = "DELETE FROM calls WHERE message_id = ? AND outcome = 'not_sent'"
 _FORGET = "DELETE FROM calls WHERE outcome IS NOT NULL AND began < ?"
+
+_OWNER = (  # in one statement, as somebody else may be making the file just now
+    "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
+    "FROM pragma_application_id, pragma_user_version"
+)
+
+_AGAIN = 0.01
+"""Seconds between two tries of what SQLite does not wait for."""
 
 _AT_ONCE = 500
 """Labels in one question: SQLite takes no more than 999 values in its older versions."""
@@ -404,16 +413,27 @@ class SqliteJournal:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Makes the file a journal of this version, if it is not one."""
         self._check_owner(connection)  # before anything is changed
-        connection.execute("PRAGMA journal_mode = WAL")
+        self._switch_to_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
         with _transaction(connection):
             self._migrate(connection, self._check_owner(connection))
 
+    def _switch_to_log(self, connection: sqlite3.Connection) -> None:
+        """Has the file written by way of a log; SQLite does not wait for who does so, too."""
+        ends = time.monotonic() + self._busy_timeout
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() >= ends:
+                    raise
+                time.sleep(_AGAIN)
+            else:
+                return
+
     def _check_owner(self, connection: sqlite3.Connection) -> int:
         """The version of the schema, of a file that is a journal or nothing yet."""
-        (owner,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        owner, version, tables = connection.execute(_OWNER).fetchone()
         if owner != _APPLICATION and (tables or owner):
             text = f"{self.path} is a database of something else, and no journal"
             raise JournalError(text)
