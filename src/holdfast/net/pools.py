@@ -28,7 +28,7 @@ from holdfast.wire.limits import largest_header
 from holdfast.wire.reach import Reach
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable
 
     from aiohttp import payload
 
@@ -104,10 +104,10 @@ class Pools:
         """Closes the sessions; one that was lent stays open."""
         await _close(self._made)
 
-    async def send(
+    def send(
         self, request: HttpRequest, body: payload.Payload, *, streaming: bool
-    ) -> aiohttp.ClientResponse:
-        """Sends a request and waits for the headers of the reply.
+    ) -> Awaitable[aiohttp.ClientResponse]:
+        """Sends a request, and gives the reply once its headers are there.
 
         Raises:
             aiohttp.ClientError: What aiohttp says of a failure.
@@ -116,7 +116,11 @@ class Pools:
             ValueError: aiohttp does not take the address, or what it holds.
         """
         coding = "identity" if streaming else "gzip"
-        options: dict[str, Any] = {"headers": {**request.headers, "accept-encoding": coding}}
+        options: dict[str, Any] = {
+            "data": body,
+            "headers": {**request.headers, "accept-encoding": coding},
+            "allow_redirects": False,
+        }
         largest = largest_header(request.limits)
         session = self._settings.lent
         if session is not None:  # it has its own ideas about TLS and proxies
@@ -128,18 +132,16 @@ class Pools:
             if request.reach is not None:
                 check_host(request.url, request.reach)
         else:
-            options["proxy"] = proxy = self._settings.proxies.of(request.url)
             reach = request.reach
-            if proxy is not None and reach is not None:
-                check_host(request.url, reach)  # all that can be known; the proxy is the user's
-                reach = None
+            if (proxy := self._settings.proxies.of(request.url)) is not None:
+                options["proxy"] = proxy
+                if reach is not None:
+                    check_host(request.url, reach)  # all that can be known; it is the user's
+                    reach = None
             if request.method == "POST":
                 options["middlewares"] = ()  # which aiohttp does not resend
             session = self._session((request.max_idle, streaming, reach, largest))
-        url = URL(request.url, encoded=True)
-        return await session.request(
-            request.method, url, data=body, allow_redirects=False, **options
-        )
+        return session.request(request.method, URL(request.url, encoded=True), **options)
 
     def is_proxied(self, url: str) -> bool:
         """Whether a proxy is at the other end, or may be."""
