@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import ssl as tls
 import warnings
+from functools import lru_cache, partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -84,6 +85,7 @@ class Pools:
         self.watchdog = Watchdog()
         self.lent = settings.lent is not None
         self._settings = settings
+        self._parsed = lru_cache(maxsize=100)(partial(URL, encoded=True))
         self._made: _Sessions = {}
         self._at_last = _close_at_last(self._made)
         with contextlib.suppress(StopIteration):
@@ -141,7 +143,7 @@ class Pools:
             if request.method == "POST":
                 options["middlewares"] = ()  # which aiohttp does not resend
             session = self._session((request.max_idle, streaming, reach, largest))
-        return session.request(request.method, URL(request.url, encoded=True), **options)
+        return session.request(request.method, self._parsed(request.url), **options)
 
     def is_proxied(self, url: str) -> bool:
         """Whether a proxy is at the other end, or may be."""
