@@ -12,7 +12,6 @@ Rules, each against something that aiohttp does otherwise:
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ssl as tls
 import warnings
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import aiohttp
 from yarl import URL
 
+from holdfast.net.slots import Slots
 from holdfast.net.sockets import check_host, sockets_within
 from holdfast.runtime.watchdog import Watchdog
 from holdfast.wire.limits import largest_header
@@ -80,8 +80,8 @@ class Pools:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.calls = asyncio.Semaphore(settings.max_connections)
-        self.streams = asyncio.Semaphore(settings.max_streams)
+        self.calls = Slots(settings.max_connections)
+        self.streams = Slots(settings.max_streams)
         self.watchdog = Watchdog()
         self.lent = settings.lent is not None
         self._settings = settings
