@@ -91,7 +91,7 @@ class CredentialsLayer(PassThrough):
 async def _attempt(
     call: Call[P, R], onward: Onward[P, R, T], credentials: Credentials
 ) -> Reply[T]:
-    call.progress.secrets.note_values(credentials.values)
+    call.progress.secrets.note_credentials(credentials)
     try:
         return await onward(with_credentials(call, credentials))
     except (AuthenticationError, PermissionDeniedError) as error:
