@@ -322,6 +322,18 @@ def test_any_bytes_in_any_chunks_are_what_the_standard_makes_of_them(marked, str
     assert whole.last_event_id == reading.last_event_id
 
 
+@given(
+    stream=STREAMS | LIKELY | st.binary(max_size=60),
+    end=st.sampled_from([b"\n", b"\r\n"]),
+    max_examples=200,
+)
+def test_many_short_events_at_once_are_what_they_are_in_small_chunks(stream, end):
+    many = (b"data: x" + end + end) * 600
+    stream = many + stream + many
+
+    assert parse(stream) == parse(*pieces(stream, 1000))
+
+
 # ── Bounds ───────────────────────────────────────────────────────────────────────────────────
 
 

@@ -289,8 +289,12 @@ class Calls:
             TypeError: An argument of another type.
         """
         own = self._configuration
-        given = (history_length, accepted_output_modes, push_notification_config)
-        if given == (None, None, None) and return_immediately in {None, own.return_immediately}:
+        if (
+            return_immediately is None
+            and history_length is None
+            and accepted_output_modes is None
+            and push_notification_config is None
+        ):
             return own
         modes, push = own.accepted_output_modes, own.task_push_notification_config
         if accepted_output_modes is not None:

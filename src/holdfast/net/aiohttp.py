@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
 
     from holdfast.errors import TimeoutPhase
+    from holdfast.net.slots import Slots
     from holdfast.runtime.watchdog import TimeLimit
 
 __all__ = ["AiohttpEngine"]
@@ -153,7 +154,7 @@ class _Exchange:
     """
 
     _pools: Pools
-    _slots: asyncio.Semaphore
+    _slots: Slots
     _response: aiohttp.ClientResponse
 
     def __init__(
@@ -176,14 +177,14 @@ class _Exchange:
         self._pools = self._all_pools.here()
         self._slots = self._pools.streams if self._streaming else self._pools.calls
         # Where a slot is free, connecting begins at once: one limit less to set and to move.
-        waits = self._slots.locked()
+        waits = self._slots.are_taken
         self._phase = "pool" if waits else "connect"
         progress = self._request.progress
         progress.awaits = self._pools.place(streaming=self._streaming) if waits else None
         seconds = getattr(self._request.timeouts, self._phase)
         try:
             with self._pools.watchdog.within(seconds) as self._limit:
-                await self._slots.acquire()
+                await self._slots.take()
                 if waits:
                     progress.awaits = None
                     self.enter("connect")
@@ -210,7 +211,7 @@ class _Exchange:
                 self.abort()
             self._response.release()
         finally:
-            self._slots.release()
+            self._slots.give_back()
 
     @property
     def status(self) -> int:
@@ -339,7 +340,7 @@ class _Exchange:
                 response.close()
             elif not self._pools.lent:  # another's session may have passed the connection on
                 self.abort()
-            self._slots.release()
+            self._slots.give_back()
             raise
         self._response = response
         return self

@@ -12,23 +12,24 @@ Rules, each against something that aiohttp does otherwise:
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ssl as tls
 import warnings
+from functools import lru_cache, partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import aiohttp
 from yarl import URL
 
+from holdfast.net.slots import Slots
 from holdfast.net.sockets import check_host, sockets_within
 from holdfast.runtime.watchdog import Watchdog
 from holdfast.wire.limits import largest_header
 from holdfast.wire.reach import Reach
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable
 
     from aiohttp import payload
 
@@ -79,11 +80,12 @@ class Pools:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.calls = asyncio.Semaphore(settings.max_connections)
-        self.streams = asyncio.Semaphore(settings.max_streams)
+        self.calls = Slots(settings.max_connections)
+        self.streams = Slots(settings.max_streams)
         self.watchdog = Watchdog()
         self.lent = settings.lent is not None
         self._settings = settings
+        self._parsed = lru_cache(maxsize=100)(partial(URL, encoded=True))
         self._made: _Sessions = {}
         self._at_last = _close_at_last(self._made)
         with contextlib.suppress(StopIteration):
@@ -104,10 +106,10 @@ class Pools:
         """Closes the sessions; one that was lent stays open."""
         await _close(self._made)
 
-    async def send(
+    def send(
         self, request: HttpRequest, body: payload.Payload, *, streaming: bool
-    ) -> aiohttp.ClientResponse:
-        """Sends a request and waits for the headers of the reply.
+    ) -> Awaitable[aiohttp.ClientResponse]:
+        """Sends a request, and gives the reply once its headers are there.
 
         Raises:
             aiohttp.ClientError: What aiohttp says of a failure.
@@ -116,7 +118,11 @@ class Pools:
             ValueError: aiohttp does not take the address, or what it holds.
         """
         coding = "identity" if streaming else "gzip"
-        options: dict[str, Any] = {"headers": {**request.headers, "accept-encoding": coding}}
+        options: dict[str, Any] = {
+            "data": body,
+            "headers": {**request.headers, "accept-encoding": coding},
+            "allow_redirects": False,
+        }
         largest = largest_header(request.limits)
         session = self._settings.lent
         if session is not None:  # it has its own ideas about TLS and proxies
@@ -128,18 +134,16 @@ class Pools:
             if request.reach is not None:
                 check_host(request.url, request.reach)
         else:
-            options["proxy"] = proxy = self._settings.proxies.of(request.url)
             reach = request.reach
-            if proxy is not None and reach is not None:
-                check_host(request.url, reach)  # all that can be known; the proxy is the user's
-                reach = None
+            if (proxy := self._settings.proxies.of(request.url)) is not None:
+                options["proxy"] = proxy
+                if reach is not None:
+                    check_host(request.url, reach)  # all that can be known; it is the user's
+                    reach = None
             if request.method == "POST":
                 options["middlewares"] = ()  # which aiohttp does not resend
             session = self._session((request.max_idle, streaming, reach, largest))
-        url = URL(request.url, encoded=True)
-        return await session.request(
-            request.method, url, data=body, allow_redirects=False, **options
-        )
+        return session.request(request.method, self._parsed(request.url), **options)
 
     def is_proxied(self, url: str) -> bool:
         """Whether a proxy is at the other end, or may be."""

@@ -17,7 +17,7 @@ from holdfast.errors import (
 )
 from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRIBE_TO_TASK
 from holdfast.model.requests import GetTaskRequest
-from holdfast.runtime.engine import HttpEngine, send
+from holdfast.runtime.engine import HttpEngine, redirected
 from holdfast.runtime.event_reader import EventReader
 from holdfast.runtime.extensions import asked_for
 from holdfast.runtime.last_events import UntilLast
@@ -69,7 +69,10 @@ class HttpBinding:
         endpoint, codec = _chosen(call)
         is_card = call.operation is GET_EXTENDED_AGENT_CARD
         try:
-            reply = await send(self._engine, self._request(call, endpoint, codec))
+            request = self._request(call, endpoint, codec)
+            reply = await self._engine.request(request)
+            if 300 <= reply.status < 400:
+                reply = await redirected(self._engine, request, reply)
             reply = _checked(reply, self._limits)
             value = self._decode(call, codec, reply)
             if len(reply.body) > self._harmless:

@@ -73,7 +73,11 @@ class CredentialsLayer(PassThrough):
         return await _attempt(call, onward, await self._asked(provider, call))
 
     async def _asked(self, provider: AuthProvider, call: AnyCall) -> Credentials:
-        given = await _before_sending(provider.credentials(call))
+        try:
+            given = await provider.credentials(call)
+        except A2AError as error:
+            error.executed = False  # a provider may call somebody itself: nothing of ours was sent
+            raise
         last = self._last  # read once: another thread may use this client too
         if given != last[0]:  # most providers give the same ones for a while
             checked = check_credentials(given)
@@ -87,7 +91,7 @@ class CredentialsLayer(PassThrough):
 async def _attempt(
     call: Call[P, R], onward: Onward[P, R, T], credentials: Credentials
 ) -> Reply[T]:
-    call.progress.secrets.note_values(credentials.values)
+    call.progress.secrets.note_credentials(credentials)
     try:
         return await onward(with_credentials(call, credentials))
     except (AuthenticationError, PermissionDeniedError) as error:

@@ -25,7 +25,7 @@ __all__ = [
     "connection_error",
     "fetch",
     "reach_error",
-    "send",
+    "redirected",
     "timeout_error",
 ]
 
@@ -55,16 +55,14 @@ class HttpEngine(Protocol):
         ...
 
 
-async def send(engine: HttpEngine, request: HttpRequest) -> HttpReply:
-    """Sends a call, and follows the redirects that a call may follow: to its own origin.
+async def redirected(engine: HttpEngine, request: HttpRequest, reply: HttpReply) -> HttpReply:
+    """What the redirects of a call lead to, which may follow them only to its own origin.
 
     Raises:
         A2AHTTPError: A redirect that must not be followed.
         A2AError: What the engine raises.
     """
-    reply = await engine.request(request)
-    if 300 <= reply.status < 400:
-        _, reply = await _followed(engine, request, reply, elsewhere=None)
+    _, reply = await _followed(engine, request, reply, elsewhere=None)
     return reply
 
 

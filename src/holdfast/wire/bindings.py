@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -114,7 +113,7 @@ CODECS: Mapping[tuple[str, str], Codec] = {
 BINDINGS = ("JSONRPC", "HTTP+JSON")
 
 _ALWAYS: Mapping[str, Mapping[str, str]] = {
-    version: MappingProxyType({"a2a-version": version, "user-agent": f"holdfast/{__version__}"})
+    version: {"a2a-version": version, "user-agent": f"holdfast/{__version__}"}
     for version in PROTOCOL_VERSIONS
 }
 """By version; 0.3 itself has no header for it, and agents of both versions look for one."""

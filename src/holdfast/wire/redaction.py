@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from holdfast.errors import A2AError
+    from holdfast.wire.credentials import Credentials
 
 __all__ = ["Secrets", "hidden_in_path", "redact", "secrets_in"]
 
@@ -56,9 +57,10 @@ class Secrets:
     an error.
     """
 
-    __slots__ = ("_requests", "_values")
+    __slots__ = ("_credentials", "_requests", "_values")
 
     def __init__(self) -> None:
+        self._credentials: list[Credentials] = []
         self._requests: list[tuple[Mapping[str, str], Mapping[str, str], str]] = []
         self._values: set[str] = set()
 
@@ -76,6 +78,11 @@ class Secrets:
         if not self._requests or self._requests[-1] != request:
             self._requests.append(request)
 
+    def note_credentials(self, credentials: Credentials) -> None:
+        """Notes what a request carries to say who sends it, all of which is secret."""
+        if credentials not in self._credentials:
+            self._credentials.append(credentials)
+
     def note_values(self, values: Iterable[str]) -> None:
         """Notes what is secret whatever it is called."""
         self._values.update(values)
@@ -87,6 +94,8 @@ class Secrets:
     def found(self) -> frozenset[str]:
         """All of them."""
         found = set(self._values)
+        for credentials in self._credentials:
+            found.update(credentials.values)
         for headers, query, url in self._requests:
             found.update(secrets_in(headers), query.values(), _in_query(url))
         return frozenset(found)

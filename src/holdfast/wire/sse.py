@@ -22,6 +22,9 @@ __all__ = ["EventStreamParser", "ServerSentEvent"]
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
+_SHORT = 512
+"""Bytes of an event below which many are taken together; longer ones are sooner taken alone."""
+
 _LONGEST = 10**9
 """Milliseconds: who is to wait for eleven days does not come back."""
 
@@ -110,8 +113,9 @@ class EventStreamParser:
         while at < size:
             if is_untried and not before:
                 is_untried = False  # once: what is not plain here is seldom plain later
-                at = size - len(self._plain(chunk[at:], events))
-                continue
+                if size - at > 8 * _SHORT and b"\n" in chunk[at : at + _SHORT]:
+                    at = size - len(self._plain(chunk[at:], events))
+                    continue
             if lf < at and (lf := chunk.find(b"\n", at)) < 0:
                 lf = size
             if cr < at and (cr := chunk.find(b"\r", at)) < 0:
@@ -123,6 +127,11 @@ class EventStreamParser:
             if end == size:
                 self._line += chunk[at:]
                 return
+            blank = b"\n\n" if end == lf else b"\r\n\r\n"
+            if not before and chunk.startswith(b"data: ", at) and chunk.startswith(blank, end):
+                events.append(ServerSentEvent(chunk[at + 6 : end], "message", self._id))
+                at = end + len(blank)
+                continue
             self._take(chunk[at:end], events)
             before = self._size
             at = end + 1
