@@ -1,0 +1,327 @@
+"""A circuit breaker: an agent that fails all the time is left alone for a while.
+
+Closed, it lets calls through and counts. Open, it lets none through. When its time is over it is
+half-open: one call, the probe, goes through, and decides. The shape is that of Nygard, "Release
+It!" (2007), chapter "Stability Patterns"; the rules that others learned the hard way:
+
+- Exactly one probe, however many ask at once. One that is given up makes room for the next; so
+  does one that takes longer than the breaker was open.
+- What was let through before the state changed says nothing about the state after it.
+- Nobody waits here: who is refused goes elsewhere, or learns when to come back.
+- What the agent answers is no outage: an internal error (-32603) is mostly about one message, and
+  429 says that it is well and busy.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Self
+
+import msgspec
+
+from holdfast.errors import (
+    A2AConnectionError,
+    A2AError,
+    A2ATimeoutError,
+    CircuitOpenError,
+    InternalError,
+    QueueFullError,
+    RateLimitedError,
+)
+from holdfast.model.settings import check_count, check_numbers
+
+__all__ = ["Breaker", "BreakerPolicy", "BreakerState", "Permit", "shows_outage"]
+
+BreakerState = Literal["closed", "open", "half_open"]
+"""What a breaker does with calls: let them through, refuse them, or let one try."""
+
+_BUCKETS = 10
+"""How finely the window of the failure rate slides."""
+
+_SPREAD = 0.2
+"""How far the time that a breaker is open is drawn around its middle."""
+
+
+class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """When to leave an agent alone, and for how long.
+
+    Attributes:
+        failures: Failures in a row after which it opens; None never opens it for these.
+        failure_rate: Share of the calls within `window` that have failed, from which on it opens;
+            None never opens it for that.
+        least_calls: Calls within `window` below which their share says nothing.
+        window: Seconds that the share is counted over.
+        slow_after: Seconds after which a call counts as failed, though it was answered.
+        patience: Seconds that an attempt must have waited for it to count as failed where the
+            caller's own deadline ends it; what is given up sooner says nothing of the agent.
+        open_for: Seconds that it is open for the first time, drawn within a fifth of it.
+        most_open_for: Where that time, which doubles with each probe that fails, stops growing.
+
+    Raises:
+        ValueError: A number is out of its bounds.
+        TypeError: One is no number, or `failures` or `least_calls` is no whole one.
+    """
+
+    failures: int | None = 5
+    failure_rate: float | None = 0.5
+    least_calls: int = 10
+    window: float = 10.0
+    slow_after: float = math.inf
+    patience: float = 1.0
+    open_for: float = 5.0
+    most_open_for: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.failures is not None:
+            check_count("failures", self.failures, least=1)
+        check_count("least_calls", self.least_calls, least=1)
+        seconds = ("window", "slow_after", "patience", "open_for", "most_open_for")
+        check_numbers(self, seconds)
+        for name in ("window", "open_for", "most_open_for"):
+            if not 0 < getattr(self, name) < math.inf:
+                message = f"{name} must be a positive number of seconds"
+                raise ValueError(message)
+        for name in ("slow_after", "patience"):
+            if not getattr(self, name) >= 0:
+                message = f"{name} must not be negative"
+                raise ValueError(message)
+        if self.failure_rate is not None:
+            check_numbers(self, ("failure_rate",))
+            if not 0 < self.failure_rate <= 1:
+                message = "failure_rate must be above 0, and at most 1"
+                raise ValueError(message)
+
+    @classmethod
+    def simple(cls, failures: int = 3, open_for: float = 30.0) -> Self:
+        """One that opens after some failures in a row, always for the same time.
+
+        Args:
+            failures: Failures in a row.
+            open_for: Seconds, drawn within a fifth of it.
+        """
+        return cls(failures=failures, failure_rate=None, open_for=open_for, most_open_for=open_for)
+
+
+class Permit(msgspec.Struct, frozen=True, eq=False):
+    """Leave to make one call; what comes of that is reported with it."""
+
+    generation: int
+    is_probe: bool = False
+
+
+class Breaker:
+    """The breaker of one endpoint."""
+
+    __slots__ = (
+        "_failures",
+        "_held",
+        "_permit",
+        "_policy",
+        "_probe",
+        "_reopened",
+        "_state",
+        "_until",
+        "_window",
+    )
+
+    def __init__(self, policy: BreakerPolicy) -> None:
+        self._policy = policy
+        self._window = _Window(policy.window)
+        self._permit = Permit(0)  # what all get while it is closed
+        self._held = False  # whether it stays as it is until it is reset
+        self._close()
+
+    def state(self, *, now: float) -> BreakerState:
+        """What it does with calls.
+
+        Args:
+            now: Monotonic time in seconds.
+        """
+        if self._state == "open" and now >= self._until:
+            return "half_open"
+        return self._state
+
+    @property
+    def failures(self) -> int:
+        """Failures in a row."""
+        return self._failures
+
+    def retry_after(self, *, now: float) -> float | None:
+        """Seconds until a call may be let through; None where it is held open.
+
+        Args:
+            now: Monotonic time in seconds.
+        """
+        if self._state == "closed":
+            return 0.0
+        return None if self._held else max(0.0, self._until - now)
+
+    def acquire(self, *, now: float) -> Permit | None:
+        """Leave to make a call, or None; who gets it says `succeeded`, `failed` or `release`.
+
+        Args:
+            now: Monotonic time in seconds.
+        """
+        if self._state == "closed":
+            return self._permit
+        if now < self._until:
+            return None
+        if self._state == "open":
+            self._enter("half_open")
+        self._until = now + self._open_for()  # until then this probe has time
+        self._probe = Permit(self._permit.generation, is_probe=True)
+        return self._probe
+
+    def succeeded(self, permit: Permit, *, duration: float, now: float, draw: float) -> None:
+        """Reports a call that was answered.
+
+        Args:
+            permit: What it was let through with.
+            duration: Seconds that it took.
+            now: Monotonic time in seconds.
+            draw: A random number from 0 up to 1.
+        """
+        if duration > self._policy.slow_after:
+            self.failed(permit, now=now, draw=draw)
+        elif permit.generation != self._permit.generation:
+            return  # of a state that is over
+        elif permit.is_probe:
+            self._close()
+        elif not self._held:
+            self._failures = 0
+            self._window.add(now, failed=False)
+
+    def failed(self, permit: Permit, *, now: float, draw: float) -> None:
+        """Reports a call that failed in a way that `shows_outage`.
+
+        Args:
+            permit: What it was let through with.
+            now: Monotonic time in seconds.
+            draw: A random number from 0 up to 1.
+        """
+        if permit.generation != self._permit.generation or self._held:
+            return
+        self._failures += 1
+        if permit.is_probe:
+            self._reopened += 1
+        else:
+            self._window.add(now, failed=True)
+            if not self._is_enough():
+                return
+        self._enter("open")
+        self._until = now + self._open_for() * (1 - _SPREAD + 2 * _SPREAD * draw)
+
+    def release(self, permit: Permit, *, now: float) -> None:
+        """Gives back a permit whose call says nothing of the agent.
+
+        Args:
+            permit: What it was let through with.
+            now: Monotonic time in seconds.
+        """
+        if permit is self._probe:
+            self._until = now  # the next one may try
+            self._probe = None
+
+    # ── By hand ──────────────────────────────────────────────────────────────────────────────
+
+    def open(self) -> None:
+        """Opens it, until it is closed or reset."""
+        self._enter("open")
+        self._until, self._held = math.inf, True
+
+    def close(self) -> None:
+        """Closes it, whatever fails, until it is opened or reset."""
+        self._close()
+        self._held = True
+
+    def reset(self) -> None:
+        """Closes it, and counts anew."""
+        self._close()
+
+    # ── States ───────────────────────────────────────────────────────────────────────────────
+
+    def _close(self) -> None:
+        self._enter("closed")
+        self._failures = self._reopened = 0
+        self._until = 0.0
+        self._window.clear()
+
+    def _enter(self, state: BreakerState) -> None:
+        self._state: BreakerState = state
+        self._permit = Permit(self._permit.generation + 1)
+        self._probe: Permit | None = None
+        self._held = False
+
+    def _is_enough(self) -> bool:
+        policy = self._policy
+        if policy.failures is not None and self._failures >= policy.failures:
+            return True
+        calls, failed = self._window.calls, self._window.failed
+        return (
+            policy.failure_rate is not None
+            and calls >= policy.least_calls
+            and failed >= policy.failure_rate * calls
+        )
+
+    def _open_for(self) -> float:
+        policy = self._policy
+        doublings = min(self._reopened, 64)  # a float holds them all
+        return min(policy.most_open_for, policy.open_for * 2.0**doublings)
+
+
+class _Window:
+    """Calls of the last seconds, and how many of them have failed.
+
+    Args:
+        seconds: How far it reaches back.
+    """
+
+    __slots__ = ("_buckets", "_newest", "_width", "calls", "failed")
+
+    def __init__(self, seconds: float) -> None:
+        self._width = seconds / _BUCKETS
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._buckets = [(0, 0)] * _BUCKETS
+        self._newest: int | None = None
+        self.calls = self.failed = 0
+
+    def add(self, now: float, *, failed: bool) -> None:
+        """Counts a call, and forgets those that are too old."""
+        bucket = math.floor(now / self._width)
+        if self._newest is None or bucket - self._newest >= _BUCKETS:
+            self.clear()
+            self._newest = bucket
+        while self._newest < bucket:
+            self._newest += 1
+            self._count(self._newest, *(-count for count in self._at(self._newest)))
+        self._count(self._newest, 1, int(failed))
+
+    def _at(self, bucket: int) -> tuple[int, int]:
+        return self._buckets[bucket % _BUCKETS]
+
+    def _count(self, bucket: int, calls: int, failed: int) -> None:
+        had_calls, had_failed = self._at(bucket)
+        self._buckets[bucket % _BUCKETS] = (had_calls + calls, had_failed + failed)
+        self.calls += calls
+        self.failed += failed
+
+
+def shows_outage(error: A2AError) -> bool | None:
+    """Whether a failure counts against the agent: True if so, False if it shows it to be alive.
+
+    None says nothing of it: nobody was asked, or the answer was "later".
+    """
+    if isinstance(error, CircuitOpenError | QueueFullError | RateLimitedError):
+        return None
+    if isinstance(error, A2AConnectionError) and error.failure == "closed":
+        return None
+    if isinstance(error, A2ATimeoutError) and error.phase == "pool":
+        return None
+    if isinstance(error, InternalError):
+        return False
+    if error.transient:
+        return True
+    return False if error.code is not None or error.http_status is not None else None

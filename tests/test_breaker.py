@@ -1,0 +1,338 @@
+"""The circuit breaker: opens for an outage, lets one call try, and forgets what is out of date."""
+
+import math
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from holdfast.errors import (
+    A2AConnectionError,
+    A2AHTTPError,
+    A2ATimeoutError,
+    AgentError,
+    AuthenticationError,
+    CircuitOpenError,
+    CredentialOriginError,
+    InternalError,
+    QueueFullError,
+    RateLimitedError,
+    TaskNotFoundError,
+)
+from holdfast.policy.breaker import Breaker, BreakerPolicy, shows_outage
+
+MIDDLE = 0.5  # a draw that leaves the time as it is
+
+
+def breaker(**policy):
+    return Breaker(BreakerPolicy(**policy))
+
+
+def call(one, *, went_well, now, duration=0.0):
+    """Makes a call, and says whether it was let through."""
+    permit = one.acquire(now=now)
+    if permit is None:
+        return False
+    if went_well:
+        one.succeeded(permit, duration=duration, now=now, draw=MIDDLE)
+    else:
+        one.failed(permit, now=now, draw=MIDDLE)
+    return True
+
+
+def opened(now=100.0):
+    one = breaker()
+    for _ in range(5):
+        call(one, went_well=False, now=now)
+    assert one.state(now=now) == "open"
+    return one
+
+
+def test_failures_in_a_row_open_it():
+    one = breaker()
+
+    let_through = [call(one, went_well=False, now=100.0) for _ in range(7)]
+
+    assert let_through == [True] * 5 + [False] * 2
+    assert one.failures == 5
+    assert one.retry_after(now=101.0) == 4.0
+
+
+def test_a_success_between_them_begins_the_row_anew():
+    one = breaker(failure_rate=None)
+
+    for _ in range(20):
+        for _ in range(4):
+            assert call(one, went_well=False, now=100.0)
+        assert call(one, went_well=True, now=100.0)
+
+
+def test_half_of_the_last_calls_open_it_too():
+    one = breaker()
+
+    outcomes = [True, False] * 5
+    for went_well in outcomes:
+        assert call(one, went_well=went_well, now=100.0)
+
+    assert one.state(now=100.0) == "open"
+
+
+def test_a_share_of_few_calls_says_nothing():
+    one = breaker(failures=None)
+
+    for _ in range(9):
+        assert call(one, went_well=False, now=100.0)
+
+    assert one.state(now=100.0) == "closed"
+
+
+def test_what_is_older_than_the_window_does_not_count():
+    one = breaker(failures=None)
+    for _ in range(9):
+        call(one, went_well=False, now=100.0)
+
+    call(one, went_well=False, now=110.0)
+
+    assert one.state(now=110.0) == "closed"
+
+
+def test_500_callers_at_half_open_are_one():
+    one = opened()
+
+    permits = [one.acquire(now=105.0) for _ in range(500)]
+
+    assert sum(permit is not None for permit in permits) == 1
+    assert one.state(now=105.0) == "half_open"
+
+
+def test_a_probe_that_is_answered_closes_it():
+    one = opened()
+
+    assert call(one, went_well=True, now=105.0)
+
+    assert one.state(now=105.0) == "closed"
+    assert one.failures == 0
+
+
+def test_each_probe_that_fails_doubles_the_time_up_to_a_bound():
+    one, now, waits = opened(), 100.0, []
+
+    for _ in range(7):
+        wait = one.retry_after(now=now)
+        waits.append(wait)
+        now += wait
+        assert call(one, went_well=False, now=now)
+
+    assert waits == [5, 10, 20, 40, 60, 60, 60]
+
+
+def test_the_time_is_drawn_around_its_middle():
+    waits = []
+    for draw in (0.0, 0.5, 0.999999):
+        one = breaker(failures=1)
+        one.failed(one.acquire(now=0.0), now=0.0, draw=draw)
+        waits.append(one.retry_after(now=0.0))
+
+    assert waits == pytest.approx([4.0, 5.0, 6.0], abs=1e-4)
+
+
+def test_a_probe_that_is_given_up_makes_room_for_the_next():
+    one = opened()
+    probe = one.acquire(now=105.0)
+    assert one.acquire(now=105.0) is None
+
+    one.release(probe, now=105.0)
+
+    assert one.acquire(now=105.0) is not None
+    assert one.acquire(now=105.0) is None
+
+
+def test_a_probe_that_takes_too_long_makes_room_for_the_next():
+    one = opened()
+    slow = one.acquire(now=105.0)
+    assert one.retry_after(now=106.0) == 4.0
+
+    assert one.acquire(now=109.9) is None
+    second = one.acquire(now=110.0)
+
+    assert second is not None
+    one.release(slow, now=110.0)
+    assert one.acquire(now=110.0) is None  # the second one is on its way
+    one.succeeded(slow, duration=5.0, now=110.0, draw=MIDDLE)
+    assert one.state(now=110.0) == "closed"
+
+
+def test_what_was_let_through_before_says_nothing_afterwards():
+    one = breaker()
+    old = [one.acquire(now=99.0) for _ in range(20)]
+    for _ in range(5):
+        call(one, went_well=False, now=100.0)
+    until = one.retry_after(now=100.0)
+
+    one.failed(old[0], now=101.0, draw=MIDDLE)
+    one.succeeded(old[1], duration=0.0, now=101.0, draw=MIDDLE)
+
+    assert one.state(now=101.0) == "open"
+    assert one.retry_after(now=100.0) == until
+    probe = one.acquire(now=105.0)
+    one.failed(old[2], now=105.0, draw=MIDDLE)
+    one.succeeded(probe, duration=0.0, now=105.0, draw=MIDDLE)
+    for late in old[3:]:
+        one.failed(late, now=106.0, draw=MIDDLE)
+    assert one.state(now=106.0) == "closed"
+
+
+def test_an_answer_that_takes_too_long_counts_as_failed():
+    one = breaker(slow_after=2.0)
+
+    for _ in range(5):
+        assert call(one, went_well=True, now=100.0, duration=2.1)
+
+    assert one.state(now=100.0) == "open"
+
+
+def test_by_hand_it_stays_open_until_it_is_reset():
+    one = breaker()
+    before = one.acquire(now=0.0)
+    one.open()
+    one.succeeded(before, duration=0.0, now=0.0, draw=MIDDLE)
+
+    assert not call(one, went_well=True, now=1e9)
+    assert one.retry_after(now=0.0) is None
+
+    one.reset()
+    assert call(one, went_well=True, now=1e9)
+
+
+def test_by_hand_it_stays_closed_until_it_is_reset():
+    one = opened()
+    one.close()
+
+    for _ in range(100):
+        assert call(one, went_well=False, now=100.0)
+
+    one.reset()
+    for _ in range(5):
+        assert call(one, went_well=False, now=100.0)
+    assert not call(one, went_well=False, now=100.0)
+
+
+def test_the_simple_one_counts_three_and_waits_thirty_seconds_each_time():
+    one, now = Breaker(BreakerPolicy.simple()), 100.0
+    for _ in range(3):
+        assert call(one, went_well=False, now=now)
+    for _ in range(4):
+        assert one.retry_after(now=now) == 30.0
+        now += 30.0
+        assert call(one, went_well=False, now=now)
+
+
+@pytest.mark.parametrize(
+    ("error", "counts"),
+    [
+        (A2AConnectionError("", failure="refused", transient=True), True),
+        (A2ATimeoutError("", phase="first_byte", timeout=1.0, transient=True), True),
+        (A2AHTTPError("", http_status=503, transient=True), True),
+        (AgentError("", code=-32005, transient=True), True),
+        (A2AHTTPError("", http_status=400), False),
+        (TaskNotFoundError("", code=-32001), False),
+        (AuthenticationError("", http_status=401), False),
+        (InternalError("", code=-32603), False),
+        (InternalError("", code=-32603, transient=True), False),
+        (RateLimitedError("", http_status=429, transient=True), None),
+        (A2ATimeoutError("", phase="pool", timeout=1.0, transient=True), None),
+        (A2AConnectionError("", failure="closed"), None),
+        (A2AConnectionError("", failure="tls"), None),
+        (CircuitOpenError("", transient=True), None),
+        (QueueFullError("", transient=True), None),
+        (CredentialOriginError("", origin="https://a.test"), None),
+    ],
+)
+def test_what_counts_against_an_agent(error, counts):
+    assert shows_outage(error) is counts
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"failures": 0},
+        {"least_calls": 0},
+        {"failure_rate": 0.0},
+        {"failure_rate": 1.1},
+        {"failure_rate": math.nan},
+        {"window": 0.0},
+        {"window": math.inf},
+        {"open_for": math.nan},
+        {"most_open_for": -1.0},
+        {"slow_after": -1.0},
+        {"patience": math.nan},
+    ],
+)
+def test_numbers_out_of_bounds_are_refused(policy):
+    with pytest.raises(ValueError, match=next(iter(policy))):
+        BreakerPolicy(**policy)
+
+
+class Breaking(RuleBasedStateMachine):
+    """Anything may happen at any time; what must hold is written down beside it."""
+
+    def __init__(self):
+        super().__init__()
+        self.now = 1000.0
+        self.one = breaker(failures=3, least_calls=6)
+        self.under_way = []
+        self.probe_began = -math.inf
+
+    @rule(seconds=st.sampled_from([0.0, 0.4, 1.0, 5.0, 30.0, 90.0]))
+    def time_passes(self, seconds):
+        self.now += seconds
+
+    @rule(callers=st.integers(1, 20))
+    def many_ask_at_once(self, callers):
+        state = self.one.state(now=self.now)
+        permits = [self.one.acquire(now=self.now) for _ in range(callers)]
+        granted = [permit for permit in permits if permit is not None]
+        if state == "closed":
+            assert len(granted) == callers
+        elif state == "open":
+            assert not granted
+        else:
+            assert len(granted) <= 1
+        if state != "closed" and granted:
+            self.probe_began = self.now
+        self.under_way += granted
+
+    @precondition(lambda self: self.under_way)
+    @rule(
+        which=st.integers(0, 1000),
+        how=st.sampled_from(["well", "badly", "given up"]),
+        draw=st.floats(0, 0.99),
+    )
+    def one_ends(self, which, how, draw):
+        permit = self.under_way.pop(which % len(self.under_way))
+        before = self.one.state(now=self.now)
+        if how == "well":
+            self.one.succeeded(permit, duration=0.1, now=self.now, draw=draw)
+        elif how == "badly":
+            self.one.failed(permit, now=self.now, draw=draw)
+        else:
+            self.one.release(permit, now=self.now)
+        after = self.one.state(now=self.now)
+        if before == "open":
+            assert after == "open", "only a probe ends an outage"
+        if not permit.is_probe and before == "half_open":
+            assert after == "half_open", "what was let through before says nothing"
+
+    @invariant()
+    def whoever_is_refused_learns_when_to_come_back(self):
+        wait = self.one.retry_after(now=self.now)
+        assert 0 <= wait <= 60 * 1.2
+
+    @invariant()
+    def it_lets_somebody_through_in_the_end(self):
+        state = self.one.state(now=self.now)
+        later = self.now + self.one.retry_after(now=self.now)
+        assert self.one.state(now=later) in {"closed", "half_open"} or state == "closed"
+
+
+TestBreaking = Breaking.TestCase
