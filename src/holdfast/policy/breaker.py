@@ -127,9 +127,13 @@ class Breaker:
     def __init__(self, policy: BreakerPolicy) -> None:
         self._policy = policy
         self._window = _Window(policy.window)
-        self._permit = Permit(0)  # what all get while it is closed
+        self._state: BreakerState = "closed"
+        self._permit = Permit(0)  # what all get while it is closed; tells its states apart
+        self._probe: Permit | None = None
+        self._failures = 0  # in a row
+        self._reopened = 0  # probes that have failed since it was closed
+        self._until = 0.0  # when the next probe may be made
         self._held = False  # whether it stays as it is until it is reset
-        self._close()
 
     def state(self, *, now: float) -> BreakerState:
         """What it does with calls.
@@ -247,9 +251,9 @@ class Breaker:
         self._window.clear()
 
     def _enter(self, state: BreakerState) -> None:
-        self._state: BreakerState = state
+        self._state = state
         self._permit = Permit(self._permit.generation + 1)
-        self._probe: Permit | None = None
+        self._probe = None
         self._held = False
 
     def _is_enough(self) -> bool:
