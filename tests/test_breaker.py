@@ -40,8 +40,8 @@ def call(one, *, went_well, now, duration=0.0):
     return True
 
 
-def opened(now=100.0):
-    one = breaker()
+def opened(now=100.0, **policy):
+    one = breaker(**policy)
     for _ in range(5):
         call(one, went_well=False, now=now)
     assert one.state(now=now) == "open"
@@ -114,16 +114,29 @@ def test_a_probe_that_is_answered_closes_it():
     assert one.failures == 0
 
 
-def test_each_probe_that_fails_doubles_the_time_up_to_a_bound():
-    one, now, waits = opened(), 100.0, []
+@pytest.mark.parametrize(
+    ("factor", "waits"), [(2, [5, 10, 20, 40, 60, 60]), (1.2, [5, 6, 7.2, 8.64, 10.368])]
+)
+def test_each_probe_that_fails_makes_the_time_longer_up_to_a_bound(factor, waits):
+    one, now, waited = opened(backoff_factor=factor), 100.0, []
 
-    for _ in range(7):
+    for _ in waits:
         wait = one.retry_after(now=now)
-        waits.append(wait)
+        waited.append(wait)
         now += wait
         assert call(one, went_well=False, now=now)
 
-    assert waits == [5, 10, 20, 40, 60, 60, 60]
+    assert waited == pytest.approx(waits)
+
+
+def test_an_outage_of_weeks_overflows_nothing():
+    one, now = opened(), 100.0
+
+    for _ in range(5000):
+        now += one.retry_after(now=now)
+        assert call(one, went_well=False, now=now)
+
+    assert one.retry_after(now=now) == pytest.approx(60)
 
 
 def test_the_time_is_drawn_around_its_middle():
@@ -264,6 +277,8 @@ def test_what_counts_against_an_agent(error, counts):
         {"window": math.inf},
         {"open_for": math.nan},
         {"most_open_for": -1.0},
+        {"backoff_factor": 0.9},
+        {"backoff_factor": math.inf},
         {"slow_after": -1.0},
         {"patience": math.nan},
     ],

@@ -55,7 +55,10 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):
         patience: Seconds that an attempt must have waited for it to count as failed where the
             caller's own deadline ends it; what is given up sooner says nothing of the agent.
         open_for: Seconds that it is open for the first time, drawn within a fifth of it.
-        most_open_for: Where that time, which doubles with each probe that fails, stops growing.
+        backoff_factor: What that time is multiplied by with each probe that fails. With the
+            default, an agent that is back is noticed after a fifth of the time that it was away,
+            and some seconds.
+        most_open_for: Where that time stops growing, in seconds.
 
     Raises:
         ValueError: A number is out of its bounds.
@@ -69,6 +72,7 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     slow_after: float = math.inf
     patience: float = 1.0
     open_for: float = 5.0
+    backoff_factor: float = 1.2
     most_open_for: float = 60.0
 
     def __post_init__(self) -> None:
@@ -85,6 +89,10 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):
             if not getattr(self, name) >= 0:
                 message = f"{name} must not be negative"
                 raise ValueError(message)
+        check_numbers(self, ("backoff_factor",))
+        if not 1 <= self.backoff_factor < math.inf:
+            message = "backoff_factor must be a finite number of at least 1"
+            raise ValueError(message)
         if self.failure_rate is not None:
             check_numbers(self, ("failure_rate",))
             if not 0 < self.failure_rate <= 1:
@@ -269,8 +277,11 @@ class Breaker:
 
     def _open_for(self) -> float:
         policy = self._policy
-        doublings = min(self._reopened, 64)  # a float holds them all
-        return min(policy.most_open_for, policy.open_for * 2.0**doublings)
+        try:
+            growth = float(policy.backoff_factor) ** self._reopened
+        except OverflowError:
+            return policy.most_open_for
+        return min(policy.most_open_for, policy.open_for * growth)
 
 
 class _Window:
