@@ -1,0 +1,113 @@
+"""Hedging: a read that takes longer than most is asked for once more, and the first answer wins.
+
+Dean and Barroso, "The Tail at Scale" (CACM 56, 2013). Only what runs twice without harm is asked
+twice. A hedge is paid for by the reads before it, so that an agent that has become slow altogether
+does not get twice the load.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections import deque
+
+import msgspec
+
+from holdfast.model.settings import check_count, check_numbers
+
+__all__ = ["HedgeBudget", "HedgePolicy", "Latencies", "hedge_delay"]
+
+_THOUSANDTHS = 1000
+
+_SAVED = 10
+"""Hedges that may be saved up for."""
+
+
+class HedgePolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """When to ask a second time.
+
+    Attributes:
+        quantile: Share of the reads that are faster than the wait before a hedge.
+        most_extra: Hedges for each read, at most.
+        least_samples: Reads of a kind that must have been seen before one is hedged.
+        least_delay: Shortest wait before a hedge, in seconds.
+
+    Raises:
+        ValueError: A number is out of its bounds.
+        TypeError: One is no number, or `least_samples` no whole one.
+    """
+
+    quantile: float = 0.95
+    most_extra: float = 0.05
+    least_samples: int = 20
+    least_delay: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_numbers(self, ("quantile", "most_extra", "least_delay"))
+        check_count("least_samples", self.least_samples, least=1)
+        for name in ("quantile", "most_extra"):
+            if not 0 < getattr(self, name) < 1:
+                message = f"{name} must be between 0 and 1"
+                raise ValueError(message)
+        if not 0 <= self.least_delay < math.inf:
+            message = "least_delay must be a finite number of seconds, and not negative"
+            raise ValueError(message)
+
+
+class Latencies:
+    """How long the last calls of one kind took.
+
+    Args:
+        size: How many are remembered.
+    """
+
+    __slots__ = ("_in_order", "_size", "_sorted")
+
+    def __init__(self, size: int = 200) -> None:
+        self._size = size
+        self._in_order: deque[float] = deque()
+        self._sorted: list[float] = []
+
+    def add(self, seconds: float) -> None:
+        """Notes how long a call took, or how long one was waited for that was given up."""
+        if len(self._in_order) == self._size:
+            del self._sorted[bisect_left(self._sorted, self._in_order.popleft())]
+        self._in_order.append(seconds)
+        insort(self._sorted, seconds)
+
+    def quantile(self, share: float) -> float:
+        """What that share of the calls did not exceed, in seconds; 0 if there are none."""
+        if not self._sorted:
+            return 0.0
+        return self._sorted[min(len(self._sorted) - 1, math.ceil(share * len(self._sorted)) - 1)]
+
+    def __len__(self) -> int:
+        return len(self._in_order)
+
+
+class HedgeBudget:
+    """What reads have paid for hedges; counted in thousandths, so that no rounding adds up."""
+
+    __slots__ = ("_per_read", "_thousandths")
+
+    def __init__(self, policy: HedgePolicy) -> None:
+        self._per_read = math.floor(policy.most_extra * _THOUSANDTHS)
+        self._thousandths = 0
+
+    def read(self) -> None:
+        """Notes a read."""
+        self._thousandths = min(_SAVED * _THOUSANDTHS, self._thousandths + self._per_read)
+
+    def take(self) -> bool:
+        """Pays for a hedge, if there is enough."""
+        if self._thousandths < _THOUSANDTHS:
+            return False
+        self._thousandths -= _THOUSANDTHS
+        return True
+
+
+def hedge_delay(policy: HedgePolicy, latencies: Latencies) -> float | None:
+    """Seconds to wait before a hedge; None where too little is known to say."""
+    if len(latencies) < policy.least_samples:
+        return None
+    return max(policy.least_delay, latencies.quantile(policy.quantile))
