@@ -19,7 +19,7 @@ from holdfast.errors import (
     RateLimitedError,
     TaskNotFoundError,
 )
-from holdfast.policy.breaker import Breaker, BreakerPolicy, shows_outage
+from holdfast.policy.breaker import Breaker, BreakerPolicy, judge
 
 MIDDLE = 0.5  # a draw that leaves the time as it is
 
@@ -33,11 +33,12 @@ def call(one, *, went_well, now, duration=0.0):
     permit = one.acquire(now=now)
     if permit is None:
         return False
-    if went_well:
-        one.succeeded(permit, duration=duration, now=now, draw=MIDDLE)
-    else:
-        one.failed(permit, now=now, draw=MIDDLE)
+    settle(one, permit, "well" if went_well else "away", now=now, duration=duration)
     return True
+
+
+def settle(one, permit, verdict, *, now, duration=0.0, draw=MIDDLE):
+    one.settle(permit, verdict, duration=duration, now=now, draw=draw)
 
 
 def opened(now=100.0, **policy):
@@ -143,7 +144,7 @@ def test_the_time_is_drawn_around_its_middle():
     waits = []
     for draw in (0.0, 0.5, 0.999999):
         one = breaker(failures=1)
-        one.failed(one.acquire(now=0.0), now=0.0, draw=draw)
+        settle(one, one.acquire(now=0.0), "away", now=0.0, draw=draw)
         waits.append(one.retry_after(now=0.0))
 
     assert waits == pytest.approx([4.0, 5.0, 6.0], abs=1e-4)
@@ -154,7 +155,7 @@ def test_a_probe_that_is_given_up_makes_room_for_the_next():
     probe = one.acquire(now=105.0)
     assert one.acquire(now=105.0) is None
 
-    one.release(probe, now=105.0)
+    settle(one, probe, None, now=105.0)
 
     assert one.acquire(now=105.0) is not None
     assert one.acquire(now=105.0) is None
@@ -169,9 +170,9 @@ def test_a_probe_that_takes_too_long_makes_room_for_the_next():
     second = one.acquire(now=110.0)
 
     assert second is not None
-    one.release(slow, now=110.0)
+    settle(one, slow, None, now=110.0)
     assert one.acquire(now=110.0) is None  # the second one is on its way
-    one.succeeded(slow, duration=5.0, now=110.0, draw=MIDDLE)
+    settle(one, slow, "well", now=110.0, duration=5.0)
     assert one.state(now=110.0) == "closed"
 
 
@@ -182,17 +183,46 @@ def test_what_was_let_through_before_says_nothing_afterwards():
         call(one, went_well=False, now=100.0)
     until = one.retry_after(now=100.0)
 
-    one.failed(old[0], now=101.0, draw=MIDDLE)
-    one.succeeded(old[1], duration=0.0, now=101.0, draw=MIDDLE)
+    settle(one, old[0], "away", now=101.0)
+    settle(one, old[1], "well", now=101.0, duration=0.0)
 
     assert one.state(now=101.0) == "open"
     assert one.retry_after(now=100.0) == until
     probe = one.acquire(now=105.0)
-    one.failed(old[2], now=105.0, draw=MIDDLE)
-    one.succeeded(probe, duration=0.0, now=105.0, draw=MIDDLE)
+    settle(one, old[2], "away", now=105.0)
+    settle(one, probe, "well", now=105.0, duration=0.0)
     for late in old[3:]:
-        one.failed(late, now=106.0, draw=MIDDLE)
+        settle(one, late, "away", now=106.0)
     assert one.state(now=106.0) == "closed"
+
+
+def test_an_agent_that_answers_errors_is_neither_well_nor_away():
+    one = breaker(failure_rate=None)
+    for _ in range(4):
+        call(one, went_well=False, now=100.0)
+
+    for _ in range(50):
+        settle(one, one.acquire(now=100.0), "alive", now=100.0)
+    assert one.state(now=100.0) == "closed"
+    call(one, went_well=False, now=100.0)
+
+    assert one.state(now=100.0) == "open"
+    settle(one, one.acquire(now=105.0), "alive", now=105.0)
+    assert one.state(now=105.0) == "closed"
+
+
+def test_one_that_opens_again_at_once_stays_open_for_longer():
+    one = opened(backoff_factor=2)
+    assert call(one, went_well=True, now=105.0)
+
+    for _ in range(5):
+        call(one, went_well=False, now=106.0)
+    assert one.retry_after(now=106.0) == 10.0
+
+    assert call(one, went_well=True, now=116.0)
+    for _ in range(5):
+        call(one, went_well=False, now=126.0)  # a window later
+    assert one.retry_after(now=126.0) == 5.0
 
 
 def test_an_answer_that_takes_too_long_counts_as_failed():
@@ -208,7 +238,7 @@ def test_by_hand_it_stays_open_until_it_is_reset():
     one = breaker()
     before = one.acquire(now=0.0)
     one.open()
-    one.succeeded(before, duration=0.0, now=0.0, draw=MIDDLE)
+    settle(one, before, "well", now=0.0, duration=0.0)
 
     assert not call(one, went_well=True, now=1e9)
     assert one.retry_after(now=0.0) is None
@@ -241,17 +271,17 @@ def test_the_simple_one_counts_three_and_waits_thirty_seconds_each_time():
 
 
 @pytest.mark.parametrize(
-    ("error", "counts"),
+    ("error", "shows"),
     [
-        (A2AConnectionError("", failure="refused", transient=True), True),
-        (A2ATimeoutError("", phase="first_byte", timeout=1.0, transient=True), True),
-        (A2AHTTPError("", http_status=503, transient=True), True),
-        (AgentError("", code=-32005, transient=True), True),
-        (A2AHTTPError("", http_status=400), False),
-        (TaskNotFoundError("", code=-32001), False),
-        (AuthenticationError("", http_status=401), False),
-        (InternalError("", code=-32603), False),
-        (InternalError("", code=-32603, transient=True), False),
+        (A2AConnectionError("", failure="refused", transient=True), "away"),
+        (A2ATimeoutError("", phase="first_byte", timeout=1.0, transient=True), "away"),
+        (A2AHTTPError("", http_status=503, transient=True), "away"),
+        (AgentError("", code=-32005, transient=True), "away"),
+        (A2AHTTPError("", http_status=400), "alive"),
+        (TaskNotFoundError("", code=-32001), "well"),
+        (AuthenticationError("", http_status=401), "alive"),
+        (InternalError("", code=-32603), "alive"),
+        (InternalError("", code=-32603, transient=True), "alive"),
         (RateLimitedError("", http_status=429, transient=True), None),
         (A2ATimeoutError("", phase="pool", timeout=1.0, transient=True), None),
         (A2AConnectionError("", failure="closed"), None),
@@ -261,8 +291,8 @@ def test_the_simple_one_counts_three_and_waits_thirty_seconds_each_time():
         (CredentialOriginError("", origin="https://a.test"), None),
     ],
 )
-def test_what_counts_against_an_agent(error, counts):
-    assert shows_outage(error) is counts
+def test_what_the_end_of_a_call_shows_of_an_agent(error, shows):
+    assert judge(error) == shows
 
 
 @pytest.mark.parametrize(
@@ -320,18 +350,13 @@ class Breaking(RuleBasedStateMachine):
     @precondition(lambda self: self.under_way)
     @rule(
         which=st.integers(0, 1000),
-        how=st.sampled_from(["well", "badly", "given up"]),
+        verdict=st.sampled_from(["well", "alive", "away", None]),
         draw=st.floats(0, 0.99),
     )
-    def one_ends(self, which, how, draw):
+    def one_ends(self, which, verdict, draw):
         permit = self.under_way.pop(which % len(self.under_way))
         before = self.one.state(now=self.now)
-        if how == "well":
-            self.one.succeeded(permit, duration=0.1, now=self.now, draw=draw)
-        elif how == "badly":
-            self.one.failed(permit, now=self.now, draw=draw)
-        else:
-            self.one.release(permit, now=self.now)
+        settle(self.one, permit, verdict, now=self.now, draw=draw)
         after = self.one.state(now=self.now)
         if before == "open":
             assert after == "open", "only a probe ends an outage"

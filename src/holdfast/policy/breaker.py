@@ -9,7 +9,7 @@ It!" (2007), chapter "Stability Patterns"; the rules that others learned the har
 - What was let through before the state changed says nothing about the state after it.
 - Nobody waits here: who is refused goes elsewhere, or learns when to come back.
 - What the agent answers is no outage: an internal error (-32603) is mostly about one message, and
-  429 says that it is well and busy.
+  429 says that it is well and busy. Nor does either show that all is well.
 """
 
 from __future__ import annotations
@@ -30,10 +30,13 @@ from holdfast.errors import (
 )
 from holdfast.model.settings import check_count, check_numbers
 
-__all__ = ["Breaker", "BreakerPolicy", "BreakerState", "Permit", "shows_outage"]
+__all__ = ["Breaker", "BreakerPolicy", "BreakerState", "Permit", "Verdict", "judge"]
 
 BreakerState = Literal["closed", "open", "half_open"]
 """What a breaker does with calls: let them through, refuse them, or let one try."""
+
+Verdict = Literal["well", "alive", "away"]
+"""What the end of a call shows of the agent; ``"alive"`` is neither good nor bad."""
 
 _BUCKETS = 10
 """How finely the window of the failure rate slides."""
@@ -52,8 +55,9 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):
         least_calls: Calls within `window` below which their share says nothing.
         window: Seconds that the share is counted over.
         slow_after: Seconds after which a call counts as failed, though it was answered.
-        patience: Seconds that an attempt must have waited for it to count as failed where the
-            caller's own deadline ends it; what is given up sooner says nothing of the agent.
+        patience: Seconds that a read must have waited for it to count as failed where the caller's
+            own deadline ends it; what is given up sooner, or takes its time because it works for
+            the caller, says nothing of the agent.
         open_for: Seconds that it is open for the first time, drawn within a fifth of it.
         backoff_factor: What that time is multiplied by with each probe that fails. With the
             default, an agent that is back is noticed after a fifth of the time that it was away,
@@ -70,7 +74,7 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     least_calls: int = 10
     window: float = 10.0
     slow_after: float = math.inf
-    patience: float = 1.0
+    patience: float = 5.0
     open_for: float = 5.0
     backoff_factor: float = 1.2
     most_open_for: float = 60.0
@@ -121,6 +125,7 @@ class Breaker:
     """The breaker of one endpoint."""
 
     __slots__ = (
+        "_closed",
         "_failures",
         "_held",
         "_permit",
@@ -139,7 +144,8 @@ class Breaker:
         self._permit = Permit(0)  # what all get while it is closed; tells its states apart
         self._probe: Permit | None = None
         self._failures = 0  # in a row
-        self._reopened = 0  # probes that have failed since it was closed
+        self._reopened = 0  # probes that have failed since it was well for a while
+        self._closed = -math.inf  # when it closed last
         self._until = 0.0  # when the next probe may be made
         self._held = False  # whether it stays as it is until it is reset
 
@@ -169,7 +175,7 @@ class Breaker:
         return None if self._held else max(0.0, self._until - now)
 
     def acquire(self, *, now: float) -> Permit | None:
-        """Leave to make a call, or None; who gets it says `succeeded`, `failed` or `release`.
+        """Leave to make a call, or None; who gets it says `settle`, whatever happens.
 
         Args:
             now: Monotonic time in seconds.
@@ -184,53 +190,45 @@ class Breaker:
         self._probe = Permit(self._permit.generation, is_probe=True)
         return self._probe
 
-    def succeeded(self, permit: Permit, *, duration: float, now: float, draw: float) -> None:
-        """Reports a call that was answered.
+    def settle(
+        self, permit: Permit, verdict: Verdict | None, *, duration: float, now: float, draw: float
+    ) -> None:
+        """Reports what came of a call.
 
         Args:
             permit: What it was let through with.
+            verdict: What that shows of the agent; None for nothing, which gives the permit back.
             duration: Seconds that it took.
             now: Monotonic time in seconds.
             draw: A random number from 0 up to 1.
         """
-        if duration > self._policy.slow_after:
-            self.failed(permit, now=now, draw=draw)
-        elif permit.generation != self._permit.generation:
-            return  # of a state that is over
-        elif permit.is_probe:
-            self._close()
-        elif not self._held:
+        if permit.generation != self._permit.generation or self._held:
+            return  # of a state that is over, or of one that nothing changes
+        if verdict == "well" and duration > self._policy.slow_after:
+            verdict = "away"
+        if permit.is_probe:
+            self._settle_probe(permit, verdict, now, draw)
+        elif verdict == "well":
             self._failures = 0
             self._window.add(now, failed=False)
-
-    def failed(self, permit: Permit, *, now: float, draw: float) -> None:
-        """Reports a call that failed in a way that `shows_outage`.
-
-        Args:
-            permit: What it was let through with.
-            now: Monotonic time in seconds.
-            draw: A random number from 0 up to 1.
-        """
-        if permit.generation != self._permit.generation or self._held:
-            return
-        self._failures += 1
-        if permit.is_probe:
-            self._reopened += 1
-        else:
+        elif verdict == "away":
+            self._failures += 1
             self._window.add(now, failed=True)
-            if not self._is_enough():
-                return
-        self._enter("open")
-        self._until = now + self._open_for() * (1 - _SPREAD + 2 * _SPREAD * draw)
+            if self._is_enough():
+                # One that opens again so soon has not recovered.
+                is_relapse = now - self._closed < self._policy.window
+                self._open_again(self._reopened + 1 if is_relapse else 0, now, draw)
 
-    def release(self, permit: Permit, *, now: float) -> None:
-        """Gives back a permit whose call says nothing of the agent.
-
-        Args:
-            permit: What it was let through with.
-            now: Monotonic time in seconds.
-        """
-        if permit is self._probe:
+    def _settle_probe(
+        self, probe: Permit, verdict: Verdict | None, now: float, draw: float
+    ) -> None:
+        if verdict == "away":
+            self._failures += 1
+            self._open_again(self._reopened + 1, now, draw)
+        elif verdict is not None:
+            self._enter("closed")
+            self._closed = now
+        elif probe is self._probe:
             self._until = now  # the next one may try
             self._probe = None
 
@@ -243,26 +241,30 @@ class Breaker:
 
     def close(self) -> None:
         """Closes it, whatever fails, until it is opened or reset."""
-        self._close()
+        self._enter("closed")
         self._held = True
 
     def reset(self) -> None:
         """Closes it, and counts anew."""
-        self._close()
+        self._enter("closed")
+        self._reopened = 0
 
     # ── States ───────────────────────────────────────────────────────────────────────────────
-
-    def _close(self) -> None:
-        self._enter("closed")
-        self._failures = self._reopened = 0
-        self._until = 0.0
-        self._window.clear()
 
     def _enter(self, state: BreakerState) -> None:
         self._state = state
         self._permit = Permit(self._permit.generation + 1)
         self._probe = None
         self._held = False
+        if state == "closed":
+            self._failures = 0
+            self._until = 0.0
+            self._window.clear()
+
+    def _open_again(self, reopened: int, now: float, draw: float) -> None:
+        self._reopened = reopened
+        self._enter("open")
+        self._until = now + self._open_for() * (1 - _SPREAD + 2 * _SPREAD * draw)
 
     def _is_enough(self) -> bool:
         policy = self._policy
@@ -324,11 +326,8 @@ class _Window:
         self.failed += failed
 
 
-def shows_outage(error: A2AError) -> bool | None:
-    """Whether a failure counts against the agent: True if so, False if it shows it to be alive.
-
-    None says nothing of it: nobody was asked, or the answer was "later".
-    """
+def judge(error: A2AError) -> Verdict | None:
+    """What a failed call shows of the agent; None for nothing: nobody was asked, or "later"."""
     if isinstance(error, CircuitOpenError | QueueFullError | RateLimitedError):
         return None
     if isinstance(error, A2AConnectionError) and error.failure == "closed":
@@ -336,7 +335,9 @@ def shows_outage(error: A2AError) -> bool | None:
     if isinstance(error, A2ATimeoutError) and error.phase == "pool":
         return None
     if isinstance(error, InternalError):
-        return False
+        return "alive"
     if error.transient:
-        return True
-    return False if error.code is not None or error.http_status is not None else None
+        return "away"
+    if error.code is not None:
+        return "well"
+    return None if error.http_status is None else "alive"
