@@ -61,6 +61,14 @@ class Pace:
         """Whether nobody is held back."""
         return self._rate is None
 
+    def is_held(self, *, now: float) -> bool:
+        """Whether the agent has asked to wait until later.
+
+        Args:
+            now: Monotonic time in seconds.
+        """
+        return now < self._until
+
     def next_start(self, *, now: float) -> float:
         """When the next call may start; now, or later.
 

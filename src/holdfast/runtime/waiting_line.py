@@ -1,0 +1,59 @@
+"""A line of callers who wait for their turn: first come, first served."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["WaitingLine"]
+
+
+class WaitingLine:
+    """Who waits, in order.
+
+    A turn is handed over: nobody who comes later can take it. One who has left meanwhile is passed
+    over, and to leave costs the same wherever one stands.
+
+    Args:
+        unused: Called when somebody leaves who has been given a turn, and has not heard of it.
+    """
+
+    def __init__(self, unused: Callable[[], None]) -> None:
+        self._unused = unused
+        self._line: deque[asyncio.Future[None]] = deque()
+        self._waiting = 0
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    async def wait(self, *, first: bool = False) -> None:
+        """Waits for a turn.
+
+        Args:
+            first: Whether to stand at the head of the line, not at its end.
+        """
+        turn = asyncio.get_running_loop().create_future()
+        (self._line.appendleft if first else self._line.append)(turn)
+        self._waiting += 1
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._waiting -= 1
+            else:
+                self._unused()
+            raise
+
+    def let_in(self) -> bool:
+        """Gives a turn to the first in the line; False if there is nobody."""
+        while self._line:
+            turn = self._line.popleft()
+            if not turn.done():
+                self._waiting -= 1
+                turn.set_result(None)
+                return True
+        return False

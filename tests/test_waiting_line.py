@@ -1,0 +1,213 @@
+"""Lines of callers: first come, first served, whoever leaves and whenever."""
+
+import asyncio
+import random
+
+from hypothesis import strategies as st
+
+from holdfast.runtime.admission import Admission
+from holdfast.runtime.gate import Gate
+from holdfast.testing import run
+
+from .strategies import given
+
+
+async def settled():
+    """Lets everybody go on who can."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def comes(admission, arrived, name):
+    if not admission.enter_at_once():
+        await admission.enter()
+    arrived.append(name)
+
+
+def test_places_go_to_those_who_came_first():
+    async def main():
+        admission, arrived = Admission(2), []
+        tasks = [asyncio.create_task(comes(admission, arrived, n)) for n in range(6)]
+        await settled()
+        assert arrived == [0, 1]
+        assert admission.waiting == 4
+
+        for _ in range(4):
+            admission.leave()
+            await settled()
+
+        await asyncio.gather(*tasks)
+        assert arrived == [0, 1, 2, 3, 4, 5]
+
+    run(main())
+
+
+def test_a_newcomer_does_not_overtake_one_who_has_just_been_let_in():
+    async def main():
+        admission, arrived = Admission(1), []
+        await comes(admission, arrived, "first")
+        second = asyncio.create_task(comes(admission, arrived, "second"))
+        await settled()
+
+        admission.leave()  # the place is the second one's, though it has not run yet
+        third = asyncio.create_task(comes(admission, arrived, "third"))
+        await settled()
+
+        assert arrived == ["first", "second"]
+        admission.leave()
+        await asyncio.gather(second, third)
+
+    run(main())
+
+
+def test_a_place_given_to_one_who_leaves_goes_to_the_next():
+    async def main():
+        admission, arrived = Admission(1), []
+        await comes(admission, arrived, "first")
+        second = asyncio.create_task(comes(admission, arrived, "second"))
+        third = asyncio.create_task(comes(admission, arrived, "third"))
+        await settled()
+
+        admission.leave()
+        second.cancel()  # in the same turn of the loop
+        await settled()
+
+        assert arrived == ["first", "third"]
+        assert second.cancelled()
+        await third
+
+    run(main())
+
+
+@given(places=st.integers(1, 4), seed=st.integers(0, 2**32), max_examples=150, callers=st.just(40))
+def test_no_place_is_lost_or_made_whoever_leaves(places, seed, callers):
+    dice = random.Random(seed)
+
+    async def main():
+        admission, inside, most = Admission(places), 0, 0
+
+        async def call():
+            nonlocal inside, most
+            if not admission.enter_at_once():
+                await admission.enter()
+            inside += 1
+            most = max(most, inside)
+            try:
+                await asyncio.sleep(dice.random())
+            finally:
+                inside -= 1
+                admission.leave()
+
+        tasks = []
+        for _ in range(callers):
+            tasks.append(asyncio.create_task(call()))
+            if dice.random() < 0.5:
+                await asyncio.sleep(dice.random() / 4)
+            if dice.random() < 0.4:
+                dice.choice(tasks).cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+        assert most <= places
+        assert inside == admission.waiting == 0
+        assert [admission.enter_at_once() for _ in range(places + 1)] == [True] * places + [False]
+
+    run(main())
+
+
+async def passes(gate, moments, name, **how):
+    await gate.enter(**how)
+    moments.append((name, asyncio.get_running_loop().time()))
+
+
+def test_an_open_gate_holds_nobody():
+    async def main():
+        gate, moments = Gate(), []
+
+        for n in range(100):
+            await passes(gate, moments, n)
+
+        assert gate.is_open
+        assert len({moment for _, moment in moments}) == 1
+
+    run(main())
+
+
+def test_all_wait_for_whom_one_was_told_and_then_come_in_order():
+    async def main():
+        gate, moments = Gate(), []
+        begin = asyncio.get_running_loop().time()
+        gate.told_to_wait(10.0, started=begin, draw=0.0)
+
+        await asyncio.gather(*(passes(gate, moments, n) for n in range(200)))
+
+        assert [name for name, _ in moments] == list(range(200))
+        assert moments[0][1] - begin == 10.0
+        assert moments[-1][1] - begin < 20.0
+
+    run(main())
+
+
+def test_one_that_was_refused_stands_before_the_others():
+    async def main():
+        gate, moments = Gate(), []
+        begin = asyncio.get_running_loop().time()
+        gate.told_to_wait(10.0, started=begin, draw=0.0)
+        others = [asyncio.create_task(passes(gate, moments, n)) for n in range(3)]
+        await settled()
+
+        await passes(gate, moments, "refused", first=True)
+
+        await asyncio.gather(*others)
+        assert [name for name, _ in moments] == ["refused", 0, 1, 2]
+
+    run(main())
+
+
+def test_a_longer_wait_holds_those_who_wait_already():
+    async def main():
+        gate, moments = Gate(), []
+        begin = asyncio.get_running_loop().time()
+        gate.told_to_wait(10.0, started=begin, draw=0.0)
+        others = [asyncio.create_task(passes(gate, moments, n)) for n in range(3)]
+        await asyncio.sleep(5)
+
+        gate.told_to_wait(30.0, started=begin, draw=0.0)
+
+        await asyncio.gather(*others)
+        assert moments[0][1] - begin == 35.0
+
+    run(main())
+
+
+@given(seed=st.integers(0, 2**32), max_examples=100)
+def test_nobody_passes_while_the_agent_wants_to_be_left_alone(seed):
+    dice = random.Random(seed)
+
+    async def main():
+        gate, loop = Gate(), asyncio.get_running_loop()
+        until, passed = 0.0, 0
+
+        async def call():
+            nonlocal passed
+            await gate.enter(first=dice.random() < 0.2)
+            assert loop.time() >= until
+            passed += 1
+
+        tasks = []
+        for _ in range(60):
+            tasks.append(asyncio.create_task(call()))
+            if dice.random() < 0.3:
+                await asyncio.sleep(dice.random() * 3)
+            if dice.random() < 0.2:
+                seconds = dice.random() * 5
+                until = max(until, loop.time() + seconds)
+                gate.told_to_wait(seconds, started=loop.time(), draw=dice.random())
+            if dice.random() < 0.2:
+                dice.choice(tasks).cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+
+        left = sum(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
+        assert passed + left == 60
+        assert gate.waiting == 0
+
+    run(main())
