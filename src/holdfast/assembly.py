@@ -37,6 +37,7 @@ from holdfast.model.requests import SendMessageConfiguration
 from holdfast.policy.reconcile import ContextIds, OnUnknown
 from holdfast.policy.resilience import Resilience
 from holdfast.runtime.agent_name import agent_name
+from holdfast.runtime.attempts import AttemptLayer
 from holdfast.runtime.binding import HttpBinding
 from holdfast.runtime.credentials import AuthSlot, CredentialsLayer
 from holdfast.runtime.discovery import CardTransport
@@ -241,6 +242,9 @@ def connect(
     def intercepted(inner: Transport) -> Transport:
         return InterceptorLayer(inner, hung)
 
+    def attempted(inner: Transport) -> Transport:
+        return AttemptLayer(inner, listening)
+
     def routed(inner: Transport) -> Transport:
         return InterfaceLayer(inner, resolver, route, endpoints, slot)
 
@@ -271,8 +275,9 @@ def connect(
             OutcomeLayer,
             DeadlineLayer,
             *call_layers,
-            routed,
             _retried(resilience, env, listening),
+            routed,
+            attempted,
             *attempt_layers,
             CredentialsLayer,
         ),
@@ -331,7 +336,11 @@ def card_source(
         networks=networks,
         version=version or PROTOCOL_VERSION,
     )
-    return compose((_retried(resilience, env, observers), CredentialsLayer), cards)
+
+    def attempted(inner: Transport) -> Transport:
+        return AttemptLayer(inner, observers)
+
+    return compose((_retried(resilience, env, observers), attempted, CredentialsLayer), cards)
 
 
 def _retried(resilience: Resilience, env: Env, observers: Observers) -> Layer:

@@ -188,7 +188,8 @@ class Observers:
 
     def retry_scheduled(self, call: AnyCall, error: A2AError, *, wait: float) -> None:
         """After a failed try, the next one begins in `wait` seconds."""
-        self._tell(RetryScheduled(**_named(call), number=call.attempt + 1, wait=wait, error=error))
+        number = len(call.progress.attempts) + 1
+        self._tell(RetryScheduled(**_named(call), number=number, wait=wait, error=error))
 
     def reconnected(
         self,
@@ -277,10 +278,11 @@ class _Named(TypedDict):
 
 
 def _named(call: AnyCall) -> _Named:
+    endpoint = call.endpoint or call.progress.endpoint
     return {
         "request_id": call.request_id,
         "operation": call.operation.name,
-        "agent": call.agent,
+        "agent": None if endpoint is None else endpoint.agent,
     }
 
 

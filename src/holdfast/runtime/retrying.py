@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from holdfast.errors import A2AError, Attempt
+from holdfast.errors import A2AError
 from holdfast.policy.retry import GiveUp, Retry, RetryPolicy, decide
 from holdfast.runtime.transport import AnyCall, Call, Onward, PassThrough, Reply, Transport
 
@@ -25,7 +25,11 @@ T = TypeVar("T")
 
 
 class RetryLayer(PassThrough):
-    """Tries again where `holdfast.policy.retry` says so and the endpoint's budget allows it."""
+    """Tries again where `holdfast.policy.retry` says so and the endpoint's budget allows it.
+
+    Each time it is chosen anew below where the call goes. What fails before anything was tried is
+    not tried again: those below have done what they could.
+    """
 
     def __init__(
         self,
@@ -42,52 +46,39 @@ class RetryLayer(PassThrough):
         self._observers = observers
 
     async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
-        loop = asyncio.get_running_loop()
         progress = call.progress
+        failures = 0
+        last: A2AError | None = None
         while True:
-            started = loop.time()
-            progress.sent = False
-            self._observers.attempt_started(call)
+            tried = len(progress.attempts)
             try:
                 reply = await onward(call)
             except A2AError as error:
-                delay = await self._after_failure(call, error, started, loop.time())
-                await asyncio.sleep(delay)
-                call = msgspec.structs.replace(call, attempt=call.attempt + 1)
-            except asyncio.CancelledError:
-                self._record(
-                    call,
-                    started,
-                    loop.time(),
-                    error="given up while it was under way",
-                    executed=None if progress.sent else False,
-                )
-                raise
+                if len(progress.attempts) == tried:
+                    if last is None:
+                        raise
+                    last.gave_up = error.message  # what failed before says more
+                    raise last from last.__cause__
+                failures, last = failures + 1, error
+                await asyncio.sleep(await self._after_failure(call, error, failures))
             else:
-                self._record(call, started, loop.time(), executed=True)
-                if call.endpoint is not None:
-                    call.endpoint.succeeded(self._budget)
-                return msgspec.structs.replace(reply, attempts=tuple(progress.attempts))
+                if progress.endpoint is not None:
+                    progress.endpoint.succeeded(self._budget)
+                return reply
 
-    async def _after_failure(
-        self, call: AnyCall, error: A2AError, started: float, now: float
-    ) -> float:
+    async def _after_failure(self, call: AnyCall, error: A2AError, failures: int) -> float:
         """Returns the wait before the next try, or raises the error with its attempts."""
-        call.progress.secrets.hide_in(error)  # before anybody is told of it
-        error.request_id = call.request_id
-        error.agent = error.agent or call.agent
-        call.progress.failed(error)
-        self._observers.attempt_failed(call, error, duration=now - started)
+        now, progress = asyncio.get_running_loop().time(), call.progress
         within_budget = (
             not error.transient
-            or call.endpoint is None
-            or call.endpoint.charge(self._budget, now=now)
+            or progress.endpoint is None
+            or progress.endpoint.charge(self._budget, now=now)
         )
         decision: Retry | GiveUp = decide(
             self._policy,
             error,
             safety=call.operation.safety,
-            attempt=call.attempt,
+            attempt=failures,
             time_left=call.deadline.left(now),
             draw=self._env.random(),
         )
@@ -95,45 +86,17 @@ class RetryLayer(PassThrough):
             decision = GiveUp("who made the call goes on by other means")
         if isinstance(decision, Retry) and not within_budget:
             decision = GiveUp("the retry budget of this agent is spent")
-        if isinstance(decision, GiveUp) and error.transient and call.is_retried:
-            error.gave_up = decision.reason
-        wait = decision.delay if isinstance(decision, Retry) else None
-        self._record(
-            call,
-            started,
-            now,
-            error=f"{type(error).__name__}: {error}",
-            executed=error.executed,
-            wait=wait,
-        )
-        error.attempts = tuple(call.progress.attempts)
-        if wait is None:
+        if isinstance(decision, GiveUp):
+            if error.transient and call.is_retried:
+                error.gave_up = decision.reason
+            error.attempts = tuple(progress.attempts)
             raise error
+        wait = decision.delay
+        progress.attempts[-1] = msgspec.structs.replace(progress.attempts[-1], wait=wait)
+        error.attempts = tuple(progress.attempts)
         self._observers.retry_scheduled(call, error, wait=wait)
         if self._policy.on_retry is not None:
-            told = self._policy.on_retry(call.attempt, error, wait)
+            told = self._policy.on_retry(failures, error, wait)
             if inspect.isawaitable(told):
                 await told
         return wait
-
-    def _record(
-        self,
-        call: AnyCall,
-        started: float,
-        now: float,
-        *,
-        executed: bool | None,
-        error: str | None = None,
-        wait: float | None = None,
-    ) -> None:
-        call.progress.attempts.append(
-            Attempt(
-                number=call.attempt,
-                agent=call.agent or "",
-                started=started - call.progress.began,
-                duration=now - started,
-                error=error,
-                executed=executed,
-                wait=wait,
-            )
-        )

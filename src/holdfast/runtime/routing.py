@@ -113,8 +113,6 @@ class InterfaceLayer(PassThrough):
                 if may_go_on and _is_free_to_fall_back(call, error):
                     choice.endpoint.speaks_version = False
                     chosen = self._older(call, choice, provider)
-                    tried = len(call.progress.attempts)
-                    call = msgspec.structs.replace(call, attempt=tried + 1)
                     continue
                 self._doubt_version(error, call, choice, chosen)
                 raise
@@ -261,7 +259,6 @@ class _Choice:
 def _routed(call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> Call[P, R]:
     if call.extensions:
         check_spoken(call, choice.endpoint.version)
-    call.progress.endpoint = choice.endpoint
     return msgspec.structs.replace(
         call, endpoint=choice.endpoint, reach=choice.reach, card=choice.card, auth=provider
     )

@@ -1,0 +1,76 @@
+"""The layer that is one attempt: it is observed, timed and written down, whatever comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from holdfast.errors import A2AError, Attempt
+from holdfast.runtime.transport import AnyCall, Call, Onward, PassThrough, Reply, Transport
+
+if TYPE_CHECKING:
+    from holdfast.runtime.listeners import Observers
+
+__all__ = ["AttemptLayer"]
+
+P = TypeVar("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class AttemptLayer(PassThrough):
+    """Notes each attempt in the call's progress, and gives its error what is known of it."""
+
+    def __init__(self, inner: Transport, observers: Observers) -> None:
+        super().__init__(inner)
+        self._observers = observers
+
+    async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
+        loop, progress = asyncio.get_running_loop(), call.progress
+        if progress.attempts:
+            call = msgspec.structs.replace(call, attempt=len(progress.attempts) + 1)
+        started = loop.time()
+        progress.endpoint = call.endpoint
+        progress.sent = False
+        self._observers.attempt_started(call)
+        try:
+            reply = await onward(call)
+        except A2AError as error:
+            duration = loop.time() - started
+            progress.secrets.hide_in(error)  # before anybody is told of it
+            error.request_id = call.request_id
+            error.agent = error.agent or call.agent
+            progress.failed(error)
+            self._observers.attempt_failed(call, error, duration=duration)
+            what = f"{type(error).__name__}: {error}"
+            _note(call, started, duration, error=what, executed=error.executed)
+            raise
+        except asyncio.CancelledError:
+            executed = None if progress.sent else False
+            what = "given up while it was under way"
+            _note(call, started, loop.time() - started, error=what, executed=executed)
+            raise
+        _note(call, started, loop.time() - started, executed=True)
+        return msgspec.structs.replace(reply, attempts=tuple(progress.attempts))
+
+
+def _note(
+    call: AnyCall,
+    started: float,
+    duration: float,
+    *,
+    executed: bool | None,
+    error: str | None = None,
+) -> None:
+    call.progress.attempts.append(
+        Attempt(
+            number=call.attempt,
+            agent=call.agent or "",
+            started=started - call.progress.began,
+            duration=duration,
+            error=error,
+            executed=executed,
+        )
+    )
