@@ -342,6 +342,9 @@ async def test_without_resilience_each_call_is_one_request():
 # ── Budget ───────────────────────────────────────────────────────────────────────────────────
 
 
+BUDGET_ALONE = Resilience(breaker=None)
+
+
 async def fails_with(client, attempts, *, spent):
     with pytest.raises(A2AConnectionError) as caught:
         await client.get_task("task-1")
@@ -352,7 +355,7 @@ async def fails_with(client, attempts, *, spent):
 @both_bindings
 async def test_a_spent_budget_fails_fast_and_recovers(binding):
     agent = FakeAgent()
-    client = await with_a_task(agent, binding)
+    client = await with_a_task(agent, binding, resilience=BUDGET_ALONE)
     agent.inject(Reset(), on="GetTask", times=7)
 
     await fails_with(client, 4, spent=False)
@@ -369,7 +372,7 @@ async def test_a_spent_budget_fails_fast_and_recovers(binding):
 async def test_successes_refill_the_budget():
     agent = FakeAgent()
     budget = BudgetPolicy(tokens=4, success_gives=0.5, seconds_per_token=math.inf)
-    client = await with_a_task(agent, resilience=Resilience(budget=budget))
+    client = await with_a_task(agent, resilience=Resilience(budget=budget, breaker=None))
     agent.inject(Reset(), on="GetTask", times=9)
     await fails_with(client, 2, spent=True)  # three of four tokens are more than half, two are not
     await fails_with(client, 1, spent=True)
@@ -385,7 +388,7 @@ async def test_successes_refill_the_budget():
 async def test_a_failure_that_would_not_be_retried_does_not_blame_the_budget():
     agent = FakeAgent()
     budget = BudgetPolicy(tokens=1)
-    client = await with_a_task(agent, resilience=Resilience(budget=budget))
+    client = await with_a_task(agent, resilience=Resilience(budget=budget, breaker=None))
     agent.inject(Respond(status=403), on="GetTask", times=2)
 
     for _ in range(2):
@@ -397,8 +400,8 @@ async def test_a_failure_that_would_not_be_retried_does_not_blame_the_budget():
 async def test_clients_that_share_share_the_budget():
     agent = FakeAgent()
     shared = Endpoints()
-    first = await with_a_task(agent, shared=shared)
-    second = connected(agent, shared=shared)
+    first = await with_a_task(agent, shared=shared, resilience=BUDGET_ALONE)
+    second = connected(agent, shared=shared, resilience=BUDGET_ALONE)
     agent.inject(Reset(), on="GetTask", times=6)
     await fails_with(first, 4, spent=False)
     await fails_with(first, 2, spent=True)
@@ -410,9 +413,10 @@ async def test_clients_that_share_share_the_budget():
 async def test_clients_that_share_with_other_budgets_get_what_each_asked_for():
     agent = FakeAgent()
     shared = Endpoints()
-    strict = Resilience(budget=BudgetPolicy(tokens=1, success_gives=0, seconds_per_token=math.inf))
+    budget = BudgetPolicy(tokens=1, success_gives=0, seconds_per_token=math.inf)
+    strict = Resilience(budget=budget, breaker=None)
     first = await with_a_task(agent, shared=shared, resilience=strict)
-    second = connected(agent, shared=shared)
+    second = connected(agent, shared=shared, resilience=BUDGET_ALONE)
     agent.inject(Reset(), on="GetTask")
     await fails_with(first, 1, spent=True)
 
@@ -425,7 +429,8 @@ async def test_clients_that_share_with_other_budgets_get_what_each_asked_for():
 
 async def test_clients_that_do_not_share_have_budgets_of_their_own():
     agent = FakeAgent()
-    first, second = await with_a_task(agent), connected(agent)
+    first = await with_a_task(agent, resilience=BUDGET_ALONE)
+    second = connected(agent, resilience=BUDGET_ALONE)
     agent.inject(Reset(), on="GetTask", times=6)
     await fails_with(first, 4, spent=False)
     await fails_with(first, 2, spent=True)

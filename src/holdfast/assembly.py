@@ -43,6 +43,7 @@ from holdfast.runtime.credentials import AuthSlot, CredentialsLayer
 from holdfast.runtime.discovery import CardTransport
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import Env, SystemEnv
+from holdfast.runtime.guarding import GuardLayer
 from holdfast.runtime.interfaces import Route, choose_interfaces
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.layers import (
@@ -277,6 +278,7 @@ def connect(
             *call_layers,
             _retried(resilience, env, listening),
             routed,
+            _guarded(resilience, env, listening),
             attempted,
             *attempt_layers,
             CredentialsLayer,
@@ -340,14 +342,29 @@ def card_source(
     def attempted(inner: Transport) -> Transport:
         return AttemptLayer(inner, observers)
 
-    return compose((_retried(resilience, env, observers), attempted, CredentialsLayer), cards)
+    return compose(
+        (
+            _retried(resilience, env, observers),
+            _guarded(resilience, env, observers),
+            attempted,
+            CredentialsLayer,
+        ),
+        cards,
+    )
 
 
 def _retried(resilience: Resilience, env: Env, observers: Observers) -> Layer:
     def retried(inner: Transport) -> Transport:
-        return RetryLayer(inner, resilience.retry, resilience.budget, env, observers)
+        return RetryLayer(inner, resilience, env, observers)
 
     return retried
+
+
+def _guarded(resilience: Resilience, env: Env, observers: Observers) -> Layer:
+    def guarded(inner: Transport) -> Transport:
+        return GuardLayer(inner, resilience, env, observers)
+
+    return guarded
 
 
 async def ask(

@@ -29,6 +29,7 @@ from holdfast.errors import (
     RateLimitedError,
 )
 from holdfast.model.settings import check_count, check_numbers
+from holdfast.policy.limiter import asks_to_wait
 
 __all__ = ["Breaker", "BreakerPolicy", "BreakerState", "Permit", "Verdict", "judge"]
 
@@ -192,7 +193,7 @@ class Breaker:
 
     def settle(
         self, permit: Permit, verdict: Verdict | None, *, duration: float, now: float, draw: float
-    ) -> None:
+    ) -> bool:
         """Reports what came of a call.
 
         Args:
@@ -201,9 +202,12 @@ class Breaker:
             duration: Seconds that it took.
             now: Monotonic time in seconds.
             draw: A random number from 0 up to 1.
+
+        Returns:
+            Whether its state has changed.
         """
         if permit.generation != self._permit.generation or self._held:
-            return  # of a state that is over, or of one that nothing changes
+            return False  # of a state that is over, or of one that nothing changes
         if verdict == "well" and duration > self._policy.slow_after:
             verdict = "away"
         if permit.is_probe:
@@ -218,6 +222,7 @@ class Breaker:
                 # One that opens again so soon has not recovered.
                 is_relapse = now - self._closed < self._policy.window
                 self._open_again(self._reopened + 1 if is_relapse else 0, now, draw)
+        return permit.generation != self._permit.generation
 
     def _settle_probe(
         self, probe: Permit, verdict: Verdict | None, now: float, draw: float
@@ -328,7 +333,8 @@ class _Window:
 
 def judge(error: A2AError) -> Verdict | None:
     """What a failed call shows of the agent; None for nothing: nobody was asked, or "later"."""
-    if isinstance(error, CircuitOpenError | QueueFullError | RateLimitedError):
+    refused = isinstance(error, CircuitOpenError | QueueFullError | RateLimitedError)
+    if refused or asks_to_wait(error):
         return None
     if isinstance(error, A2AConnectionError) and error.failure == "closed":
         return None

@@ -7,7 +7,9 @@ from typing import Self
 import msgspec
 
 from holdfast.model.settings import check_count, check_kinds
+from holdfast.policy.breaker import BreakerPolicy
 from holdfast.policy.budget import BudgetPolicy
+from holdfast.policy.limiter import ConcurrencyPolicy, RateLimitPolicy
 from holdfast.policy.reconcile import ReconcilePolicy
 from holdfast.policy.reconnect import ReconnectPolicy
 from holdfast.policy.retry import RetryPolicy
@@ -24,6 +26,10 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
         timeouts: Limits of one attempt.
         retry: When to try again.
         budget: When to stop trying again because too much fails; None never stops.
+        breaker: When to leave an agent alone that fails; None never does.
+        rate_limit: What others do when an agent asks one to come later; None leaves it to each
+            call.
+        concurrency: How many calls are under way at once; None for as many as there are.
         reconnect: How to pick up a stream that was cut.
         reconcile: How to look for a message whose reply was lost.
         refusals: HTTP statuses that, without an A2A error in the body, are taken to mean that
@@ -38,6 +44,9 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
     retry: RetryPolicy = RetryPolicy()
     budget: BudgetPolicy | None = BudgetPolicy()
+    breaker: BreakerPolicy | None = BreakerPolicy()
+    rate_limit: RateLimitPolicy | None = RateLimitPolicy()
+    concurrency: ConcurrencyPolicy | None = None
     reconnect: ReconnectPolicy = ReconnectPolicy()
     reconcile: ReconcilePolicy = ReconcilePolicy()
     refusals: frozenset[int] = REFUSALS
@@ -48,6 +57,9 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
             timeouts=Timeouts,
             retry=RetryPolicy,
             budget=(BudgetPolicy, type(None)),
+            breaker=(BreakerPolicy, type(None)),
+            rate_limit=(RateLimitPolicy, type(None)),
+            concurrency=(ConcurrencyPolicy, type(None)),
             reconnect=ReconnectPolicy,
             reconcile=ReconcilePolicy,
             refusals=frozenset,
@@ -66,6 +78,8 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             retry=RetryPolicy(max_retries=0),
             budget=None,
+            breaker=None,
+            rate_limit=None,
             reconnect=ReconnectPolicy(max_reconnects=0),
             reconcile=ReconcilePolicy(max_seconds=0),
         )

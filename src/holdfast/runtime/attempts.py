@@ -33,7 +33,7 @@ class AttemptLayer(PassThrough):
             call = msgspec.structs.replace(call, attempt=len(progress.attempts) + 1)
         started = loop.time()
         progress.endpoint = call.endpoint
-        progress.sent = False
+        progress.sent = progress.lacks_credentials = False
         self._observers.attempt_started(call)
         try:
             reply = await onward(call)

@@ -67,7 +67,7 @@ class CredentialsLayer(PassThrough):
             safe = call.operation.safety != "conditional" or error.executed is False
             call.progress.failed(error)
             sent = with_credentials(call, credentials)
-            if not safe or not await _before_sending(provider.on_unauthorized(sent, error)):
+            if not safe or not await _before_sending(call, provider.on_unauthorized(sent, error)):
                 raise
         call.progress.sent = False
         return await _attempt(call, onward, await self._asked(provider, call))
@@ -76,7 +76,7 @@ class CredentialsLayer(PassThrough):
         try:
             given = await provider.credentials(call)
         except A2AError as error:
-            error.executed = False  # a provider may call somebody itself: nothing of ours was sent
+            _blame_provider(call, error)
             raise
         last = self._last  # read once: another thread may use this client too
         if given != last[0]:  # most providers give the same ones for a while
@@ -109,10 +109,15 @@ def with_credentials(call: Call[P, R], credentials: Credentials) -> Call[P, R]:
     return msgspec.structs.replace(call, headers=headers, query=query)
 
 
-async def _before_sending(provider: Awaitable[T]) -> T:
-    """A provider that calls somebody itself may fail in any way: nothing of ours was sent."""
+async def _before_sending(call: AnyCall, provider: Awaitable[T]) -> T:
     try:
         return await provider
     except A2AError as error:
-        error.executed = False
+        _blame_provider(call, error)
         raise
+
+
+def _blame_provider(call: AnyCall, error: A2AError) -> None:
+    """Who gives credentials may call somebody, and fail in any way: nothing of ours was sent."""
+    error.executed = False
+    call.progress.lacks_credentials = True

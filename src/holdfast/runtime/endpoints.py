@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from holdfast.policy.breaker import Breaker, BreakerPolicy
 from holdfast.policy.budget import BudgetPolicy, RetryBudget
+from holdfast.runtime.gate import Gate
 from holdfast.runtime.perloop import PerLoop
 from holdfast.wire.bindings import PROTOCOL_VERSION, spoken_version
 from holdfast.wire.http import presentable
@@ -40,14 +42,18 @@ class Endpoint:
         takes_contexts: Whether it takes contexts that a client names; None where not known.
         speaks_version: Whether it was seen to speak that version, or another one; None where that
             is not known.
+        answered: How many calls went well.
         asking: Held by whoever finds that out.
         asked: How often that was tried.
     """
 
     __slots__ = (
+        "_breakers",
         "_budgets",
+        "_gates",
         "_spoken",
         "agent",
+        "answered",
         "asked",
         "asking",
         "can_be_watched",
@@ -70,7 +76,10 @@ class Endpoint:
         self.speaks_version: bool | None = None
         self.asking = PerLoop(asyncio.Lock)
         self.asked = 0
+        self.answered = 0
         self._budgets: dict[BudgetPolicy, RetryBudget] = {}
+        self._breakers = PerLoop[dict[BreakerPolicy, Breaker]](dict)
+        self._gates: PerLoop[dict[bool, Gate]] | None = None
         self._spoken: dict[str, AnyOperation] = {}
 
     def spoken(self, operation: AnyOperation) -> AnyOperation:
@@ -83,6 +92,7 @@ class Endpoint:
 
     def succeeded(self, policy: BudgetPolicy | None) -> None:
         """Notes a success of a client with such a budget."""
+        self.answered += 1
         if policy is not None and (budget := self._budgets.get(policy)) is not None:
             budget.succeeded()
 
@@ -100,6 +110,36 @@ class Endpoint:
         if budget is None:
             budget = self._budgets[policy] = RetryBudget(policy, now=now)
         return budget.failed(now=now)
+
+    def breaker(self, policy: BreakerPolicy) -> Breaker:
+        """The breaker of the clients with such a policy, in the running event loop."""
+        breakers = self._breakers.here()
+        breaker = breakers.get(policy)
+        if breaker is None:
+            breaker = breakers[policy] = Breaker(policy)
+        return breaker
+
+    def gate(self, *, sends: bool) -> Gate | None:
+        """Where calls wait, of a kind that was told to come later; None for those that were not.
+
+        Args:
+            sends: Whether it is about calls that must not run twice.
+        """
+        return None if self._gates is None else self._gates.here().get(sends)
+
+    def told_to_wait(self, seconds: float, *, sends: bool, started: float, draw: float) -> None:
+        """Holds calls of a kind back.
+
+        Args:
+            seconds: How long the agent asks to wait.
+            sends: Whether it is about calls that must not run twice.
+            started: When the call started that was refused, by the event loop's clock.
+            draw: A random number from 0 up to 1.
+        """
+        if self._gates is None:
+            self._gates = PerLoop[dict[bool, Gate]](dict)
+        gate = self._gates.here().setdefault(sends, Gate())
+        gate.told_to_wait(seconds, started=started, draw=draw)
 
 
 class Endpoints:

@@ -22,15 +22,18 @@ from holdfast.model.types import (
     Event,
     Task,
 )
+from holdfast.policy.breaker import BreakerState
 
 if TYPE_CHECKING:
     from holdfast.errors import Attempt, OutcomeUnknownError
+    from holdfast.policy.breaker import Breaker
     from holdfast.runtime.transport import AnyCall, AnyReply
 
 __all__ = [
     "AttemptFailed",
     "AttemptStarted",
     "CallFinished",
+    "CircuitChanged",
     "Consumer",
     "Hooks",
     "Interceptor",
@@ -140,6 +143,18 @@ class Reconnected(Observation, frozen=True, kw_only=True):
     error: A2AError | None = None
 
 
+class CircuitChanged(Observation, frozen=True, kw_only=True):
+    """The agent is left alone from now on (``"open"``), or no longer (``"closed"``).
+
+    `failures` is how many calls have failed in a row by now; `retry_after` is how many seconds it
+    is left alone. The call that it is told of is the one that showed it.
+    """
+
+    state: BreakerState
+    failures: int
+    retry_after: float
+
+
 class Reconciled(Observation, frozen=True, kw_only=True):
     """A message whose reply was lost was looked for, for `duration` seconds.
 
@@ -190,6 +205,17 @@ class Observers:
         """After a failed try, the next one begins in `wait` seconds."""
         number = len(call.progress.attempts) + 1
         self._tell(RetryScheduled(**_named(call), number=number, wait=wait, error=error))
+
+    def circuit_changed(self, call: AnyCall, breaker: Breaker, *, now: float) -> None:
+        """An agent is left alone, or no longer."""
+        self._tell(
+            CircuitChanged(
+                **_named(call),
+                state=breaker.state(now=now),
+                failures=breaker.failures,
+                retry_after=breaker.retry_after(now=now) or 0.0,
+            )
+        )
 
     def reconnected(
         self,
@@ -307,6 +333,15 @@ def _log(observation: Observation) -> None:
                 observation.number,
                 observation.wait,
             )
+        case CircuitChanged(state="open"):
+            logger.warning(
+                "%s the agent is left alone for %.3g s, after %d failures in a row",
+                _subject(observation),
+                observation.retry_after,
+                observation.failures,
+            )
+        case CircuitChanged():
+            logger.info("%s the agent is well again", _subject(observation))
         case Reconnected():
             logger.info(
                 "%s reconnected to task %s, %d times by now",

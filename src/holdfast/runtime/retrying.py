@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from holdfast.errors import A2AError
-from holdfast.policy.retry import GiveUp, Retry, RetryPolicy, decide
+from holdfast.policy.limiter import asks_to_wait
+from holdfast.policy.retry import GiveUp, Retry, decide
 from holdfast.runtime.transport import AnyCall, Call, Onward, PassThrough, Reply, Transport
 
 if TYPE_CHECKING:
-    from holdfast.policy.budget import BudgetPolicy
+    from holdfast.policy.resilience import Resilience
     from holdfast.runtime.env import Env
     from holdfast.runtime.listeners import Observers
 
@@ -28,75 +29,114 @@ class RetryLayer(PassThrough):
     """Tries again where `holdfast.policy.retry` says so and the endpoint's budget allows it.
 
     Each time it is chosen anew below where the call goes. What fails before anything was tried is
-    not tried again: those below have done what they could.
+    not tried again: those below have done what they could. Who was tried once, and is refused on
+    this side then, waits like after any failure. Where an agent asks all to come later,
+    a refusal counts only if nobody has got through since the one before: else those who have
+    waited longest would be the first to give up.
     """
 
     def __init__(
         self,
         inner: Transport,
-        policy: RetryPolicy,
-        budget: BudgetPolicy | None,
+        resilience: Resilience,
         env: Env,
         observers: Observers,
     ) -> None:
         super().__init__(inner)
-        self._policy = policy
-        self._budget = budget
+        self._policy = resilience.retry
+        self._budget = resilience.budget
+        self._waits_in_line = resilience.rate_limit is not None
         self._env = env
         self._observers = observers
 
     async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
         progress = call.progress
-        failures = 0
-        last: A2AError | None = None
+        tries: _Tries | None = None
         while True:
-            tried = len(progress.attempts)
             try:
                 reply = await onward(call)
             except A2AError as error:
-                if len(progress.attempts) == tried:
-                    if last is None:
-                        raise
-                    last.gave_up = error.message  # what failed before says more
-                    raise last from last.__cause__
-                failures, last = failures + 1, error
-                await asyncio.sleep(await self._after_failure(call, error, failures))
+                tries = tries or _Tries()
+                tries.add(call, error, waits_in_line=self._waits_in_line)
+                await self._after_failure(call, error, tries)
             else:
                 if progress.endpoint is not None:
                     progress.endpoint.succeeded(self._budget)
                 return reply
 
-    async def _after_failure(self, call: AnyCall, error: A2AError, failures: int) -> float:
-        """Returns the wait before the next try, or raises the error with its attempts."""
-        now, progress = asyncio.get_running_loop().time(), call.progress
-        within_budget = (
-            not error.transient
-            or progress.endpoint is None
-            or progress.endpoint.charge(self._budget, now=now)
-        )
+    async def _after_failure(self, call: AnyCall, error: A2AError, tries: _Tries) -> None:
+        """Waits until the next try.
+
+        Raises:
+            A2AError: What the last attempt came to, with all of them: there is no other try.
+        """
+        last = tries.last
+        if last is None:
+            raise error  # those below have done what they could
+        decision = self._decide(call, error, tries)
+        if isinstance(decision, GiveUp):
+            if error.transient and call.is_retried:
+                last.gave_up = decision.reason if error is last else error.message
+            last.attempts = tuple(call.progress.attempts)
+            raise last from last.__cause__
+        wait = decision.delay
+        attempts = call.progress.attempts
+        attempts[-1] = msgspec.structs.replace(attempts[-1], wait=(attempts[-1].wait or 0) + wait)
+        last.attempts = tuple(attempts)
+        self._observers.retry_scheduled(call, last, wait=wait)
+        if self._policy.on_retry is not None:
+            told = self._policy.on_retry(tries.failures, last, wait)
+            if inspect.isawaitable(told):
+                await told
+        await asyncio.sleep(0.0 if tries.is_held else wait)
+
+    def _decide(self, call: AnyCall, error: A2AError, tries: _Tries) -> Retry | GiveUp:
+        now, endpoint = asyncio.get_running_loop().time(), call.progress.endpoint
+        # What was refused on this side cost the agent nothing, and nor does who waits in line.
+        is_paid = error is tries.last and error.transient and not tries.is_held
+        within_budget = not is_paid or endpoint is None or endpoint.charge(self._budget, now=now)
         decision: Retry | GiveUp = decide(
             self._policy,
             error,
             safety=call.operation.safety,
-            attempt=failures,
+            attempt=tries.failures,
             time_left=call.deadline.left(now),
             draw=self._env.random(),
         )
         if not call.is_retried:
-            decision = GiveUp("who made the call goes on by other means")
+            return GiveUp("who made the call goes on by other means")
         if isinstance(decision, Retry) and not within_budget:
-            decision = GiveUp("the retry budget of this agent is spent")
-        if isinstance(decision, GiveUp):
-            if error.transient and call.is_retried:
-                error.gave_up = decision.reason
-            error.attempts = tuple(progress.attempts)
-            raise error
-        wait = decision.delay
-        progress.attempts[-1] = msgspec.structs.replace(progress.attempts[-1], wait=wait)
-        error.attempts = tuple(progress.attempts)
-        self._observers.retry_scheduled(call, error, wait=wait)
-        if self._policy.on_retry is not None:
-            told = self._policy.on_retry(failures, error, wait)
-            if inspect.isawaitable(told):
-                await told
-        return wait
+            return GiveUp("the retry budget of this agent is spent")
+        return decision
+
+
+class _Tries:
+    """What has been tried in one call.
+
+    Attributes:
+        last: What the last attempt came to; None before the first.
+        failures: How many failures count.
+        is_held: Whether the call waits below, in line with all others that call there.
+    """
+
+    __slots__ = ("_answered", "_attempts", "failures", "is_held", "last")
+
+    def __init__(self) -> None:
+        self.last: A2AError | None = None
+        self.failures = 0
+        self.is_held = False
+        self._attempts = 0
+        self._answered: int | None = None  # calls that had got through at the last failure
+
+    def add(self, call: AnyCall, error: A2AError, *, waits_in_line: bool) -> None:
+        """Notes a failure: of an attempt, or before one was made."""
+        endpoint, attempts = call.progress.endpoint, len(call.progress.attempts)
+        if attempts > self._attempts:
+            self.last = error
+        self._attempts = attempts
+        self.is_held = waits_in_line and endpoint is not None and asks_to_wait(error)
+        answered = None if endpoint is None else endpoint.answered
+        # Others have got through meanwhile: it is a question of time.
+        is_only_slow = self.is_held and self._answered not in {None, answered}
+        self.failures += not is_only_slow
+        self._answered = answered

@@ -57,6 +57,8 @@ class CallProgress(Progress):
     Attributes:
         sent: Whether a byte of the current attempt may have left.
         began: When the call began, on the event loop's clock.
+        lacks_credentials: Whether the current attempt failed because there were none: that says
+            nothing of the agent.
         maybe_executed: Whether an earlier attempt may have been executed.
         attempts: The attempts that are over, in order.
         card: How far the fetch of the card has come that this call waits for, if it does.
@@ -65,6 +67,7 @@ class CallProgress(Progress):
     """
 
     began: float = 0.0
+    lacks_credentials: bool = False
     maybe_executed: bool = False
     attempts: list[Attempt] = []  # noqa: RUF012  msgspec makes a new one for each
     card: CallProgress | None = None
