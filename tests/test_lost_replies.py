@@ -7,6 +7,7 @@ import pytest
 
 from holdfast import (
     A2AConnectionError,
+    CircuitOpenError,
     DeadlineExceededError,
     DuplicateTasksError,
     InvalidParamsError,
@@ -522,7 +523,7 @@ async def test_a_resumed_call_that_nobody_can_look_for_says_what_is_wrong(tmp_pa
     ) as told:
         await pending.resume(timeout=7)
 
-    assert isinstance(told.value.__cause__, A2AConnectionError)
+    assert isinstance(told.value.__cause__, A2AConnectionError | CircuitOpenError)
     assert told.value.executed is None
     await journal.close()
 

@@ -297,7 +297,18 @@ SIGNATURES = {
     "AiohttpEngine.stream": "self request",
     "Credentials.joined": "self other",
     "Deadline.left": "self now",
+    "Breaker.acquire": "self *now",
+    "Breaker.close": "self",
+    "Breaker.open": "self",
+    "Breaker.reset": "self",
+    "Breaker.retry_after": "self *now",
+    "Breaker.settle": "self permit verdict *duration *now *draw",
+    "Breaker.state": "self *now",
+    "BreakerPolicy.simple": "failures=3 open_for=30.0",
+    "Endpoint.breaker": "self policy",
     "Endpoint.charge": "self policy *now",
+    "Endpoint.gate": "self *sends",
+    "Endpoint.told_to_wait": "self seconds *sends *started *draw",
     "Endpoint.learn": "self operation",
     "Endpoint.spoken": "self operation",
     "Endpoint.succeeded": "self policy",
@@ -350,6 +361,10 @@ CONSTRUCTORS = {
     "AuthInterceptor": "credential_service",
     "AuthenticationError": "message='' *schemes=() *missing=() **facts",
     "AuthenticationInfo": "*scheme='' *credentials=None",
+    "BreakerPolicy": (
+        "*failures=5 *failure_rate=0.5 *least_calls=10 *window=10.0 *slow_after=inf "
+        "*patience=5.0 *open_for=5.0 *backoff_factor=1.2 *most_open_for=60.0"
+    ),
     "BudgetPolicy": "*tokens=10 *success_gives=0.1 *seconds_per_token=10.0",
     "CallRecord": (
         "*message_id *agent *began *context_id=None *task_id=None *state=None "
@@ -437,6 +452,7 @@ CONSTRUCTORS = {
     "Reply": "*value *headers=dict() *raw=b'' *endpoint=None *attempts=()",
     "Resilience": (
         "*timeouts=Timeouts() *retry=RetryPolicy() *budget=BudgetPolicy() "
+        "*breaker=BreakerPolicy() *rate_limit=RateLimitPolicy() *concurrency=None "
         "*reconnect=ReconnectPolicy() *reconcile=ReconcilePolicy() "
         "*refusals=[401, 403, 404, 405, 411, 413, 414, 415, 421, 422, 425, 429, 503]"
     ),
@@ -449,6 +465,9 @@ CONSTRUCTORS = {
         "*max_retries=3 *base_delay=1.0 *backoff_factor=2.0 *max_delay=30.0 *jitter=True "
         "*max_retry_after=60.0 *retry_predicate=None *on_retry=None"
     ),
+    "CircuitChanged": "*request_id *operation *agent *state *failures *retry_after",
+    "ConcurrencyPolicy": "*limit *queue=1000",
+    "RateLimitPolicy": "*queue=1000",
     "RetryScheduled": "*request_id *operation *agent *number *wait *error",
     "SchemeCredentials": "credentials",
     "SendMessageConfiguration": (
@@ -489,6 +508,7 @@ MADE_BY_THE_LIBRARY = {
     "BulkRun",
     "Client",
     "Conversation",
+    "Breaker",
     "Endpoint",
     "EventStream",
     "PendingCall",

@@ -127,8 +127,10 @@ if TYPE_CHECKING:
     from holdfast.net.aiohttp import AiohttpEngine
     from holdfast.options import CallOptions, ConnectOptions, SendOptions
     from holdfast.pending import PendingCall
+    from holdfast.policy.breaker import Breaker, BreakerPolicy
     from holdfast.policy.budget import BudgetPolicy
     from holdfast.policy.deadline import Deadline
+    from holdfast.policy.limiter import ConcurrencyPolicy, RateLimitPolicy
     from holdfast.policy.reconcile import ContextIds, OnUnknown, ReconcilePolicy
     from holdfast.policy.reconnect import ReconnectPolicy
     from holdfast.policy.resilience import Resilience
@@ -142,6 +144,7 @@ if TYPE_CHECKING:
         AttemptFailed,
         AttemptStarted,
         CallFinished,
+        CircuitChanged,
         Consumer,
         Interceptor,
         Observation,
@@ -194,6 +197,8 @@ __all__ = [
     "AuthProvider",
     "AuthenticationError",
     "AuthenticationInfo",
+    "Breaker",
+    "BreakerPolicy",
     "BudgetPolicy",
     "BulkRun",
     "Call",
@@ -202,6 +207,7 @@ __all__ = [
     "CallRecord",
     "CancelUnconfirmedError",
     "CardSignatureError",
+    "CircuitChanged",
     "CircuitOpenError",
     "Client",
     "ClientCallContext",
@@ -210,6 +216,7 @@ __all__ = [
     "ClientTaskManager",
     "ClientTools",
     "ClientToolsNotSupportedError",
+    "ConcurrencyPolicy",
     "ConnectOptions",
     "ConnectionFailure",
     "Consumer",
@@ -271,6 +278,7 @@ __all__ = [
     "PushNotificationNotSupportedError",
     "PushReceiver",
     "QueueFullError",
+    "RateLimitPolicy",
     "RateLimitedError",
     "ReconcilePolicy",
     "Reconciled",
@@ -342,8 +350,10 @@ _MODULES = (
     "wire.limits",
     "model.operations",
     "policy.deadline",
+    "policy.breaker",
     "policy.budget",
     "policy.retry",
+    "policy.limiter",
     "policy.reconcile",
     "policy.reconnect",
     "policy.resilience",

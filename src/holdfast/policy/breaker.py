@@ -123,7 +123,11 @@ class Permit(msgspec.Struct, frozen=True, eq=False):
 
 
 class Breaker:
-    """The breaker of one endpoint."""
+    """The breaker of one endpoint.
+
+    Attributes:
+        cause: What the last failure was, in a line; for those who are refused because of it.
+    """
 
     __slots__ = (
         "_closed",
@@ -136,11 +140,13 @@ class Breaker:
         "_state",
         "_until",
         "_window",
+        "cause",
     )
 
     def __init__(self, policy: BreakerPolicy) -> None:
         self._policy = policy
         self._window = _Window(policy.window)
+        self.cause = ""
         self._state: BreakerState = "closed"
         self._permit = Permit(0)  # what all get while it is closed; tells its states apart
         self._probe: Permit | None = None
@@ -241,6 +247,7 @@ class Breaker:
 
     def open(self) -> None:
         """Opens it, until it is closed or reset."""
+        self.cause = ""
         self._enter("open")
         self._until, self._held = math.inf, True
 
@@ -262,6 +269,7 @@ class Breaker:
         self._probe = None
         self._held = False
         if state == "closed":
+            self.cause = ""
             self._failures = 0
             self._until = 0.0
             self._window.clear()

@@ -16,6 +16,7 @@ from holdfast.policy.limiter import asks_to_wait
 from holdfast.runtime.transport import AnyCall, Call, Onward, PassThrough, Reply, Transport
 
 if TYPE_CHECKING:
+    from holdfast.policy.breaker import Breaker
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.endpoints import Endpoint
     from holdfast.runtime.env import Env
@@ -72,17 +73,20 @@ class GuardLayer(PassThrough):
         started = clock()
         permit = breaker.acquire(now=started)
         if permit is None:
-            raise _refused(call, breaker.failures, breaker.retry_after(now=started))
+            raise _refused(call, breaker, now=started)
         verdict: Verdict | None = None
         try:
             reply = await onward(call)
             verdict = "well"
         except A2AError as error:
             verdict = None if call.progress.lacks_credentials else judge(error)
+            if verdict == "away":
+                breaker.cause = error.message
             raise
         except asyncio.CancelledError:
-            if _has_waited(call, clock() - started, policy):
-                verdict = "away"
+            waited = clock() - started
+            if _is_in_vain(call, waited, policy):
+                verdict, breaker.cause = "away", f"no reply began for {waited:.3g} s"
             raise
         else:
             return reply
@@ -124,18 +128,18 @@ async def _pass(gate: Gate, call: AnyCall, *, queue: int) -> None:
     call.progress.awaits = None
 
 
-def _refused(call: AnyCall, failures: int, retry_after: float | None) -> CircuitOpenError:
-    why = f"it failed {failures} times in a row" if failures else "that was asked for"
+def _refused(call: AnyCall, breaker: Breaker, *, now: float) -> CircuitOpenError:
+    why = f"the last call to it failed: {breaker.cause}" if breaker.cause else "as asked for"
     return CircuitOpenError(
-        f"the agent is left alone for now, because {why}; nothing was sent",
+        f"nothing was sent, and the agent is left alone for now; {why}",
         executed=False,
         transient=True,
-        retry_after=retry_after,
+        retry_after=breaker.retry_after(now=now),
         agent=call.agent,
     )
 
 
-def _has_waited(call: AnyCall, seconds: float, policy: BreakerPolicy) -> bool:
+def _is_in_vain(call: AnyCall, seconds: float, policy: BreakerPolicy) -> bool:
     """Whether a call that was given up shows that the agent is away.
 
     It has to be a read, which is quick, and its own deadline that was over. What its caller gives

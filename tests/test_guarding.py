@@ -1,0 +1,544 @@
+"""Agents that are away are left alone, and those that ask for time get it, from everybody."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from holdfast import (
+    A2AConnectionError,
+    A2AError,
+    A2AHTTPError,
+    BreakerPolicy,
+    CircuitChanged,
+    CircuitOpenError,
+    Credentials,
+    DeadlineExceededError,
+    Endpoints,
+    InternalError,
+    QueueFullError,
+    RateLimitedError,
+    RateLimitPolicy,
+    Resilience,
+    RetryPolicy,
+    TaskState,
+    connect,
+)
+from holdfast.runtime.env import SystemEnv
+from holdfast.testing import (
+    Delay,
+    Fail,
+    FakeAgent,
+    FakeNetwork,
+    Refuse,
+    Reset,
+    Stall,
+    completes,
+    rate_limited,
+    run,
+    unavailable,
+    works_forever,
+)
+
+both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+ONCE = Resilience(retry=RetryPolicy(max_retries=0))
+
+
+class Middle(SystemEnv):
+    """Draws that change nothing."""
+
+    def random(self):
+        return 0.5
+
+
+class Recorded(FakeNetwork):
+    """Notes when each request came, but those for a card."""
+
+    def __init__(self, *agents):
+        super().__init__(*agents)
+        self.times = []
+
+    def stream(self, request):
+        if "/.well-known/" not in request.url:
+            self.times.append(now())
+        return super().stream(request)
+
+
+class Limited(Recorded):
+    """Lets some requests a second through, and asks the others to come later."""
+
+    def __init__(self, agent, *, rate, hint):
+        super().__init__(agent)
+        self.agent, self.rate, self.hint = agent, rate, hint
+        self.tokens, self.since, self.refused = 0.0, 0.0, 0
+
+    def stream(self, request):
+        if "/.well-known/" not in request.url:
+            self.tokens = min(self.rate, self.tokens + (now() - self.since) * self.rate)
+            self.since = now()
+            if self.tokens < 1:
+                self.refused += 1
+                self.agent.inject(rate_limited(self.hint))
+            else:
+                self.tokens -= 1
+        return super().stream(request)
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+def connected(agent, binding="JSONRPC", *, network=None, **options):
+    options.setdefault("env", Middle())
+    engine = network or FakeNetwork(agent)
+    return connect(agent.url, engine=engine, bindings=(binding,), **options)
+
+
+async def with_a_task(agent, binding="JSONRPC", **options):
+    client = connected(agent, binding, **options)
+    await client.send_message("first", return_immediately=True)
+    return client
+
+
+async def fails(client, times, error=A2AConnectionError):
+    for _ in range(times):
+        with pytest.raises(error):
+            await client.get_task("task-1")
+
+
+# ── Away ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+async def test_an_agent_that_fails_five_times_is_left_alone(binding):
+    agent, seen = FakeAgent(), []
+    network = Recorded(agent)
+    client = await with_a_task(
+        agent, binding, network=network, resilience=ONCE, observers=(seen.append,)
+    )
+    agent.inject(Refuse(), on="GetTask", times=5)
+    await fails(client, 5)
+    before = len(network.times)
+
+    with pytest.raises(CircuitOpenError) as caught:
+        await client.get_task("task-1")
+
+    error = caught.value
+    assert len(network.times) == before
+    assert (error.executed, error.transient, error.retry_after) == (False, True, 5.0)
+    assert error.agent.startswith(agent.url)
+    assert "refused" in str(error)
+    (opened,) = [one for one in seen if isinstance(one, CircuitChanged)]
+    assert (opened.state, opened.failures, opened.retry_after) == ("open", 5, 5.0)
+
+    await asyncio.sleep(5)
+    assert (await client.get_task("task-1")).id == "task-1"
+    assert seen[-2].state == "closed" or seen[-1].state == "closed"
+    assert (await client.get_task("task-1")).id == "task-1"
+
+
+async def test_of_500_callers_one_finds_out_whether_it_is_back():
+    agent = FakeAgent()
+    network = Recorded(agent)
+    client = await with_a_task(agent, network=network, resilience=ONCE)
+    agent.inject(Refuse(), on="GetTask", times=5)
+    await fails(client, 5)
+    await asyncio.sleep(5)
+    before = len(network.times)
+    agent.inject(Delay(seconds=0.2), on="GetTask")
+
+    outcomes = await asyncio.gather(
+        *(client.get_task("task-1") for _ in range(500)), return_exceptions=True
+    )
+
+    assert len(network.times) == before + 1
+    assert [isinstance(one, CircuitOpenError) for one in outcomes].count(True) == 499
+
+
+async def test_messages_are_not_sent_to_an_agent_that_is_away():
+    agent = FakeAgent()
+    client = connected(agent, resilience=ONCE)
+    agent.inject(Refuse(), times=6)
+
+    for _ in range(5):
+        with pytest.raises(A2AConnectionError):
+            await client.send_message("hello")
+    with pytest.raises(CircuitOpenError) as caught:
+        await client.send_message("hello")
+
+    assert caught.value.executed is False
+    assert not agent.executions
+
+
+async def test_a_call_that_was_tried_waits_until_the_agent_may_be_back():
+    agent = FakeAgent()
+    resilience = Resilience(retry=RetryPolicy(base_delay=0.1), budget=None)
+    client = await with_a_task(agent, resilience=resilience)
+    agent.inject(Refuse(), on="GetTask", times=5)
+
+    tasks = await asyncio.gather(*(client.get_task("task-1") for _ in range(5)))
+
+    assert [task.id for task in tasks] == ["task-1"] * 5
+    assert now() >= 5
+
+
+async def test_one_that_gives_up_says_what_failed_and_not_only_that_it_was_refused():
+    agent = FakeAgent()
+    client = await with_a_task(agent, resilience=Resilience(budget=None))
+    agent.inject(Refuse(), on="GetTask", times=100)
+
+    with pytest.raises(A2AConnectionError) as caught:
+        await asyncio.gather(*(client.get_task("task-1", timeout=4) for _ in range(5)))
+
+    assert "left alone" in caught.value.gave_up
+    assert caught.value.attempts
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (Fail(code=-32603), InternalError),
+        (Fail(code=-32001), A2AError),
+        (rate_limited(), RateLimitedError),
+    ],
+)
+async def test_an_agent_that_answers_is_not_away(fault, error):
+    agent = FakeAgent()
+    client = await with_a_task(agent, resilience=ONCE)
+    agent.inject(fault, on="GetTask", times=30)
+
+    await fails(client, 30, error)
+
+
+async def test_who_gives_no_credentials_says_nothing_of_the_agent():
+    class Broken:
+        async def credentials(self, call):
+            raise A2AConnectionError("the token endpoint is down", transient=True, failure="dns")
+
+        async def on_unauthorized(self, call, error):
+            return False
+
+    agent = FakeAgent()
+    client = connected(agent, auth=Broken(), resilience=ONCE)
+
+    for _ in range(20):
+        with pytest.raises(A2AConnectionError, match="token endpoint") as caught:
+            await client.get_task("task-1")
+        assert caught.value.executed is False
+
+
+async def test_after_the_credentials_come_again_so_does_what_the_agent_shows():
+    class Once:
+        is_down = True
+
+        async def credentials(self, call):
+            if self.is_down and call.card is not None:
+                raise A2AConnectionError("down", transient=True, failure="dns")
+            return Credentials()
+
+        async def on_unauthorized(self, call, error):
+            return False
+
+    agent, auth = FakeAgent(), Once()
+    client = connected(agent, auth=auth, resilience=ONCE)
+    await fails(client, 1)
+    auth.is_down = False
+    agent.inject(Refuse(), on="GetTask", times=5)
+
+    await fails(client, 5)
+
+    await fails(client, 1, CircuitOpenError)
+
+
+async def test_an_agent_that_hangs_is_away_for_reads_that_have_waited_in_vain():
+    agent = FakeAgent()
+    client = await with_a_task(agent)
+    agent.inject(Stall(), on="GetTask", times=100)
+
+    for _ in range(5):
+        with pytest.raises(DeadlineExceededError):
+            await client.get_task("task-1", timeout=6)
+
+    await fails(client, 1, CircuitOpenError)
+
+
+@pytest.mark.parametrize("timeout", [4.9, 6.0])
+async def test_what_a_caller_gives_up_says_nothing_of_the_agent(timeout):
+    agent = FakeAgent()
+    client = await with_a_task(agent)
+    agent.inject(Stall(), times=100)
+
+    for _ in range(10):
+        if timeout < 5:
+            with pytest.raises(DeadlineExceededError):
+                await client.get_task("task-1", timeout=timeout)
+        else:
+            call = asyncio.create_task(client.get_task("task-1"))
+            await asyncio.sleep(timeout)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        with pytest.raises(A2AError) as caught:
+            await client.send_message("takes long", timeout=timeout, on_unknown="raise")
+        assert not isinstance(caught.value, CircuitOpenError)
+
+
+async def test_a_probe_that_its_caller_gives_up_makes_room_for_another():
+    agent = FakeAgent()
+    client = await with_a_task(agent, resilience=ONCE)
+    agent.inject(Refuse(), on="GetTask", times=5)
+    await fails(client, 5)
+    await asyncio.sleep(5)
+    agent.inject(Stall(), on="GetTask")
+    probe = asyncio.create_task(client.get_task("task-1"))
+    await asyncio.sleep(0.1)
+    await fails(client, 1, CircuitOpenError)
+
+    probe.cancel()
+    await asyncio.gather(probe, return_exceptions=True)
+
+    assert (await client.get_task("task-1")).id == "task-1"
+
+
+async def test_a_wait_goes_on_when_the_agent_is_back():
+    agent = FakeAgent(completes("done", after=20))
+    client = connected(agent, streaming=False)
+    task = await client.send_message("hello", return_immediately=True)
+    agent.inject(Refuse(), on="GetTask", times=7)
+
+    done = await client.wait(task.id)
+
+    assert done.state is TaskState.COMPLETED
+
+
+async def test_clients_that_share_what_they_learn_share_the_breaker():
+    agent, shared = FakeAgent(), Endpoints()
+    first = await with_a_task(agent, resilience=ONCE, shared=shared)
+    second = connected(agent, resilience=ONCE, shared=shared)
+    agent.inject(Refuse(), on="GetTask", times=5)
+
+    await fails(first, 5)
+
+    await fails(second, 1, CircuitOpenError)
+
+
+async def test_clients_with_other_policies_judge_for_themselves():
+    agent, shared = FakeAgent(), Endpoints()
+    first = await with_a_task(agent, resilience=ONCE, shared=shared)
+    patient = Resilience(retry=RetryPolicy(max_retries=0), breaker=BreakerPolicy(failures=50))
+    second = connected(agent, resilience=patient, shared=shared)
+    agent.inject(Refuse(), on="GetTask", times=6)
+
+    await fails(first, 5)
+
+    await fails(second, 1)
+    await second.get_task("task-1")
+
+
+def test_another_event_loop_finds_out_for_itself():
+    agent, shared = FakeAgent(), Endpoints()
+
+    async def first():
+        client = await with_a_task(agent, resilience=ONCE, shared=shared)
+        agent.inject(Refuse(), on="GetTask", times=5)
+        await fails(client, 5)
+        await fails(client, 1, CircuitOpenError)
+
+    async def second():
+        await connected(agent, resilience=ONCE, shared=shared).get_task("task-1")
+
+    run(first())
+    run(second())
+
+
+async def test_the_bare_wire_has_no_breaker():
+    agent = FakeAgent()
+    client = await with_a_task(agent, resilience=Resilience.off())
+    agent.inject(Refuse(), on="GetTask", times=20)
+
+    await fails(client, 20)
+
+
+async def test_a_card_that_cannot_be_had_is_asked_for_ever_less_often():
+    agent = FakeAgent()
+    agent.inject(Refuse(), on="GetAgentCard", times=1000)
+    client = connected(agent, resilience=ONCE)
+
+    for _ in range(5):
+        with pytest.raises(A2AConnectionError):
+            await client.get_task("task-1")
+    with pytest.raises(CircuitOpenError) as caught:
+        await client.get_task("task-1")
+
+    assert caught.value.executed is False
+
+
+# ── Asked to come later ──────────────────────────────────────────────────────────────────────
+
+
+@both_bindings
+async def test_where_one_is_asked_to_wait_all_wait(binding):
+    agent = FakeAgent()
+    network = Recorded(agent)
+    client = await with_a_task(agent, binding, network=network)
+    agent.inject(rate_limited(10), on="GetTask")
+    first = asyncio.create_task(client.get_task("task-1"))
+    await asyncio.sleep(1)
+
+    others = [asyncio.create_task(client.get_task("task-1")) for _ in range(20)]
+
+    assert [task.id for task in await asyncio.gather(first, *others)] == ["task-1"] * 21
+    assert not [moment for moment in network.times if 0 < moment < 10]
+
+
+async def test_hundreds_that_come_too_fast_all_get_through():
+    agent = FakeAgent()
+    client = await with_a_task(agent)
+    network = Limited(agent, rate=20, hint=10)
+    client = connected(agent, network=network)
+
+    tasks = await asyncio.gather(*(client.get_task("task-1") for _ in range(200)))
+
+    assert {task.id for task in tasks} == {"task-1"}
+    assert network.refused <= 215  # the first 200, which all came at once, and a few
+    assert now() < 60
+
+
+async def test_sends_are_held_and_reads_are_not():
+    agent = FakeAgent()
+    client = await with_a_task(agent)
+    agent.inject(rate_limited(30), on="SendMessage")
+    sending = asyncio.create_task(client.send_message("hello"))
+    await asyncio.sleep(1)
+
+    await client.get_task("task-1")
+
+    assert now() == 1
+    await sending
+    assert now() >= 30
+
+
+async def test_a_cancel_never_waits():
+    agent = FakeAgent(works_forever())
+    client = connected(agent)
+    task = await client.send_message("hello", return_immediately=True)
+    agent.inject(rate_limited(30), on="GetTask")
+    looking = asyncio.create_task(client.get_task(task.id))
+    await asyncio.sleep(1)
+
+    canceled = await client.cancel_task(task.id)
+
+    assert canceled.state is TaskState.CANCELED
+    assert now() < 2
+    looking.cancel()
+
+
+async def test_who_has_no_time_to_wait_is_told_at_once():
+    agent = FakeAgent()
+    client = await with_a_task(agent)
+    agent.inject(rate_limited(30), on="GetTask")
+    looking = asyncio.create_task(client.get_task("task-1"))
+    await asyncio.sleep(1)
+
+    with pytest.raises(RateLimitedError) as caught:
+        await client.get_task("task-1", timeout=10)
+
+    assert now() == 1
+    assert (caught.value.executed, caught.value.transient) == (False, True)
+    assert 29 <= caught.value.retry_after <= 30
+    await looking
+
+
+async def test_the_line_has_an_end():
+    agent = FakeAgent()
+    client = await with_a_task(agent, resilience=Resilience(rate_limit=RateLimitPolicy(queue=3)))
+    agent.inject(rate_limited(30), on="GetTask")
+    waiting = [asyncio.create_task(client.get_task("task-1"))]
+    await asyncio.sleep(1)
+    waiting += [asyncio.create_task(client.get_task("task-1")) for _ in range(2)]
+    await asyncio.sleep(1)
+
+    with pytest.raises(QueueFullError) as caught:
+        await client.get_task("task-1")
+
+    assert caught.value.executed is False
+    await asyncio.gather(*waiting)
+
+
+async def test_a_deadline_in_the_line_says_what_was_waited_for():
+    agent = FakeAgent()
+    client = await with_a_task(agent)
+    agent.inject(rate_limited(10), on="GetTask")
+    others = [asyncio.create_task(client.get_task("task-1"))]
+    await asyncio.sleep(1)
+    others += [asyncio.create_task(client.get_task("task-1")) for _ in range(30)]
+    await asyncio.sleep(1)
+
+    with pytest.raises(DeadlineExceededError, match="turn") as caught:
+        await client.get_task("task-1", timeout=11)
+
+    assert caught.value.executed is False
+    await asyncio.gather(*others)
+
+
+async def test_an_agent_that_never_takes_more_costs_three_retries():
+    agent = FakeAgent()
+    client = await with_a_task(agent)
+    agent.inject(rate_limited(5), on="GetTask", times=1000)
+
+    with pytest.raises(RateLimitedError) as caught:
+        await client.get_task("task-1")
+
+    assert len(caught.value.attempts) == 4
+
+
+async def test_a_gateway_that_says_when_it_is_back_is_believed_and_not_judged():
+    agent = FakeAgent()
+    network = Recorded(agent)
+    client = await with_a_task(agent, network=network)
+    agent.inject(unavailable(20), on="GetTask", times=6)
+
+    outcomes = await asyncio.gather(
+        *(client.get_task("task-1") for _ in range(6)), return_exceptions=True
+    )
+
+    assert not [one for one in outcomes if isinstance(one, A2AError)]
+    assert not [moment for moment in network.times if 0 < moment < 20]
+
+
+async def test_without_the_policy_each_call_waits_for_itself():
+    agent = FakeAgent()
+    client = await with_a_task(agent, resilience=Resilience(rate_limit=None))
+    agent.inject(rate_limited(30), on="GetTask")
+    first = asyncio.create_task(client.get_task("task-1"))
+    await asyncio.sleep(1)
+
+    await client.get_task("task-1")
+
+    assert now() == 1
+    await first
+
+
+async def test_a_hint_too_long_for_others_is_not_held_against_them():
+    agent = FakeAgent()
+    client = await with_a_task(agent)
+    agent.inject(rate_limited(3600), on="GetTask")
+    with pytest.raises(RateLimitedError):
+        await client.get_task("task-1")
+
+    assert (await client.get_task("task-1", timeout=100)).id == "task-1"
+    assert now() >= 60
+
+
+async def test_a_reply_that_is_no_success_and_no_outage_leaves_all_as_it_is():
+    agent = FakeAgent()
+    client = await with_a_task(agent, resilience=ONCE)
+
+    for turn in itertools.islice(itertools.cycle([Reset(), Fail(code=-32603)]), 8):
+        agent.inject(turn, on="GetTask")
+        with pytest.raises((A2AConnectionError, A2AHTTPError, InternalError)):
+            await client.get_task("task-1")
+
+    agent.inject(Reset(), on="GetTask")
+    await fails(client, 1)
+    await fails(client, 1, CircuitOpenError)
