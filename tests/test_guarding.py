@@ -12,6 +12,7 @@ from holdfast import (
     BreakerPolicy,
     CircuitChanged,
     CircuitOpenError,
+    ConcurrencyPolicy,
     Credentials,
     DeadlineExceededError,
     Endpoints,
@@ -26,6 +27,7 @@ from holdfast import (
 )
 from holdfast.runtime.env import SystemEnv
 from holdfast.testing import (
+    Cut,
     Delay,
     Fail,
     FakeAgent,
@@ -36,6 +38,7 @@ from holdfast.testing import (
     completes,
     rate_limited,
     run,
+    streams,
     unavailable,
     works_forever,
 )
@@ -542,3 +545,115 @@ async def test_a_reply_that_is_no_success_and_no_outage_leaves_all_as_it_is():
     agent.inject(Reset(), on="GetTask")
     await fails(client, 1)
     await fails(client, 1, CircuitOpenError)
+
+
+# ── So many at once ──────────────────────────────────────────────────────────────────────────
+
+
+def at_once(limit, **more):
+    return Resilience(concurrency=ConcurrencyPolicy(limit=limit, **more))
+
+
+async def test_no_more_calls_are_under_way_than_asked_for():
+    class Counted(FakeNetwork):
+        under_way = most = 0
+
+        async def request(self, request):
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+            try:
+                return await super().request(request)
+            finally:
+                self.under_way -= 1
+
+    agent = FakeAgent()
+    network = Counted(agent)
+    client = await with_a_task(agent, network=network, resilience=at_once(7))
+    agent.inject(Delay(seconds=1), on="GetTask", times=50)
+
+    await asyncio.gather(*(client.get_task("task-1") for _ in range(50)))
+
+    assert network.most == 7
+    assert now() == 8
+
+
+async def test_an_open_stream_keeps_its_place():
+    agent = FakeAgent(streams("a", "b", "c", every=1))
+    client = connected(agent, resilience=at_once(1))
+
+    async with client.stream_message("hello") as events:
+        await anext(events)
+        other = asyncio.create_task(client.get_task("task-1"))
+        await asyncio.sleep(1)
+        assert not other.done()
+        assert (await events.result()).text == "abc"
+
+    await other
+
+
+async def test_what_belongs_to_an_open_stream_needs_no_place_of_its_own():
+    agent = FakeAgent(streams("a", "b", "c", every=1))
+    client = connected(agent, resilience=at_once(1))
+    agent.inject(Cut(after_events=2), on="SendStreamingMessage")
+
+    async with client.stream_message("hello") as events:
+        assert (await events.result()).text == "abc"
+
+
+async def test_one_place_is_enough_for_everything_that_asks_for_it():
+    agent = FakeAgent(completes("done", after=5))
+    client = connected(agent, resilience=at_once(1), streaming=False)
+
+    answers = await asyncio.gather(*(client.ask(f"hello {n}") for n in range(5)))
+
+    assert [answer.text for answer in answers] == ["done"] * 5
+
+
+async def test_who_waits_for_a_place_has_no_longer_than_its_deadline():
+    agent = FakeAgent()
+    client = await with_a_task(agent, resilience=at_once(1))
+    agent.inject(Delay(seconds=60), on="GetTask")
+    first = asyncio.create_task(client.get_task("task-1"))
+    await asyncio.sleep(1)
+
+    with pytest.raises(DeadlineExceededError, match="place among the calls") as caught:
+        await client.get_task("task-1", timeout=5)
+
+    assert caught.value.executed is False
+    await first
+
+
+async def test_when_too_many_wait_the_next_is_told_at_once():
+    agent = FakeAgent()
+    client = await with_a_task(agent, resilience=at_once(1, queue=2))
+    agent.inject(Delay(seconds=10), on="GetTask")
+    calls = [asyncio.create_task(client.get_task("task-1")) for _ in range(3)]
+    await asyncio.sleep(1)
+
+    with pytest.raises(QueueFullError) as caught:
+        await client.get_task("task-1")
+
+    assert caught.value.executed is False
+    assert now() == 1
+    await asyncio.gather(*calls)
+
+
+@pytest.mark.parametrize("moment", range(12))
+async def test_no_place_is_lost_when_callers_leave_at_any_moment(moment):
+    agent = FakeAgent(streams("a", "b"))
+    client = connected(agent, resilience=at_once(1))
+
+    async def reads():
+        async with client.stream_message("hello") as events:
+            return await events.result()
+
+    for _ in range(3):
+        tasks = [asyncio.create_task(reads()) for _ in range(3)]
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async with asyncio.timeout(60):
+        assert (await reads()).text == "ab"

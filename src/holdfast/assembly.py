@@ -36,6 +36,7 @@ from holdfast.model.card_reading import read_card
 from holdfast.model.requests import SendMessageConfiguration
 from holdfast.policy.reconcile import ContextIds, OnUnknown
 from holdfast.policy.resilience import Resilience
+from holdfast.runtime.admission import AdmissionLayer
 from holdfast.runtime.agent_name import agent_name
 from holdfast.runtime.attempts import AttemptLayer
 from holdfast.runtime.binding import HttpBinding
@@ -275,6 +276,7 @@ def connect(
             intercepted,
             OutcomeLayer,
             DeadlineLayer,
+            *_admitted(resilience),
             *call_layers,
             _retried(resilience, env, listening),
             routed,
@@ -358,6 +360,11 @@ def _retried(resilience: Resilience, env: Env, observers: Observers) -> Layer:
         return RetryLayer(inner, resilience, env, observers)
 
     return retried
+
+
+def _admitted(resilience: Resilience) -> tuple[Layer, ...]:
+    policy = resilience.concurrency
+    return () if policy is None else (lambda inner: AdmissionLayer(inner, policy),)
 
 
 def _guarded(resilience: Resilience, env: Env, observers: Observers) -> Layer:

@@ -52,6 +52,7 @@ from holdfast.runtime.transport import (
     Call,
     CallProgress,
     ClientCallContext,
+    Errand,
     Reply,
     Stream,
     Transport,
@@ -59,7 +60,6 @@ from holdfast.runtime.transport import (
 from holdfast.runtime.waiting import overrun
 from holdfast.runtime.waiting import until as wait_until
 from holdfast.wire.http import check_headers
-from holdfast.wire.redaction import Secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.listeners import Observers
     from holdfast.runtime.resolver import AgentCardResolver
     from holdfast.wire.limits import Limits
+    from holdfast.wire.redaction import Secrets
 
 __all__ = ["Calls", "PerCall", "is_settled", "is_terminal"]
 
@@ -94,7 +95,7 @@ class PerCall(msgspec.Struct, frozen=True, kw_only=True):
         extensions: URIs for ``A2A-Extensions``.
         context: For those who look at the call on its way.
         consumers: Who is told what comes of it.
-        secrets: What its requests carry.
+        errand: What its requests share.
         on_unknown: What to do about a message whose reply was lost.
         label: What the caller calls it in the journal.
     """
@@ -103,9 +104,14 @@ class PerCall(msgspec.Struct, frozen=True, kw_only=True):
     extensions: tuple[str, ...] = ()
     context: ClientCallContext | None = None
     consumers: tuple[Consumer, ...] = ()
-    secrets: Secrets = msgspec.field(default_factory=Secrets)
+    errand: Errand = msgspec.field(default_factory=Errand)
     on_unknown: OnUnknown = "reconcile"
     label: str | None = None
+
+    @property
+    def secrets(self) -> Secrets:
+        """What its requests carry."""
+        return self.errand.secrets
 
     @contextlib.contextmanager
     def hiding_secrets(self) -> Generator[None]:
@@ -514,7 +520,7 @@ class Calls:
 
     def progress(self, per_call: PerCall) -> CallProgress:
         """How far a call has come that begins now."""
-        return CallProgress(began=asyncio.get_running_loop().time(), secrets=per_call.secrets)
+        return CallProgress(began=asyncio.get_running_loop().time(), errand=per_call.errand)
 
     def _check_open(self) -> None:
         if self.is_closed:

@@ -1,10 +1,38 @@
-"""How many calls of a client are under way at once, and who waits for a place."""
+"""How many calls of a client are under way at once, and who waits for a place.
+
+Rules: first come, first served; an open stream keeps its place; a call that is made for another
+one which has a place needs none, so that nobody waits for themselves.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeVar
+
+from holdfast.errors import QueueFullError
+from holdfast.runtime.open_streams import replaced
+from holdfast.runtime.perloop import PerLoop
+from holdfast.runtime.transport import (
+    AnyCall,
+    Call,
+    Onward,
+    PassThrough,
+    Reply,
+    Stream,
+    StreamOver,
+    Transport,
+)
 from holdfast.runtime.waiting_line import WaitingLine
 
-__all__ = ["Admission"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.policy.limiter import ConcurrencyPolicy
+
+__all__ = ["Admission", "AdmissionLayer"]
+
+P = TypeVar("P")
+R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Admission:
@@ -38,3 +66,74 @@ class Admission:
         """Gives the place to the next, or back."""
         if not self._line.let_in():
             self._free += 1
+
+
+class AdmissionLayer(PassThrough):
+    """Lets in as many calls at once as its caller wants."""
+
+    def __init__(self, inner: Transport, policy: ConcurrencyPolicy) -> None:
+        super().__init__(inner)
+        self._policy = policy
+        self._admissions = PerLoop(lambda: Admission(policy.limit))
+
+    async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
+        leave = await self._let_in(call)
+        try:
+            return await onward(call)
+        finally:
+            leave()
+
+    async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
+        leave = await self._let_in(call)
+        try:
+            reply = await self._inner.stream(call)
+        except BaseException:
+            leave()
+            raise
+        return replaced(reply, _Admitted(reply.value, leave))
+
+    async def _let_in(self, call: AnyCall) -> Callable[[], None]:
+        """Waits until the call may go on, and gives what is to be called when it is over.
+
+        Raises:
+            QueueFullError: Too many wait already.
+        """
+        admission, errand = self._admissions.here(), call.progress.errand
+        needs_place = not errand.places
+        if needs_place and not admission.enter_at_once():
+            if admission.waiting >= self._policy.queue:
+                raise QueueFullError(
+                    f"{self._policy.limit} calls are under way, and {admission.waiting} wait; "
+                    "nothing was sent",
+                    executed=False,
+                    transient=True,
+                    request_id=call.request_id,
+                )
+            call.progress.awaits = "place among the calls under way"
+            await admission.enter()
+            call.progress.awaits = None
+        errand.places += 1
+
+        def leave() -> None:
+            errand.places -= 1
+            if needs_place:
+                admission.leave()
+
+        return leave
+
+
+class _Admitted(StreamOver[T]):
+    """Keeps the place of a stream until it is closed."""
+
+    def __init__(self, inner: Stream[T], leave: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self.at_hand = inner.at_hand
+        self._leave: Callable[[], None] | None = leave
+
+    async def close(self) -> None:
+        leave, self._leave = self._leave, None
+        try:
+            await super().close()
+        finally:
+            if leave is not None:
+                leave()

@@ -132,7 +132,7 @@ class HttpBinding:
             call,
             operation=GET_TASK,
             params=GetTaskRequest(id=call.params.id),
-            progress=CallProgress(began=call.progress.began, secrets=call.progress.secrets),
+            progress=CallProgress(began=call.progress.began, errand=call.progress.errand),
         )
         task: Task = (await self.unary(question)).value
         return task

@@ -227,7 +227,7 @@ class AgentCardResolver(UnaryOnly):
     async def _fetched(self, agent: str, call: AnyCall, deadline: Deadline) -> FoundCard:
         server = AgentInterface(url=origin(agent), protocol_binding="card")
         began = asyncio.get_running_loop().time()
-        progress = CallProgress(began=began, secrets=call.progress.secrets)
+        progress = CallProgress(began=began, errand=call.progress.errand)
         call.progress.card = self._flights.here().progress = progress
         reply = await self._fetch.unary(
             Call(

@@ -34,6 +34,7 @@ __all__ = [
     "Call",
     "CallProgress",
     "ClientCallContext",
+    "Errand",
     "Layer",
     "Onward",
     "PassThrough",
@@ -51,6 +52,21 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
+class Errand:
+    """What the calls share that are made for one call of the caller's.
+
+    Attributes:
+        secrets: What their requests carry.
+        places: How many of them are under way that were let in; the others need no leave then.
+    """
+
+    __slots__ = ("places", "secrets")
+
+    def __init__(self) -> None:
+        self.secrets = Secrets()
+        self.places = 0
+
+
 class CallProgress(Progress):
     """How far a call has come: the only part of a call that changes.
 
@@ -63,7 +79,7 @@ class CallProgress(Progress):
         attempts: The attempts that are over, in order.
         card: How far the fetch of the card has come that this call waits for, if it does.
         endpoint: Where the call goes, as soon as that is chosen.
-        secrets: What the requests carry; shared by all calls of one operation of a client.
+        errand: What it shares with other calls.
     """
 
     began: float = 0.0
@@ -72,7 +88,12 @@ class CallProgress(Progress):
     attempts: list[Attempt] = []  # noqa: RUF012  msgspec makes a new one for each
     card: CallProgress | None = None
     endpoint: Endpoint | None = None
-    secrets: Secrets = msgspec.field(default_factory=Secrets)
+    errand: Errand = msgspec.field(default_factory=Errand)
+
+    @property
+    def secrets(self) -> Secrets:
+        """What the requests carry."""
+        return self.errand.secrets
 
     def failed(self, error: A2AError) -> None:
         """Notes a failed attempt, and makes its error tell of all of them."""

@@ -66,7 +66,7 @@ async def _understands(transport: Transport, call: AnyCall) -> bool | None:
         params=GetTaskRequest(id=name),
         request_id=name,
         is_retried=False,
-        progress=CallProgress(began=call.progress.began, secrets=call.progress.secrets),
+        progress=CallProgress(began=call.progress.began, errand=call.progress.errand),
     )
     try:
         await transport.unary(question)
