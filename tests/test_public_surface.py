@@ -162,6 +162,7 @@ SIGNATURES = {
         "*interceptors=() *consumers=() *observers=() *call_layers=() *attempt_layers=()"
     ),
     "make_error": "code message data=None",
+    "wrap_downstream": "error *current *agent=None *nested=False",
     "create_text_message_object": "role=<Role.USER: 'ROLE_USER'> content=''",
     "minimal_agent_card": "url transports=None",
     "text_part": "text *media_type=None",
@@ -292,6 +293,9 @@ SIGNATURES = {
     "Env.random": "self",
     "Env.new_id": "self",
     "A2AError.facts": "self",
+    "A2AError.from_jsonrpc": "error",
+    "A2AError.to_jsonrpc": "self *nested=False *request_id=None",
+    "A2AError.to_rest": "self *request_id=None",
     "AiohttpEngine.close": "self",
     "AiohttpEngine.request": "self request",
     "AiohttpEngine.stream": "self request",

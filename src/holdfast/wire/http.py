@@ -6,13 +6,12 @@ Header names are in lower case here, and looked up in lower case.
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol, cast
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from holdfast.errors.values import excerpt, presentable
 from holdfast.model.settings import check_numbers
 from holdfast.wire.limits import Limits
 from holdfast.wire.reach import Reach
@@ -244,33 +243,9 @@ def media_type(headers: Mapping[str, str]) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def presentable(url: str) -> str:
-    """A URL to show in errors and logs: without user, password, query and fragment."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "(unreadable address)"
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
 def harmless_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers of a reply that an error may carry."""
     found = {name: value for name in _HARMLESS if (value := headers.get(name)) is not None}
     if "location" in found:
         found["location"] = presentable(found["location"])
     return found
-
-
-_USER = re.compile(r"(?<=://)[^\s/?#\"'<>]*@")
-
-
-def excerpt(body: bytes, length: int = 200) -> str:
-    """The beginning of a body as one line of readable text, without users of URLs.
-
-    Where it was cut off there is an ellipsis.
-    """
-    text = _USER.sub("***@", body[: length * 4].decode("utf-8", "replace"))
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    if len(body) <= length * 4 and len(line) <= length:
-        return line
-    return f"{line[: length - 1]}…"
