@@ -48,7 +48,7 @@ from holdfast.errors import reading, writing
 from holdfast.errors.article import ArticleErrorCode as Dialect
 from holdfast.errors.article import is_article_code, is_article_data
 from holdfast.errors.values import one_line
-from holdfast.errors.writing import UNNAMED, Entry
+from holdfast.errors.writing import HTTP_STATUS, UNNAMED, Entry
 from holdfast.model.types import TaskState
 
 if TYPE_CHECKING:
@@ -504,7 +504,7 @@ class A2ATimeoutError(A2AError, TimeoutError):
 class A2AHTTPError(A2AError):
     """An HTTP status that says no, without an A2A error in the body."""
 
-    entry = Entry(-32000, "HTTP_STATUS", 500, "UNKNOWN", -32603)
+    entry = Entry(-32000, HTTP_STATUS, 500, "UNKNOWN", -32603)
 
 
 class AuthenticationError(A2AHTTPError):
@@ -517,7 +517,7 @@ class AuthenticationError(A2AHTTPError):
         missing: Those of them for which there is no credential.
     """
 
-    entry = Entry(-32000, "UNAUTHENTICATED", 401, "UNAUTHENTICATED", Dialect.AUTH_REQUIRED)
+    entry = Entry(-32000, HTTP_STATUS, 401, "UNAUTHENTICATED", Dialect.AUTH_REQUIRED)
 
     def __init__(
         self,
@@ -535,15 +535,13 @@ class AuthenticationError(A2AHTTPError):
 class PermissionDeniedError(A2AHTTPError):
     """The credentials do not allow this (HTTP 403)."""
 
-    entry = Entry(
-        -32000, "PERMISSION_DENIED", 403, "PERMISSION_DENIED", Dialect.INSUFFICIENT_SCOPE
-    )
+    entry = Entry(-32000, HTTP_STATUS, 403, "PERMISSION_DENIED", Dialect.INSUFFICIENT_SCOPE)
 
 
 class RateLimitedError(A2AHTTPError):
     """Too many requests (HTTP 429); ``retry_after`` says when to come back, if the agent did."""
 
-    entry = Entry(-32000, "RESOURCE_EXHAUSTED", 429, "RESOURCE_EXHAUSTED", Dialect.RATE_LIMITED)
+    entry = Entry(-32000, HTTP_STATUS, 429, "RESOURCE_EXHAUSTED", Dialect.RATE_LIMITED)
 
 
 # ── Discovery and trust ──────────────────────────────────────────────────────────────────────

@@ -20,11 +20,31 @@ from holdfast.errors.values import integer, text_of
 if TYPE_CHECKING:
     from holdfast.errors.tree import A2AError
 
-__all__ = ["UNNAMED", "Entry", "rest_error", "rpc_error", "said"]
+__all__ = ["HTTP_STATUS", "UNNAMED", "Entry", "rest_error", "rpc_error", "said"]
 
 _TYPES = "type.googleapis.com/google.rpc."
 UNNAMED = "UNKNOWN_ERROR"
 """The reason of errors that the protocol does not name; official servers call them so, too."""
+
+HTTP_STATUS = "HTTP_STATUS"
+"""The reason of errors that say no more than an HTTP status; it goes along, as ``httpStatus``."""
+
+_GRPC_STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ABORTED",
+    413: "INVALID_ARGUMENT",
+    415: "INVALID_ARGUMENT",
+    422: "INVALID_ARGUMENT",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+"""By HTTP status, as `google.rpc.Code` relates them."""
 
 _DOMAIN = "a2a-protocol.org"
 _REASSIGNED = ("RetryInfo", "DebugInfo")
@@ -76,12 +96,25 @@ def rpc_error(
 
 def rest_error(error: A2AError, entry: Entry, *, request_id: str | None) -> dict[str, Any]:
     """The `google.rpc.Status` object; see `A2AError.to_rest`."""
+    status = http_status_of(error, entry)
     return {
-        "code": entry.http_status,
-        "status": entry.grpc_status,
+        "code": status,
+        "status": _GRPC_STATUSES.get(status, "UNKNOWN")
+        if _is_status(entry)
+        else entry.grpc_status,
         "message": said(error),
         "details": _details(error, entry, request_id),
     }
+
+
+def http_status_of(error: A2AError, entry: Entry) -> int:
+    """The HTTP status that an error is answered with over HTTP+JSON."""
+    own = error.http_status
+    return own if _is_status(entry) and own is not None and 400 <= own < 600 else entry.http_status
+
+
+def _is_status(entry: Entry) -> bool:
+    return entry.reason == HTTP_STATUS
 
 
 def _nested(error: A2AError) -> dict[str, Any]:
@@ -146,6 +179,8 @@ def _metadata(error: A2AError, entry: Entry) -> dict[str, str]:
             found[wire_name] = value
     if error.code is not None and entry.reason == UNNAMED:
         found["code"] = str(error.code)
+    if _is_status(entry):
+        found["httpStatus"] = str(http_status_of(error, entry))
     found |= {f"hop{n}": hop for n, hop in enumerate(hops.bounded(error.hops), 1)}
     if error.loop:
         found["loop"] = hops.as_hop(error.loop)

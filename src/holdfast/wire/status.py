@@ -31,6 +31,7 @@ from holdfast.errors import (
 from holdfast.errors.reading import ErrorObject, is_error_info, metadata_of, read, tell, typed
 from holdfast.errors.tree import CODE_BY_REASON, error_of
 from holdfast.errors.values import excerpt, integer, seconds, text_of
+from holdfast.errors.writing import HTTP_STATUS
 from holdfast.wire.fields import http_date
 from holdfast.wire.http import HttpReply, harmless_headers
 
@@ -73,24 +74,35 @@ _RPC_CODES = range(-32768, -31999)
 """Codes that JSON-RPC reserves; no other kind of code looks like these."""
 
 
-def from_rpc_error(error: Any, reply: HttpReply, *, now: float) -> A2AError:
+def from_rpc_error(
+    error: Any, reply: HttpReply, *, now: float, refusals: frozenset[int] = frozenset()
+) -> A2AError:
     """Reads a JSON-RPC error object (JSON-RPC 2.0, section 5.1; A2A 9.5).
 
     Args:
         error: The object, parsed.
         reply: The reply that carried it.
         now: Wall time in seconds since the epoch, to read a Retry-After date by.
+        refusals: Statuses that mean "not executed" where the object says no more than them.
     """
     try:
         told = read(error)
     except ValueError as why:
         facts = _reply_facts(reply, with_excerpt=True)
         return InvalidAgentResponseError(f"the reply's error {why}", **facts)
-    return _answered(told, reply, now=now)
+    return _answered(told, reply, now=now, refusals=refusals)
 
 
-def from_rest_status(error: Mapping[str, Any], reply: HttpReply, *, now: float) -> A2AError | None:
+def from_rest_status(
+    error: Mapping[str, Any],
+    reply: HttpReply,
+    *,
+    now: float,
+    refusals: frozenset[int] = frozenset(),
+) -> A2AError | None:
     """Reads a `google.rpc.Status` object (A2A 11.6), or a bare JSON-RPC error in a REST reply.
+
+    The arguments are those of `from_rpc_error`.
 
     Returns:
         None if the object is neither, so that the HTTP status has to speak for itself.
@@ -98,14 +110,14 @@ def from_rest_status(error: Mapping[str, Any], reply: HttpReply, *, now: float) 
     code = integer(error.get("code"))
     details = typed(error.get("details"))
     reason = next((text_of(d.get("reason")) for d in details if is_error_info(d)), "")
-    known = CODE_BY_REASON.get(reason)
+    known = -32000 if reason == HTTP_STATUS else CODE_BY_REASON.get(reason)
     if known is None and code in _RPC_CODES:
-        return from_rpc_error(error, reply, now=now)
+        return from_rpc_error(error, reply, now=now, refusals=refusals)
     if known is None and reply.status not in _BY_STATUS:
         known = _CODE_BY_GRPC_STATUS.get(text_of(error.get("status"))) or _own_code(details)
     if known is not None:
         told = tell(known, text_of(error.get("message")), details, details)
-        return _answered(told, reply, now=now)
+        return _answered(told, reply, now=now, refusals=refusals)
     if "status" not in error and not details:
         return None
     return _with_body(from_http_status(reply, now=now), error, details)
@@ -163,31 +175,42 @@ def is_unknown_there(error: A2AError) -> bool:
     return isinstance(error, MethodNotFoundError)
 
 
-def _answered(told: ErrorObject, reply: HttpReply, *, now: float) -> A2AError:
+def _answered(
+    told: ErrorObject, reply: HttpReply, *, now: float, refusals: frozenset[int] = frozenset()
+) -> A2AError:
     """The error that an agent answered with, and what the reply around it says."""
+    if told.metadata.get("httpStatus") == str(reply.status):
+        return _dressed(told, from_http_status(reply, now=now, refusals=refusals))
     error = error_of(told, otherwise=_BY_STATUS.get(reply.status))
     error.http_status, error.headers = reply.status, harmless_headers(reply.headers)
     if error.retry_after is None:
         error.retry_after = _retry_after(reply.headers, now)
     if told.retryable is None and not error.transient:
         error.transient = reply.status in _BUSY_STATUSES or error.retry_after is not None
-    if told.metadata.get("httpStatus") == str(reply.status):
-        error.executed = from_http_status(reply, now=now).executed
     return error
+
+
+def _dressed(told: ErrorObject, error: A2AHTTPError) -> A2AHTTPError:
+    """The error of an HTTP status that an agent only put into words."""
+    error.message, error.excerpt = told.message, None
+    error.code, error.details, error.data = told.code, told.details, told.data
+    return _with_hints(error, told)
 
 
 def _with_body(
     error: A2AHTTPError, body: Mapping[str, Any], details: tuple[dict[str, Any], ...]
 ) -> A2AHTTPError:
     """Adds what a `google.rpc.Status` says, which also ends the benefit of the convention."""
-    told = tell(0, "", details, details)
     if text := text_of(body.get("message")):
         error.message = f"{error.message}: {text}"
         error.excerpt = None
     error.details = details
     error.data = body
-    if told.metadata.get("httpStatus") != str(error.http_status):
-        error.executed = None
+    error.executed = None
+    return _with_hints(error, tell(0, "", details, details))
+
+
+def _with_hints(error: A2AHTTPError, told: ErrorObject) -> A2AHTTPError:
     error.hops, error.loop = told.hops, told.loop
     if told.retryable is not None:
         error.transient = told.retryable
