@@ -429,6 +429,7 @@ def streaming(*pieces, failure=None, **headers):
     return app
 
 
+GZIP = {"content_encoding": "gzip"}
 EVENT = b'data: {"jsonrpc":"2.0","id":"r-1","result":{}}\n\n'
 
 
@@ -456,13 +457,17 @@ async def test_over_http_json_the_event_is_named_an_error():
     assert b"hunter2" not in body
 
 
-async def test_a_stream_that_ends_within_an_event_is_cut_off():
-    exchange = Exchange(ProtocolErrors(streaming(EVENT[:9], failure=ValueError("x")), agent="me"))
+@pytest.mark.parametrize(
+    ("piece", "headers"), [(EVENT[:9], {}), (EVENT, GZIP)], ids=["half", "gzip"]
+)
+async def test_a_stream_that_can_have_no_other_event_is_cut_off(piece, headers):
+    app = streaming(piece, failure=ValueError("x"), **headers)
+    exchange = Exchange(ProtocolErrors(app, agent="me"))
 
     with pytest.raises(ValueError, match="x"):
         await exchange.run()
 
-    assert exchange.body == EVENT[:9]
+    assert exchange.body == piece
 
 
 async def test_another_answer_under_way_is_cut_off():

@@ -20,11 +20,11 @@ from holdfast.server.answers import (
     event,
     is_proper,
 )
-from holdfast.server.requests import TappedRequest
+from holdfast.server.requests import TappedRequest, by_name
 from holdfast.wire.http import media_type
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+    from collections.abc import Awaitable, Callable, MutableMapping
 
     from holdfast.push.asgi import ASGIReceive, ASGIScope, ASGISend
     from holdfast.runtime.env import Env
@@ -122,7 +122,7 @@ class _Response:
         self._is_whole = False
         self._is_passing = False
         self._is_over = False
-        self._is_events = False
+        self._is_plain_stream = False
         self._tail = b"\n\n"
 
     # ── What the application sends ───────────────────────────────────────────────────────────
@@ -135,8 +135,10 @@ class _Response:
             return  # it was answered in its place, or will be
         elif message["type"] == "http.response.start":
             self._start = message
-            self._is_events = media_type(_headers(message)) == "text/event-stream"
-            if message["status"] < 400 and self._is_events:
+            headers = by_name(message.get("headers", ()))
+            is_stream = media_type(headers) == "text/event-stream"
+            self._is_plain_stream = is_stream and "content-encoding" not in headers
+            if message["status"] < 400 and is_stream:
                 await self._let_pass()  # who waits for events sees that they will come
         elif self._start is None or self._start["status"] < 400:
             await self._let_pass()
@@ -150,7 +152,7 @@ class _Response:
         self._held += message.get("body", b"") if is_body else b""
         self._is_whole = not (is_body and message.get("more_body", False))
         if len(self._held) > _KEPT:
-            if "json" in media_type(_headers(start)):
+            if "json" in media_type(by_name(start.get("headers", ()))):
                 await self._let_pass()
                 return
             del self._held[:]  # a page, of which nothing will be told
@@ -159,7 +161,8 @@ class _Response:
 
     async def _judge(self, start: Message, *, is_final: bool = False) -> None:
         """Lets a held answer pass, or answers in its place."""
-        status, headers, body = start["status"], _headers(start), bytes(self._held)
+        status, headers = start["status"], by_name(start.get("headers", ()))
+        body = bytes(self._held)
         is_rpc, _ = await self._request.rpc_id()
         if is_proper(headers, body, is_rpc=is_rpc):
             await self._let_pass()
@@ -237,7 +240,7 @@ class _Response:
 
     def _can_tell(self) -> bool:
         """Whether another event can be put behind what was sent."""
-        return self._is_events and self._tail.endswith(_BOUNDARIES)
+        return self._is_plain_stream and self._tail.endswith(_BOUNDARIES)
 
     async def _answer(
         self, error: A2AError, instead_of: Message | None = None, *, status: int | None = None
@@ -289,9 +292,3 @@ class _Response:
             exc_info=failure,
             extra={"request_id": self._id, "agent": self._agent, "traceparent": traceparent},
         )
-
-
-def _headers(start: Message) -> Mapping[str, str]:
-    """The headers of a response, names in lower case."""
-    pairs: Iterable[tuple[bytes, bytes]] = start.get("headers", ())
-    return {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in pairs}

@@ -11,14 +11,12 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from holdfast.push.asgi import headers_of
-
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Iterable, MutableMapping
 
     from holdfast.push.asgi import ASGIReceive, ASGIScope
 
-__all__ = ["TappedRequest"]
+__all__ = ["TappedRequest", "by_name"]
 
 _KEPT = 256 * 1024
 """Bytes of a body that are kept while the application reads it."""
@@ -47,7 +45,7 @@ class TappedRequest:
     """
 
     def __init__(self, scope: ASGIScope, receive: ASGIReceive) -> None:
-        self.headers = headers_of(scope)
+        self.headers = by_name(scope.get("headers") or ())
         self.is_gone = False
         self._scope = scope
         self._receive = receive
@@ -99,6 +97,11 @@ class TappedRequest:
         rpc_id = members.get("id")
         is_id = isinstance(rpc_id, str | int | float) and not isinstance(rpc_id, bool)
         return not members.keys().isdisjoint({"jsonrpc", "method"}), rpc_id if is_id else None
+
+
+def by_name(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """The headers of a request or response, names in lower case; of several the last one."""
+    return {n.decode("latin-1").lower(): v.decode("latin-1").strip() for n, v in headers}
 
 
 def _members(text: str) -> dict[str, Any] | None:
