@@ -22,6 +22,7 @@ from holdfast import (
     make_error,
     wrap_downstream,
 )
+from holdfast.errors.hops import MAX_HOPS, links_in
 from holdfast.errors.tree import BY_CODE
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, Refuse, Respond
 from holdfast.wire import status
@@ -282,6 +283,34 @@ def test_what_another_agent_wrote_in_the_nested_form_is_read():
     )
 
 
+def test_typed_details_within_the_nested_form_are_read():
+    typed = chain(2).to_jsonrpc()
+    data = {"downstreamAgent": "agent-0", "downstreamError": typed, "retryable": False}
+
+    found = A2AError.from_jsonrpc({"code": -32603, "message": "no", "data": data})
+
+    assert found.hops == ("agent-0", "agent-1", "agent-2")
+    assert found.transient is False
+    assert "too many requests" in str(found)
+
+
+def test_what_came_in_the_dialect_goes_out_in_it_with_its_code():
+    for code in (*ArticleErrorCode, -32603, -32050):
+        written = make_error(code, "no", {"retryable": True, "retryAfter": 5})
+        assert A2AError.from_jsonrpc(written).to_jsonrpc() == written
+
+    reply = HttpReply(status=429)
+    written = make_error(-32050, "no", {"retryable": True})
+    assert status.from_rpc_error(written, reply, now=0).to_jsonrpc() == written
+
+
+@pytest.mark.parametrize("code", ArticleErrorCode)
+def test_an_error_with_a_code_of_the_dialect_is_written_in_it(code):
+    found = over_the_wire(AgentError("no", code=code))
+
+    assert (type(found), found.code, found.transient) == (AgentError, code, False)
+
+
 def test_the_codes_below_are_kept_in_the_nested_form():
     error = A2AError.from_jsonrpc(TIMED_OUT)
     for agent, current in [("C", "B"), ("B", "A")]:
@@ -354,6 +383,8 @@ SECRETS = [
     ("file:///srv/agent/key.pem is gone", "key.pem"),
     ('Traceback (most recent call last): File "x.py", line 1', "x.py"),
     ('File "/app/main.py", line 7, in call', "main.py"),
+    ("no: Traceback (most recent call last): in handle(): ValueError: inner", "inner"),
+    ('File "main", line 7, in handle_inner', "handle_inner"),
     ("OPENAI_API_KEY=sk-1234567890abcdef is wrong", "sk-1234567890abcdef"),
     ("key sk-proj-1234567890abcdefgh is wrong", "1234567890abcdefgh"),
     ("Authorization: Bearer abcdefgh12345678", "abcdefgh12345678"),
@@ -407,6 +438,10 @@ def deep(levels):
         data = {"downstreamAgent": f"agent-{number}", "downstreamError": error, "retryable": True}
         error = {"code": -32603, "message": "no", "data": data}
     return error
+
+
+def test_a_chain_without_end_is_not_followed():
+    assert len(links_in(deep(10_000)["data"])) == MAX_HOPS == 16
 
 
 def test_a_chain_without_end_costs_nothing_and_is_cut():

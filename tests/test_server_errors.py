@@ -302,6 +302,24 @@ async def test_a_page_is_an_error_with_the_same_status_and_meaning(
         assert json.loads(reply.body)["id"] == "r-1"
 
 
+async def test_a_page_of_any_size_is_not_kept():
+    async def app(scope, receive, send):
+        headers = [(b"content-type", b"text/html")]
+        await send({"type": "http.response.start", "status": 404, "headers": headers})
+        for more in [True] * 500 + [False]:
+            await send({"type": "http.response.body", "body": b"x" * 50_000, "more_body": more})
+
+    tracemalloc.start()
+    try:
+        reply = await served(app)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 4_000_000
+    assert reply.error.http_status == 404
+
+
 @BOTH
 async def test_a_status_means_the_same_to_the_client_as_without_the_page(binding):
     for status, _ in STATUSES:
