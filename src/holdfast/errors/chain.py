@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.errors import hops
 from holdfast.errors.tree import A2AError, InternalError
-from holdfast.errors.writing import said
+from holdfast.errors.writing import own_words
 
 __all__ = ["wrap_downstream"]
 
@@ -61,7 +61,7 @@ def wrap_downstream(
 
 def _message(nearest: str, error: A2AError) -> str:
     """Names every agent, and what the last one said; of a long chain the nearest and the last."""
-    rest, cause = "", said(error)
+    rest, cause = "", own_words(error)
     for hop in error.hops:
         stage = f"agent {hops.as_hop(hop)} failed: "
         if not cause.startswith(stage):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from holdfast.errors.scrubbing import scrubbed
 from holdfast.errors.values import integer, presentable, seconds, text_of
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 def as_hop(agent: Any) -> str:
     """The name or address of an agent, as it may be told: one short line, and no credentials."""
-    told = text_of(agent, _LONGEST)
+    told = scrubbed(agent, _LONGEST) if isinstance(agent, str) else ""
     return presentable(told) if "://" in told else told
 
 

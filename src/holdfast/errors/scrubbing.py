@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors.values import text_of
 
-__all__ = ["scrubbed", "scrubbed_value"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["scrubbed", "scrubbed_details"]
 
 _TRACE = re.compile(r"""Traceback \(most recent call last\).*|\bFile ["'][^"']*["'], line \d+.*""")
 _PATHS = re.compile(
@@ -52,13 +55,16 @@ def scrubbed(text: str, length: int = 500) -> str:
     return text_of(_PATHS.sub("(path)", line), length)
 
 
-def scrubbed_value(value: Any) -> Any:
-    """JSON as it may be told to other agents.
-
-    Raises:
-        ValueError: It is too large or too deep for that, or no JSON.
-    """
-    return _scrubbed(value, _Left(), 0)
+def scrubbed_details(details: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """JSON objects as they may be told to other agents: those that are small enough, and JSON."""
+    told: list[dict[str, Any]] = []
+    left = _Left()
+    for detail in details:
+        try:
+            told.append(_scrubbed(dict(detail), left, 0))
+        except ValueError:
+            continue  # what cannot be told is left out
+    return told
 
 
 class _Left:

@@ -7,6 +7,7 @@ is who they are and what they said; nothing of the machine that it was written o
 from __future__ import annotations
 
 import math
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,13 +15,13 @@ import msgspec
 from holdfast.errors import hops
 from holdfast.errors.article import is_article_data
 from holdfast.errors.reading import answered, is_error_info, is_type
-from holdfast.errors.scrubbing import scrubbed, scrubbed_value
+from holdfast.errors.scrubbing import scrubbed, scrubbed_details
 from holdfast.errors.values import integer, text_of
 
 if TYPE_CHECKING:
     from holdfast.errors.tree import A2AError
 
-__all__ = ["HTTP_STATUS", "UNNAMED", "Entry", "rest_error", "rpc_error", "said"]
+__all__ = ["HTTP_STATUS", "UNNAMED", "Entry", "own_words", "rest_error", "rpc_error"]
 
 _TYPES = "type.googleapis.com/google.rpc."
 UNNAMED = "UNKNOWN_ERROR"
@@ -48,6 +49,7 @@ _GRPC_STATUSES = {
 
 _DOMAIN = "a2a-protocol.org"
 _REASSIGNED = ("RetryInfo", "DebugInfo")
+_MOST_DETAILS = 16
 _LONGEST_WAIT = 315_576_000_000
 """Seconds that a ``google.protobuf.Duration`` can hold."""
 
@@ -70,7 +72,7 @@ class Entry(msgspec.Struct, frozen=True):
     in_article: int | None = None
 
 
-def said(error: A2AError) -> str:
+def own_words(error: A2AError) -> str:
     """What an error says, without who says it, as it may be told to others."""
     message = error.message.removeprefix(f"{answered(error.code)}: ")
     return scrubbed(message) or type(error).__name__
@@ -91,7 +93,7 @@ def rpc_error(
             data["requestId"] = request_id
     else:
         data = _details(error, entry, request_id)
-    return {"code": code, "message": said(error), "data": data}
+    return {"code": code, "message": own_words(error), "data": data}
 
 
 def rest_error(error: A2AError, entry: Entry, *, request_id: str | None) -> dict[str, Any]:
@@ -102,7 +104,7 @@ def rest_error(error: A2AError, entry: Entry, *, request_id: str | None) -> dict
         "status": _GRPC_STATUSES.get(status, "UNKNOWN")
         if _is_status(entry)
         else entry.grpc_status,
-        "message": said(error),
+        "message": own_words(error),
         "details": _details(error, entry, request_id),
     }
 
@@ -155,13 +157,12 @@ def _details(error: A2AError, entry: Entry, request_id: str | None) -> list[dict
         details.append({"@type": f"{_TYPES}RetryInfo", "retryDelay": f"{delay}s"})
     if request_id is not None:
         details.append({"@type": f"{_TYPES}RequestInfo", "requestId": request_id})
-    for detail in error.details:
-        if text_of(detail.get("@type")) and not _is_ours(detail, request_id):
-            try:
-                details.append(scrubbed_value(dict(detail)))
-            except ValueError:
-                continue  # what cannot be told is left out
-    return details
+    foreign = (
+        detail
+        for detail in error.details
+        if text_of(detail.get("@type")) and not _is_ours(detail, request_id)
+    )
+    return details + scrubbed_details(islice(foreign, _MOST_DETAILS))
 
 
 def _is_ours(detail: Any, request_id: str | None) -> bool:
