@@ -12,6 +12,7 @@ from holdfast import (
     A2AConnectionError,
     A2AError,
     A2AHTTPError,
+    AgentCapabilities,
     AgentCard,
     AgentCardResolutionError,
     AgentInterface,
@@ -706,6 +707,7 @@ def agent_of(url, work, *, binding="JSONRPC", outside=ProtocolErrors, **options)
     """An agent that does its work in an application of its own, with a card."""
     card = AgentCard(
         name="Agent",
+        capabilities=AgentCapabilities(streaming=True),
         supported_interfaces=(
             AgentInterface(url=f"{url}/rpc", protocol_binding=binding, protocol_version="1.0"),
         ),
@@ -754,6 +756,34 @@ async def test_the_user_of_a_chain_of_three_sees_where_it_broke(binding, nested)
         "failed: the model is overloaded (agent http://a.test/rpc; retry after 30 s; "
         "not tried again: the agent may have run it)"
     )
+    assert network.crashes == []
+
+
+@BOTH
+async def test_the_user_of_a_stream_sees_where_it_broke(binding):
+    network = AsgiNetwork({})
+    task = {"task": {"id": "t-1", "status": {"state": "TASK_STATE_WORKING"}}}
+
+    async def work(scope, receive, send):
+        request = json.loads((await receive())["body"])
+        event = task
+        if binding == "JSONRPC":
+            event = {"jsonrpc": "2.0", "id": request["id"], "result": task}
+        headers = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        body = f"data: {json.dumps(event)}\n\n".encode()
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        below = InternalError("the model is overloaded", transient=True)
+        raise wrap_downstream(below, agent="B", current="A")
+
+    network.apps["http://a.test"] = agent_of("http://a.test", work, binding=binding)
+    client = connect("http://a.test", engine=network, resilience=Resilience.off())
+
+    async with client.stream_message("hello") as events:
+        with pytest.raises(A2AError, match="agent B failed: the model is overloaded") as caught:
+            await events.result()
+
+    assert caught.value.hops == ("B",)
     assert network.crashes == []
 
 
