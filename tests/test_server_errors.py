@@ -226,6 +226,27 @@ async def test_an_error_that_is_wrapped_already_is_not_wrapped_again(binding):
     assert (reply.error.transient, reply.error.retry_after) == (True, 9)
 
 
+@BOTH
+@pytest.mark.parametrize("agent", ["", "\x00", "\ud800", "me"])
+async def test_an_error_that_names_no_other_agent_says_what_it_says(binding, agent):
+    reply = await served(raising(InternalError("busy", agent=agent)), binding=binding)
+
+    assert "busy" in str(reply.error)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_whatever_another_agent_answered_can_be_passed_on(nested):
+    below = {"code": 2**80, "message": "\ud800", "data": {"retryAfter": 1e308, "detail": {}}}
+    data = {"downstreamAgent": "\ud800", "downstreamError": below, "retryable": True}
+    error = A2AError.from_jsonrpc({"code": -32603, "message": "no", "data": data})
+    error.agent, error.request_id = "http://b.test", "r-9"
+
+    found = (await served(raising(error), nested=nested)).error
+
+    assert found.hops == ("http://b.test", "?")
+    assert found.transient is True
+
+
 async def test_the_older_dialect_is_written_on_request():
     below = A2AConnectionError("refused", failure="refused", transient=True)
     wrapped = wrap_downstream(below, agent="B", current="me")
@@ -544,6 +565,9 @@ async def test_events_pass_at_once_and_so_does_the_beginning():
         ([b'{"id":"r-1","method":"x","params":{"text":"', b"x" * 1_000_000, b'"}}'], "r-1"),
         ([b'{"method":"x","params":{"text":"', b"x" * 1_000_000, b'"},"id":"late"}'], None),
         ([b'{"jsonrpc":"2.0","id":true}'], None),
+        ([b'{"jsonrpc":"2.0","id":1e999}'], None),
+        ([b'{"jsonrpc":"2.0","id":%d}' % 2**80], None),
+        ([b'{"jsonrpc":"2.0","id":"\\ud800"}'], "\ud800"),
         ([b'{"jsonrpc":"2.0","id":{"a":1}}'], None),
         ([b'{"jsonrpc":"2.0"}'], None),
         ([b"not JSON"], None),
@@ -667,10 +691,14 @@ async def test_a_client_that_leaves_is_no_error(caplog):
     assert [record.levelno for record in caplog.records] == [logging.INFO]
 
 
-@pytest.mark.parametrize("app", [raising(ValueError()), answering(404, PAGE), streaming(EVENT)])
-async def test_a_client_that_leaves_while_it_is_answered_is_no_error(app, caplog):
+@pytest.mark.parametrize(
+    "app", [raising(ValueError()), answering(404, PAGE), answering(200, b""), streaming(EVENT)]
+)
+@pytest.mark.parametrize("kind", ["http.response.start", "http.response.body"])
+async def test_a_client_that_leaves_while_it_is_answered_is_no_error(app, kind, caplog):
     async def send(message):
-        raise BrokenPipeError
+        if message["type"] == kind:
+            raise BrokenPipeError
 
     exchange = Exchange(ProtocolErrors(app, agent="me"))
     exchange.send = send

@@ -26,10 +26,12 @@ def seconds(value: Any) -> float | None:
 
 
 def integer(value: Any) -> int | None:
-    """An integer, which some write as ``2.0``; None if it is none."""
+    """An integer of 64 bits, which some write as ``2.0``; None if it is none."""
     if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if -(2**63) <= value < 2**63 else None
 
 
 def presentable(url: str) -> str:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors import A2AError, A2AHTTPError, InternalError, wrap_downstream
+from holdfast.errors.hops import as_hop
 from holdfast.errors.values import integer, text_of
 from holdfast.model import codec
 from holdfast.wire.http import HttpReply, media_type
@@ -39,8 +40,9 @@ def error_of_failure(failure: Exception, agent: str) -> A2AError:
     failure = _alone(failure)
     if isinstance(failure, A2AError):
         is_wrapped = failure.hops and failure.http_status is None and failure.request_id is None
-        is_own = is_wrapped or failure.agent in {None, agent}
-        return failure if is_own else wrap_downstream(failure, current=agent)
+        if is_wrapped or not failure.agent or failure.agent == agent:
+            return failure
+        return wrap_downstream(failure, current=agent, agent=as_hop(failure.agent) or "?")
     if isinstance(failure, TimeoutError):
         return InternalError("the agent took too long", transient=True)
     return InternalError("internal error")

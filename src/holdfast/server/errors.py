@@ -187,14 +187,14 @@ class _Response:
             await self._pass({"type": "http.response.body", "body": bytes(self._held), **more})
 
     async def _pass(self, message: Message) -> None:
-        if message["type"] == "http.response.body":
-            self._tail = (self._tail + message.get("body", b"")[-4:])[-4:]
-            self._is_over = not message.get("more_body", False)
         try:
             await self._send(message)
         except OSError:  # ASGI 2.4: the client has left
             self._request.is_gone = True
             raise
+        if message["type"] == "http.response.body":
+            self._tail = (self._tail + message.get("body", b"")[-4:])[-4:]
+            self._is_over = not message.get("more_body", False)
 
     # ── How it ends ──────────────────────────────────────────────────────────────────────────
 

@@ -11,6 +11,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from holdfast.errors.values import integer
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, MutableMapping
 
@@ -95,8 +97,9 @@ class TappedRequest:
         if members is None:
             return not _REST_PATH.search(self.path), None
         rpc_id = members.get("id")
-        is_id = isinstance(rpc_id, str | int | float) and not isinstance(rpc_id, bool)
-        return not members.keys().isdisjoint({"jsonrpc", "method"}), rpc_id if is_id else None
+        if not isinstance(rpc_id, str):
+            rpc_id = integer(rpc_id)  # fractions are not to be used (JSON-RPC 2.0, 4)
+        return not members.keys().isdisjoint({"jsonrpc", "method"}), rpc_id
 
 
 def by_name(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
