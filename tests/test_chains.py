@@ -294,6 +294,10 @@ def test_typed_details_within_the_nested_form_are_read():
     assert "too many requests" in str(found)
 
 
+def test_a_code_that_not_everybody_can_read_does_not_go_out():
+    assert over_the_wire(A2AError.from_jsonrpc({"code": 10**20, "message": "no"})).code == -32000
+
+
 def test_what_came_in_the_dialect_goes_out_in_it_with_its_code():
     for code in (*ArticleErrorCode, -32603, -32050):
         written = make_error(code, "no", {"retryable": True, "retryAfter": 5})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from holdfast.errors.scrubbing import scrubbed
-from holdfast.errors.values import integer, presentable, seconds, text_of
+from holdfast.errors.values import int64, presentable, seconds, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -88,7 +88,7 @@ def links_in(data: Any) -> list[Link]:
         links.append(
             Link(
                 agent=agent or "?",
-                code=integer(members.get("code")),
+                code=int64(members.get("code")),
                 text=": ".join(said),
                 retry_after=seconds(hints.get("retryAfter")),
                 data=members.get("data"),

@@ -6,7 +6,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-__all__ = ["excerpt", "integer", "one_line", "presentable", "seconds", "text_of"]
+__all__ = ["excerpt", "int64", "integer", "one_line", "presentable", "seconds", "text_of"]
 
 _NUMBER = re.compile(r"\s*[0-9]+(\.[0-9]+)?\s*")
 _USER = re.compile(r"(?<=://)[^\s/?#\"'<>]*@")
@@ -26,12 +26,16 @@ def seconds(value: Any) -> float | None:
 
 
 def integer(value: Any) -> int | None:
-    """An integer of 64 bits, which some write as ``2.0``; None if it is none."""
+    """An integer, which some write as ``2.0``; None if it is none."""
     if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    return value if -(2**63) <= value < 2**63 else None
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def int64(value: Any) -> int | None:
+    """An integer that everybody can read, of 64 bits; None if it is none."""
+    found = integer(value)
+    return found if found is not None and -(2**63) <= found < 2**63 else None
 
 
 def presentable(url: str) -> str:

@@ -16,7 +16,7 @@ from holdfast.errors import hops
 from holdfast.errors.article import is_article_data
 from holdfast.errors.reading import answered, is_error_info, is_type
 from holdfast.errors.scrubbing import scrubbed, scrubbed_details
-from holdfast.errors.values import integer, text_of
+from holdfast.errors.values import int64, text_of
 
 if TYPE_CHECKING:
     from holdfast.errors.tree import A2AError
@@ -82,7 +82,8 @@ def rpc_error(
     error: A2AError, entry: Entry, *, nested: bool, request_id: str | None
 ) -> dict[str, Any]:
     """The JSON-RPC error object; see `A2AError.to_jsonrpc`."""
-    code = entry.code if error.code is None else int(error.code)
+    own = int64(error.code)
+    code = entry.code if own is None else own
     if nested:
         if entry.in_article is not None and not is_article_data(error.data):
             code = entry.in_article
@@ -144,7 +145,7 @@ def _failed(chain: tuple[str, ...]) -> str:
 def _hints(error: A2AError) -> dict[str, Any]:
     hints: dict[str, Any] = {"retryable": error.transient}
     if error.retry_after is not None and _is_wait(error.retry_after):
-        hints["retryAfter"] = integer(error.retry_after) or float(error.retry_after)
+        hints["retryAfter"] = int64(error.retry_after) or float(error.retry_after)
     return hints
 
 

@@ -11,7 +11,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors.values import integer
+from holdfast.errors.values import int64
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, MutableMapping
@@ -98,7 +98,7 @@ class TappedRequest:
             return not _REST_PATH.search(self.path), None
         rpc_id = members.get("id")
         if not isinstance(rpc_id, str):
-            rpc_id = integer(rpc_id)  # fractions are not to be used (JSON-RPC 2.0, 4)
+            rpc_id = int64(rpc_id)  # fractions are not to be used (JSON-RPC 2.0, 4)
         return not members.keys().isdisjoint({"jsonrpc", "method"}), rpc_id
 
 
