@@ -40,7 +40,7 @@ class AttemptLayer(PassThrough):
         except A2AError as error:
             duration = loop.time() - started
             progress.secrets.hide_in(error)  # before anybody is told of it
-            error.request_id = call.request_id
+            error.request_id, error.traceparent = call.request_id, call.headers.get("traceparent")
             error.agent = error.agent or call.agent
             progress.failed(error)
             self._observers.attempt_failed(call, error, duration=duration)
