@@ -48,6 +48,7 @@ __all__ = [
     "DEFAULT_TIMEOUT",
     "EVERYWHERE",
     "EVERYWHERE_BUT_FILES",
+    "EXAMINING",
     "HISTORY",
     "LINES",
     "LISTING",
@@ -459,6 +460,21 @@ RUNNING = (
         default="30s",
         show_default=True,
         help="How long to wait after Ctrl-C for what is under way.",
+    ),
+)
+EXAMINING = (
+    click.option(
+        "--send",
+        "sends",
+        metavar="TEXT",
+        help="Send this text as a message, once: the agent executes it. Shows how streams come, "
+        "and what the agent keeps of messages.",
+    ),
+    click.option(
+        "--twice",
+        is_flag=True,
+        help="With --send: send the same message, under the same id, once more at the end, to see "
+        "whether the agent executes it again. Most do.",
     ),
 )
 RESUMING = (

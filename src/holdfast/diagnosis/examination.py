@@ -248,6 +248,11 @@ class Examination:
         )
 
     @property
+    def agent(self) -> str:
+        """Where the agent is looked for, as it may be shown."""
+        return self._observed.agent
+
+    @property
     def task(self) -> Task | None:
         """The task that the message made, as last seen; None if there is none."""
         return None if self._delivery is None else self._delivery.task
@@ -319,6 +324,7 @@ class Examination:
                 observed.card = await self._fetch(self._agent)
         except A2AError as error:
             self._secrets.hide_in(error)
+            error.attempts, error.gave_up = (), None  # there was one, and it was meant to be
             observed.card_error = error
 
     async def _fetch(self, agent: str) -> CardFacts:
@@ -356,7 +362,7 @@ class Examination:
             url=presentable(found.url),
             moved_to=presentable(found.moved_to),
             is_at_older_path=found.url.endswith(WELL_KNOWN[1]) and len(location.urls) > 1,
-            headers=dict(reply.headers),
+            headers={name.lower(): value for name, value in reply.headers.items()},
             is_confirmed=await self._is_confirmed(found.moved_to, conditions),
             is_guarded=self._seen.unauthorized > before,
         )
@@ -470,6 +476,9 @@ class Examination:
             twice=self._twice,
             sending=self._note_sending,
         )
+        listing = chosen.facts.listing
+        if facts.task_id and listing is not None and listing.is_empty:
+            await chosen.about_list()  # there is something in it now
 
     def _note_sending(self) -> None:
         message_id = "" if self._message is None else self._message.message_id

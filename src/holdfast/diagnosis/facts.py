@@ -27,6 +27,15 @@ __all__ = [
     "SubscriptionFacts",
 ]
 
+_NAMES = {
+    -32700: "ParseError",
+    -32600: "InvalidRequestError",
+    -32601: "MethodNotFoundError",
+    -32602: "InvalidParamsError",
+    -32603: "InternalError",
+}
+"""What the codes of JSON-RPC itself are called, whatever they mean of an older agent."""
+
 _ADVICE = ". If you trust it, pass"
 """Begins what a program can do about an address that must not be reached."""
 
@@ -63,7 +72,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             status=error.http_status,
             media_type=media_type(error.headers),
-            error=type(error).__name__ if is_protocols else None,
+            error=_NAMES.get(error.code or 0, type(error).__name__) if is_protocols else None,
             code=error.code,
             failure=error.message.partition(_ADVICE)[0] if unread and not is_protocols else "",
             challenge=error.headers.get("www-authenticate", ""),
@@ -135,6 +144,11 @@ class ListingFacts(msgspec.Struct, frozen=True, kw_only=True):
     with_history: int = 0
     of_no_context: int | None = None
     of_the_future: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is a list, and nothing in it."""
+        return self.answered.is_result and not self.tasks
 
 
 class InterfaceFacts(msgspec.Struct, kw_only=True):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.diagnosis.verdicts.authentication import about_authentication
-from holdfast.diagnosis.verdicts.card import about_card
-from holdfast.diagnosis.verdicts.connection import about_connection
-from holdfast.diagnosis.verdicts.errors import about_errors
-from holdfast.diagnosis.verdicts.interfaces import about_interfaces
-from holdfast.diagnosis.verdicts.listing import about_listing
-from holdfast.diagnosis.verdicts.recording import about_recording
-from holdfast.diagnosis.verdicts.streaming import about_streaming
+from holdfast.diagnosis.verdicts.authentication import judge_authentication
+from holdfast.diagnosis.verdicts.card import judge_card
+from holdfast.diagnosis.verdicts.connection import judge_connection
+from holdfast.diagnosis.verdicts.errors import judge_errors
+from holdfast.diagnosis.verdicts.interfaces import judge_interfaces
+from holdfast.diagnosis.verdicts.listing import judge_listing
+from holdfast.diagnosis.verdicts.recording import judge_recording
+from holdfast.diagnosis.verdicts.streaming import judge_streaming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 __all__ = ["verdicts"]
 
 _ALL: tuple[Callable[[Observed, float], Iterator[Finding]], ...] = (
-    about_card,
-    about_connection,
-    about_interfaces,
-    about_authentication,
-    about_errors,
-    about_listing,
-    about_streaming,
-    about_recording,
+    judge_card,
+    judge_connection,
+    judge_interfaces,
+    judge_authentication,
+    judge_errors,
+    judge_listing,
+    judge_streaming,
+    judge_recording,
 )
 
 
@@ -44,4 +44,4 @@ def verdicts(observed: Observed, *, now: float) -> tuple[Finding, ...]:
         observed: The facts.
         now: Wall time in seconds since the epoch.
     """
-    return tuple(finding for about in _ALL for finding in about(observed, now))
+    return tuple(finding for judge in _ALL for finding in judge(observed, now))

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from holdfast.diagnosis.facts import InterfaceFacts, Observed
     from holdfast.model.card import AgentCard
 
-__all__ = ["about_authentication"]
+__all__ = ["judge_authentication"]
 
 _REFUSED = frozenset({401, 403})
 
 
-def about_authentication(observed: Observed, _now: float) -> Iterator[Finding]:
+def judge_authentication(observed: Observed, _now: float) -> Iterator[Finding]:
     """Judges what is declared, what is asked for without credentials, and what is accepted."""
     if observed.card is None:
         return
@@ -106,7 +106,8 @@ def _asked(interface: InterfaceFacts, card: AgentCard, observed: Observed) -> It
             about,
         )
     else:
-        yield Finding("authentication.asked", "ok", saw, about=about)
+        told = "callers without credentials are answered, as the card says"
+        yield Finding("authentication.asked", "ok", told, about=about)
 
 
 def _challenged(saw: str, about: str, observed: Observed, *, required: bool) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.diagnosis.facts import CardFacts, Observed
     from holdfast.errors import A2AError
 
-__all__ = ["about_card"]
+__all__ = ["judge_card"]
 
 _REQUIRED = (
     "name",
@@ -36,7 +36,7 @@ _REQUIRED = (
 _OF_SKILLS = ("id", "name", "description", "tags")
 
 
-def about_card(observed: Observed, _now: float) -> Iterator[Finding]:
+def judge_card(observed: Observed, _now: float) -> Iterator[Finding]:
     """Judges the card."""
     if observed.card_error is not None:
         yield _missing(observed.card_error)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.diagnosis.facts import InterfaceFacts, Observed
     from holdfast.wire.tls import TlsFacts
 
-__all__ = ["about_connection"]
+__all__ = ["judge_connection"]
 
 _DAY = 86_400.0
 _SOON = 21 * _DAY
@@ -26,7 +26,7 @@ _SLIGHT_SKEW, _SKEW = 5.0, 300.0
 _OLD_TLS = frozenset({"SSLv3", "TLSv1", "TLSv1.1"})
 
 
-def about_connection(observed: Observed, now: float) -> Iterator[Finding]:
+def judge_connection(observed: Observed, now: float) -> Iterator[Finding]:
     """Judges addresses, TLS, clock and limits."""
     if observed.card is None and observed.tls is None:
         return  # there is nothing to say but what keeps the card from coming
@@ -69,7 +69,7 @@ def _address(interface: InterfaceFacts, observed: Observed) -> Iterator[Finding]
             about,
         )
     else:
-        yield Finding("address.interface", "ok", f"{url} can be meant as it is", about=about)
+        yield Finding("address.interface", "ok", "its address is one to call", about=about)
     if url.startswith("http://") and interface.scope == "public":
         yield Finding(
             "address.plain",

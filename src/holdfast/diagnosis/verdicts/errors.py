@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from holdfast.diagnosis.facts import Answered, InterfaceFacts, Observed
 
-__all__ = ["about_errors"]
+__all__ = ["judge_errors"]
 
 
 class _Row(NamedTuple):
@@ -58,7 +58,7 @@ _ROWS = (
 )
 
 
-def about_errors(observed: Observed, _now: float) -> Iterator[Finding]:
+def judge_errors(observed: Observed, _now: float) -> Iterator[Finding]:
     """Judges the errors of each interface."""
     for interface in observed.interfaces:
         if not (interface.task is not None and interface.task.is_of_agent):

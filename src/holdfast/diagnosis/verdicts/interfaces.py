@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from holdfast.diagnosis.facts import Answered, InterfaceFacts, Observed
 
-__all__ = ["about_interfaces"]
+__all__ = ["judge_interfaces"]
 
 
-def about_interfaces(observed: Observed, _now: float) -> Iterator[Finding]:
+def judge_interfaces(observed: Observed, _now: float) -> Iterator[Finding]:
     """Judges each interface."""
     if observed.card is None:
         return
@@ -59,8 +59,11 @@ def _reached(interface: InterfaceFacts, observed: Observed) -> Finding:
             "check the address in the card, or take the interface out of it",
             about,
         )
-    if answered.is_of_agent or answered.status in {401, 403}:
-        return Finding("bindings.answers", "ok", answered.in_words, about=about)
+    if answered.is_of_agent:
+        return Finding("bindings.answers", "ok", "an agent answers there", about=about)
+    if answered.status in {401, 403}:
+        saw = f"somebody answers there, who refuses: {answered.in_words}"
+        return Finding("bindings.answers", "ok", saw, about=about)
     return Finding(
         "bindings.answers",
         "problem",

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
     from holdfast.diagnosis.facts import InterfaceFacts, ListingFacts, Observed
 
-__all__ = ["about_listing"]
+__all__ = ["judge_listing"]
 
 _UNKNOWN = frozenset({-32601, -32004})
 _LOST = "a task whose reply was lost cannot be found again by it"
 
 
-def about_listing(observed: Observed, _now: float) -> Iterator[Finding]:
+def judge_listing(observed: Observed, _now: float) -> Iterator[Finding]:
     """Judges the list of each interface."""
     for interface in observed.interfaces:
         if interface.listing is not None:
@@ -33,10 +33,12 @@ def _list(listing: ListingFacts, interface: InterfaceFacts) -> Iterator[Finding]
         is_older = not interface.versions.get("1.0")
         yield Finding(
             "list.there",
-            "info" if is_missing and is_older else "warning",
+            "info" if is_older else "warning",
             f"ListTasks: {answered.in_words}",
             f"{_LOST}; protocol 1.0 has it (A2A 3.1.4)" + (", 0.3 need not" if is_older else ""),
-            "offer ListTasks" if is_missing else "see why it fails: it takes nothing but reading",
+            "offer ListTasks"
+            if is_missing or is_older
+            else "see why it fails: it takes nothing but reading",
             about,
         )
         return

@@ -11,13 +11,15 @@ if TYPE_CHECKING:
 
     from holdfast.diagnosis.facts import Observed, SendingFacts
 
-__all__ = ["about_recording"]
+__all__ = ["judge_recording"]
 
 _CHECKS = ("sending.answer", "recording.task", "recording.list", "recording.time")
+_UNHAPPY = frozenset({"TASK_STATE_FAILED", "TASK_STATE_REJECTED"})
 _LOST = "when a reply is lost, nobody can tell whether the message was executed"
+_KEEP = "keep the messages of callers in the history, with their ids"
 
 
-def about_recording(observed: Observed, _now: float) -> Iterator[Finding]:
+def judge_recording(observed: Observed, _now: float) -> Iterator[Finding]:
     """Judges what the agent keeps of the message that was sent."""
     if observed.card is None:
         return
@@ -66,6 +68,14 @@ def _answer(sending: SendingFacts, observed: Observed) -> Finding:
             "TASK_STATE_AUTH_REQUIRED": "; it waits for an authorization",
         }.get(sending.state, "")
         saw = f"message {sending.message_id} made task {sending.task_id}, {sending.state}"
+        if sending.state in _UNHAPPY:
+            return Finding(
+                check,
+                "info",
+                saw,
+                "that is the agent's decision; it says little of tasks that go well",
+                "examine it with a message that the agent can do",
+            )
         return Finding(check, "ok", f"{saw}{goes_on}")
     if sending.is_message:
         return Finding(check, "ok", f"message {sending.message_id} was answered by a message")
@@ -89,7 +99,7 @@ def _in_task(sending: SendingFacts, observed: Observed) -> Finding:
         "warning",
         "the task's history does not have the message",
         _LOST,
-        "keep the messages of callers in the history, with their ids",
+        _KEEP,
     )
 
 
@@ -104,7 +114,7 @@ def _in_list(sending: SendingFacts, observed: Observed) -> Finding:
         "warning",
         "the list of its context does not have the message",
         _LOST,
-        "list tasks with their history (A2A 3.1.4)",
+        "list tasks with their history (A2A 3.1.4)" if sending.in_task else _KEEP,
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         SubscriptionFacts,
     )
 
-__all__ = ["about_streaming"]
+__all__ = ["judge_streaming"]
 
 _EVENTS = "text/event-stream"
 _SPREAD = 1.0
@@ -43,7 +43,7 @@ _OF_STREAMS = (
 )
 
 
-def about_streaming(observed: Observed, _now: float) -> Iterator[Finding]:
+def judge_streaming(observed: Observed, _now: float) -> Iterator[Finding]:
     """Judges what is declared, and the streams that were opened."""
     if observed.card is None:
         return
@@ -78,7 +78,10 @@ def _why_not(observed: Observed, *, declared: bool) -> str:
 
 def _of_nothing(answered: Answered, about: str, *, declared: bool) -> Finding:
     """A subscription to a task that there is not."""
-    check, saw = "subscribe.unknown", f"to a task that there is not: {answered.in_words}"
+    check, saw = (
+        "subscribe.unknown",
+        f"a subscription to a task that there is not: {answered.in_words}",
+    )
     if answered.code == -32001 or (not declared and answered.code in {-32004, -32601}):
         return Finding(check, "ok", saw, about=about)
     if declared and answered.code in {-32004, -32601}:
@@ -199,7 +202,7 @@ def _end(stream: StreamFacts) -> Iterator[Finding]:
         yield Finding(
             "streaming.end",
             "problem",
-            f"it ended before the task did{why}",
+            f"the stream ended before the task did{why}",
             "callers that take the end of a stream for the end of the task miss the rest",
             "look for a time limit in the proxy or in the server",
         )
@@ -208,9 +211,9 @@ def _end(stream: StreamFacts) -> Iterator[Finding]:
 
 
 _ENDS = {
-    "settled": "it ended with the task, or where the task waits",
-    "message": "it was one message",
-    "left": "it was left while the task went on",
+    "settled": "the stream ended with the task, or where the task waits",
+    "message": "the stream was one message",
+    "left": "the stream was left while the task went on",
 }
 
 
@@ -235,21 +238,25 @@ def _running(subscription: SubscriptionFacts, observed: Observed) -> Iterator[Fi
         yield Finding(
             "subscribe.snapshot",
             "problem",
-            f"to a task that runs: {opened.in_words}",
+            f"a subscription to a task that runs: {opened.in_words}",
             "a stream that is cut cannot be picked up again",
             "offer SubscribeToTask (A2A 3.1.6)",
         )
         yield Finding("subscribe.overlap", "not measured", "there was no subscription")
         return
     if subscription.begins_with_task is None:
-        yield Finding("subscribe.snapshot", "not measured", "it told nothing before the end")
+        yield Finding(
+            "subscribe.snapshot", "not measured", "the subscription told nothing before the end"
+        )
     elif subscription.begins_with_task:
-        yield Finding("subscribe.snapshot", "ok", "it begins with the task as it stands")
+        yield Finding(
+            "subscribe.snapshot", "ok", "a subscription begins with the task as it stands"
+        )
     else:
         yield Finding(
             "subscribe.snapshot",
             "warning",
-            "it does not begin with the task",
+            "a subscription does not begin with the task",
             "who picks up a stream does not learn what happened meanwhile, unless it asks",
             "send the task first (A2A 3.1.6)",
         )
@@ -259,13 +266,17 @@ def _running(subscription: SubscriptionFacts, observed: Observed) -> Iterator[Fi
 def _overlap(subscription: SubscriptionFacts) -> Finding:
     check = "subscribe.overlap"
     if subscription.text == "right":
-        return Finding(check, "ok", "the task and what follows it add up to the whole task")
+        return Finding(
+            check,
+            "ok",
+            "what a subscription tells adds up to the whole task",
+        )
     if subscription.text is None:
         why = "the task made no text while it was subscribed to, or did not end"
         return Finding(check, "not measured", why)
     saw, means = {
         "repeated": (
-            "it tells chunks again that the task at its beginning holds already",
+            "a subscription tells chunks again that the task at its beginning holds already",
             "callers that append what comes show text twice",
         ),
         "lost": (
@@ -286,7 +297,7 @@ def _over(subscription: SubscriptionFacts, observed: Observed) -> Finding:
     check, answered = "subscribe.finished", subscription.of_over
     if answered is None:
         return Finding(check, "not measured", observed.stopped or "the task is not over yet")
-    saw = f"to a task that is over: {answered.in_words}"
+    saw = f"a subscription to a task that is over: {answered.in_words}"
     if answered.code in {-32004, -32001}:
         return Finding(check, "ok", saw)
     if answered.is_result:
@@ -300,7 +311,7 @@ def _over(subscription: SubscriptionFacts, observed: Observed) -> Finding:
         )
     return Finding(
         check,
-        "warning",
+        "info" if answered.is_of_agent else "warning",
         saw,
         "a client that picks up a stream cannot tell that the task is over",
         "answer UnsupportedOperationError (-32004; A2A 3.1.6)",
