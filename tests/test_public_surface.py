@@ -255,6 +255,7 @@ SIGNATURES = {
     "SqliteJournal.renew": "self held lease_until /",
     "SqliteJournal.unfinished": "self agent=None /",
     "SqliteJournal.update": "self message_id generation update /",
+    "Diagnosis.hiding": "self hide",
     "Diagnosis.of": "self check",
     "Diagnosis.to_dict": "self",
     "EventStream.close": "self",

@@ -291,7 +291,8 @@ class TextOutput(_Speaks):
         self._lines(lines)
 
     def diagnosis(self, diagnosis: Diagnosis, *, is_last: bool) -> None:  # noqa: ARG002  same
-        self._lines(render_diagnosis(diagnosis, paper(), verbose=self._verbose))
+        shown = diagnosis.hiding(self._hidden)
+        self._lines(render_diagnosis(shown, paper(), verbose=self._verbose))
 
     def _lines(self, lines: Iterable[str]) -> None:
         _write("".join(f"{line}\n" for line in lines))
@@ -402,7 +403,7 @@ class JsonOutput(_Speaks):
         self._document(dict(members))
 
     def diagnosis(self, diagnosis: Diagnosis, *, is_last: bool) -> None:
-        found = {"diagnosis": diagnosis.to_dict()}
+        found = {"diagnosis": diagnosis.hiding(self._hidden).to_dict()}
         if is_last:
             self._document(found)
         else:

@@ -65,7 +65,6 @@ if TYPE_CHECKING:
 
     from holdfast.auth import AuthProvider, CredentialService
     from holdfast.content import Content
-    from holdfast.diagnosis.findings import Finding
     from holdfast.model.card import AgentCard
     from holdfast.model.types import Task
     from holdfast.runtime.engine import HttpEngine
@@ -293,12 +292,12 @@ class Examination:
         card = self.card
         return Diagnosis(
             agent=observed.agent,
-            name="" if card is None else _hidden(card.name, secrets),
-            findings=tuple(_shown(finding, secrets) for finding in found),
+            name="" if card is None else card.name,
+            findings=found,
             message_ids=tuple(self._sent),
             is_complete=not observed.stopped,
             error=error,
-        )
+        ).hiding(lambda text: _hidden(text, secrets))
 
     async def _run(self) -> None:
         await self._find_card()
@@ -560,15 +559,6 @@ def _of_file(path: Path) -> CardFacts:
         moved_to=str(path),
         is_fetched=False,
     )
-
-
-def _shown(finding: Finding, secrets: frozenset[str]) -> Finding:
-    """A finding without what was sent in secret, and what an agent may repeat."""
-    told = {name: _hidden(getattr(finding, name), secrets) for name in _TOLD}
-    return msgspec.structs.replace(finding, **told)
-
-
-_TOLD = ("saw", "means", "do", "about")
 
 
 def _hidden(text: str, secrets: frozenset[str]) -> str:

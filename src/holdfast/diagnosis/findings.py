@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.errors import A2AError
 
 __all__ = ["LEVELS", "Diagnosis", "Finding", "Level"]
@@ -91,6 +93,26 @@ class Diagnosis:
     def of(self, check: str) -> tuple[Finding, ...]:
         """The findings of a check, or of a group of checks, by its name."""
         return tuple(f for f in self.findings if check in {f.check, f.group})
+
+    def hiding(self, hide: Callable[[str], str]) -> Diagnosis:
+        """The same with every text as a function gives it back; the error is left as it is."""
+        return Diagnosis(
+            agent=self.agent,
+            name=hide(self.name),
+            findings=tuple(
+                msgspec.structs.replace(
+                    one,
+                    saw=hide(one.saw),
+                    means=hide(one.means),
+                    do=hide(one.do),
+                    about=hide(one.about),
+                )
+                for one in self.findings
+            ),
+            message_ids=self.message_ids,
+            is_complete=self.is_complete,
+            error=self.error,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as a JSON object, without the error; members that are empty left out."""

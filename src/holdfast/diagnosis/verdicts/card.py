@@ -8,8 +8,10 @@ from holdfast.diagnosis.findings import Finding
 from holdfast.errors import (
     A2AConnectionError,
     A2ATimeoutError,
+    AgentCardResolutionError,
     AuthenticationError,
     InvalidAgentCardError,
+    LimitExceededError,
     PermissionDeniedError,
 )
 from holdfast.wire.http import media_type
@@ -71,7 +73,7 @@ def _missing(error: A2AError) -> Finding:
             "callers cannot learn how to call the agent, nor which credentials it wants",
             "give the credentials that the server of the card wants, or make the card public",
         )
-    if isinstance(error, InvalidAgentCardError):
+    if isinstance(error, InvalidAgentCardError | LimitExceededError):
         return Finding(
             "card.valid",
             "problem",
@@ -79,12 +81,20 @@ def _missing(error: A2AError) -> Finding:
             "callers have nothing to go by, and give up before they call",
             "mend the card: it must be a JSON object with a name and interfaces (A2A 4.4.1)",
         )
+    if isinstance(error, AgentCardResolutionError):
+        return Finding(
+            "card.found",
+            "problem",
+            saw,
+            "callers that only know the agent's address cannot call it",
+            "serve the card at /.well-known/agent-card.json (A2A 8.2), or name its own URL",
+        )
     return Finding(
         "card.found",
         "problem",
         saw,
-        "callers that only know the agent's address cannot call it",
-        "serve the card at /.well-known/agent-card.json (A2A 8.2), or name its own URL",
+        "the server gives no card, and callers cannot call the agent meanwhile",
+        "see what the server, or what stands before it, says of the request",
     )
 
 
