@@ -59,6 +59,7 @@ def _answer(sending: SendingFacts, observed: Observed) -> Finding:
             "warning",
             f"message {sending.message_id} was sent, and {why}",
             "whether the agent ran it is not known",
+            "look for it among the agent's tasks before you send it again",
         )
     if sending.task_id:
         goes_on = {
@@ -136,8 +137,10 @@ def _in_recent(sending: SendingFacts, observed: Observed) -> Finding:
 def _twice(sending: SendingFacts, observed: Observed) -> Finding:
     check, again = "sending.twice", sending.again
     if again is None:
-        why = observed.stopped or "the message may not be sent a second time"
-        return Finding(check, "not measured", "" if observed.is_to_repeat and not why else why)
+        why = "there was no answer the first time"
+        if not observed.is_to_repeat:
+            why = "the message may not be sent a second time"
+        return Finding(check, "not measured", observed.stopped or why)
     saw = "the same message, under the same id, once more"
     if sending.second_task_id and sending.second_task_id == sending.task_id:
         return Finding(check, "ok", f"{saw}: the same task")
