@@ -109,6 +109,11 @@ def without_card(error):
     return Observed(agent="https://a.test", scheme="https", card_error=error)
 
 
+BAD_REQUEST = Answered(status=400, media_type="application/json")
+REST = interface_facts(
+    interface=AgentInterface(url="https://a.test", protocol_binding="HTTP+JSON"),
+    params=BAD_REQUEST,
+)
 METADATA = interface_facts(scope="metadata")
 
 TABLE = [
@@ -179,6 +184,14 @@ TABLE = [
         "versions.spoken",
         "not measured",
     ),
+    # Errors
+    (observed(interface_facts(params=BAD_REQUEST)), "errors.params", "warning"),
+    (observed(REST), "errors.params", "ok"),
+    (observed(interface_facts(task=RESULT)), "errors.task", "problem"),
+    (observed(interface_facts(method=RESULT)), "errors.method", "warning"),
+    (observed(interface_facts(broken=NOBODY)), "errors.broken", "warning"),
+    (observed(interface_facts(path=RESULT)), "errors.path", "warning"),
+    (observed(interface_facts(path=HTML)), "errors.path", "ok"),
     # The list of tasks
     (listed(answered=PAGE, tasks=2, with_history=1), "list.history", "ok"),
     (listed(answered=PAGE, tasks=2), "list.history", "info"),

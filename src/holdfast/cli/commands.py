@@ -22,6 +22,7 @@ from holdfast.cli.errors import CommandError, Failure, describe, internal, unwri
 from holdfast.cli.options import (
     DEFAULT_CONCURRENCY,
     EVERYWHERE,
+    EVERYWHERE_BRIEFLY,
     EVERYWHERE_BUT_FILES,
     EXAMINING,
     HISTORY,
@@ -599,7 +600,7 @@ def _resume(
 
 
 @app.command("doctor", context_settings=_CONTEXT)
-@with_options(EXAMINING, LINES, EVERYWHERE)
+@with_options(EXAMINING, LINES, EVERYWHERE_BRIEFLY)
 @click.pass_context
 def doctor(ctx: click.Context, /, **options: Any) -> int:
     """Examine an agent: what was seen, what that means for callers, and what to do.
@@ -609,9 +610,9 @@ def doctor(ctx: click.Context, /, **options: Any) -> int:
     requests to each interface read, or name a task that there is not, or cannot be right. Streams,
     and what the agent keeps of messages, need --send.
 
-    It takes two minutes at most, or --timeout; half of that is for watching what was sent. Ctrl-C
-    shows what was found so far. With -o json the document is what was found, and the error beside
-    it if there is one.
+    It takes no longer than --timeout; half of that is for watching what was sent. Ctrl-C shows
+    what was found so far. With -o json the document is what was found, and the error beside it if
+    there is one.
 
     Exit codes: 0 if there is no problem, whatever the warnings; 3, 4 and 5 if every call would end
     so, because the agent cannot be reached, wants other credentials, or takes too long; 1 if there

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from holdfast.diagnosis import Diagnosis
     from holdfast.wire.tls import TlsFacts
 
-__all__ = ["TIMEOUT", "examine"]
-
-TIMEOUT = 120.0
-"""Seconds that an examination takes at most, unless the caller says otherwise."""
+__all__ = ["examine"]
 
 
 async def examine(
@@ -65,7 +62,7 @@ async def examine(
         twice=twice,
         auth=session.auth,
         headers=session.svc_params,
-        timeout=settings.timeout if settings.timeout_given else TIMEOUT,
+        timeout=settings.timeout,
         protocol_version=next((v for v in PROTOCOL_VERSIONS if v == settings.version), None),
         bindings=settings.spoken_transports,
         look_at_tls=look_at_tls,

@@ -47,6 +47,7 @@ __all__ = [
     "DEFAULT_POLL_INTERVAL",
     "DEFAULT_TIMEOUT",
     "EVERYWHERE",
+    "EVERYWHERE_BRIEFLY",
     "EVERYWHERE_BUT_FILES",
     "EXAMINING",
     "HISTORY",
@@ -70,6 +71,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 OUTPUT_FORMATS = ("text", "json")
 DEFAULT_TIMEOUT = 900.0
+DEFAULT_TIMEOUT_OF_DOCTOR = 120.0
 DEFAULT_CONCURRENCY = 32
 DEFAULT_POLL_INTERVAL = 2.0
 
@@ -94,6 +96,17 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: object) -
     if value and not ctx.resilient_parsing:
         click.echo(f"holdfast {__version__}")
         ctx.exit()
+
+
+def _timeout(seconds: float) -> Callable[[F], F]:
+    return _option(
+        "--timeout",
+        metavar="DURATION",
+        type=Reads("duration", read_timeout),
+        default=shown_duration(seconds),
+        shown=shown_duration,
+        help="How long to wait before giving up, as 30s or 1m30s.",
+    )
 
 
 EVERYWHERE = (
@@ -163,14 +176,7 @@ EVERYWHERE = (
         shown=_as_flag,
         help="Do not verify TLS certificates, as is done otherwise. For development only.",
     ),
-    _option(
-        "--timeout",
-        metavar="DURATION",
-        type=Reads("duration", read_timeout),
-        default=shown_duration(DEFAULT_TIMEOUT),
-        shown=shown_duration,
-        help="How long to wait before giving up, as 30s or 1m30s.",
-    ),
+    _timeout(DEFAULT_TIMEOUT),
     _option(
         "--config",
         metavar="PATH",
@@ -219,6 +225,9 @@ EVERYWHERE_BUT_FILES = (
     *EVERYWHERE[2:],
 )
 """The same where ``--output`` names a file."""
+
+EVERYWHERE_BRIEFLY = (*EVERYWHERE[:8], _timeout(DEFAULT_TIMEOUT_OF_DOCTOR), *EVERYWHERE[9:])
+"""The same where nobody waits for a task."""
 
 WAITING = (
     _option(

@@ -145,7 +145,8 @@ def _clock(skew: float | None) -> Finding:
         return Finding("clock.skew", "not measured", "no reply had a Date header")
     if abs(skew) <= _SLIGHT_SKEW:
         return Finding("clock.skew", "ok", "the agent's clock and this one agree")
-    saw = f"the agent's clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this one"
+    where = "ahead of" if skew > 0 else "behind"
+    saw = f"the agent's clock is {_span(abs(skew))} {where} this one"
     if abs(skew) <= _SKEW:
         return Finding(
             "clock.skew",
@@ -161,6 +162,14 @@ def _clock(skew: float | None) -> Finding:
         "tokens count as expired or as not yet valid, and tasks are not found by their time",
         "synchronise both clocks",
     )
+
+
+def _span(seconds: float) -> str:
+    unit, size = next((u for u in _UNITS if seconds >= 2 * u[1]), ("s", 1.0))
+    return f"{seconds / size:.0f} {unit}"
+
+
+_UNITS = (("days", _DAY), ("h", 3600.0), ("min", 60.0))
 
 
 def _limits(observed: Observed) -> Finding:

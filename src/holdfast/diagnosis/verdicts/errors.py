@@ -76,7 +76,9 @@ def _judged(row: _Row, answered: Answered, interface: InterfaceFacts) -> Finding
     saw = f"{row.asked}: {answered.in_words}"
     if answered.code in row.codes:
         return Finding(check, "ok", saw, about=about)
-    if row.check == "broken" and answered.status == 400:
+    # HTTP+JSON has a status for it, and no name that must be told (A2A 11.6).
+    is_rest = interface.interface.protocol_binding.upper() != "JSONRPC"
+    if row.check == "params" and is_rest and answered.status == 400:
         return Finding(check, "ok", saw, about=about)
     if answered.status is None:
         return Finding(

@@ -36,9 +36,7 @@ def _list(listing: ListingFacts, interface: InterfaceFacts) -> Iterator[Finding]
             "info" if is_older else "warning",
             f"ListTasks: {answered.in_words}",
             f"{_LOST}; protocol 1.0 has it (A2A 3.1.4)" + (", 0.3 need not" if is_older else ""),
-            "offer ListTasks"
-            if is_missing or is_older
-            else "see why it fails: it takes nothing but reading",
+            "offer ListTasks" if is_missing or is_older else "see why it fails: it only reads",
             about,
         )
         return
