@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from holdfast import diagnose
+from holdfast import SchemeCredentials, diagnose
 from holdfast.errors import A2AConnectionError, AuthenticationError, DeadlineExceededError
 from holdfast.model.card import (
     AgentCapabilities,
@@ -462,6 +462,29 @@ async def test_an_interface_that_nobody_answers_at_is_a_problem():
     assert diagnosis.error is None
 
 
+async def test_no_more_than_some_interfaces_are_examined():
+    many = tuple(interface(f"http://agent.test/rpc?n={number}") for number in range(8))
+
+    diagnosis = await examined(FakeAgent(card=card(supported_interfaces=many)))
+
+    found = [f.level for f in diagnosis.of("bindings.answers")]
+    assert found == ["ok"] * 6 + ["not measured"] * 2
+
+
+async def test_a_card_in_a_file_may_name_this_machine(tmp_path):
+    path = tmp_path / "card.json"
+    agent = FakeAgent(url="http://localhost:8000")
+    path.write_text(card(supported_interfaces=(interface("http://localhost:8000/rpc"),)).to_json())
+
+    diagnosis = await diagnose(
+        path, engine=FakeNetwork(agent), env=VirtualWall(), auth="Bearer x1"
+    )
+
+    assert levels(diagnosis, "address") == {"ok"}
+    assert levels(diagnosis, "bindings.answers") == {"ok"}
+    assert agent.calls("ListTasks")[0].headers["authorization"] == "Bearer x1"
+
+
 async def test_no_interface_that_answers_is_what_calls_fail_with():
     agent = FakeAgent(card=card(supported_interfaces=(interface("http://gone.test/rpc"),)))
 
@@ -602,6 +625,47 @@ async def test_an_agent_that_asks_for_credentials_and_looks_at_none_is_a_problem
     assert levels(diagnosis, "authentication.accepted") == {"info"}
 
 
+async def test_credentials_are_chosen_as_the_card_asks():
+    agent, engine = guarded(**REQUIRED)
+
+    diagnosis = await examined(agent, engine=engine, auth=SchemeCredentials({"bearer": "right"}))
+
+    assert levels(diagnosis, "authentication") == {"ok"}
+
+
+async def test_credentials_for_something_else_are_a_problem():
+    agent, engine = guarded(**REQUIRED)
+
+    diagnosis = await examined(agent, engine=engine, auth=SchemeCredentials({"other": "right"}))
+
+    (accepted,) = diagnosis.of("authentication.accepted")
+    assert (accepted.level, "'bearer'" in accepted.saw) == ("problem", True)
+    assert levels(diagnosis, "bindings.answers") == {"ok"}
+    assert isinstance(diagnosis.error, AuthenticationError)
+
+
+async def test_a_refusal_in_the_words_of_the_protocol_is_a_refusal():
+    error = json.dumps({"jsonrpc": "2.0", "error": {"code": -32000, "message": "no"}}).encode()
+    refusal = HttpReply(status=401, headers={"www-authenticate": "Bearer"}, body=error)
+    agent = FakeAgent(card=card(**REQUIRED))
+    between = Between(FakeNetwork(agent), answers(lambda r: "/rpc" in r.url, refusal))
+
+    diagnosis = await examined(agent, engine=between, send="go")
+
+    assert levels(diagnosis, "authentication.accepted") == {"problem"}
+    assert levels(diagnosis, "errors") == set()
+    assert agent.executions == {}
+
+
+async def test_an_error_that_hides_what_is_missing_is_a_warning():
+    agent = FakeAgent(card=card(**REQUIRED))
+    between = Between(FakeNetwork(agent), answers(lambda r: "/rpc" in r.url, rpc_error(-32603)))
+
+    diagnosis = await examined(agent, engine=between)
+
+    assert levels(diagnosis, "authentication.asked") == {"warning"}
+
+
 async def test_credentials_that_the_card_does_not_ask_for_are_a_warning():
     agent, engine = guarded()
 
@@ -670,6 +734,20 @@ async def test_an_unknown_path(status, level):
     )
 
     assert levels(await examined(agent, engine=between), "errors.path") == {level}
+
+
+@pytest.mark.parametrize(("version", "found"), [("1.0", {"ok"}), ("0.3", set())])
+async def test_impossible_parameters_over_http_json(version, found):
+    agent = FakeAgent(bindings=("HTTP+JSON",), versions=(version,))
+
+    assert levels(await examined(agent), "errors.params") == found
+
+
+async def test_tls_is_not_measured_where_the_engine_does_not_tell():
+    agent = FakeAgent(url="https://agent.test")
+
+    assert levels(await examined(agent), "tls.version") == {"not measured"}
+    assert levels(await examined(agent), "address.plain") == set()
 
 
 async def test_a_task_that_there_is_not_and_that_is_answered_is_a_problem():

@@ -12,8 +12,13 @@ import trustme
 from tests.raw_server import always, chunk, head, reply, serve
 from tests.real_agents import ag2_process, sdk03_process, sdk_process
 
-from holdfast import A2AConnectionError, InvalidAgentCardError, LimitExceededError, diagnose
-from holdfast.diagnosis import examination
+from holdfast import (
+    A2AConnectionError,
+    AiohttpEngine,
+    InvalidAgentCardError,
+    LimitExceededError,
+    diagnose,
+)
 from holdfast.net.tls import look_at_tls
 from holdfast.testing import FakeAgent, LoopbackServer
 
@@ -317,5 +322,16 @@ async def test_behind_a_proxy_tls_is_not_looked_at(monkeypatch):
     assert diagnosis.error.failure == "proxy"
 
 
-async def test_an_engine_of_ones_own_is_not_looked_behind():
-    assert examination._looks(object()) is None
+async def test_with_an_engine_of_ones_own_tls_is_not_looked_at():
+    authority = trustme.CA()
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    async with (
+        serve(always(), ssl=certified(authority)) as server,
+        AiohttpEngine(ssl=trusting) as engine,
+    ):
+        diagnosis = await diagnose(server.url, engine=engine)
+
+    assert levels(diagnosis, "card.valid") == {"problem"}  # that far it came
+    assert levels(diagnosis, "tls") == set()
+    assert not any(f.check.startswith("tls") for f in diagnosis.findings)

@@ -103,8 +103,8 @@ class Delivery:
     # ── The first time ───────────────────────────────────────────────────────────────────────
 
     async def _polled(self, watch: float) -> None:
-        request = self._request(at_once=True)
-        call = self._questions.call(op.SEND_MESSAGE, request)
+        ends = asyncio.get_running_loop().time() + watch
+        call = self._questions.call(op.SEND_MESSAGE, self._request(at_once=True))
         heard = await self._questions.ask(call, within=watch)
         self._facts.answered, value = heard.answered, heard.value
         if value is None:
@@ -114,7 +114,7 @@ class Delivery:
             return
         self._add(value.task)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(watch):
+            async with asyncio.timeout_at(ends):
                 while self.task is not None and not self.task.state.is_settled:
                     await asyncio.sleep(_POLL)
                     await self._get()

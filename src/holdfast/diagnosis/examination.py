@@ -27,6 +27,7 @@ from holdfast.diagnosis.witness import Seen, Witness
 from holdfast.errors import (
     A2AError,
     AgentCardResolutionError,
+    AuthenticationError,
     DeadlineExceededError,
     InvalidAgentCardError,
 )
@@ -79,8 +80,8 @@ _MOST_INTERFACES = 6
 """Interfaces of a card that are examined: each is asked some ten questions."""
 
 _TIMEOUTS = Timeouts(connect=5.0, write=10.0, first_byte=ANSWER, idle=ANSWER)
-_TIMEOUTS_OF_STREAMS = 0.5
-"""How much of the whole time a stream is watched."""
+_WATCHED = 0.5
+"""How much of the whole time a task is watched."""
 
 
 async def diagnose(
@@ -115,8 +116,8 @@ async def diagnose(
             left out.
         bindings: Preferred bindings for the message, best first.
         limits: How large replies may be.
-        engine: What carries requests, as for `connect`. Over one of your own, other than an
-            `AiohttpEngine`, the server's TLS is not looked at.
+        engine: What carries requests, as for `connect`. Over one of your own, which may trust
+            other authorities, the server's TLS is not looked at.
         env: Wall time and ids; for tests.
 
     Returns:
@@ -140,7 +141,7 @@ async def diagnose(
             bindings=bindings,
             limits=limits,
             env=env,
-            look_at_tls=_looks(used),
+            look_at_tls=_look_at_tls() if engine is None else None,
         )
         return await examination.run()
     finally:
@@ -148,11 +149,8 @@ async def diagnose(
             await owned.close()
 
 
-def _looks(engine: HttpEngine) -> LookAtTls | None:
-    """What looks at TLS where an engine has real sockets."""
-    if type(engine).__name__ != "AiohttpEngine":
-        return None
-    from holdfast.net.tls import look_at_tls  # heavy, and not for every agent
+def _look_at_tls() -> LookAtTls:
+    from holdfast.net.tls import look_at_tls  # heavy, and not for everybody
 
     return look_at_tls
 
@@ -406,6 +404,8 @@ class Examination:
     async def _ask_interfaces(self, card: CardFacts) -> list[Questions]:
         observed, interfaces = self._observed, card.card.supported_interfaces
         trusted = origin_and_aliases(self._address or interfaces[0].url)
+        if not self._address:  # who brings a card along is where it leads to
+            observed.scope = scope_of_host(interfaces[0].url)
         observed.interfaces = [
             _facts_of(interface, number, self._address, trusted)
             for number, interface in enumerate(interfaces, start=1)
@@ -434,9 +434,9 @@ class Examination:
         task = facts.task
         if task is None or task.status is None:
             return
-        if self._observed.has_credentials and facts.is_trusted:
+        if facts.unauthorized is None and self._observed.has_credentials and facts.is_trusted:
             facts.unauthorized = (await questions.about_task(bare=True)).answered
-        if not task.is_of_agent:
+        if not facts.is_usable:
             return
         await questions.about_errors()
         await questions.about_list()
@@ -447,6 +447,9 @@ class Examination:
         facts, first = questions.facts, questions.endpoint
         asked = await questions.about_task()
         facts.task, questions.error = asked.answered, asked.error
+        if isinstance(asked.error, AuthenticationError) and asked.error.http_status is None:
+            facts.unmet = asked.answered.in_words
+            facts.task = facts.unauthorized = (await questions.about_task(bare=True)).answered
         if asked.error is not None:
             return
         other = OLDER_VERSION if first.version == PROTOCOL_VERSION else PROTOCOL_VERSION
@@ -471,7 +474,7 @@ class Examination:
         )
         await delivery.run(
             streams=bool(card.capabilities.streaming),
-            watch=self._timeout * _TIMEOUTS_OF_STREAMS,
+            watch=self._timeout * _WATCHED,
             twice=self._twice,
             sending=self._note_sending,
         )
@@ -486,7 +489,7 @@ class Examination:
 
     def _chosen(self, card: AgentCard, asked: list[Questions]) -> tuple[Questions | None, str]:
         """Where the message goes; None and why not if it must go nowhere."""
-        able = [one for one in asked if one.facts.task is not None and one.facts.task.is_of_agent]
+        able = [one for one in asked if one.facts.is_usable]
         if not able:
             return None, "no interface answers as an agent does"
         allowed = [one for one in able if self._version in {None, one.endpoint.version}]

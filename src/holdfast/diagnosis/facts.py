@@ -90,16 +90,24 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_result or self.code is not None
 
     @property
+    def is_refusal(self) -> bool:
+        """Whether it is for want of credentials, or of a permission."""
+        return self.status in {401, 403}
+
+    @property
     def in_words(self) -> str:
         """What it is, in a few words."""
         if self.status is None:
             return self.failure or "no reply"
-        kind = f" {self.media_type}" if self.media_type else ""
         if self.code is not None:
             return f"{self.error} ({self.code}), HTTP {self.status}"
+        if self.failure.startswith("HTTP "):
+            return self.failure
+        kind = f" {self.media_type}" if self.media_type else ""
         if self.is_result:
             return f"HTTP {self.status}{kind}, a result"
-        return f"HTTP {self.status}{kind or ' without a content type'}"
+        why = f": {self.failure}" if self.failure else ""
+        return f"HTTP {self.status}{kind or ' without a content type'}{why}"
 
 
 class CardFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,6 +175,7 @@ class InterfaceFacts(msgspec.Struct, kw_only=True):
         versions: By version: whether it is understood; None if the answer does not tell.
         task: What a task that there is not is answered by.
         unauthorized: The same without credentials; None if there are none to leave out.
+        unmet: Why there are no credentials for it among those given; empty if there are.
         method: What an unknown method is answered by.
         params: What impossible parameters are answered by.
         broken: What a body is answered by that is no JSON.
@@ -187,6 +196,7 @@ class InterfaceFacts(msgspec.Struct, kw_only=True):
     versions: dict[str, bool | None] = {}
     task: Answered | None = None
     unauthorized: Answered | None = None
+    unmet: str = ""
     method: Answered | None = None
     params: Answered | None = None
     broken: Answered | None = None
@@ -198,6 +208,12 @@ class InterfaceFacts(msgspec.Struct, kw_only=True):
     def about(self) -> str:
         """What findings call it."""
         return f"{self.interface.protocol_binding} {self.address}"
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether an agent answers there, who takes the credentials."""
+        task = self.task
+        return task is not None and task.is_of_agent and not (task.is_refusal or self.unmet)
 
     @property
     def is_reached(self) -> bool:

@@ -301,10 +301,13 @@ class Questions:
 
     async def _post(self, body: bytes, request_id: str) -> Answered:
         json = {"content-type": "application/json", "accept": "application/json"}
-        request = await self._request("POST", self.endpoint.interface.url, json, body)
-        codec = CODECS["JSONRPC", PROTOCOL_VERSION]
+        codec, call = CODECS["JSONRPC", PROTOCOL_VERSION], self._for_nothing()
         try:
-            reply = await self._sent(request)
+            if call.auth is not None:
+                given = check_credentials(await call.auth.credentials(call))
+                self.caller.secrets.note_values(given.values)
+                call = with_credentials(call, given)
+            reply = await self._sent(call, "POST", self.endpoint.interface.url, json, body)
             # What is no error is none of the answers that these questions can have.
             codec.decode(op.GET_TASK, request_id, reply, now=0.0, refusals=frozenset())
         except A2AError as error:
@@ -312,26 +315,26 @@ class Questions:
         return Answered.result(reply.headers, reply.status)
 
     async def _get(self, url: str) -> Answered:
-        request = await self._request("GET", url, {"accept": "application/json"}, b"")
+        """What is there without credentials, which no path needs that there is not."""
         try:
-            reply = await self._sent(request)
+            accept = {"accept": "application/json"}
+            reply = await self._sent(self._for_nothing(bare=True), "GET", url, accept)
         except A2AError as error:
             return self._of(error)
-        return msgspec.structs.replace(
-            Answered.result(reply.headers, reply.status), is_result=False
-        )
+        answered = Answered.result(reply.headers, reply.status)
+        return msgspec.structs.replace(answered, is_result=False)
 
-    async def _request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes
-    ) -> HttpRequest:
-        """A request that no binding makes, with what a call would carry."""
-        call: AnyCall = self.call(op.GET_TASK, GetTaskRequest(id=_NOWHERE))
-        if call.auth is not None:
-            given = check_credentials(await call.auth.credentials(call))
-            self.caller.secrets.note_values(given.values)
-            call = with_credentials(call, given)
+    async def _sent(
+        self,
+        call: AnyCall,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes = b"",
+    ) -> HttpReply:
+        """Sends a request that no binding makes, with what a call would carry."""
         self.caller.secrets.note(call.headers, call.query, url)
-        return HttpRequest(
+        request = HttpRequest(
             method=method,
             url=with_query(url, call.query),
             headers={**call.headers, **protocol_headers(self.endpoint.version), **headers},
@@ -340,10 +343,10 @@ class Questions:
             limits=self.caller.limits,
             reach=self._reach,
         )
-
-    async def _sent(self, request: HttpRequest) -> HttpReply:
-        call = self.call(op.GET_TASK, GetTaskRequest(id=_NOWHERE))
         return await _bounded(self.caller.engine.request(request), call)
+
+    def _for_nothing(self, *, bare: bool = False) -> AnyCall:
+        return self.call(op.GET_TASK, GetTaskRequest(id=_NOWHERE), bare=bare)
 
     @property
     def _is_newer(self) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Seen", "StreamWitness", "Witness"]
 
 _HINT = re.compile(r"retry-after(-ms)?|(x-)?ratelimit(-.*)?|x-rate-limit(-.*)?")
-_COMMENT = re.compile(rb"(?:^|[\r\n]):")
+_COMMENT = re.compile(rb"[\r\n]:")
 _MOST_HINTS = 8
 _LONGEST = 100
 """Characters of such a header that are kept."""
@@ -137,6 +137,7 @@ class _WatchedStream:
         self._facts = facts
         self._clock = asyncio.get_running_loop().time
         self._last = self._clock()
+        self._before = b"\n"
 
     @property
     def status(self) -> int:
@@ -161,7 +162,8 @@ class _WatchedStream:
             self._facts.silence = max(self._facts.silence, now - self._last)
             self._last = now
         self._facts.pieces += 1
-        self._facts.comments += len(_COMMENT.findall(piece))
+        self._facts.comments += len(_COMMENT.findall(self._before + piece))
+        self._before = piece[-1:]
         return piece
 
     async def read(self) -> bytes:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["judge_authentication"]
 
-_REFUSED = frozenset({401, 403})
-
 
 def judge_authentication(observed: Observed, _now: float) -> Iterator[Finding]:
     """Judges what is declared, what is asked for without credentials, and what is accepted."""
@@ -87,7 +85,7 @@ def _asked(interface: InterfaceFacts, card: AgentCard, observed: Observed) -> It
             about,
         )
         yield from _missing(about, observed)
-    elif required and (without.is_result or without.code == -32001):
+    elif required and (without.is_result or without.error == "TaskNotFoundError"):
         yield Finding(
             "authentication.asked",
             "problem",
@@ -148,7 +146,16 @@ def _accepted(interface: InterfaceFacts) -> Iterator[Finding]:
             "credentials were not sent to another origin than the one they were given for",
             about=about,
         )
-    elif answered.status in _REFUSED:
+    elif interface.unmet:
+        yield Finding(
+            "authentication.accepted",
+            "problem",
+            interface.unmet,
+            "no call leaves without them",
+            "give what the card asks for",
+            about,
+        )
+    elif answered.is_refusal:
         yield Finding(
             "authentication.accepted",
             "problem",
@@ -157,7 +164,7 @@ def _accepted(interface: InterfaceFacts) -> Iterator[Finding]:
             "check that they are for this agent, valid, and of the kind that its card asks for",
             about,
         )
-    elif interface.unauthorized is not None and interface.unauthorized.status in _REFUSED:
+    elif interface.unauthorized is not None and interface.unauthorized.is_refusal:
         yield Finding("authentication.accepted", "ok", "the credentials are taken", about=about)
     else:
         yield Finding(

@@ -70,7 +70,7 @@ def _address(interface: InterfaceFacts, observed: Observed) -> Iterator[Finding]
         )
     else:
         yield Finding("address.interface", "ok", "its address is one to call", about=about)
-    if url.startswith("http://") and interface.scope == "public":
+    if url.startswith("http://") and interface.scope != "loopback":
         yield Finding(
             "address.plain",
             "warning",

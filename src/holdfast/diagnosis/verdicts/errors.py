@@ -61,7 +61,7 @@ _ROWS = (
 def judge_errors(observed: Observed, _now: float) -> Iterator[Finding]:
     """Judges the errors of each interface."""
     for interface in observed.interfaces:
-        if not (interface.task is not None and interface.task.is_of_agent):
+        if not interface.is_usable:
             continue  # what answers there is no agent, or says nothing without credentials
         for row in _ROWS:
             answered: Answered | None = getattr(interface, row.check)

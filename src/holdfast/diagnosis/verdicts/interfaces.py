@@ -10,7 +10,7 @@ from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSIONS, spoken_version
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.diagnosis.facts import Answered, InterfaceFacts, Observed
+    from holdfast.diagnosis.facts import InterfaceFacts, Observed
 
 __all__ = ["judge_interfaces"]
 
@@ -59,24 +59,19 @@ def _reached(interface: InterfaceFacts, observed: Observed) -> Finding:
             "check the address in the card, or take the interface out of it",
             about,
         )
-    if answered.is_of_agent:
-        return Finding("bindings.answers", "ok", "an agent answers there", about=about)
-    if answered.status in {401, 403}:
+    if answered.is_refusal:
         saw = f"somebody answers there, who refuses: {answered.in_words}"
         return Finding("bindings.answers", "ok", saw, about=about)
+    if answered.is_of_agent:
+        return Finding("bindings.answers", "ok", "an agent answers there", about=about)
     return Finding(
         "bindings.answers",
         "problem",
-        f"a question is answered by {_strange(answered)}",
+        f"a question is answered by {answered.in_words}",
         "something listens there, and it is not this agent, or not in this binding",
         "check the path in the card, and what stands before the agent",
         about,
     )
-
-
-def _strange(answered: Answered) -> str:
-    what = f": {answered.failure}" if answered.failure else ""
-    return f"{answered.in_words}{what}"
 
 
 def _version(interface: InterfaceFacts) -> Finding:
