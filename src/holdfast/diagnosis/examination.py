@@ -15,9 +15,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast.arguments import check_able, check_kind, check_one_of, check_seconds, check_url
-from holdfast.assembly import card_source, engine_of
+from holdfast.assembly import engine_of
 from holdfast.auth import to_provider
 from holdfast.content import to_message
+from holdfast.diagnosis.cards import fetch_card, read_card_file
 from holdfast.diagnosis.delivery import Delivery
 from holdfast.diagnosis.facts import CardFacts, InterfaceFacts, Observed, SendingFacts
 from holdfast.diagnosis.findings import Diagnosis
@@ -26,38 +27,26 @@ from holdfast.diagnosis.verdicts import verdicts
 from holdfast.diagnosis.witness import Seen, Witness
 from holdfast.errors import (
     A2AError,
-    AgentCardResolutionError,
     AuthenticationError,
     DeadlineExceededError,
-    InvalidAgentCardError,
 )
-from holdfast.model import codec
-from holdfast.model.addresses import doubt
-from holdfast.model.card import AgentInterface
-from holdfast.model.card_reading import read_card
-from holdfast.policy.deadline import Deadline
 from holdfast.policy.resilience import Resilience
-from holdfast.runtime.discovery import WELL_KNOWN, CardLocation
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.interfaces import Route, choose_interfaces
-from holdfast.runtime.listeners import Observers
-from holdfast.runtime.resolver import FETCH_CARD
-from holdfast.runtime.transport import Call, CallProgress
 from holdfast.wire.bindings import (
     BINDINGS,
     OLDER_VERSION,
     PROTOCOL_VERSION,
     PROTOCOL_VERSIONS,
     ProtocolVersion,
-    protocol_headers,
     spoken_version,
 )
-from holdfast.wire.http import HttpRequest, Timeouts, check_headers, presentable
+from holdfast.wire.http import Timeouts, check_headers, presentable
 from holdfast.wire.limits import Limits
-from holdfast.wire.origins import origin, origin_and_aliases
+from holdfast.wire.origins import origin_and_aliases
 from holdfast.wire.reach import Reach, furthest_in, scope_of_host
-from holdfast.wire.redaction import Secrets, redact
+from holdfast.wire.redaction import Secrets, redact, secrets_in
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -66,7 +55,7 @@ if TYPE_CHECKING:
 
     from holdfast.auth import AuthProvider, CredentialService
     from holdfast.content import Content
-    from holdfast.model.card import AgentCard
+    from holdfast.model.card import AgentCard, AgentInterface
     from holdfast.model.types import Task
     from holdfast.runtime.engine import HttpEngine
     from holdfast.wire.tls import TlsFacts
@@ -239,7 +228,7 @@ class Examination:
             agent=presentable(self._address) if self._address else str(agent),
             scheme=urlsplit(self._address).scheme,
             scope=scope_of_host(self._address) if self._address else "public",
-            has_credentials=auth is not None or bool(self._caller.headers),
+            has_credentials=auth is not None or bool(secrets_in(self._caller.headers)),
             is_to_send=send is not None,
             is_to_repeat=twice,
         )
@@ -316,74 +305,19 @@ class Examination:
         observed = self._observed
         try:
             if isinstance(self._agent, Path):
-                observed.card = _of_file(self._agent)
+                limits = self._caller.limits
+                observed.card = await asyncio.to_thread(read_card_file, self._agent, limits)
+                # Whoever brings a card along is where it leads to.
+                observed.scope = scope_of_host(observed.card.card.supported_interfaces[0].url)
             else:
-                observed.card = await self._fetch(self._agent)
+                observed.card, scope = await fetch_card(
+                    self._caller, self._agent, self._endpoints, self._seen, timeout=self._timeout
+                )
+                observed.scope = furthest_in([scope, observed.scope])
         except A2AError as error:
             self._secrets.hide_in(error)
             error.attempts, error.gave_up = (), None  # there was one, and it was meant to be
             observed.card_error = error
-
-    async def _fetch(self, agent: str) -> CardFacts:
-        caller, location = self._caller, CardLocation.of(agent)
-        now = asyncio.get_running_loop().time()
-        source = card_source(
-            caller.engine,
-            caller.resilience,
-            caller.env,
-            Observers(()),
-            limits=caller.limits,
-            networks=(),
-        )
-        server = self._endpoints.of(AgentInterface(url=origin(agent), protocol_binding="card"))
-        before = self._seen.unauthorized
-        reply = await source.unary(
-            Call(
-                operation=FETCH_CARD,
-                params=location,
-                request_id=caller.env.new_id(),
-                deadline=Deadline(name="call", timeout=self._timeout, at=now + self._timeout),
-                headers=caller.headers,
-                endpoint=server,
-                auth=caller.auth,
-                progress=CallProgress(began=now, secrets=self._secrets),
-            )
-        )
-        found = reply.value
-        document = codec.as_object(codec.parse(reply.raw)) or {}
-        self._observed.scope = furthest_in([found.scope, self._observed.scope])
-        conditions = found.caching.conditions()
-        return CardFacts(
-            card=found.card,
-            document=document,
-            url=presentable(found.url),
-            moved_to=presentable(found.moved_to),
-            is_at_older_path=found.url.endswith(WELL_KNOWN[1]) and len(location.urls) > 1,
-            headers={name.lower(): value for name, value in reply.headers.items()},
-            is_confirmed=await self._is_confirmed(found.moved_to, conditions),
-            is_guarded=self._seen.unauthorized > before,
-        )
-
-    async def _is_confirmed(self, url: str, conditions: Mapping[str, str]) -> bool | None:
-        """Whether the server knows that nothing has changed; asked without credentials."""
-        if not conditions:
-            return None
-        request = HttpRequest(
-            method="GET",
-            url=url,
-            headers={
-                "accept": "application/json",
-                **protocol_headers(PROTOCOL_VERSION),
-                **conditions,
-            },
-            timeouts=self._caller.resilience.timeouts,
-            limits=self._caller.limits,
-        )
-        try:
-            reply = await self._caller.engine.request(request)
-        except A2AError:
-            return None
-        return reply.status == 304 if reply.status < 400 else None
 
     async def _see_tls(self) -> None:
         observed = self._observed
@@ -404,10 +338,8 @@ class Examination:
     async def _ask_interfaces(self, card: CardFacts) -> list[Questions]:
         observed, interfaces = self._observed, card.card.supported_interfaces
         trusted = origin_and_aliases(self._address or interfaces[0].url)
-        if not self._address:  # who brings a card along is where it leads to
-            observed.scope = scope_of_host(interfaces[0].url)
         observed.interfaces = [
-            _facts_of(interface, number, self._address, trusted)
+            InterfaceFacts.of(interface, number, self._address, trusted)
             for number, interface in enumerate(interfaces, start=1)
         ]
         able = [f for f in observed.interfaces if f.is_known and f.doubt is None]
@@ -500,39 +432,12 @@ class Examination:
             card, supported_interfaces=tuple(one.endpoint.interface for one in allowed)
         )
         first = choose_interfaces(offered, Route(bindings=self._bindings)).first
-        places = [
-            (one.endpoint.interface.url, one.endpoint.interface.protocol_binding)
-            for one in allowed
-        ]
-        return allowed[places.index((first.url, first.protocol_binding))], ""
+        places = [_place(interface) for interface in offered.supported_interfaces]
+        return allowed[places.index(_place(first))], ""
 
 
-def _facts_of(
-    interface: AgentInterface, number: int, source: str, trusted: frozenset[str]
-) -> InterfaceFacts:
-    """An interface of a card before it is called.
-
-    Args:
-        interface: As the card has it.
-        number: Its place there.
-        source: Where the card came from; empty for a file.
-        trusted: Origins that credentials may go to.
-    """
-    binding, version = interface.protocol_binding.upper(), interface.protocol_version
-    is_known = binding in BINDINGS and spoken_version(version) is not None
-    is_trusted = is_known and origin(interface.url) in trusted
-    return InterfaceFacts(
-        interface=interface,
-        address=presentable(interface.url),
-        number=number,
-        is_known=is_known,
-        is_own_origin=is_trusted if source and is_known else None,
-        is_trusted=is_trusted,
-        doubt=doubt(interface.url, None if is_trusted or not source else source)
-        if is_known
-        else None,
-        scope=scope_of_host(interface.url) if is_known else "public",
-    )
+def _place(interface: AgentInterface) -> tuple[str | None, ...]:
+    return interface.url, interface.protocol_binding, interface.protocol_version
 
 
 def _in_version(interface: AgentInterface, version: str) -> AgentInterface:
@@ -542,25 +447,6 @@ def _in_version(interface: AgentInterface, version: str) -> AgentInterface:
         protocol_binding=interface.protocol_binding.upper(),
         protocol_version=version,
         tenant=None if version == OLDER_VERSION else interface.tenant,
-    )
-
-
-def _of_file(path: Path) -> CardFacts:
-    try:
-        document = codec.parse(path.read_bytes())
-        card = read_card(document)
-    except OSError as error:
-        raise AgentCardResolutionError(
-            f"the card {path} cannot be read: {error.strerror or error}", executed=False
-        ) from None
-    except codec.MalformedError as error:
-        raise InvalidAgentCardError(f"the card {path} is {error}", executed=False) from None
-    return CardFacts(
-        card=card,
-        document=codec.as_object(document) or {},
-        url=str(path),
-        moved_to=str(path),
-        is_fetched=False,
     )
 
 

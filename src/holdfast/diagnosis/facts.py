@@ -11,9 +11,12 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.errors import A2AError, InvalidAgentResponseError
+from holdfast.model.addresses import doubt
 from holdfast.model.card import AgentCard, AgentInterface
-from holdfast.wire.http import media_type
-from holdfast.wire.reach import Scope
+from holdfast.wire.bindings import BINDINGS, spoken_version
+from holdfast.wire.http import media_type, presentable
+from holdfast.wire.origins import origin
+from holdfast.wire.reach import Scope, scope_of_host
 from holdfast.wire.tls import TlsFacts
 
 __all__ = [
@@ -203,6 +206,36 @@ class InterfaceFacts(msgspec.Struct, kw_only=True):
     path: Answered | None = None
     subscription: Answered | None = None
     listing: ListingFacts | None = None
+
+    @classmethod
+    def of(
+        cls, interface: AgentInterface, number: int, source: str, trusted: frozenset[str]
+    ) -> InterfaceFacts:
+        """What there is to know of an interface before it is called.
+
+        Args:
+            interface: As the card has it.
+            number: Its place there, from 1.
+            source: Where the card came from; empty for a file.
+            trusted: Origins that credentials may go to.
+        """
+        is_known = (
+            interface.protocol_binding.upper() in BINDINGS
+            and spoken_version(interface.protocol_version) is not None
+        )
+        if not is_known:  # what its address is in the words of another protocol is not judged
+            address = presentable(interface.url)
+            return cls(interface=interface, address=address, number=number, is_known=False)
+        is_trusted = origin(interface.url) in trusted
+        return cls(
+            interface=interface,
+            address=presentable(interface.url),
+            number=number,
+            is_own_origin=is_trusted if source else None,
+            is_trusted=is_trusted,
+            doubt=doubt(interface.url, source if source and not is_trusted else None),
+            scope=scope_of_host(interface.url),
+        )
 
     @property
     def about(self) -> str:

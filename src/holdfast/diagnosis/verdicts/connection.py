@@ -31,7 +31,8 @@ def judge_connection(observed: Observed, now: float) -> Iterator[Finding]:
     if observed.card is None and observed.tls is None:
         return  # there is nothing to say but what keeps the card from coming
     for interface in observed.interfaces:
-        yield from _address(interface, observed)
+        if interface.is_known:
+            yield from _address(interface, observed)
     yield from _tls(observed, now)
     yield _clock(observed.skew)
     yield _limits(observed)
