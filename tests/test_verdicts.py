@@ -207,6 +207,8 @@ TABLE = [
     (streamed(opened=HTML, arrivals=[]), "streaming.begins", "problem"),
     (streamed(), "streaming.flushed", "ok"),
     (streamed(arrivals=[3.0, 3.1], stamped=[NOW, NOW + 3]), "streaming.flushed", "problem"),
+    (streamed(arrivals=[0.9, 1.0], stamped=[NOW, NOW + 1]), "streaming.flushed", "not measured"),
+    (streamed(arrivals=[0.1, 0.2], stamped=[NOW, NOW + 9]), "streaming.flushed", "not measured"),
     (streamed(arrivals=[3.0, 3.1], stamped=[NOW]), "streaming.flushed", "not measured"),
     (streamed(arrivals=[3.0], stamped=[NOW]), "streaming.flushed", "not measured"),
     (streamed(comments=3, silence=15.0), "streaming.keep-alive", "ok"),

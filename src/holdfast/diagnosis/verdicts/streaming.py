@@ -23,6 +23,9 @@ _EVENTS = "text/event-stream"
 _SPREAD = 1.0
 """Seconds that must lie between events so that it shows whether they are held back."""
 
+_HELD = 2.0
+"""Seconds by the agent's own clock that must lie between: some agents tell whole ones only."""
+
 _AT_ONCE = 0.2
 """Seconds within which events came at once."""
 
@@ -148,7 +151,8 @@ def _flushed(stream: StreamFacts) -> Finding:
     came = max(stream.arrivals) - min(stream.arrivals)
     happened = max(stream.stamped) - min(stream.stamped) if stream.stamped else 0.0
     count = len(stream.arrivals)
-    if count > 1 and came <= _AT_ONCE and happened >= _SPREAD:
+    is_late = min(stream.arrivals) >= happened - _SPREAD
+    if count > 1 and came <= _AT_ONCE and happened >= _HELD and is_late:
         return Finding(
             check,
             "problem",
