@@ -244,6 +244,32 @@ async def test_a_card_that_is_not_given_is_a_problem(status, check):
     assert diagnosis.error.http_status == status
 
 
+async def test_what_to_do_about_a_card_depends_on_why_there_is_none():
+    missing, failing = FakeAgent(), FakeAgent()
+    missing.inject(Respond(status=404), on="GetAgentCard", times=3)
+    failing.inject(Respond(status=500), on="GetAgentCard")
+
+    assert "well-known" in (await examined(missing)).findings[0].do
+    assert "well-known" not in (await examined(failing)).findings[0].do
+
+
+async def test_a_card_that_was_moved_is_told():
+    agent = FakeAgent()
+
+    class Moved(Between):
+        async def request(self, request):
+            if request.url.endswith("/.well-known/agent-card.json"):
+                return HttpReply(status=302, headers={"location": "/card.json"})
+            there = request.url.replace("/card.json", "/.well-known/agent-card.json")
+            return await self.inner.request(msgspec.structs.replace(request, url=there))
+
+    diagnosis = await examined(agent, engine=Moved(FakeNetwork(agent), None))
+
+    assert levels(diagnosis, "card.moved") == {"info"}
+    assert "http://agent.test/card.json" in saw(diagnosis, "card.moved")
+    assert levels(await examined(agent), "card.moved") == set()
+
+
 @pytest.mark.parametrize("shown", ["hello", [], {"name": "x"}, {"supportedInterfaces": []}])
 async def test_a_card_that_is_none_is_a_problem(shown):
     diagnosis = await examined(FakeAgent(card=shown))
@@ -891,6 +917,39 @@ async def test_a_stream_that_is_cut_is_a_problem():
     diagnosis = await examined(agent, send="go")
 
     assert levels(diagnosis, "streaming.end") == {"problem"}
+
+
+async def test_a_stream_that_does_not_end_is_a_warning():
+    agent = FakeAgent(SLOW)
+    # SUBMITTED or WORKING, three chunks, COMPLETED; then nothing, and no end.
+    agent.inject(Stall(phase="idle", after_events=6), on="SendStreamingMessage")
+
+    diagnosis = await examined(agent, send="go")
+
+    assert levels(diagnosis, "streaming.end") == {"warning"}
+    assert levels(diagnosis, "subscribe.finished") == {"ok"}
+    assert asyncio.get_running_loop().time() < 30
+
+
+async def test_a_stream_that_waits_for_an_answer_may_stay_open():
+    agent = FakeAgent(asks("what?", after=1), streaming=Streaming(stays_open=True))
+
+    diagnosis = await examined(agent, send="go")
+
+    assert levels(diagnosis, "streaming.end") == {"ok"}
+    assert asyncio.get_running_loop().time() < 30
+
+
+async def test_a_stream_without_an_event_is_given_up():
+    agent = FakeAgent(SLOW)
+    agent.inject(Stall(), on="SendStreamingMessage")
+
+    diagnosis = await examined(agent, send="go", timeout=40)
+
+    assert diagnosis.is_complete
+    assert levels(diagnosis, "streaming.begins") == {"problem"}
+    assert levels(diagnosis, "sending.answer") == {"warning"}
+    assert "no event for 20 s" in saw(diagnosis, "sending.answer")
 
 
 async def test_a_stream_that_is_refused_is_a_problem():

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Delivery"]
 
+_LAST_WORD = 2.0
+"""Seconds in which a stream is to end when the task is over."""
+
 _POLL = 2.0
 """Seconds between two looks at a task."""
 
@@ -133,11 +136,13 @@ class Delivery:
                 if events is not None:
                     await self._follow(events, stream, began)
         except TimeoutError:
+            if stream.opened is None:
+                stream.opened = facts.answered = Answered(failure=f"no event for {watch:g} s")
             stream.end = "left"
         finally:
             if events is not None:
                 await events.close()
-        if self._subscribing is not None and stream.end == "settled":
+        if self._subscribing is not None and stream.end in {"settled", "open"}:
             await asyncio.wait({self._subscribing}, timeout=_POLL)
 
     async def _follow(
@@ -145,7 +150,7 @@ class Delivery:
     ) -> None:
         clock = asyncio.get_running_loop().time
         try:
-            async for response in events:
+            while (response := await self._next(events, stream)) is not None:
                 stream.arrivals.append(clock() - began)
                 event = response.event
                 if event is None:
@@ -162,6 +167,22 @@ class Delivery:
         if stream.end is None:
             task = self.task
             stream.end = "settled" if task is not None and task.state.is_settled else "cut"
+
+    async def _next(
+        self, events: Stream[StreamResponse], stream: StreamFacts
+    ) -> StreamResponse | None:
+        """The next event; None at the end, which is not waited for when the task is over."""
+        task = self.task
+        is_over = self._facts.is_message or (task is not None and task.state.is_settled)
+        waiting = asyncio.timeout(_LAST_WORD if is_over else None)
+        try:
+            async with waiting:
+                return await anext(events, None)
+        except TimeoutError:
+            if not waiting.expired():
+                raise
+            stream.end = "open" if task is None or task.state.is_terminal else "settled"
+            return None
 
     def _begin_subscribing(self) -> None:
         """Subscribes as soon as there is a task, while it runs.

@@ -264,7 +264,8 @@ class StreamFacts(msgspec.Struct, kw_only=True):
         pieces: In how many pieces the bytes came.
         comments: How many comments there were.
         silence: The longest time without a byte, in seconds.
-        end: How it ended; None while it goes on.
+        end: How it ended: with the task or where it waits, with a message, too early, not while
+            it was watched, or not although the task is over; None while it goes on.
         failure: What cut it; empty for nothing.
     """
 
@@ -274,7 +275,7 @@ class StreamFacts(msgspec.Struct, kw_only=True):
     pieces: int = 0
     comments: int = 0
     silence: float = 0.0
-    end: Literal["settled", "message", "cut", "left"] | None = None
+    end: Literal["settled", "message", "cut", "left", "open"] | None = None
     failure: str = ""
 
 

@@ -210,6 +210,14 @@ def _end(stream: StreamFacts) -> Iterator[Finding]:
             "callers that take the end of a stream for the end of the task miss the rest",
             "look for a time limit in the proxy or in the server",
         )
+    elif stream.end == "open":
+        yield Finding(
+            "streaming.end",
+            "warning",
+            "the stream stayed open when the task was over",
+            "callers that wait for its end wait for nothing",
+            "end the stream with the task (A2A 3.1.2)",
+        )
     elif stream.end is not None:
         yield Finding("streaming.end", "ok", _ENDS[stream.end])
 
