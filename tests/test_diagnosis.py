@@ -317,6 +317,23 @@ async def test_what_a_card_lacks_is_a_warning():
     assert levels(await examined(FakeAgent(card=card())), "card.members") == {"ok"}
 
 
+async def test_a_card_without_skills_is_told():
+    diagnosis = await examined(FakeAgent(card=card().to_dict() | {"skills": []}))
+
+    assert levels(diagnosis, "card.members") == {"info"}
+
+
+async def test_a_huge_card_makes_no_huge_diagnosis():
+    huge = card(name="x" * 100_000, supported_interfaces=(interface(),) * 500).to_dict()
+    agent = FakeAgent(card=huge | {"skills": [{}] * 1000})
+
+    diagnosis = await examined(agent)
+
+    assert len(json.dumps(diagnosis.to_dict())) < 50_000
+    assert levels(diagnosis, "bindings.many") == {"info"}
+    assert len(agent.received) < 80
+
+
 async def test_an_interface_that_is_named_twice_is_told():
     twice = card(supported_interfaces=(interface(), interface()))
 

@@ -282,6 +282,13 @@ def test_nothing_observed_is_nothing_measured():
     assert finding.saw == "the time was over"
 
 
+def test_interfaces_that_nobody_got_to_are_no_problem():
+    found = verdicts(observed(stopped="the time was over"), now=NOW)
+
+    (finding,) = [one for one in found if one.group == "bindings"]
+    assert (finding.level, finding.saw) == ("not measured", "the time was over")
+
+
 def test_facts_are_judged_and_never_changed():
     facts = subscribed(opened=RESULT, text="lost")
     before = msgspec.structs.asdict(facts)

@@ -65,8 +65,11 @@ if TYPE_CHECKING:
 __all__ = ["Examination", "diagnose"]
 
 _TIMEOUT = 120.0
-_MOST_INTERFACES = 6
-"""Interfaces of a card that are examined: each is asked some ten questions."""
+_MOST_INTERFACES, _MOST_LISTED = 6, 20
+"""Interfaces of a card that are examined, since each is asked some ten questions, and told of."""
+
+_LONGEST = 1000
+"""Characters of a text in a finding: agents may put anything into it."""
 
 _TIMEOUTS = Timeouts(connect=5.0, write=10.0, first_byte=ANSWER, idle=ANSWER)
 _WATCHED = 0.5
@@ -340,7 +343,7 @@ class Examination:
         trusted = origin_and_aliases(self._address or interfaces[0].url)
         observed.interfaces = [
             InterfaceFacts.of(interface, number, self._address, trusted)
-            for number, interface in enumerate(interfaces, start=1)
+            for number, interface in enumerate(interfaces[:_MOST_LISTED], start=1)
         ]
         able = [f for f in observed.interfaces if f.is_known and f.doubt is None]
         asked = [self._questions(facts, card.card) for facts in able[:_MOST_INTERFACES]]
@@ -451,6 +454,6 @@ def _in_version(interface: AgentInterface, version: str) -> AgentInterface:
 
 
 def _hidden(text: str, secrets: frozenset[str]) -> str:
-    error = A2AError(text)
+    error = A2AError(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…")
     redact(error, secrets)
     return error.message

@@ -23,6 +23,18 @@ def judge_interfaces(observed: Observed, _now: float) -> Iterator[Finding]:
         yield _reached(interface, observed)
         if interface.versions:
             yield _version(interface)
+    count = len(observed.card.card.supported_interfaces)
+    if not observed.interfaces:
+        yield Finding("bindings.answers", "not measured", observed.why_unmeasured)
+        return
+    if len(observed.interfaces) < count:
+        yield Finding(
+            "bindings.many",
+            "info",
+            f"the card names {count} interfaces; the first {len(observed.interfaces)} are told of",
+            "callers take the first that they speak",
+            "name those that callers are to use",
+        )
     if not any(interface.is_known for interface in observed.interfaces):
         yield Finding(
             "bindings.known",
