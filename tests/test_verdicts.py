@@ -164,6 +164,7 @@ TABLE = [
     # Interfaces and versions
     (observed(interface_facts(task=NOBODY)), "bindings.answers", "problem"),
     (observed(interface_facts(task=HTML)), "bindings.answers", "problem"),
+    (observed(interface_facts(task=Answered(status=429))), "bindings.answers", "warning"),
     (observed(interface_facts(task=REFUSED)), "bindings.answers", "ok"),
     (observed(interface_facts(is_known=False)), "bindings.answers", "not measured"),
     (observed(interface_facts(is_known=False)), "bindings.known", "problem"),
@@ -280,6 +281,15 @@ def test_nothing_observed_is_nothing_measured():
     (finding,) = verdicts(nothing, now=NOW)
     assert (finding.check, finding.level) == ("card.found", "not measured")
     assert finding.saw == "the time was over"
+
+
+def test_a_list_of_protocol_0_3_knows_no_times():
+    listing = ListingFacts(answered=PAGE, tasks=1, of_no_context=0)
+    older = interface_facts(versions={"0.3": True, "1.0": False}, listing=listing)
+
+    found = {one.check: one.level for one in verdicts(observed(older), now=NOW)}
+    assert found["list.context"] == "ok"
+    assert "list.time" not in found
 
 
 def test_interfaces_that_nobody_got_to_are_no_problem():

@@ -76,6 +76,15 @@ def _reached(interface: InterfaceFacts, observed: Observed) -> Finding:
         return Finding("bindings.answers", "ok", saw, about=about)
     if answered.is_of_agent:
         return Finding("bindings.answers", "ok", "an agent answers there", about=about)
+    if answered.status in {429, 503}:
+        return Finding(
+            "bindings.answers",
+            "warning",
+            f"whoever answers there is busy: {answered.in_words}",
+            "nothing more can be said of this interface now",
+            "wait, and examine it again",
+            about,
+        )
     return Finding(
         "bindings.answers",
         "problem",

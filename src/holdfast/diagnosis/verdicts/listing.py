@@ -26,11 +26,11 @@ def judge_listing(observed: Observed, _now: float) -> Iterator[Finding]:
 
 def _list(listing: ListingFacts, interface: InterfaceFacts) -> Iterator[Finding]:
     about, answered = interface.about, listing.answered
+    is_older = not interface.versions.get("1.0")
     if not answered.is_result:
         is_missing = answered.code in _UNKNOWN or (
             answered.code is None and answered.status in {404, 405, 501}
         )
-        is_older = not interface.versions.get("1.0")
         yield Finding(
             "list.there",
             "info" if is_older else "warning",
@@ -48,7 +48,7 @@ def _list(listing: ListingFacts, interface: InterfaceFacts) -> Iterator[Finding]
     )
     if not listing.tasks:
         why = "there are no tasks in the list that could show it"
-        for check in ("list.history", "list.context", "list.time"):
+        for check in ("list.history", "list.context", *(() if is_older else ("list.time",))):
             yield Finding(check, "not measured", why, about=about)
         return
     if listing.with_history:
@@ -68,7 +68,8 @@ def _list(listing: ListingFacts, interface: InterfaceFacts) -> Iterator[Finding]
             about,
         )
     yield _filter("context", "a context that there is not", listing.of_no_context, about)
-    yield _filter("time", "a time to come", listing.of_the_future, about)
+    if not is_older:
+        yield _filter("time", "a time to come", listing.of_the_future, about)
 
 
 def _filter(name: str, of: str, count: int | None, about: str) -> Finding:
