@@ -283,6 +283,15 @@ def test_nothing_observed_is_nothing_measured():
     assert finding.saw == "the time was over"
 
 
+@pytest.mark.parametrize(("is_to_repeat", "why"), [(False, "may not be"), (True, "no answer")])
+def test_why_a_message_was_not_sent_again(is_to_repeat, why):
+    facts = sent(answered=None, task_id="")
+    facts.is_to_repeat = is_to_repeat
+
+    (finding,) = [one for one in verdicts(facts, now=NOW) if one.check == "sending.twice"]
+    assert why in finding.saw
+
+
 def test_a_list_of_protocol_0_3_knows_no_times():
     listing = ListingFacts(answered=PAGE, tasks=1, of_no_context=0)
     older = interface_facts(versions={"0.3": True, "1.0": False}, listing=listing)
