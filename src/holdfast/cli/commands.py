@@ -630,9 +630,7 @@ def doctor(ctx: click.Context, /, **options: Any) -> int:
         raise click.UsageError(message, ctx)
     return _execute(
         ctx,
-        lambda session, output: examine(
-            session, output, send=text, twice=twice, look_at_tls=world.look_at_tls
-        ),
+        lambda session, output: examine(session, output, send=text, twice=twice, world=world),
     )
 
 

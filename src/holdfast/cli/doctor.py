@@ -18,12 +18,9 @@ from holdfast.diagnosis import Examination
 from holdfast.wire.bindings import PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from holdfast.cli.output import Output
-    from holdfast.cli.session import Session
+    from holdfast.cli.session import Session, World
     from holdfast.diagnosis import Diagnosis
-    from holdfast.wire.tls import TlsFacts
 
 __all__ = ["examine"]
 
@@ -34,7 +31,7 @@ async def examine(
     *,
     send: str | None,
     twice: bool,
-    look_at_tls: Callable[..., Awaitable[TlsFacts | None]],
+    world: World,
 ) -> None:
     """Examines the agent, and shows what was found.
 
@@ -43,7 +40,7 @@ async def examine(
         output: Where things are said.
         send: The text that may be sent.
         twice: Whether it may be sent once more.
-        look_at_tls: Looks at the TLS of a server.
+        world: What the command runs in.
 
     Raises:
         A2AError: What every call fails with.
@@ -65,7 +62,8 @@ async def examine(
         timeout=settings.timeout,
         protocol_version=next((v for v in PROTOCOL_VERSIONS if v == settings.version), None),
         bindings=settings.spoken_transports,
-        look_at_tls=look_at_tls,
+        env=world.env,
+        look_at_tls=world.look_at_tls,
         found=session.fit,
         sending=sending,
     )
