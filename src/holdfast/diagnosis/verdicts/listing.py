@@ -55,7 +55,7 @@ def _list(listing: ListingFacts, interface: InterfaceFacts) -> Iterator[Finding]
         yield Finding(
             "list.history",
             "ok",
-            f"{listing.with_history} of {_counted(listing.tasks)} with messages",
+            f"messages are listed with {listing.with_history} of {_counted(listing.tasks)}",
             about=about,
         )
     else:
@@ -77,13 +77,13 @@ def _filter(name: str, of: str, count: int | None, about: str) -> Finding:
     if count is None:
         return Finding(check, "not measured", f"the list for {of} gave an error", about=about)
     if count == 0:
-        return Finding(check, "ok", f"for {of} it is empty, as it should be", about=about)
+        return Finding(check, "ok", f"the list for {of} is empty, as it should be", about=about)
     return Finding(
         check,
         "warning",
-        f"for {of} it has {_counted(count)}",
-        f"it does not look at the {name} that is asked for; callers get tasks of others' or page "
-        "through all of them",
+        f"the list for {of} has {_counted(count)}",
+        f"the {name} that is asked for counts for nothing; callers page through all tasks to find "
+        "their own",
         f"filter by {'contextId' if name == 'context' else 'statusTimestampAfter'} (A2A 3.1.4)",
         about,
     )
