@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         url_part,
     )
     from holdfast.conversation import Conversation, Interruption, InterruptionHook
+    from holdfast.diagnosis import Diagnosis, Finding, diagnose
     from holdfast.errors import (
         A2AConnectionError,
         A2AError,
@@ -230,6 +231,7 @@ __all__ = [
     "Credentials",
     "Deadline",
     "DeadlineExceededError",
+    "Diagnosis",
     "DuplicateTasksError",
     "Endpoint",
     "Endpoints",
@@ -239,6 +241,7 @@ __all__ = [
     "ExtendedAgentCardNotConfiguredError",
     "ExtensionNotSupportedError",
     "ExtensionSupportRequiredError",
+    "Finding",
     "HttpEngine",
     "HttpReply",
     "HttpRequest",
@@ -333,6 +336,7 @@ __all__ = [
     "connect",
     "create_text_message_object",
     "data_part",
+    "diagnose",
     "file_part",
     "make_error",
     "minimal_agent_card",
@@ -382,6 +386,7 @@ _MODULES = (
     "client",
     "assembly",
     "card_resolver",
+    "diagnosis",
     "factory",
     "push",
     "journals.sqlite",
