@@ -15,7 +15,7 @@ from holdfast.policy.deadline import Deadline
 from holdfast.runtime.discovery import WELL_KNOWN, CardLocation
 from holdfast.runtime.listeners import Observers
 from holdfast.runtime.resolver import FETCH_CARD
-from holdfast.runtime.transport import Call, CallProgress
+from holdfast.runtime.transport import Call, CallProgress, Errand
 from holdfast.wire.bindings import PROTOCOL_VERSION, protocol_headers
 from holdfast.wire.http import HttpRequest, excerpt, presentable
 from holdfast.wire.limits import check_json_size, exceeded, of_cards
@@ -72,7 +72,7 @@ async def fetch_card(
             headers=caller.headers,
             endpoint=endpoints.of(server),
             auth=caller.auth,
-            progress=CallProgress(began=now, secrets=caller.secrets),
+            progress=CallProgress(began=now, errand=Errand(caller.secrets)),
         )
     )
     found: FoundCard = reply.value

@@ -27,7 +27,7 @@ from holdfast.runtime.binding import HttpBinding
 from holdfast.runtime.credentials import CredentialsLayer, with_credentials
 from holdfast.runtime.engine import HttpEngine
 from holdfast.runtime.env import Env
-from holdfast.runtime.transport import AuthProvider, Call, CallProgress, compose
+from holdfast.runtime.transport import AuthProvider, Call, CallProgress, Errand, compose
 from holdfast.runtime.versions import is_of_another_version
 from holdfast.wire.bindings import CODECS, OLDER_VERSION, PROTOCOL_VERSION, protocol_headers
 from holdfast.wire.credentials import check_credentials, with_query
@@ -184,7 +184,7 @@ class Questions:
             reach=self._reach,
             card=self._card,
             auth=caller.auth if with_all else None,
-            progress=CallProgress(began=now, secrets=caller.secrets),
+            progress=CallProgress(began=now, errand=Errand(caller.secrets)),
         )
 
     async def ask(self, call: Call[P, R], *, within: float | None = None) -> Heard[R]:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.errors.article import ArticleErrorCode
 from holdfast.model.settings import check_count
-from holdfast.wire.article import ArticleErrorCode
 
 if TYPE_CHECKING:
     from holdfast.errors import A2AError

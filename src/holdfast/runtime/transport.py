@@ -62,8 +62,8 @@ class Errand:
 
     __slots__ = ("places", "secrets")
 
-    def __init__(self) -> None:
-        self.secrets = Secrets()
+    def __init__(self, secrets: Secrets | None = None) -> None:
+        self.secrets = secrets or Secrets()
         self.places = 0
 
 
