@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from holdfast.errors import A2AError, Attempt
+from holdfast.policy.limiter import asks_to_wait
 from holdfast.runtime.transport import AnyCall, Call, Onward, PassThrough, Reply, Transport
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class AttemptLayer(PassThrough):
             error.request_id, error.traceparent = call.request_id, call.headers.get("traceparent")
             error.agent = error.agent or call.agent
             progress.failed(error)
+            if error.transient and call.endpoint is not None and not asks_to_wait(error):
+                progress.failed_at.append((call.endpoint, error))
             self._observers.attempt_failed(call, error, duration=duration)
             what = f"{type(error).__name__}: {error}"
             _note(call, started, duration, error=what, executed=error.executed)

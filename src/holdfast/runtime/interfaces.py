@@ -15,9 +15,12 @@ import msgspec
 from holdfast.errors import AgentCardResolutionError, VersionNotSupportedError
 from holdfast.model.hosts import number_of
 from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION, spoken_version
+from holdfast.wire.origins import origin
 from holdfast.wire.reach import Network, Reach, scope_of_host
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from holdfast.model.card import AgentCard, AgentInterface
 
 __all__ = ["Interfaces", "Route", "choose_interfaces", "declared_versions", "leaves_room_for"]
@@ -69,11 +72,13 @@ class Interfaces(NamedTuple):
         first: Where they go.
         older: Where they go in 0.3; None for nowhere.
         in_doubt: Whether the card leaves open which of the two it is.
+        others: Where else they may go, in the same version, while the first one is away.
     """
 
     first: AgentInterface
     older: AgentInterface | None = None
     in_doubt: bool = False
+    others: tuple[AgentInterface, ...] = ()
 
 
 def declared_versions(card: AgentCard) -> tuple[str, ...]:
@@ -111,7 +116,8 @@ def choose_interfaces(card: AgentCard, route: Route) -> Interfaces:
             executed=False,
         )
     if route.version is not None:
-        return Interfaces(_of_version(route.version, known, route))
+        first, *others = _of_version(route.version, known, route)
+        return Interfaces(first, others=_others(first, others, route))
     newer = [i for i in known if _spoken(i, route) == PROTOCOL_VERSION]
     older = [i for i in known if _spoken(i, route) == OLDER_VERSION]
     if not newer and not older:
@@ -122,18 +128,24 @@ def choose_interfaces(card: AgentCard, route: Route) -> Interfaces:
             executed=False,
         )
     if not newer:
-        return Interfaces(_as_asked(_preferred(older, route), route))
-    first = _preferred(newer, route)
+        first, *others = (_as_asked(i, route) for i in _by_preference(older, route))
+        return Interfaces(first, others=_others(first, others, route))
+    first, *rest = _by_preference(newer, route)
+    others = [_as_asked(i, route) for i in rest]
     if first.protocol_binding in route.produced:
         return Interfaces(_as_asked(first, route))
     # Real cards leave the version out; what an agent answers says which one it speaks.
     in_doubt = not first.protocol_version or (route.allow_legacy and not older)
     if route.tenant or not (older or in_doubt):
-        return Interfaces(_as_asked(first, route))
+        first = _as_asked(first, route)
+        return Interfaces(first, others=_others(first, others, route))
     second = msgspec.structs.replace(first, protocol_version=OLDER_VERSION)
     if older:
-        second = _preferred(older, route)
-    return Interfaces(_as_asked(first, route), _as_asked(second, route), in_doubt)
+        second = _by_preference(older, route)[0]
+    first = _as_asked(first, route)
+    return Interfaces(
+        first, _as_asked(second, route), in_doubt, others=_others(first, others, route)
+    )
 
 
 def _spoken(interface: AgentInterface, route: Route) -> str | None:
@@ -143,19 +155,39 @@ def _spoken(interface: AgentInterface, route: Route) -> str | None:
     return spoken_version(interface.protocol_version)
 
 
-def _of_version(version: str, known: list[AgentInterface], route: Route) -> AgentInterface:
-    """The interface for a version that the caller names, whatever the card says of it."""
+def _of_version(version: str, known: list[AgentInterface], route: Route) -> list[AgentInterface]:
+    """The interfaces for a version that the caller names, whatever the card says of it."""
     declared = [i for i in known if i.protocol_version and _spoken(i, route) == version]
-    found = _preferred(declared or known, route)
-    if not declared and found.protocol_binding not in route.produced:
+    if declared:
+        return [_as_asked(i, route) for i in _by_preference(declared, route)]
+    found = _by_preference(known, route)[0]
+    if found.protocol_binding not in route.produced:
         found = msgspec.structs.replace(found, protocol_version=version)
-    return _as_asked(found, route)
+    return [_as_asked(found, route)]
 
 
-def _preferred(interfaces: list[AgentInterface], route: Route) -> AgentInterface:
-    by_binding = {i.protocol_binding: i for i in reversed(interfaces)}
-    first = interfaces[0].protocol_binding
-    return by_binding[next((b for b in route.bindings if b in by_binding), first)]
+def _by_preference(interfaces: list[AgentInterface], route: Route) -> list[AgentInterface]:
+    places = {binding: place for place, binding in enumerate(route.bindings)}
+    return sorted(interfaces, key=lambda i: places.get(i.protocol_binding, len(places)))
+
+
+def _others(
+    first: AgentInterface, others: Iterable[AgentInterface], route: Route
+) -> tuple[AgentInterface, ...]:
+    """Those of a card's interfaces that may stand in for the first one.
+
+    They are declared for the same version, and elsewhere: another binding of the same server is
+    away with it. One that the caller put another address on has none.
+    """
+    if route.url is not None or not first.protocol_version:
+        return ()
+    return tuple(
+        other
+        for other in others
+        if other.protocol_version
+        and other.protocol_binding not in route.produced
+        and origin(other.url) != origin(first.url)
+    )
 
 
 def _as_asked(interface: AgentInterface, route: Route) -> AgentInterface:

@@ -8,6 +8,7 @@ that it does not speak it (-32009), which is before anything is executed.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ import msgspec
 from holdfast.errors import (
     A2AError,
     AuthenticationError,
+    CircuitOpenError,
     CredentialOriginError,
     InvalidAgentCardError,
     PermissionDeniedError,
@@ -41,6 +43,7 @@ from holdfast.wire.origins import origin, origin_and_aliases
 from holdfast.wire.reach import Reach, furthest_in, scope_of_host
 from holdfast.wire.redaction import hidden_in_path
 from holdfast.wire.security import explain
+from holdfast.wire.status import is_unknown_there
 
 if TYPE_CHECKING:
     from holdfast.model.card import AgentCard
@@ -98,7 +101,60 @@ class InterfaceLayer(PassThrough):
         provider = self._auth.provider
         if self._resolver.secrets:  # which the card may repeat
             call.progress.secrets.note_values(self._resolver.secrets)
-        chosen = choice = self._checked(call, card, provider)
+        choice = self._checked(call, card, provider)
+        if not choice.others:
+            return await self._called(call, choice, onward, provider)
+        return await self._called_somewhere(call, choice, onward, provider)
+
+    async def _called_somewhere(
+        self,
+        call: Call[P, R],
+        choice: _Choice,
+        onward: Onward[P, R, T],
+        provider: AuthProvider | None,
+    ) -> Reply[T]:
+        """Makes the call at the first of several interfaces that does not refuse it.
+
+        One at which this call has failed comes last. Another one than the first that turns out to
+        be nothing of the kind is not asked again.
+        """
+        progress = call.progress
+        refused: A2AError | None = None
+        for way in self._ways(call, choice, provider):
+            tried = len(progress.attempts)
+            try:
+                return await self._called(call, way, onward, provider)
+            except CircuitOpenError as error:
+                if len(progress.attempts) > tried:
+                    raise
+                refused = _sooner(error, refused)
+            except A2AError as error:
+                if way is choice or not _is_of_no_use(call, error):
+                    raise
+                choice.others.remove(way)
+                refused = refused or next((failed for _, failed in progress.failed_at), None)
+        if refused is None:
+            return await self._called(call, choice, onward, provider)
+        raise refused
+
+    def _ways(
+        self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None
+    ) -> list[_Choice]:
+        """All ways that a call may go, the one to be tried first at the head."""
+        failed = [endpoint for endpoint, _ in call.progress.failed_at]
+        carries = bool(call.headers or call.query or provider is not None)
+        others = [way for way in choice.others if not (carries and way.refusal is not None)]
+        return sorted([choice, *others], key=lambda way: sum(map(failed.count, way.endpoints)))
+
+    async def _called(
+        self,
+        call: Call[P, R],
+        choice: _Choice,
+        onward: Onward[P, R, T],
+        provider: AuthProvider | None,
+    ) -> Reply[T]:
+        """Makes the call at one interface, in a version that is spoken there."""
+        chosen = choice
         if choice.older is not None:
             chosen = await self._in_a_spoken_version(call, choice, provider)
         while True:
@@ -106,7 +162,7 @@ class InterfaceLayer(PassThrough):
                 reply = await onward(_routed(call, chosen, provider))
             except (AuthenticationError, PermissionDeniedError) as error:
                 if provider is None:
-                    explain(error, card, call.headers)
+                    explain(error, choice.card, call.headers)
                 raise
             except A2AError as error:
                 may_go_on = chosen is choice and choice.older is not None
@@ -191,6 +247,9 @@ class InterfaceLayer(PassThrough):
         interfaces = choose_interfaces(card, self._route)
         choice = self._choose_interface(interfaces.first, card, trusted)
         choice.older, choice.in_doubt = interfaces.older, interfaces.in_doubt
+        for other in interfaces.others:
+            with contextlib.suppress(InvalidAgentCardError):  # only the first one has to be right
+                choice.others.append(self._choose_interface(other, card, trusted))
         return choice
 
     def _choose_interface(
@@ -227,6 +286,7 @@ class _Choice:
         reach: How far inside that may lie.
         older: What to fall back to if the version is not spoken there; an interface until then.
         in_doubt: Whether the card leaves open which version is spoken there.
+        others: Other interfaces where calls may go.
         extensions: What the card declares and requires.
     """
 
@@ -236,6 +296,7 @@ class _Choice:
         "extensions",
         "in_doubt",
         "older",
+        "others",
         "reach",
         "refusal",
     )
@@ -253,7 +314,14 @@ class _Choice:
         self.reach = reach
         self.older: _Choice | AgentInterface | None = None
         self.in_doubt = False
+        self.others: list[_Choice] = []
         self.extensions = Extensions.of(card)
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """Where calls go, in whichever version."""
+        older = self.older
+        return [self.endpoint, older.endpoint] if isinstance(older, _Choice) else [self.endpoint]
 
 
 def _routed(call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> Call[P, R]:
@@ -268,6 +336,21 @@ def _check_credentials(call: Call[P, R], choice: _Choice, provider: AuthProvider
     """Raises if a call carries what was not given for where it goes."""
     if choice.refusal is not None and (call.headers or call.query or provider is not None):
         raise copy.copy(choice.refusal)
+
+
+def _sooner(one: CircuitOpenError, other: A2AError | None) -> A2AError:
+    """That of two refusals which ends sooner."""
+    if other is None or other.retry_after is None:
+        return one
+    return other if one.retry_after is None or other.retry_after < one.retry_after else one
+
+
+def _is_of_no_use(call: AnyCall, error: A2AError) -> bool:
+    """Whether an error shows that there is no agent to be reached, and that nothing ran."""
+    is_read = call.operation.safety != "conditional"
+    return not error.transient and (
+        error.executed is False or (is_read and is_unknown_there(error))
+    )
 
 
 def _is_free_to_fall_back(call: Call[P, R], error: A2AError) -> bool:

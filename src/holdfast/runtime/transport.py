@@ -78,7 +78,8 @@ class CallProgress(Progress):
         maybe_executed: Whether an earlier attempt may have been executed.
         attempts: The attempts that are over, in order.
         card: How far the fetch of the card has come that this call waits for, if it does.
-        endpoint: Where the call goes, as soon as that is chosen.
+        endpoint: Where the last attempt was made.
+        failed_at: Where attempts have failed in ways that may pass, and how.
         errand: What it shares with other calls.
     """
 
@@ -88,6 +89,7 @@ class CallProgress(Progress):
     attempts: list[Attempt] = []  # noqa: RUF012  msgspec makes a new one for each
     card: CallProgress | None = None
     endpoint: Endpoint | None = None
+    failed_at: list[tuple[Endpoint, A2AError]] = []  # noqa: RUF012
     errand: Errand = msgspec.field(default_factory=Errand)
 
     @property
