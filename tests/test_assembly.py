@@ -140,7 +140,7 @@ def test_an_address_that_can_be_right_is_taken(url):
     assert isinstance(connect(url, url=url, engine=Untouched()), Client)
 
 
-@pytest.mark.parametrize("agent", [None, 7, b"http://agent.test", ["http://agent.test"], object()])
+@pytest.mark.parametrize("agent", [None, 7, b"http://agent.test", {"http://agent.test"}, object()])
 def test_an_agent_of_another_kind_is_refused(agent):
     error = refused(agent)
 

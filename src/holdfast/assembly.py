@@ -55,6 +55,7 @@ from holdfast.runtime.layers import (
 )
 from holdfast.runtime.listeners import Consumer, Hooks, Interceptor, Observer, Observers
 from holdfast.runtime.produced import ProducedTransports, TransportProducer
+from holdfast.runtime.replicas import Replica, ReplicaCards, ReplicaLayer
 from holdfast.runtime.resolver import AgentCardResolver
 from holdfast.runtime.retrying import RetryLayer
 from holdfast.runtime.routing import InterfaceLayer
@@ -83,8 +84,12 @@ if TYPE_CHECKING:
 __all__ = ["ask", "card_source", "connect", "engine_of", "journal_file", "journal_of"]
 
 
+AnAgent = str | Path | AgentCard | Mapping[str, Any]
+"""How an agent can be named."""
+
+
 def connect(
-    agent: str | Path | AgentCard | Mapping[str, Any],
+    agent: AnAgent | Sequence[AnAgent],
     *,
     auth: str | Mapping[str, str] | AuthProvider | CredentialService | None = None,
     timeout: float = 900.0,
@@ -123,7 +128,9 @@ def connect(
 
     Args:
         agent: Where the agent is: its origin or address (the card is looked for below it), the
-            card's own URL, a `Path` to the card's file, the card, or its JSON object.
+            card's own URL, a `Path` to the card's file, the card, or its JSON object. Or a list of
+            these: the same agent at several places, which stand in for each other; what belongs to
+            a task or a conversation goes where that was made.
         auth: A value for ``Authorization``, headers, an `AuthProvider`, or a `CredentialService`
             that is asked as the card's security requirements say; see `AuthInterceptor`.
         timeout: Seconds for a whole call, with everything that is tried again.
@@ -221,19 +228,24 @@ def connect(
     observers = hooks("observers", observers, "__call__")
     call_layers = hooks("call_layers", call_layers, "__call__")
     attempt_layers = hooks("attempt_layers", attempt_layers, "__call__")
-    route = _route(
-        agent,
-        url=url,
-        tenant=tenant,
-        bindings=bindings,
-        supported=supported_protocol_bindings,
-        version=protocol_version,
-        allow_legacy=allow_legacy,
-        produced=producers,
-        credential_origins=credential_origins,
-        networks=check_networks("allowed_networks", allowed_networks),
-    )
-    agent = _in_hand(agent, route)
+    networks = check_networks("allowed_networks", allowed_networks)
+    agents = _agents(agent, url)
+    routes = [
+        _route(
+            one,
+            url=url,
+            tenant=tenant,
+            bindings=bindings,
+            supported=supported_protocol_bindings,
+            version=protocol_version,
+            allow_legacy=allow_legacy,
+            produced=producers,
+            credential_origins=credential_origins,
+            networks=networks,
+        )
+        for one in agents
+    ]
+    in_hand = [_in_hand(one, route) for one, route in zip(agents, routes, strict=True)]
     kept = None if journal is None else journal_of(journal)
     used, owned = engine_of(engine)
     listening = Observers(observers)
@@ -247,26 +259,32 @@ def connect(
     def attempted(inner: Transport) -> Transport:
         return AttemptLayer(inner, listening)
 
-    def routed(inner: Transport) -> Transport:
-        return InterfaceLayer(inner, resolver, route, endpoints, slot)
-
-    resolver = AgentCardResolver(
-        agent,
-        card_source(
-            used,
-            resilience,
-            env,
-            listening,
-            limits=limits,
-            networks=route.networks,
-            version=protocol_version,
-        ),
-        endpoints,
-        slot,
-        headers=own_headers,
-        ttl=card_ttl,
+    cards = card_source(
+        used,
+        resilience,
+        env,
+        listening,
         limits=limits,
+        networks=networks,
+        version=protocol_version,
     )
+    resolvers = [
+        AgentCardResolver(
+            one, cards, endpoints, slot, headers=own_headers, ttl=card_ttl, limits=limits
+        )
+        for one in in_hand
+    ]
+    known = resolvers[0] if len(resolvers) == 1 else ReplicaCards(resolvers)
+
+    def routed(inner: Transport) -> Transport:
+        ways = [
+            InterfaceLayer(inner, resolver, route, endpoints, slot)
+            for resolver, route in zip(resolvers, routes, strict=True)
+        ]
+        if len(ways) == 1:
+            return ways[0]
+        return ReplicaLayer(list(map(Replica, ways, resolvers)), env)
+
     bottom: Transport = HttpBinding(used, env, resilience, limits)
     if producers:
         bottom = ProducedTransports(bottom, producers)
@@ -289,8 +307,8 @@ def connect(
     )
     calls = Calls(
         transport,
-        compose((observed, DeadlineLayer), resolver),
-        resolver,
+        compose((observed, DeadlineLayer), known),
+        known,
         env,
         timeout=timeout,
         headers=own_headers,
@@ -304,7 +322,7 @@ def connect(
         streaming=streaming,
         on_unknown=on_unknown,
         context_ids=context_ids,
-        journaling=None if kept is None else Journaling(kept, agent_name(agent), env),
+        journaling=None if kept is None else Journaling(kept, _name_of(in_hand), env),
     )
     # The bottom once more: a layer of the caller's may close without what is below it.
     closed = (bottom, owned, kept if kept is not journal else None)
@@ -375,7 +393,7 @@ def _guarded(resilience: Resilience, env: Env, observers: Observers) -> Layer:
 
 
 async def ask(
-    agent: str | Path | AgentCard | Mapping[str, Any],
+    agent: AnAgent | Sequence[AnAgent],
     message: Content,
     *,
     tools: ClientTools | Iterable[Callable[..., Any]] = (),
@@ -462,6 +480,29 @@ def journal_file(name: str, journal: str | os.PathLike[str]) -> str:
     return path
 
 
+def _agents(agent: AnAgent | Sequence[AnAgent], url: str | None) -> list[AnAgent]:
+    """Where the agent is, which may be several places.
+
+    Raises:
+        ValueError: No place is named; or several, and one address for all.
+    """
+    if not isinstance(agent, list | tuple):
+        return [cast("AnAgent", agent)]
+    agents = list(cast("Sequence[AnAgent]", agent))
+    if not agents:
+        message = "no agent is named"
+        raise ValueError(message)
+    if len(agents) > 1 and url is not None:
+        message = "url= is the address of one agent, and several are named"
+        raise ValueError(message)
+    return agents
+
+
+def _name_of(agents: Sequence[str | Path | AgentCard]) -> str:
+    """What a journal calls an agent, which may be at several places."""
+    return " ".join(sorted(map(agent_name, agents)))
+
+
 def engine_of(
     engine: HttpEngine | aiohttp.ClientSession | None,
 ) -> tuple[HttpEngine, HttpEngine | None]:
@@ -487,7 +528,7 @@ def engine_of(
 
 
 def _route(
-    agent: str | Path | AgentCard | Mapping[str, Any],
+    agent: AnAgent,
     *,
     url: str | None,
     tenant: str | None,
@@ -543,9 +584,7 @@ def _route(
     )
 
 
-def _in_hand(
-    agent: str | Path | AgentCard | Mapping[str, Any], route: Route
-) -> str | Path | AgentCard:
+def _in_hand(agent: AnAgent, route: Route) -> str | Path | AgentCard:
     """Reads a card that the caller brought along, and checks that it has an interface to call."""
     if isinstance(agent, str | Path):
         return agent

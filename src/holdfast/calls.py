@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.endpoints import Endpoint
     from holdfast.runtime.env import Env
     from holdfast.runtime.listeners import Observers
+    from holdfast.runtime.replicas import ReplicaCards
     from holdfast.runtime.resolver import AgentCardResolver
     from holdfast.wire.limits import Limits
     from holdfast.wire.redaction import Secrets
@@ -174,7 +175,7 @@ class Calls:
         self,
         transport: Transport,
         cards: Transport,
-        resolver: AgentCardResolver,
+        resolver: AgentCardResolver | ReplicaCards,
         env: Env,
         *,
         timeout: float,

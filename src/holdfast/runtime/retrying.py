@@ -105,7 +105,7 @@ class RetryLayer(PassThrough):
         )
         if not call.is_retried:
             return GiveUp("who made the call goes on by other means")
-        if isinstance(decision, Retry) and not within_budget:
+        if isinstance(decision, Retry) and not (within_budget or call.progress.has_others):
             return GiveUp("the retry budget of this agent is spent")
         return decision
 

@@ -58,13 +58,15 @@ class Errand:
     Attributes:
         secrets: What their requests carry.
         places: How many of them are under way that were let in; the others need no leave then.
+        home: Where a message was sent, and may have arrived, of several places; None for nowhere.
     """
 
-    __slots__ = ("places", "secrets")
+    __slots__ = ("home", "places", "secrets")
 
     def __init__(self, secrets: Secrets | None = None) -> None:
         self.secrets = secrets or Secrets()
         self.places = 0
+        self.home: object = None
 
 
 class CallProgress(Progress):
@@ -79,6 +81,7 @@ class CallProgress(Progress):
         attempts: The attempts that are over, in order.
         card: How far the fetch of the card has come that this call waits for, if it does.
         endpoint: Where the last attempt was made.
+        has_others: Whether there is a place at which the call has not failed.
         failed_at: Where attempts have failed in ways that may pass, and how.
         errand: What it shares with other calls.
     """
@@ -89,6 +92,7 @@ class CallProgress(Progress):
     attempts: list[Attempt] = []  # noqa: RUF012  msgspec makes a new one for each
     card: CallProgress | None = None
     endpoint: Endpoint | None = None
+    has_others: bool = False
     failed_at: list[tuple[Endpoint, A2AError]] = []  # noqa: RUF012
     errand: Errand = msgspec.field(default_factory=Errand)
 

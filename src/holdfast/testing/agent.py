@@ -87,6 +87,8 @@ class FakeAgent:
         store_lag: Seconds until GetTask, ListTasks and the task that a subscription begins with
             show what happened.
         latency: Seconds before each reply.
+        id_suffix: What the ids that it makes end with; agents that are one in several places need
+            different ones.
 
     Raises:
         ValueError: It is to speak no version, or one that there is not.
@@ -114,6 +116,7 @@ class FakeAgent:
         extensions: Sequence[AgentExtension] = (),
         store_lag: float = 0.0,
         latency: float = 0.0,
+        id_suffix: str = "",
     ) -> None:
         if not versions or not set(versions) <= {"1.0", "0.3"}:
             message = f"versions are '1.0', '0.3' or both, not {versions!r}"
@@ -132,6 +135,7 @@ class FakeAgent:
             contexts=contexts,
             streaming=self._streaming,
             store_lag=store_lag,
+            id_suffix=id_suffix,
         )
         self._bindings = bindings
         self._versions = versions

@@ -81,6 +81,7 @@ class Operations:
         contexts: Contexts,
         streaming: Streaming | None,
         store_lag: float,
+        id_suffix: str,
     ) -> None:
         self.lives: dict[str, Life] = {}
         self.executions: dict[str, list[str]] = {}
@@ -92,6 +93,7 @@ class Operations:
         self._store_lag = store_lag
         self._configs: dict[tuple[str, str], TaskPushNotificationConfig] = {}
         self._made = 0
+        self._id_suffix = id_suffix
         self._by_name: dict[str, Callable[[Any, float], Result]] = {
             op.SEND_MESSAGE.name: self._send,
             op.SEND_STREAMING_MESSAGE.name: self._stream,
@@ -310,7 +312,7 @@ class Operations:
 
     def _new_id(self, kind: str) -> str:
         self._made += 1
-        return f"{kind}-{self._made}"
+        return f"{kind}-{self._made}{self._id_suffix}"
 
 
 def _at_once(value: object) -> Result:

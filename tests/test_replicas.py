@@ -1,0 +1,333 @@
+"""One agent at several places: they share the work, and stand in for each other."""
+
+import asyncio
+import random
+
+import pytest
+from hypothesis import strategies as st
+
+from holdfast import (
+    A2AConnectionError,
+    A2AError,
+    CircuitOpenError,
+    Message,
+    OutcomeUnknownError,
+    Part,
+    Resilience,
+    RetryPolicy,
+    Role,
+    TaskNotFoundError,
+    TaskState,
+    connect,
+)
+from holdfast.runtime.env import SystemEnv
+from holdfast.testing import (
+    Cut,
+    Delay,
+    FakeAgent,
+    FakeNetwork,
+    Refuse,
+    Reset,
+    Stall,
+    asks,
+    completes,
+    run,
+    streams,
+    works_forever,
+)
+
+from .strategies import given
+
+ONCE = Resilience(retry=RetryPolicy(max_retries=0))
+
+
+class Dice(SystemEnv):
+    def __init__(self, seed=1):
+        super().__init__()
+        self._random = random.Random(seed)
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+def several(count=2, behaviour=None, **options):
+    agents = [
+        FakeAgent(
+            behaviour or completes(str(n)), url=f"http://agent{n}.test", id_suffix=f"-of-{n}"
+        )
+        for n in range(count)
+    ]
+    options.setdefault("env", Dice())
+    client = connect([agent.url for agent in agents], engine=FakeNetwork(*agents), **options)
+    return agents, client
+
+
+def ran(agents):
+    return [len(agent.executions) for agent in agents]
+
+
+async def test_places_that_are_alike_share_the_work():
+    agents, client = several(3)
+
+    for _ in range(300):
+        await client.ask("hello")
+
+    assert sum(ran(agents)) == 300
+    assert min(ran(agents)) > 60
+
+
+async def test_one_that_is_busy_gets_less():
+    agents, client = several(2, streaming=False)
+    agents[0].inject(Delay(seconds=100), on="SendMessage", times=3)
+    slow = [asyncio.create_task(client.send_message("slow")) for _ in range(6)]
+    await asyncio.sleep(1)
+    before = ran(agents)
+
+    for _ in range(10):
+        await client.send_message("quick")
+
+    assert ran(agents)[1] - before[1] == 10
+    await asyncio.gather(*slow)
+
+
+async def test_a_call_that_one_does_not_take_goes_to_the_other():
+    agents, client = several()
+    for agent in agents:
+        agent.inject(Refuse(), on="SendStreamingMessage")
+
+    answers = [await client.ask("hello") for _ in range(2)]
+
+    assert all(answer.task.state is TaskState.COMPLETED for answer in answers)
+
+
+async def test_one_that_fails_at_once_does_not_draw_the_calls_to_itself():
+    agents, client = several(2, resilience=Resilience(breaker=None, budget=None))
+    agents[0].inject(Refuse(), on="SendStreamingMessage", times=100_000)
+    before = len(agents[0].pending_faults)
+
+    for _ in range(200):
+        await client.ask("hello")
+        await asyncio.sleep(0.05)
+
+    assert ran(agents) == [0, 200]
+    assert before - len(agents[0].pending_faults) <= 15
+
+
+async def test_one_that_is_back_gets_its_share_again():
+    agents, client = several()
+    agents[0].inject(Refuse(), on="SendStreamingMessage")
+    for _ in range(100):
+        await client.ask("hello")
+        await asyncio.sleep(0.05)
+    assert ran(agents)[0] < 10
+
+    await asyncio.sleep(60)
+    before = ran(agents)
+    for _ in range(100):
+        await client.ask("hello")
+
+    assert ran(agents)[0] - before[0] > 25
+
+
+async def test_while_one_is_dead_no_call_is_lost():
+    agents, client = several(3)
+    for fault in (Refuse(), Refuse(), Refuse()):
+        agents[0].inject(fault, times=10_000)
+
+    answers = await asyncio.gather(*(client.ask("hello") for _ in range(300)))
+
+    assert len(answers) == 300
+    assert ran(agents)[0] == 0
+
+
+async def test_what_belongs_to_a_task_goes_where_it_was_made():
+    _, client = several(4, behaviour=works_forever())
+    tasks = [await client.send_message("hello", return_immediately=True) for _ in range(20)]
+
+    for task in tasks:
+        assert (await client.get_task(task.id)).id == task.id
+        assert (await client.cancel_task(task.id)).state is TaskState.CANCELED
+
+
+async def test_a_conversation_stays_where_it_began():
+    agents, client = several(4)
+    task = await client.send_message("hello")
+
+    for _ in range(10):
+        message = Message(
+            message_id=f"m-{random.random()}",
+            role=Role.USER,
+            parts=(Part(text="more"),),
+            context_id=task.context_id,
+        )
+        await client.send_message(message)
+
+    assert sorted(ran(agents)) == [0, 0, 0, 11]
+
+
+async def test_a_question_is_answered_where_it_was_asked():
+    agents, client = several(3, behaviour=lambda turn: asks("how many?"))
+    talk = client.conversation(on_input=lambda asked: "two", max_turns=3)
+    with pytest.raises(A2AError):
+        await talk.ask("pizza")
+
+    assert sorted(ran(agents))[:2] == [0, 0]
+
+
+async def test_a_task_of_another_program_is_looked_for_everywhere():
+    agents, client = several(3, behaviour=works_forever())
+    task = await client.send_message("hello", return_immediately=True)
+
+    other = connect([agent.url for agent in agents], engine=FakeNetwork(*agents), env=Dice(2))
+    assert (await other.get_task(task.id)).id == task.id
+    assert (await other.cancel_task(task.id)).state is TaskState.CANCELED
+
+
+async def test_a_task_that_nobody_knows_is_not_found():
+    _, client = several(3)
+
+    with pytest.raises(TaskNotFoundError):
+        await client.get_task("task-77")
+
+
+async def test_not_found_is_not_said_while_one_cannot_be_asked():
+    agents, client = several(2, resilience=ONCE)
+    agents[1].inject(Refuse(), on="GetTask", times=100)
+
+    with pytest.raises(A2AConnectionError) as caught:
+        await client.cancel_task("task-77")
+
+    assert caught.value.executed is False
+
+
+async def test_a_lost_reply_is_looked_for_where_it_was_sent():
+    for seed in range(6):
+        agents, client = several(3, streaming=False, env=Dice(seed))
+        for agent in agents:
+            agent.inject(Reset(after_execution=True), on="SendMessage")
+
+        task = await client.send_message("hello")
+
+        assert task.state is TaskState.COMPLETED
+        assert sorted(ran(agents)) == [0, 0, 1]
+
+
+async def test_what_may_have_run_is_never_sent_to_another():
+    agents, client = several(3, resilience=ONCE, on_unknown="raise")
+    for agent in agents:
+        agent.inject(Stall(after_execution=True), on="SendMessage")
+
+    with pytest.raises(OutcomeUnknownError):
+        await client.send_message("hello", timeout=20)
+
+    assert sum(ran(agents)) == 1
+
+
+async def test_a_stream_goes_on_where_it_began():
+    agents, client = several(3, behaviour=streams("a", "b", "c", every=1))
+    for agent in agents:
+        agent.inject(Cut(after_events=2), on="SendStreamingMessage")
+
+    assert (await client.ask("hello")).text == "abc"
+    assert sorted(ran(agents)) == [0, 0, 1]
+
+
+async def test_pages_of_a_list_come_from_one_place():
+    agents, client = several(3)
+    for _ in range(30):
+        await client.send_message("hello")
+    page = await client.list_tasks(limit=3)
+    home = {task.id for task in page.tasks}
+
+    while page.next_page_token:
+        page = await client.list_tasks(limit=3, page_token=page.next_page_token)
+        home |= {task.id for task in page.tasks}
+
+    assert len(home) in ran(agents)
+
+
+async def test_when_all_are_away_the_first_to_come_back_says_when():
+    agents, client = several(2, resilience=ONCE)
+    for agent in agents:
+        agent.inject(Refuse(), on="ListTasks", times=5)
+    for _ in range(10):
+        with pytest.raises(A2AConnectionError):
+            await client.list_tasks()
+        await asyncio.sleep(0.1)
+
+    with pytest.raises(CircuitOpenError) as caught:
+        await client.list_tasks()
+
+    assert 0 < caught.value.retry_after <= 6
+
+
+async def test_one_whose_card_cannot_be_had_is_passed_over():
+    agents, client = several(2)
+    agents[0].inject(Refuse(), on="GetAgentCard", times=1000)
+
+    for _ in range(10):
+        await client.ask("hello")
+
+    assert ran(agents) == [0, 10]
+    assert (await client.agent_card()).name
+
+
+async def test_an_open_stream_counts_as_work():
+    agents, client = several(2, behaviour=streams("a", "b", every=1))
+    opened = []
+    for _ in range(10):
+        stream = client.stream_message("hello")
+        await stream.__aenter__()
+        await anext(stream)
+        opened.append(stream)
+
+    assert ran(agents) == [5, 5]
+    for stream in opened:
+        await stream.__aexit__(None, None, None)
+
+
+@pytest.mark.parametrize("agents", [[], ()])
+def test_a_list_of_none_is_refused(agents):
+    with pytest.raises(ValueError, match="no agent"):
+        connect(agents)
+
+
+def test_one_address_for_several_is_refused():
+    with pytest.raises(ValueError, match="several"):
+        connect(["http://a.test", "http://b.test"], url="http://c.test/rpc")
+
+
+@given(seed=st.integers(0, 2**32), max_examples=60)
+def test_no_message_runs_twice_and_none_is_lost_without_a_word(seed):
+    dice = random.Random(seed)
+
+    async def main():
+        agents, client = several(3, streaming=dice.random() < 0.5, env=Dice(seed))
+        faults = [Refuse(), Reset(), Reset(after_execution=True), Cut(), Delay(seconds=2)]
+        for agent in agents:
+            for _ in range(dice.randrange(6)):
+                agent.inject(dice.choice(faults), times=dice.randrange(1, 4))
+
+        async def one(n):
+            message = Message(
+                message_id=f"m-{seed}-{n}", role=Role.USER, parts=(Part(text="hello"),)
+            )
+            try:
+                await client.ask(message, timeout=120)
+            except A2AError as error:
+                return message.message_id, error
+            return message.message_id, None
+
+        outcomes = dict(await asyncio.gather(*(one(n) for n in range(20))))
+
+        for message_id, error in outcomes.items():
+            times = sum(len(agent.executions.get(message_id, ())) for agent in agents)
+            assert times <= 1
+            if error is None:
+                assert times == 1
+            elif error.executed is False:
+                assert times == 0
+        await client.close()
+
+    run(main())
