@@ -1,9 +1,16 @@
 """Hedging: after a wait that most reads do not need, and paid for by reads."""
 
+import asyncio
+import random
+
 import pytest
 from hypothesis import strategies as st
 
+from holdfast import Resilience, RetryPolicy, connect
+from holdfast.model.operations import GET_TASK
+from holdfast.model.requests import GetTaskRequest
 from holdfast.policy.hedge import HedgeBudget, HedgePolicy, Latencies, hedge_delay
+from holdfast.testing import FakeAgent, FakeNetwork, Refuse
 
 from .strategies import given
 
@@ -81,3 +88,162 @@ def test_what_is_saved_is_bounded():
 def test_numbers_out_of_bounds_are_refused(policy):
     with pytest.raises(ValueError, match=next(iter(policy))):
         HedgePolicy(**policy)
+
+
+# ── On the wire ──────────────────────────────────────────────────────────────────────────────
+
+HEDGED = Resilience(hedge=HedgePolicy(), retry=RetryPolicy(max_retries=0))
+
+
+class Latent(FakeNetwork):
+    """Answers after as long as it is told, whichever agent it is."""
+
+    def __init__(self, *agents, latency):
+        super().__init__(*agents)
+        self.latency, self.asked, self.given_up = latency, [], 0
+
+    async def request(self, request):
+        self.asked.append(request.url)
+        try:
+            await asyncio.sleep(self.latency(request))
+        except asyncio.CancelledError:
+            self.given_up += 1
+            raise
+        return await super().request(request)
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+def ever_quicker(count):
+    """Latencies of which none is longer than the ones before it."""
+    return [0.1 - n / 10_000 for n in range(count)]
+
+
+async def client_of(*agents, latency, resilience=HEDGED):
+    network = Latent(*agents, latency=lambda request: 0.0)
+    addresses = [agent.url for agent in agents]
+    client = connect(
+        addresses[0] if len(addresses) == 1 else addresses, engine=network, resilience=resilience
+    )
+    task = await client.send_message("hello", return_immediately=True)
+    network.latency = latency
+    network.asked.clear()
+    return network, client, task.id
+
+
+async def took(client, task_id):
+    began = now()
+    await client.get_task(task_id)
+    return now() - began
+
+
+async def test_a_read_that_takes_long_is_asked_for_once_more():
+    seconds = [*ever_quicker(40), 60.0, *ever_quicker(40)]
+    network, client, task_id = await client_of(FakeAgent(), latency=lambda _: seconds.pop(0))
+
+    durations = [await took(client, task_id) for _ in range(41)]
+
+    assert durations[40] == pytest.approx(0.2, abs=0.01)
+    assert len(network.asked) == 42
+    assert network.given_up == 1
+
+
+async def test_one_in_fifty_slow_costs_five_percent_and_no_more_than_150_ms():
+    dice = random.Random(7)
+
+    def latency(_):
+        return dice.uniform(0.9, 1.3) if dice.random() < 0.02 else dice.uniform(0.02, 0.06)
+
+    network, client, task_id = await client_of(FakeAgent(), latency=latency)
+
+    durations = sorted([await took(client, task_id) for _ in range(2000)])
+
+    assert durations[int(0.99 * len(durations))] <= 0.15
+    assert len(network.asked) <= 2000 * 1.05 + 10
+
+
+async def test_an_agent_that_has_become_slow_gets_no_double_load():
+    state = {"slow": 1.0}
+    network, client, task_id = await client_of(FakeAgent(), latency=lambda _: 0.1 * state["slow"])
+    for _ in range(100):
+        await took(client, task_id)
+    state["slow"] = 3.0
+    before = len(network.asked)
+
+    for _ in range(400):
+        await took(client, task_id)
+
+    assert len(network.asked) - before <= 400 * 1.05 + 10
+
+
+async def test_messages_are_never_asked_for_twice():
+    agent = FakeAgent()
+    network, client, _ = await client_of(agent, latency=lambda _: 0.01)
+    for _ in range(40):
+        await client.send_message("hello")
+    network.latency = lambda _: 30.0
+    before = len(network.asked)
+
+    await client.send_message("slow")
+
+    assert len(network.asked) == before + 1
+
+
+async def test_the_hedge_goes_to_another_place_if_there_is_one():
+    agents = [FakeAgent(url=f"http://a{n}.test", id_suffix=f"-{n}") for n in range(2)]
+    quicker = ever_quicker(60)
+    network, client, _ = await client_of(*agents, latency=lambda _: quicker.pop(0))
+    for _ in range(55):
+        await client.list_tasks()
+    seconds = [60.0, 0.1]
+    network.latency = lambda _: seconds.pop(0)
+    network.asked.clear()
+
+    await client.list_tasks()
+
+    assert len({url.split("/")[2] for url in network.asked}) == 2
+
+
+async def test_a_hedge_that_fails_is_no_answer():
+    agent = FakeAgent()
+    seconds = [*ever_quicker(40), 5.0, 0.1]
+    _, client, task_id = await client_of(agent, latency=lambda _: seconds.pop(0))
+    for _ in range(40):
+        await took(client, task_id)
+    agent.inject(Refuse(), on="GetTask")  # met by whichever arrives first
+
+    assert await took(client, task_id) == pytest.approx(5.0)
+
+
+async def test_both_attempts_are_told_of():
+    agent = FakeAgent()
+    seconds = [*ever_quicker(40), 60.0, 0.1]
+    _, client, task_id = await client_of(agent, latency=lambda _: seconds.pop(0))
+    for _ in range(40):
+        await took(client, task_id)
+
+    reply = await client.call(GET_TASK, GetTaskRequest(id=task_id))
+
+    assert [attempt.number for attempt in reply.attempts] == [1, 2]
+    assert [attempt.error is None for attempt in reply.attempts] == [False, True]
+
+
+@pytest.mark.parametrize("moment", [0.05, 0.15, 0.25])
+async def test_a_caller_who_leaves_ends_both(moment):
+    agent = FakeAgent()
+    seconds = [*ever_quicker(40), 60.0, 60.0]
+    network, client, task_id = await client_of(agent, latency=lambda _: seconds.pop(0))
+    for _ in range(40):
+        await took(client, task_id)
+    before = len(asyncio.all_tasks())
+    call = asyncio.create_task(client.get_task(task_id))
+    await asyncio.sleep(moment)
+
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+    assert network.given_up == (1 if moment < 0.1 else 2)
+    assert len(asyncio.all_tasks()) == before

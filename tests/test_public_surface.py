@@ -418,6 +418,7 @@ CONSTRUCTORS = {
     "ExtensionNotSupportedError": "message='' *extensions **facts",
     "ExtensionSupportRequiredError": "message='' *extensions=() **facts",
     "Finding": "check level saw means='' do='' about=''",
+    "HedgePolicy": "*quantile=0.95 *most_extra=0.05 *least_samples=20 *least_delay=0.01",
     "HttpReply": "*status *headers=dict() *body=b'' *address=None",
     "HttpRequest": (
         "*method *url *headers=dict() *body=b'' *timeouts=Timeouts() *max_idle=4.0 "
@@ -472,6 +473,7 @@ CONSTRUCTORS = {
     "Resilience": (
         "*timeouts=Timeouts() *retry=RetryPolicy() *budget=BudgetPolicy() "
         "*breaker=BreakerPolicy() *rate_limit=RateLimitPolicy() *concurrency=None "
+        "*hedge=None "
         "*reconnect=ReconnectPolicy() *reconcile=ReconcilePolicy() "
         "*refusals=[401, 403, 404, 405, 411, 413, 414, 415, 421, 422, 425, 429, 503]"
     ),

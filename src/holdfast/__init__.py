@@ -133,6 +133,7 @@ if TYPE_CHECKING:
     from holdfast.policy.breaker import Breaker, BreakerPolicy
     from holdfast.policy.budget import BudgetPolicy
     from holdfast.policy.deadline import Deadline
+    from holdfast.policy.hedge import HedgePolicy
     from holdfast.policy.limiter import ConcurrencyPolicy, RateLimitPolicy
     from holdfast.policy.reconcile import ContextIds, OnUnknown, ReconcilePolicy
     from holdfast.policy.reconnect import ReconnectPolicy
@@ -242,6 +243,7 @@ __all__ = [
     "ExtensionNotSupportedError",
     "ExtensionSupportRequiredError",
     "Finding",
+    "HedgePolicy",
     "HttpEngine",
     "HttpReply",
     "HttpRequest",
@@ -359,6 +361,7 @@ _MODULES = (
     "policy.breaker",
     "policy.budget",
     "policy.retry",
+    "policy.hedge",
     "policy.limiter",
     "policy.reconcile",
     "policy.reconnect",

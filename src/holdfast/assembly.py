@@ -45,6 +45,7 @@ from holdfast.runtime.discovery import CardTransport
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.guarding import GuardLayer
+from holdfast.runtime.hedging import HedgeLayer
 from holdfast.runtime.interfaces import Route, choose_interfaces
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.layers import (
@@ -297,6 +298,7 @@ def connect(
             *_admitted(resilience),
             *call_layers,
             _retried(resilience, env, listening),
+            *_hedged(resilience),
             routed,
             _guarded(resilience, env, listening),
             attempted,
@@ -383,6 +385,11 @@ def _retried(resilience: Resilience, env: Env, observers: Observers) -> Layer:
 def _admitted(resilience: Resilience) -> tuple[Layer, ...]:
     policy = resilience.concurrency
     return () if policy is None else (lambda inner: AdmissionLayer(inner, policy),)
+
+
+def _hedged(resilience: Resilience) -> tuple[Layer, ...]:
+    policy = resilience.hedge
+    return () if policy is None else (lambda inner: HedgeLayer(inner, policy),)
 
 
 def _guarded(resilience: Resilience, env: Env, observers: Observers) -> Layer:

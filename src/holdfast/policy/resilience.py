@@ -9,6 +9,7 @@ import msgspec
 from holdfast.model.settings import check_count, check_kinds
 from holdfast.policy.breaker import BreakerPolicy
 from holdfast.policy.budget import BudgetPolicy
+from holdfast.policy.hedge import HedgePolicy
 from holdfast.policy.limiter import ConcurrencyPolicy, RateLimitPolicy
 from holdfast.policy.reconcile import ReconcilePolicy
 from holdfast.policy.reconnect import ReconnectPolicy
@@ -29,6 +30,7 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
         breaker: When to leave an agent alone that fails; None never does.
         rate_limit: What others do when an agent asks one to come later; None leaves it to each
             call.
+        hedge: When to ask a second time for what takes long, if it may be asked twice; None never.
         concurrency: How many calls are under way at once; None for as many as there are.
         reconnect: How to pick up a stream that was cut.
         reconcile: How to look for a message whose reply was lost.
@@ -47,6 +49,7 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
     breaker: BreakerPolicy | None = BreakerPolicy()
     rate_limit: RateLimitPolicy | None = RateLimitPolicy()
     concurrency: ConcurrencyPolicy | None = None
+    hedge: HedgePolicy | None = None
     reconnect: ReconnectPolicy = ReconnectPolicy()
     reconcile: ReconcilePolicy = ReconcilePolicy()
     refusals: frozenset[int] = REFUSALS
@@ -60,6 +63,7 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
             breaker=(BreakerPolicy, type(None)),
             rate_limit=(RateLimitPolicy, type(None)),
             concurrency=(ConcurrencyPolicy, type(None)),
+            hedge=(HedgePolicy, type(None)),
             reconnect=ReconnectPolicy,
             reconcile=ReconcilePolicy,
             refusals=frozenset,

@@ -177,18 +177,22 @@ class ReplicaLayer:
 
     def _in_order(self, call: AnyCall) -> list[Replica]:
         """All replicas, the best one first."""
-        now, failed = asyncio.get_running_loop().time(), _failed_at(call)
+        now, avoids = asyncio.get_running_loop().time(), call.progress.avoids
         ranks = {
-            one: (failed.count(one.endpoint), one.load(now), self._env.random())
+            one: (
+                sum(one.endpoint is place for place in avoids),
+                one.load(now),
+                self._env.random(),
+            )
             for one in self._replicas
         }
         return sorted(self._replicas, key=ranks.__getitem__)
 
     def _has_others(self, call: AnyCall) -> bool:
         """Whether there is a place at which this call has not failed."""
-        failed = _failed_at(call)
-        return call.progress.errand.home is None and any(
-            one.endpoint not in failed for one in self._replicas
+        progress = call.progress
+        return progress.errand.home is None and any(
+            one.endpoint not in progress.avoids for one in self._replicas
         )
 
     # ── Where something is at home ───────────────────────────────────────────────────────────
@@ -309,10 +313,6 @@ class ReplicaCards(UnaryOnly):
     async def close(self) -> None:
         """Frees what fetches."""
         await close_in_turn(self._resolvers, seconds=_CLOSING)
-
-
-def _failed_at(call: AnyCall) -> list[Endpoint | None]:
-    return [endpoint for endpoint, _ in call.progress.failed_at]
 
 
 def _belongs_to(params: object) -> tuple[str | None, ...]:

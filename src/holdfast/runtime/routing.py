@@ -132,7 +132,7 @@ class InterfaceLayer(PassThrough):
                 if way is choice or not _is_of_no_use(call, error):
                     raise
                 choice.others.remove(way)
-                refused = refused or next((failed for _, failed in progress.failed_at), None)
+                refused = refused or progress.failure
         if refused is None:
             return await self._called(call, choice, onward, provider)
         raise refused
@@ -141,10 +141,10 @@ class InterfaceLayer(PassThrough):
         self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None
     ) -> list[_Choice]:
         """All ways that a call may go, the one to be tried first at the head."""
-        failed = [endpoint for endpoint, _ in call.progress.failed_at]
         carries = bool(call.headers or call.query or provider is not None)
         others = [way for way in choice.others if not (carries and way.refusal is not None)]
-        return sorted([choice, *others], key=lambda way: sum(map(failed.count, way.endpoints)))
+        avoids = call.progress.avoids
+        return sorted([choice, *others], key=lambda way: sum(map(avoids.count, way.endpoints)))
 
     async def _called(
         self,

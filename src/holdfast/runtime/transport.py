@@ -82,7 +82,8 @@ class CallProgress(Progress):
         card: How far the fetch of the card has come that this call waits for, if it does.
         endpoint: Where the last attempt was made.
         has_others: Whether there is a place at which the call has not failed.
-        failed_at: Where attempts have failed in ways that may pass, and how.
+        avoids: Where the call had better not go again, once for each reason.
+        failure: How an attempt failed last in a way that may pass.
         errand: What it shares with other calls.
     """
 
@@ -93,7 +94,8 @@ class CallProgress(Progress):
     card: CallProgress | None = None
     endpoint: Endpoint | None = None
     has_others: bool = False
-    failed_at: list[tuple[Endpoint, A2AError]] = []  # noqa: RUF012
+    avoids: list[Endpoint] = []  # noqa: RUF012
+    failure: A2AError | None = None
     errand: Errand = msgspec.field(default_factory=Errand)
 
     @property
