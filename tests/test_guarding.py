@@ -657,3 +657,30 @@ async def test_no_place_is_lost_when_callers_leave_at_any_moment(moment):
 
     async with asyncio.timeout(60):
         assert (await reads()).text == "ab"
+
+
+# ── What is remembered ───────────────────────────────────────────────────────────────────────
+
+
+async def test_what_nobody_has_called_for_an_hour_is_forgotten():
+    shared = Endpoints()
+    used, unused = (FakeAgent(url=f"http://{name}.test") for name in ("used", "unused"))
+    first, second = (
+        connect(agent.url, engine=FakeNetwork(agent), shared=shared) for agent in (used, unused)
+    )
+    await first.list_tasks()
+    await second.list_tasks()
+    known = len(shared)
+    for _ in range(5):
+        await asyncio.sleep(1000)
+        await first.list_tasks()
+
+    late = FakeAgent(url="http://late.test")
+    await connect(late.url, engine=FakeNetwork(late), shared=shared).list_tasks()
+
+    assert known == 4  # each agent's own address, and its card's
+    assert len(shared) < 6
+    again = connect(used.url, engine=FakeNetwork(used), shared=shared)
+    before = len(shared)
+    await again.list_tasks()
+    assert len(shared) == before

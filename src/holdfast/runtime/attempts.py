@@ -34,6 +34,8 @@ class AttemptLayer(PassThrough):
             call = msgspec.structs.replace(call, attempt=len(progress.attempts) + 1)
         started = loop.time()
         progress.endpoint = call.endpoint
+        if call.endpoint is not None:
+            call.endpoint.used = started
         progress.sent = progress.lacks_credentials = False
         self._observers.attempt_started(call)
         try:

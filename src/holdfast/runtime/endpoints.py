@@ -6,6 +6,7 @@ One registry, owned by a client or shared between several; nothing of this is at
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Any
 
 from holdfast.policy.breaker import Breaker, BreakerPolicy
@@ -27,6 +28,9 @@ __all__ = ["Endpoint", "Endpoints"]
 _MOST = 1000
 """Endpoints that are remembered; the ones that were not used for longest are forgotten."""
 
+_UNUSED = 3600.0
+"""Seconds after which an endpoint is forgotten that nobody has called."""
+
 
 class Endpoint:
     """One interface of one agent, and what was learned about it.
@@ -43,6 +47,7 @@ class Endpoint:
         speaks_version: Whether it was seen to speak that version, or another one; None where that
             is not known.
         answered: How many calls went well.
+        used: When it was called last, on the event loop's clock.
         asking: Held by whoever finds that out.
         asked: How often that was tried.
     """
@@ -62,6 +67,7 @@ class Endpoint:
         "lists_tasks",
         "speaks_version",
         "takes_contexts",
+        "used",
         "version",
     )
 
@@ -77,6 +83,7 @@ class Endpoint:
         self.asking = PerLoop(asyncio.Lock)
         self.asked = 0
         self.answered = 0
+        self.used = -math.inf
         self._budgets: dict[BudgetPolicy, RetryBudget] = {}
         self._breakers = PerLoop[dict[BreakerPolicy, Breaker]](dict)
         self._gates: PerLoop[dict[bool, Gate]] | None = None
@@ -156,10 +163,18 @@ class Endpoints:
             interface.protocol_version,
             interface.tenant,
         )
-        endpoint = self._endpoints.pop(key, None) or Endpoint(interface)
-        self._endpoints[key] = endpoint  # the most recently used one comes last
+        now = asyncio.get_running_loop().time()
+        endpoint = self._endpoints.pop(key, None)
+        for other, known in list(self._endpoints.items()):
+            if now - known.used > _UNUSED:
+                self._endpoints.pop(other, None)
+        if endpoint is None:
+            endpoint = Endpoint(interface)
+        endpoint.used = max(endpoint.used, now)
+        self._endpoints[key] = endpoint
         if len(self._endpoints) > _MOST:
-            del self._endpoints[next(iter(self._endpoints))]
+            longest = min(self._endpoints, key=lambda key: self._endpoints[key].used)
+            self._endpoints.pop(longest, None)
         return endpoint
 
     def __len__(self) -> int:
