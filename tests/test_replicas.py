@@ -331,3 +331,85 @@ def test_no_message_runs_twice_and_none_is_lost_without_a_word(seed):
         await client.close()
 
     run(main())
+
+
+class Killable(FakeNetwork):
+    """Agents that can be killed: from then on they refuse, and what they had in hand is cut."""
+
+    def __init__(self, *agents):
+        super().__init__(*agents)
+        self.agents = {agent.url: agent for agent in agents}
+        self.dead = set()
+
+    def kill(self, agent, dice):
+        self.dead.add(agent.url)
+        for _ in range(dice.randrange(4)):
+            agent.inject(Reset(after_execution=dice.random() < 0.5))
+
+    def revive(self, agent):
+        self.dead.discard(agent.url)
+        agent._faults.clear()
+
+    def stream(self, request):
+        origin = "/".join(request.url.split("/")[:3])
+        if origin in self.dead and not self.agents[origin].pending_faults:
+            self.agents[origin].inject(
+                Refuse(), on="GetAgentCard" if "well-known" in request.url else None
+            )
+        return super().stream(request)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_killing_agents_under_load_loses_no_call_that_could_have_succeeded(seed):
+    dice = random.Random(seed)
+
+    async def main():
+        agents = [
+            FakeAgent(
+                completes("done", after=0.5), url=f"http://agent{n}.test", id_suffix=f"-of-{n}"
+            )
+            for n in range(3)
+        ]
+        network = Killable(*agents)
+        client = connect(
+            [agent.url for agent in agents],
+            engine=network,
+            env=Dice(seed),
+            streaming=dice.random() < 0.5,
+        )
+        failed, done = [], 0
+
+        async def caller(n):
+            nonlocal done
+            for k in range(20):
+                message = Message(
+                    message_id=f"m-{n}-{k}", role=Role.USER, parts=(Part(text="hello"),)
+                )
+                try:
+                    await client.ask(message)
+                except A2AError as error:
+                    failed.append((message.message_id, error))
+                else:
+                    done += 1
+                await asyncio.sleep(dice.random())
+
+        async def killer():
+            while True:
+                await asyncio.sleep(3 + 4 * dice.random())
+                victim = dice.choice(agents)
+                network.kill(victim, dice)
+                await asyncio.sleep(5 * dice.random())
+                network.revive(victim)
+
+        killing = asyncio.create_task(killer())
+        await asyncio.gather(*(caller(n) for n in range(30)))
+        killing.cancel()
+
+        assert done + len(failed) == 600
+        for message_id, error in failed:
+            # Its connection broke before the agent had it, which nobody can know.
+            assert isinstance(error, OutcomeUnknownError), error
+            assert not any(message_id in agent.executions for agent in agents)
+        await client.close()
+
+    run(main())
