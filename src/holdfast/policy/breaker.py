@@ -126,7 +126,7 @@ class Breaker:
     """The breaker of one endpoint.
 
     Attributes:
-        cause: What the last failure was, in a line; for those who are refused because of it.
+        policy: When it opens, and for how long.
     """
 
     __slots__ = (
@@ -134,19 +134,17 @@ class Breaker:
         "_failures",
         "_held",
         "_permit",
-        "_policy",
         "_probe",
         "_reopened",
         "_state",
         "_until",
         "_window",
-        "cause",
+        "policy",
     )
 
     def __init__(self, policy: BreakerPolicy) -> None:
-        self._policy = policy
+        self.policy = policy
         self._window = _Window(policy.window)
-        self.cause = ""
         self._state: BreakerState = "closed"
         self._permit = Permit(0)  # what all get while it is closed; tells its states apart
         self._probe: Permit | None = None
@@ -214,7 +212,7 @@ class Breaker:
         """
         if permit.generation != self._permit.generation or self._held:
             return False  # of a state that is over, or of one that nothing changes
-        if verdict == "well" and duration > self._policy.slow_after:
+        if verdict == "well" and duration > self.policy.slow_after:
             verdict = "away"
         if permit.is_probe:
             self._settle_probe(permit, verdict, now, draw)
@@ -226,7 +224,7 @@ class Breaker:
             self._window.add(now, failed=True)
             if self._is_enough():
                 # One that opens again so soon has not recovered.
-                is_relapse = now - self._closed < self._policy.window
+                is_relapse = now - self._closed < self.policy.window
                 self._open_again(self._reopened + 1 if is_relapse else 0, now, draw)
         return permit.generation != self._permit.generation
 
@@ -247,7 +245,6 @@ class Breaker:
 
     def open(self) -> None:
         """Opens it, until it is closed or reset."""
-        self.cause = ""
         self._enter("open")
         self._until, self._held = math.inf, True
 
@@ -269,7 +266,6 @@ class Breaker:
         self._probe = None
         self._held = False
         if state == "closed":
-            self.cause = ""
             self._failures = 0
             self._until = 0.0
             self._window.clear()
@@ -280,7 +276,7 @@ class Breaker:
         self._until = now + self._open_for() * (1 - _SPREAD + 2 * _SPREAD * draw)
 
     def _is_enough(self) -> bool:
-        policy = self._policy
+        policy = self.policy
         if policy.failures is not None and self._failures >= policy.failures:
             return True
         calls, failed = self._window.calls, self._window.failed
@@ -291,7 +287,7 @@ class Breaker:
         )
 
     def _open_for(self) -> float:
-        policy = self._policy
+        policy = self.policy
         try:
             growth = float(policy.backoff_factor) ** self._reopened
         except OverflowError:

@@ -47,7 +47,7 @@ class AttemptLayer(PassThrough):
             error.agent = error.agent or call.agent
             progress.failed(error)
             if error.transient and call.endpoint is not None and not asks_to_wait(error):
-                progress.avoids.append(call.endpoint)
+                progress.avoids += (call.endpoint,)
                 progress.failure = error
             self._observers.attempt_failed(call, error, duration=duration)
             what = f"{type(error).__name__}: {error}"

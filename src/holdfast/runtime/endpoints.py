@@ -47,6 +47,7 @@ class Endpoint:
         speaks_version: Whether it was seen to speak that version, or another one; None where that
             is not known.
         answered: How many calls went well.
+        last_failure: How a call failed last that showed it to be away, in a line.
         used: When it was called last, on the event loop's clock.
         asking: Held by whoever finds that out.
         asked: How often that was tried.
@@ -64,6 +65,7 @@ class Endpoint:
         "can_be_watched",
         "clock_skew",
         "interface",
+        "last_failure",
         "lists_tasks",
         "speaks_version",
         "takes_contexts",
@@ -83,6 +85,7 @@ class Endpoint:
         self.asking = PerLoop(asyncio.Lock)
         self.asked = 0
         self.answered = 0
+        self.last_failure: str | None = None
         self.used = -math.inf
         self._budgets: dict[BudgetPolicy, RetryBudget] = {}
         self._breakers = PerLoop[dict[BreakerPolicy, Breaker]](dict)
@@ -125,6 +128,11 @@ class Endpoint:
         if breaker is None:
             breaker = breakers[policy] = Breaker(policy)
         return breaker
+
+    @property
+    def has_gates(self) -> bool:
+        """Whether it has ever asked to be called later."""
+        return self._gates is not None
 
     def gate(self, *, sends: bool) -> Gate | None:
         """Where calls wait, of a kind that was told to come later; None for those that were not.

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.endpoints import Endpoint
     from holdfast.runtime.env import Env
-    from holdfast.runtime.gate import Gate
     from holdfast.runtime.listeners import Observers
 
 __all__ = ["GuardLayer"]
@@ -47,63 +46,64 @@ class GuardLayer(PassThrough):
         endpoint, resilience = call.endpoint, self._resilience
         if endpoint is None:
             return await onward(call)
-        if resilience.rate_limit is not None and call.operation.name != CANCEL_TASK.name:
-            gate = endpoint.gate(sends=call.operation.safety == "conditional")
-            if gate is not None and not gate.is_open:
-                await _pass(gate, call, queue=resilience.rate_limit.queue)
-        started = asyncio.get_running_loop().time()
-        try:
-            if resilience.breaker is None:
-                return await onward(call)
-            return await self._permitted(call, onward, endpoint, resilience.breaker)
-        except A2AError as error:
-            if resilience.rate_limit is not None and asks_to_wait(error):
-                endpoint.told_to_wait(
-                    min(error.retry_after or 0.0, resilience.retry.max_retry_after),
-                    sends=call.operation.safety == "conditional",
-                    started=started,
-                    draw=self._env.random(),
-                )
-            raise
-
-    async def _permitted(
-        self, call: Call[P, R], onward: Onward[P, R, T], endpoint: Endpoint, policy: BreakerPolicy
-    ) -> Reply[T]:
-        breaker, clock = endpoint.breaker(policy), asyncio.get_running_loop().time
+        if endpoint.has_gates and resilience.rate_limit is not None:
+            await _take_turn(endpoint, call, queue=resilience.rate_limit.queue)
+        clock = asyncio.get_running_loop().time
         started = clock()
-        permit = breaker.acquire(now=started)
-        if permit is None:
+        breaker = None if resilience.breaker is None else endpoint.breaker(resilience.breaker)
+        permit = None if breaker is None else breaker.acquire(now=started)
+        if breaker is not None and permit is None:
             raise _refused(call, breaker, now=started)
         verdict: Verdict | None = None
         try:
             reply = await onward(call)
             verdict = "well"
         except A2AError as error:
-            verdict = None if call.progress.lacks_credentials else judge(error)
-            if verdict == "away":
-                breaker.cause = error.message
+            verdict = self._verdict_on(call, error, endpoint, started)
             raise
         except asyncio.CancelledError:
-            waited = clock() - started
-            if _is_in_vain(call, waited, policy):
-                verdict, breaker.cause = "away", f"no reply began for {waited:.3g} s"
+            if _is_in_vain(call, clock() - started, resilience.breaker):
+                verdict = "away"
             raise
         else:
             return reply
         finally:
-            now = clock()
-            draw = self._env.random() if verdict == "away" else 0.0
-            if breaker.settle(permit, verdict, duration=now - started, now=now, draw=draw):
-                self._observers.circuit_changed(call, breaker, now=now)
+            if breaker is not None and permit is not None:
+                now = clock()
+                draw = self._env.random() if verdict == "away" else 0.0
+                if breaker.settle(permit, verdict, duration=now - started, now=now, draw=draw):
+                    self._observers.circuit_changed(call, breaker, now=now)
+
+    def _verdict_on(
+        self, call: AnyCall, error: A2AError, endpoint: Endpoint, started: float
+    ) -> Verdict | None:
+        """What an error shows of the agent; notes whether it asks to be called later."""
+        resilience = self._resilience
+        if resilience.rate_limit is not None and asks_to_wait(error):
+            endpoint.told_to_wait(
+                min(error.retry_after or 0.0, resilience.retry.max_retry_after),
+                sends=call.operation.safety == "conditional",
+                started=started,
+                draw=self._env.random(),
+            )
+        if call.progress.lacks_credentials:
+            return None
+        verdict = judge(error)
+        if verdict == "away":
+            endpoint.last_failure = error.message
+        return verdict
 
 
-async def _pass(gate: Gate, call: AnyCall, *, queue: int) -> None:
-    """Waits for this call's turn.
+async def _take_turn(endpoint: Endpoint, call: AnyCall, *, queue: int) -> None:
+    """Waits for this call's turn, if calls like it have to wait there.
 
     Raises:
         QueueFullError: Too many wait.
         RateLimitedError: The agent's wait ends after the call's deadline.
     """
+    gate = endpoint.gate(sends=call.operation.safety == "conditional")
+    if gate is None or gate.is_open or call.operation.name == CANCEL_TASK.name:
+        return
     now = asyncio.get_running_loop().time()
     ahead, waits = gate.wait_ahead(), gate.waiting
     if ahead >= call.deadline.left(now):
@@ -129,7 +129,8 @@ async def _pass(gate: Gate, call: AnyCall, *, queue: int) -> None:
 
 
 def _refused(call: AnyCall, breaker: Breaker, *, now: float) -> CircuitOpenError:
-    why = f"the last call to it failed: {breaker.cause}" if breaker.cause else "as asked for"
+    known = call.endpoint.last_failure if call.endpoint is not None and breaker.failures else None
+    why = "as asked for" if known is None else f"the last call to it failed: {known}"
     return CircuitOpenError(
         f"nothing was sent, and the agent is left alone for now; {why}",
         executed=False,
@@ -139,7 +140,7 @@ def _refused(call: AnyCall, breaker: Breaker, *, now: float) -> CircuitOpenError
     )
 
 
-def _is_in_vain(call: AnyCall, seconds: float, policy: BreakerPolicy) -> bool:
+def _is_in_vain(call: AnyCall, seconds: float, policy: BreakerPolicy | None) -> bool:
     """Whether a call that was given up shows that the agent is away.
 
     It has to be a read, which is quick, and its own deadline that was over. What its caller gives
@@ -147,4 +148,5 @@ def _is_in_vain(call: AnyCall, seconds: float, policy: BreakerPolicy) -> bool:
     """
     is_late = asyncio.get_running_loop().time() >= call.deadline.at
     is_read = call.operation.safety == "read"
-    return is_late and is_read and call.progress.sent and seconds >= policy.patience
+    has_waited = policy is not None and call.progress.sent and seconds >= policy.patience
+    return is_late and is_read and has_waited

@@ -138,7 +138,7 @@ def _may_hedge(call: AnyCall) -> bool:
 def _twin(call: Call[P, R]) -> tuple[Call[P, R], CallProgress]:
     """The same call with a progress of its own, which goes elsewhere if it can."""
     mine = call.progress
-    avoids = [*mine.avoids, *([] if mine.endpoint is None else [mine.endpoint])]
+    avoids = mine.avoids if mine.endpoint is None else (*mine.avoids, mine.endpoint)
     progress = CallProgress(began=mine.began, errand=mine.errand, avoids=avoids)
     return msgspec.structs.replace(call, progress=progress), progress
 

@@ -52,7 +52,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Errand:
+class Errand(msgspec.Struct):
     """What the calls share that are made for one call of the caller's.
 
     Attributes:
@@ -61,12 +61,9 @@ class Errand:
         home: Where a message was sent, and may have arrived, of several places; None for nowhere.
     """
 
-    __slots__ = ("home", "places", "secrets")
-
-    def __init__(self, secrets: Secrets | None = None) -> None:
-        self.secrets = secrets or Secrets()
-        self.places = 0
-        self.home: object = None
+    secrets: Secrets = msgspec.field(default_factory=Secrets)
+    places: int = 0
+    home: object = None
 
 
 class CallProgress(Progress):
@@ -94,7 +91,7 @@ class CallProgress(Progress):
     card: CallProgress | None = None
     endpoint: Endpoint | None = None
     has_others: bool = False
-    avoids: list[Endpoint] = []  # noqa: RUF012
+    avoids: tuple[Endpoint, ...] = ()
     failure: A2AError | None = None
     errand: Errand = msgspec.field(default_factory=Errand)
 
