@@ -29,7 +29,7 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast.journaling import digest_of
+from holdfast.model.digest import digest_of
 from holdfast.runtime.env import SystemEnv
 from holdfast.testing import (
     Fail,
@@ -352,7 +352,7 @@ async def test_what_was_refused_is_told_in_a_line_that_says_no_more_than_is_stor
     assert record.outcome == "failed"
     assert record.detail.startswith("InvalidParamsError")
     assert ("stew" in record.detail) is store_messages
-    assert record.digest == digest_of(Message(parts=(Part(text="Stew."),)))
+    assert record.digest == digest_of(Message(role=Role.USER, parts=(Part(text="Stew."),)))
     await journal.close()
 
 

@@ -9,14 +9,14 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import json
 from datetime import UTC, datetime
-from hashlib import blake2b
 from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from holdfast.errors import A2AConnectionError, DeadlineExceededError, JournalError
 from holdfast.leases import HeldCall, Leases
-from holdfast.model.types import Message
+from holdfast.model.digest import digest_of
 from holdfast.runtime.asking import in_time, said
 from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate
 from holdfast.runtime.perloop import PerLoop
@@ -29,24 +29,12 @@ if TYPE_CHECKING:
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.env import Env
 
-__all__ = ["HeldCall", "Journaling", "digest_of"]
+__all__ = ["HeldCall", "Journaling"]
 
 T = TypeVar("T")
 
 _LOOK = 1.0
 """Seconds between two looks at a call that somebody else holds."""
-
-
-def digest_of(message: Message) -> str:
-    """A digest of what a message says, in hexadecimal: of all of it but its ids and its place."""
-    content = Message(
-        parts=message.parts,
-        metadata=message.metadata or None,
-        extensions=message.extensions,
-        reference_task_ids=message.reference_task_ids,
-    )
-    text = json.dumps(content.to_dict(), sort_keys=True)
-    return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 class Journaling:
@@ -72,10 +60,18 @@ class Journaling:
         *,
         is_own_context: bool = False,
         label: str | None = None,
+        digest: str | None = None,
     ) -> HeldCall:
         """Writes a call down that begins, and holds it.
 
         Who is cancelled meanwhile, as by the deadline, has begun nothing.
+
+        Args:
+            request: The message with what goes along, as it is about to be sent.
+            deadline: When the time of the call is over.
+            is_own_context: Whether its context was made for this call.
+            label: What the caller calls it; None for nothing.
+            digest: Of the message as the caller gave it, where there is a label: see `digest_of`.
 
         Raises:
             JournalError: It cannot be written; nothing was sent.
@@ -83,6 +79,9 @@ class Journaling:
         """
         self._check_open()
         message, now = request.message, self._env.wall()
+        if label is not None and digest is None:
+            given = msgspec.structs.replace(message, context_id=None)
+            digest = digest_of(given if is_own_context else message)
         record = CallRecord(
             message_id=message.message_id,
             agent=self.agent,
@@ -92,7 +91,7 @@ class Journaling:
             is_own_context=is_own_context,
             request=request.to_json() if self.journal.stores_messages else None,
             label=label,
-            digest=None if label is None else digest_of(message),
+            digest=digest,
             lease_until=now + self.journal.lease,
         )
 

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.answer import Answer, raise_for_outcome
 from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
-from holdfast.journaling import digest_of
+from holdfast.model.digest import digest_of
 from holdfast.model.types import Message, Task
 from holdfast.pending import PendingCall
 

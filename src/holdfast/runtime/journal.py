@@ -45,7 +45,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
         request: The message with what goes along, as JSON; None where messages are not stored.
         label: What the caller calls it; None for nothing. To each agent there is at most one call
             of a label that may have been sent.
-        digest: Of what the message says, in hexadecimal; there where a label is.
+        digest: Of all that the caller's message says but its own id, in hexadecimal; there where a
+            label is.
         outcome: What became of it; None while that is open.
         detail: More of that, in a line for people.
         result: The task or message that answers it, as JSON; None where it is not stored.
