@@ -482,8 +482,8 @@ async def test_the_names_of_runs_and_messages_do_not_run_into_each_other(tmp_pat
 class Outdated(SqliteJournal):
     """Gives what was there a second ago."""
 
-    async def labelled(self, *labels):
-        found = await super().labelled(*labels)
+    async def find_label(self, *label):
+        found = await super().find_label(*label)
         await asyncio.sleep(1)
         return found
 

@@ -288,9 +288,9 @@ class Foreign:
             if record.outcome is None and agent in {None, record.agent}
         ]
 
-    async def labelled(self, agent, labels):
-        wanted = set(labels)
-        return {one.label: one for one in self.records.values() if one.label in wanted}
+    async def find_label(self, agent, label):
+        found = [one for one in self.records.values() if (one.agent, one.label) == (agent, label)]
+        return max(found, key=lambda one: one.began, default=None)
 
     async def close(self):
         raise AssertionError("it is shared")
@@ -316,7 +316,7 @@ LACKING = {
     "claim": None,
     "find": None,
     "unfinished": None,
-    "labelled": None,
+    "find_label": None,
     "close": None,
     "stores_messages": None,
     "lease": "30",
@@ -347,13 +347,26 @@ async def test_what_was_refused_is_told_in_a_line_that_says_no_more_than_is_stor
     async with connected(agent, journal) as client:
         async with client.run([RunItem(key="a", content="Stew.")], run_id="r") as run:
             assert [isinstance(result.error, A2AError) async for result in run] == [True]
-        (record,) = (await journal.labelled(agent.url, ["r:a"])).values()
+        record = await journal.find_label(agent.url, "r:a")
 
     assert record.outcome == "failed"
     assert record.detail.startswith("InvalidParamsError")
     assert ("stew" in record.detail) is store_messages
     assert record.digest == digest_of(Message(role=Role.USER, parts=(Part(text="Stew."),)))
     await journal.close()
+
+
+async def test_what_a_run_has_sent_is_not_sent_again_whoever_has_used_its_journal_since(path):
+    agent = FakeAgent()
+    for _ in range(2):
+        process = Process(agent, path)
+        async with process as client, client.run(["Bake."], run_id="night") as run:
+            assert [result.answer.text async for result in run] == ["Bake."]
+        await asyncio.sleep(8 * 86400)
+        async with connected(agent, str(path)) as somebody:
+            await somebody.ask("hello")
+
+    assert len(agent.calls(SENDS[True])) == 3
 
 
 async def test_an_agent_is_the_same_by_each_of_its_names(path):

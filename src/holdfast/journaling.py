@@ -23,7 +23,7 @@ from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable
 
     from holdfast.model.requests import SendMessageRequest
     from holdfast.policy.deadline import Deadline
@@ -212,15 +212,15 @@ class Journaling:
         self._check_open()
         return await in_time(said(self.journal.unfinished, self.agent))
 
-    async def labelled(self, labels: Iterable[str]) -> dict[str, CallRecord]:
-        """The newest call to this agent of each of these labels that has one, open or over.
+    async def find_label(self, label: str) -> CallRecord | None:
+        """The newest call of a label to this agent, open or over; None where there is none.
 
         Raises:
             JournalError: The journal cannot be read.
             RuntimeError: The client is closed.
         """
         self._check_open()
-        return await in_time(said(self.journal.labelled, self.agent, labels))
+        return await in_time(said(self.journal.find_label, self.agent, label))
 
     async def close(self) -> None:
         """Lets go of all calls that are still held, and takes no more."""

@@ -58,8 +58,7 @@ class RunRecords:
             ValueError: Another message had its key, and may have been sent.
             JournalError: The journal cannot be read.
         """
-        label = self.label(key)
-        record = (await self._journaling.labelled([label])).get(label)
+        record = await self._journaling.find_label(self.label(key))
         if record is None or record.outcome == "not_sent":
             return None
         if record.digest not in {None, digest_of(message)}:

@@ -7,7 +7,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Iterable,
     Mapping,
     MutableMapping,
     Sequence,
@@ -947,8 +946,8 @@ class JournalOfMyOwn:
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
         return []
 
-    async def labelled(self, agent: str, labels: Iterable[str], /) -> dict[str, CallRecord]:
-        return {}
+    async def find_label(self, agent: str, label: str, /) -> CallRecord | None:
+        return None
 
     async def close(self) -> None: ...
 

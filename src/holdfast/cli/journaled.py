@@ -52,9 +52,6 @@ __all__ = [
 _LEASE = 5.0
 """Seconds after which the next run goes on with what a run had under way that was killed."""
 
-_FOR_EVER = 1e10
-"""Seconds to keep what is finished: what the journal forgets, the next run would send again."""
-
 
 class JournaledSession(Session):
     """An agent, and a journal of all that is sent there.
@@ -117,7 +114,7 @@ def journal_at(name: str, *, is_there: bool = False) -> SqliteJournal:
     if is_there and not path.exists():
         message = f"there is no journal {path}"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
-    return SqliteJournal(path, store_messages=True, lease=_LEASE, retention=_FOR_EVER)
+    return SqliteJournal(path, store_messages=True, lease=_LEASE, retention=None)
 
 
 async def check_journal(journal: SqliteJournal) -> None:
@@ -127,7 +124,7 @@ async def check_journal(journal: SqliteJournal) -> None:
         CommandError: It cannot.
     """
     try:
-        await journal.labelled("", [""])
+        await journal.find("")
     except JournalError as error:
         raise CommandError(unusable_journal(error)) from None
 

@@ -24,13 +24,12 @@ import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from holdfast.errors import A2AError, JournalError
 from holdfast.model.settings import check_kind, check_number
-from holdfast.runtime.agent_name import agent_name
 from holdfast.runtime.journal import CallRecord, RecordUpdate
 from holdfast.runtime.perloop import PerLoop
 
@@ -56,32 +55,16 @@ _MIGRATIONS = (
         is_own_context INTEGER NOT NULL,
         request TEXT,
         label TEXT,
+        digest TEXT,
         outcome TEXT,
+        detail TEXT,
         result TEXT,
         generation INTEGER NOT NULL,
         lease_until REAL NOT NULL
     );
     CREATE INDEX calls_unfinished ON calls (agent, began) WHERE outcome IS NULL;
     CREATE INDEX calls_by_label ON calls (label, began) WHERE label IS NOT NULL;
-    CREATE INDEX calls_finished ON calls (began) WHERE outcome IS NOT NULL;
-    """,
-    # An outcome was a line: "not sent" with what followed, a word, a state's name, or an error.
-    """
-    ALTER TABLE calls ADD COLUMN digest TEXT;
-    ALTER TABLE calls ADD COLUMN detail TEXT;
-    UPDATE calls SET agent = agent_name(agent);
-    UPDATE calls SET
-        outcome = CASE
-            WHEN outcome LIKE 'not sent%' THEN 'not_sent'
-            WHEN outcome IN ('unknown', 'forgotten') THEN outcome
-            WHEN outcome = 'message' OR state IS NOT NULL THEN 'answered'
-            ELSE 'failed'
-        END,
-        detail = CASE
-            WHEN outcome LIKE 'not sent: %' THEN substr(outcome, length('not sent: ') + 1)
-            WHEN outcome LIKE '%Error%' THEN outcome
-        END
-        WHERE outcome IS NOT NULL;
+    CREATE INDEX calls_finished ON calls (began) WHERE outcome IS NOT NULL AND label IS NULL;
     """,
 )
 """What makes each version of the schema of the one before; ``PRAGMA user_version`` counts them."""
@@ -89,6 +72,8 @@ _MIGRATIONS = (
 _COLUMNS = tuple(CallRecord.__struct_fields__)
 _UPDATED = tuple(RecordUpdate.__struct_fields__)
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM calls"  # noqa: S608  nothing but our own names
+_OF_MESSAGE = f"{_SELECT} WHERE message_id = ?"
+_OF_LABEL = f"{_SELECT} WHERE agent = ? AND label = ? ORDER BY began DESC, rowid DESC LIMIT 1"
 _INSERT = (
     f"INSERT INTO calls ({', '.join(_COLUMNS)}) "  # noqa: S608
     f"VALUES ({', '.join('?' * len(_COLUMNS))})"
@@ -108,18 +93,18 @@ _LABELLED = (
     "SELECT message_id FROM calls WHERE label = ? AND agent = ? AND outcome IS NOT 'not_sent'"
 )
 _SEND_AFTER_ALL = "DELETE FROM calls WHERE message_id = ? AND outcome = 'not_sent'"
-_FORGET = "DELETE FROM calls WHERE outcome IS NOT NULL AND began < ?"
+_FORGET = "DELETE FROM calls WHERE outcome IS NOT NULL AND label IS NULL AND began < ?"
 
 _OWNER = (  # in one statement, as somebody else may be making the file just now
     "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
     "FROM pragma_application_id, pragma_user_version"
 )
 
+_FORGETS = 3600.0
+"""Seconds after which it is looked again whether something is to be forgotten."""
+
 _AGAIN = 0.01
 """Seconds between two tries of what SQLite does not wait for."""
-
-_AT_ONCE = 500
-"""Labels in one question: SQLite takes no more than 999 values in its older versions."""
 
 _Job = tuple["Callable[[sqlite3.Connection], Any]", "asyncio.Future[Any]"]
 
@@ -135,8 +120,10 @@ class SqliteJournal:
         store_messages: Whether to keep messages and answers too, so that what nobody knows to have
             arrived can be sent again by hand.
         lease: Seconds after which a call of a process that died may be taken over.
-        retention: Seconds to keep what is finished, counted from a call's begin; what is older is
-            deleted when the first call is written after the file was opened.
+        retention: Seconds to keep what is finished, counted from a call's begin; None for ever.
+            What is older is deleted with the first call that this journal writes down, and then
+            once an hour, whoever wrote it. Calls without an outcome are kept, and so are those
+            with a label: they are what a run knows of its messages.
         busy_timeout: Seconds to wait for another process that writes.
 
     Raises:
@@ -150,12 +137,14 @@ class SqliteJournal:
         *,
         store_messages: bool = False,
         lease: float = 30.0,
-        retention: float = 7 * 86400.0,
+        retention: float | None = 7 * 86400.0,
         busy_timeout: float = 5.0,
     ) -> None:
         check_kind("path", path, (str, os.PathLike))
         check_kind("store_messages", store_messages, bool)
-        waits = {"lease": lease, "retention": retention, "busy_timeout": busy_timeout}
+        waits = {"lease": lease, "busy_timeout": busy_timeout}
+        if retention is not None:
+            waits["retention"] = retention
         for name, seconds in waits.items():
             check_number(name, seconds, "number of seconds")
             if not 0 < seconds < float("inf"):
@@ -168,7 +157,7 @@ class SqliteJournal:
         self.lease = lease
         self._retention = retention
         self._busy_timeout = busy_timeout
-        self._is_to_forget = True
+        self._forgot = float("-inf")
         self._connection: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._writing = PerLoop(_Writing)
@@ -184,9 +173,7 @@ class SqliteJournal:
         labelled = (record.label, record.agent)
 
         def insert(connection: sqlite3.Connection) -> None:
-            if self._is_to_forget:
-                connection.execute(_FORGET, (record.began - self._retention,))
-                self._is_to_forget = False
+            self._forget(connection, record.began)
             if other := connection.execute(_LABELLED, labelled).fetchone():
                 text = f"{record.label} is in the journal {self.path} already: message {other[0]}"
                 raise JournalError(text)
@@ -202,6 +189,12 @@ class SqliteJournal:
         except JournalError as error:
             error.executed = False
             raise
+
+    def _forget(self, connection: sqlite3.Connection, now: float) -> None:
+        """Deletes what is kept no longer, once in a while; the clock may be put back meanwhile."""
+        if self._retention is not None and not 0 <= now - self._forgot < _FORGETS:
+            connection.execute(_FORGET, (now - self._retention,))
+            self._forgot = now
 
     async def update(self, message_id: str, generation: int, update: RecordUpdate, /) -> bool:
         """Adds to a record that is open and of that generation; what is None stays as it was.
@@ -246,7 +239,7 @@ class SqliteJournal:
 
         def claim(connection: sqlite3.Connection) -> CallRecord:
             taken = connection.execute(_CLAIM, (lease_until, message_id, now)).rowcount
-            record = _record(connection, message_id)
+            record = _first(connection, _OF_MESSAGE, message_id)
             if taken and record is not None:
                 return record
             raise JournalError(self._why_not(message_id, record, now))
@@ -259,7 +252,7 @@ class SqliteJournal:
         Raises:
             JournalError: It cannot be read.
         """
-        return await self._do(lambda connection: _record(connection, message_id))
+        return await self._do(lambda connection: _first(connection, _OF_MESSAGE, message_id))
 
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
         """The calls without an outcome, oldest first; of one agent, or of all.
@@ -271,25 +264,13 @@ class SqliteJournal:
         question = f"{_SELECT} WHERE outcome IS NULL{of_agent} ORDER BY began"
         return await self._do(lambda connection: _records(connection.execute(question, values)))
 
-    async def labelled(self, agent: str, labels: Iterable[str], /) -> dict[str, CallRecord]:
-        """The newest record to this agent of each of these labels that has one, open or over.
+    async def find_label(self, agent: str, label: str, /) -> CallRecord | None:
+        """The newest record of a label to an agent, open or over; None where there is none.
 
         Raises:
             JournalError: It cannot be read.
         """
-        wanted = list(labels)
-
-        def read(connection: sqlite3.Connection) -> dict[str, CallRecord]:
-            found: dict[str, CallRecord] = {}
-            for start in range(0, len(wanted), _AT_ONCE):
-                some = wanted[start : start + _AT_ONCE]
-                marks = ", ".join("?" * len(some))
-                question = f"{_SELECT} WHERE agent = ? AND label IN ({marks}) ORDER BY began"
-                for record in _records(connection.execute(question, (agent, *some))):
-                    found[cast("str", record.label)] = record
-            return found
-
-        return await self._do(read)
+        return await self._do(lambda connection: _first(connection, _OF_LABEL, agent, label))
 
     async def close(self) -> None:
         """Writes what is still to be written, and closes the file. Can be called twice."""
@@ -389,7 +370,7 @@ class SqliteJournal:
         except BaseException:
             connection.close()
             raise
-        self._connection, self._is_to_forget = connection, True
+        self._connection = connection
         return connection
 
     def _check_identity(self) -> None:
@@ -446,7 +427,6 @@ class SqliteJournal:
         return int(version)
 
     def _migrate(self, connection: sqlite3.Connection, version: int) -> None:
-        connection.create_function("agent_name", 1, agent_name, deterministic=True)
         for migration in _MIGRATIONS[version:]:
             for statement in migration.split(";"):
                 connection.execute(statement)
@@ -595,9 +575,8 @@ def _records(rows: Iterable[tuple[Any, ...]]) -> list[CallRecord]:
     ]
 
 
-def _record(connection: sqlite3.Connection, message_id: str) -> CallRecord | None:
-    rows = connection.execute(f"{_SELECT} WHERE message_id = ?", (message_id,))
-    return next(iter(_records(rows)), None)
+def _first(connection: sqlite3.Connection, question: str, *values: str) -> CallRecord | None:
+    return next(iter(_records(connection.execute(question, values))), None)
 
 
 def _nothing(_connection: sqlite3.Connection) -> None:

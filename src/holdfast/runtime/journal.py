@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 __all__ = ["CallRecord", "Journal", "Outcome", "RecordUpdate"]
 
@@ -179,8 +179,8 @@ class Journal(Protocol):
         """
         ...
 
-    async def labelled(self, agent: str, labels: Iterable[str], /) -> dict[str, CallRecord]:
-        """The newest record to this agent of each of these labels that has one, open or over.
+    async def find_label(self, agent: str, label: str, /) -> CallRecord | None:
+        """The newest record of a label to an agent, open or over; None where there is none.
 
         Raises:
             JournalError: It cannot be read.
