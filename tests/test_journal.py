@@ -17,6 +17,7 @@ from holdfast import (
     DeadlineExceededError,
     InvalidParamsError,
     JournalError,
+    Limits,
     Message,
     OutcomeUnknownError,
     Part,
@@ -189,6 +190,46 @@ async def test_what_has_failed_is_over(path, outcome, error):
         assert await client.pending() == []
 
 
+NO_ANSWERS = {
+    "cut JSON": Respond(
+        status=200,
+        headers={"content-type": "application/json"},
+        body=b'{"jsonrpc": "2.0", "result": {"task": {"id": "t',
+        after_execution=True,
+    ),
+    "a page": Respond(
+        status=200,
+        headers={"content-type": "text/html"},
+        body=b"<html>One moment, please.</html>",
+        after_execution=True,
+    ),
+    "a status": Respond(status=501, after_execution=True),
+    "too much": Respond(
+        status=200,
+        headers={"content-type": "application/json"},
+        body=b'"' + b"x" * 9000 + b'"',
+        after_execution=True,
+    ),
+}
+
+
+@both_ways
+@pytest.mark.parametrize("no_answer", NO_ANSWERS.values(), ids=NO_ANSWERS)
+async def test_a_reply_that_says_nothing_of_the_message_leaves_the_call_open(
+    path, streaming, no_answer
+):
+    agent = FakeAgent(completes("42", after=60), streaming=streaming)
+    agent.inject(no_answer, on=SENDS[streaming])
+    async with Process(agent, path, limits=Limits(body=5000)) as client:
+        with pytest.raises(A2AError) as caught:
+            await client.ask("How far?")
+        assert (caught.value.executed, caught.value.code) == (None, None)
+
+        (call,) = await client.pending()
+        assert (await call.resume()).text == "42"
+    assert len(agent.executions) == 1
+
+
 async def test_each_message_of_a_conversation_is_a_call(path):
     agent = FakeAgent(
         lambda turn: asks("For how many?") if turn.task is None else completes("Booked.", after=9)
@@ -349,7 +390,7 @@ async def test_what_was_refused_is_told_in_a_line_that_says_no_more_than_is_stor
             assert [isinstance(result.error, A2AError) async for result in run] == [True]
         record = await journal.find_label(agent.url, "r:a")
 
-    assert record.outcome == "failed"
+    assert record.outcome == "refused"
     assert record.detail.startswith("InvalidParamsError")
     assert ("stew" in record.detail) is store_messages
     assert record.digest == digest_of(Message(role=Role.USER, parts=(Part(text="Stew."),)))
@@ -1078,28 +1119,18 @@ def written(path):
     return row
 
 
-async def test_no_secret_of_a_stream_gets_into_the_journal(path):
-    journal = SqliteJournal(path, store_messages=True)
-    async with connected(FakeAgent(completes("42")), journal) as client:
-        events = client.stream_message("hello", headers={"X-Api-Key": SECRET})
-        begin = events._begin
-
-        async def refused():
-            raise InvalidParamsError(f"I do not know {SECRET}")
-
-        async def refusing():
-            live = await begin()
-            live.next = refused
-            return live
-
-        events._begin = refusing
-        async with events:
-            with pytest.raises(InvalidParamsError):
-                await anext(events)
+@pytest.mark.parametrize("after_events", [None, 0], ids=["in its place", "as its first event"])
+async def test_no_secret_of_a_stream_gets_into_the_journal(path, after_events):
+    journal, agent = SqliteJournal(path, store_messages=True), FakeAgent(completes("42"))
+    refusal = Fail(code=-32602, message=f"I do not know {SECRET}", after_events=after_events)
+    agent.inject(refusal, on="SendStreamingMessage")
+    async with connected(agent, journal) as client:
+        with pytest.raises(InvalidParamsError):
+            await client.stream_message("hello", headers={"X-Api-Key": SECRET}).__aenter__()
 
     outcome, detail = written(path)
-    assert outcome == "failed"
-    assert detail.startswith("InvalidParamsError: I do not know ***")
+    assert outcome == "refused"
+    assert "I do not know ***" in detail
     assert SECRET.encode() not in path.read_bytes() + path.with_name("calls.db-wal").read_bytes()
     await journal.close()
 
@@ -1113,6 +1144,6 @@ async def test_no_secret_of_a_refusal_gets_into_the_journal(path, streaming):
             await client.ask("hello", headers={"X-Api-Key": SECRET})
 
     outcome, detail = written(path)
-    assert outcome == "failed"
+    assert outcome == "refused"
     assert "I do not know ***" in detail
     await journal.close()

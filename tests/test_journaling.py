@@ -7,11 +7,16 @@ import pytest
 from holdfast import (
     A2AConnectionError,
     A2AError,
+    A2AHTTPError,
     A2ATimeoutError,
+    AgentError,
+    AuthenticationError,
     DeadlineExceededError,
     DuplicateTasksError,
+    InvalidAgentResponseError,
     InvalidParamsError,
     JournalError,
+    LimitExceededError,
     Message,
     OutcomeUnknownError,
     Part,
@@ -21,9 +26,9 @@ from holdfast import (
     TaskAuthRequiredError,
     VersionNotSupportedError,
 )
-from holdfast.leases import outcome_of
 from holdfast.model.digest import digest_of
 from holdfast.model.types import Task
+from holdfast.policy.outcome import outcome_of
 
 
 def deadline(executed):
@@ -36,13 +41,20 @@ DUPLICATES = DuplicateTasksError(message_id="m", tasks=())
 # An error; what it says of a message that had not been sent for certain, and of one that had.
 OUTCOMES = [
     (UNKNOWN, "unknown", "unknown"),
-    (DUPLICATES, "failed", "failed"),
+    (DUPLICATES, "duplicated", "duplicated"),
     (A2AConnectionError(failure="refused", executed=False), "not_sent", None),
     (A2ATimeoutError(phase="connect", executed=False), "not_sent", None),
     (RateLimitedError(executed=False), "not_sent", None),
     (deadline(executed=False), "not_sent", None),
-    (VersionNotSupportedError("which?"), "failed", None),
-    (InvalidParamsError("what?"), "failed", None),
+    (VersionNotSupportedError("which?", code=-32009), "refused", None),
+    (InvalidParamsError("what?", code=-32602), "refused", None),
+    (InvalidAgentResponseError("not I", code=-32006), "refused", None),
+    (AgentError("no", code=-32042), "refused", None),
+    (AuthenticationError("who?", http_status=401, code=-32602), "refused", None),
+    (InvalidAgentResponseError("the reply is not JSON"), None, None),
+    (A2AHTTPError("HTTP 501", http_status=501), None, None),
+    (LimitExceededError("too large", which="body", bound=1), None, None),
+    (A2AConnectionError("again", failure="closed", code=-32603), None, None),
     (A2AError("what?", executed=True), None, None),
     (A2AConnectionError(failure="reset"), None, None),
     (A2ATimeoutError(phase="idle"), None, None),

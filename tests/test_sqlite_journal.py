@@ -75,7 +75,7 @@ async def test_what_has_an_outcome_is_over(path):
 
     assert await journal.update("m-1", 1, RecordUpdate(outcome="answered"))
 
-    assert not await journal.update("m-1", 1, RecordUpdate(outcome="failed"))
+    assert not await journal.update("m-1", 1, RecordUpdate(outcome="refused"))
     assert await journal.unfinished() == []
     with pytest.raises(JournalError, match="m-1 is over: answered"):
         await journal.claim("m-1", now=9999.0, lease_until=10029.0)
@@ -142,7 +142,9 @@ async def test_a_message_that_was_not_sent_may_be_sent(path):
     await journal.close()
 
 
-@pytest.mark.parametrize("outcome", [None, "unknown", "answered", "failed", "forgotten"])
+@pytest.mark.parametrize(
+    "outcome", [None, "unknown", "answered", "refused", "duplicated", "forgotten"]
+)
 async def test_of_a_label_one_call_may_have_been_sent(path, outcome):
     ours, theirs = SqliteJournal(path), SqliteJournal(path)
     await ours.begin(record("a", label="night:1"))
@@ -459,9 +461,9 @@ async def test_a_journal_stays_where_it_was_when_the_program_goes_elsewhere(tmp_
 async def test_a_call_is_found_by_its_message(path):
     journal = SqliteJournal(path)
     await journal.begin(record("a"))
-    await journal.update("a", 1, RecordUpdate(outcome="failed", detail="no"))
+    await journal.update("a", 1, RecordUpdate(outcome="refused", detail="no"))
 
-    assert await journal.find("a") == record("a", outcome="failed", detail="no")
+    assert await journal.find("a") == record("a", outcome="refused", detail="no")
     assert await journal.find("b") is None
     await journal.close()
 

@@ -129,6 +129,7 @@ if TYPE_CHECKING:
     from holdfast.pending import PendingCall
     from holdfast.policy.budget import BudgetPolicy
     from holdfast.policy.deadline import Deadline
+    from holdfast.policy.outcome import CallOutcome
     from holdfast.policy.reconcile import ContextIds, OnUnknown, ReconcilePolicy
     from holdfast.policy.reconnect import ReconnectPolicy
     from holdfast.policy.resilience import Resilience
@@ -137,7 +138,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.endpoints import Endpoint, Endpoints
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
-    from holdfast.runtime.journal import CallRecord, Journal, Outcome, RecordUpdate
+    from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate
     from holdfast.runtime.listeners import (
         AttemptFailed,
         AttemptStarted,
@@ -199,6 +200,7 @@ __all__ = [
     "Call",
     "CallFinished",
     "CallOptions",
+    "CallOutcome",
     "CallRecord",
     "CancelUnconfirmedError",
     "CardSignatureError",
@@ -260,7 +262,6 @@ __all__ = [
     "Observer",
     "OnUnknown",
     "Operation",
-    "Outcome",
     "OutcomeUnknownError",
     "ParseError",
     "Part",
@@ -344,6 +345,7 @@ _MODULES = (
     "policy.deadline",
     "policy.budget",
     "policy.retry",
+    "policy.outcome",
     "policy.reconcile",
     "policy.reconnect",
     "policy.resilience",

@@ -16,20 +16,11 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
-from holdfast.errors import (
-    A2AConnectionError,
-    A2AError,
-    A2ATimeoutError,
-    DeadlineExceededError,
-    DuplicateTasksError,
-    JournalError,
-    OutcomeUnknownError,
-    ReconnectError,
-    TaskInterruptedError,
-)
+from holdfast.errors import A2AError, JournalError
 from holdfast.model.types import Task
+from holdfast.policy.outcome import outcome_of
 from holdfast.runtime.asking import in_time, said
-from holdfast.runtime.journal import CallRecord, Journal, Outcome, RecordUpdate
+from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate
 from holdfast.runtime.waiting import Endable
 
 if TYPE_CHECKING:
@@ -39,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.env import Env
 
-__all__ = ["HeldCall", "Leases", "outcome_of"]
+__all__ = ["HeldCall", "Leases"]
 
 T = TypeVar("T")
 
@@ -62,38 +53,6 @@ _HANGING = 0.25
 
 _GIVING_UP = 8.0
 """Seconds that a client which is closed waits for what was given up before."""
-
-_GOES_ON = (
-    A2AConnectionError,
-    A2ATimeoutError,
-    DeadlineExceededError,
-    ReconnectError,
-    TaskInterruptedError,
-)
-"""Errors that end the caller's waiting, and not what the agent does."""
-
-
-def outcome_of(error: BaseException, *, was_sent: bool) -> Outcome | None:
-    """What an error says of the call that it ends; None for nothing, and it stays open.
-
-    Args:
-        error: What was raised to the caller.
-        was_sent: Whether the message had been sent before, for all that is known: what befalls
-            somebody who looks after it says nothing of the message.
-    """
-    match error:
-        case OutcomeUnknownError():
-            return "unknown" if error.unfinished is None else None
-        case DuplicateTasksError():
-            return "failed"
-        case JournalError():
-            return None
-        case A2AError(executed=False) if not was_sent:
-            return "not_sent"
-        case A2AError(executed=None) if not (was_sent or isinstance(error, _GOES_ON)):
-            return "failed"
-        case _:
-            return None
 
 
 class HeldCall:

@@ -49,6 +49,7 @@ from holdfast import (
     Call,
     CallFinished,
     CallOptions,
+    CallOutcome,
     CallRecord,
     CancelUnconfirmedError,
     CardSignatureError,
@@ -100,7 +101,6 @@ from holdfast import (
     NetworkPolicyError,
     NotEnoughResultsError,
     Observation,
-    Outcome,
     OutcomeUnknownError,
     ParseError,
     Part,
@@ -928,7 +928,7 @@ class JournalOfMyOwn:
     lease = 30.0
 
     async def begin(self, record: CallRecord, /) -> None:
-        assert_type(record.outcome, Outcome | None)
+        assert_type(record.outcome, CallOutcome | None)
 
     async def update(self, message_id: str, generation: int, update: RecordUpdate, /) -> bool:
         assert_type(update.detail, str | None)

@@ -1,7 +1,7 @@
 """The seam of journals: what is written down of a call, so that no crash loses it.
 
 A `CallRecord` is there, and durable, before the first byte of its message leaves; it is finished
-when the call has an `Outcome`. Whoever works on a call holds a lease of it, which has to be
+when the call has an `CallOutcome`. Whoever works on a call holds a lease of it, which has to be
 renewed: what a process leaves behind that died is free when its lease is over. The generation of a
 record tells one lease from the next, and whoever writes with an older one is refused.
 
@@ -10,24 +10,16 @@ Times are wall times in seconds since the epoch: they have to mean the same in a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
+
+from holdfast.policy.outcome import CallOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CallRecord", "Journal", "Outcome", "RecordUpdate"]
-
-Outcome = Literal["answered", "failed", "unknown", "not_sent", "forgotten"]
-"""What became of a call.
-
-- ``"answered"``: by a task, in whatever state it came to rest, or by a message.
-- ``"failed"``: the agent refused it, or made more than one task of it; nothing goes on.
-- ``"unknown"``: it may have been sent, nothing was found of it, and its caller was told so.
-- ``"not_sent"``: it certainly did not reach the agent, and may be sent again.
-- ``"forgotten"``: nobody wants to know.
-"""
+__all__ = ["CallRecord", "Journal", "RecordUpdate"]
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +56,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     request: str | None = None
     label: str | None = None
     digest: str | None = None
-    outcome: Outcome | None = None
+    outcome: CallOutcome | None = None
     detail: str | None = None
     result: str | None = None
     generation: int = 1
@@ -87,7 +79,7 @@ class RecordUpdate(msgspec.Struct, frozen=True, kw_only=True):
     context_id: str | None = None
     task_id: str | None = None
     state: str | None = None
-    outcome: Outcome | None = None
+    outcome: CallOutcome | None = None
     detail: str | None = None
     result: str | None = None
     lease_until: float | None = None
