@@ -3,6 +3,7 @@
 import copy
 import inspect
 import pickle
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import example
@@ -79,7 +80,11 @@ OWN_FACTS = {
     "ReconnectError": {"task": TASK},
     "CancelUnconfirmedError": {"task": TASK},
     "NotEnoughResultsError": {"results": (1, "two")},
-    "JournalError": {},
+    "JournalError": {
+        "reason": "held",
+        "message_id": "m-1",
+        "held_until": datetime(2026, 7, 1, tzinfo=UTC),
+    },
 }
 COMMON_FACTS = {
     "code": -32603,

@@ -547,8 +547,9 @@ async def test_what_is_forgotten_is_over_and_the_agent_hears_nothing(path):
 
         assert await client.pending() == []
         assert len(agent.received) == heard
-        with pytest.raises(JournalError, match="is over: forgotten"):
+        with pytest.raises(JournalError, match="is over: forgotten") as caught:
             await call.resume()
+        assert (caught.value.reason, caught.value.message_id) == ("over", call.message_id)
 
 
 async def test_a_question_is_an_answer(path):
@@ -693,6 +694,7 @@ async def test_a_holder_that_was_held_up_past_its_lease_notices_and_stops(path):
             await asking
 
         assert caught.value.executed is None
+        assert (caught.value.reason, caught.value.message_id) == ("taken_over", call.message_id)
         assert (await resuming).text == "42"
         assert await other.pending() == []
     assert len(agent.executions) == 1
@@ -798,8 +800,11 @@ async def test_what_this_client_works_on_itself_is_said_to_be_its_own(path, way)
         await asyncio.sleep(5)
         (call,) = await client.pending()
 
-        with pytest.raises(JournalError, match="held by this client, which works on it already"):
+        with pytest.raises(
+            JournalError, match="held by this client, which works on it already"
+        ) as caught:
             await getattr(call, way)()
+        assert (caught.value.reason, caught.value.held_until) == ("held", call.held_until)
 
         assert (await asking).text == "42"
 
@@ -815,8 +820,12 @@ async def test_who_renewed_a_call_is_told_with_the_time(path):
             JournalError, match=r"held by another client, which renewed it at 2023-11-14T22:13:3"
         ):
             await call.resume()
-        with pytest.raises(JournalError, match="held by another client, or was by one that died"):
+        with pytest.raises(
+            JournalError, match="held by another client, or was by one that died"
+        ) as caught:
             await call.forget()
+        (call,) = await theirs.pending()
+        assert (caught.value.reason, caught.value.held_until) == ("held", call.held_until)
 
         assert (await asking).text == "42"
 

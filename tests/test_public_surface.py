@@ -393,6 +393,7 @@ CONSTRUCTORS = {
     "Interceptor": "",
     "Interruption": "*task",
     "InvalidAgentCardError": "message='' *field=None **facts",
+    "JournalError": ("message='' *reason='unusable' *message_id=None *held_until=None **facts"),
     "JwtPolicy": (
         "*algorithms=('ES256', 'ES384', 'ES512', 'EdDSA', 'PS256', 'PS384', 'PS512', 'RS256', "
         "'RS384', 'RS512') *issuer=None *audience=None *max_age=300.0 *leeway=60.0 "

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
@@ -77,8 +78,12 @@ async def test_what_has_an_outcome_is_over(path):
 
     assert not await journal.update("m-1", 1, RecordUpdate(outcome="refused"))
     assert await journal.unfinished() == []
-    with pytest.raises(JournalError, match="m-1 is over: answered"):
+    with pytest.raises(JournalError, match="m-1 is over: answered") as caught:
         await journal.claim("m-1", now=9999.0, lease_until=10029.0)
+    assert (caught.value.reason, caught.value.message_id) == ("over", "m-1")
+    with pytest.raises(JournalError, match="m-2 is not in the journal") as caught:
+        await journal.claim("m-2", now=9999.0, lease_until=10029.0)
+    assert (caught.value.reason, caught.value.message_id) == ("missing", "m-2")
     await journal.close()
 
 
@@ -94,6 +99,7 @@ async def test_a_message_is_written_down_once(path):
     assert outcomes[:2] == [None, None]
     assert isinstance(outcomes[2], JournalError)
     assert outcomes[2].executed is False
+    assert (outcomes[2].reason, outcomes[2].message_id) == ("exists", "a")
     assert str(path) in str(outcomes[2])
     assert [one.message_id for one in await journal.unfinished()] == ["a", "b"]
     await journal.close()
@@ -155,6 +161,7 @@ async def test_of_a_label_one_call_may_have_been_sent(path, outcome):
         await theirs.begin(record("b", label="night:1"))
 
     assert caught.value.executed is False
+    assert (caught.value.reason, caught.value.message_id) == ("exists", "a")
     await theirs.begin(record("c"))
     await theirs.begin(record("d"))  # calls of no label are many
     await ours.close()
@@ -217,8 +224,10 @@ async def test_what_is_held_cannot_be_claimed_until_the_lease_is_over(path):
     ours, theirs = SqliteJournal(path), SqliteJournal(path)
     await ours.begin(record(lease_until=1030.0))
 
-    with pytest.raises(JournalError, match="is held: its lease ends in 10 s"):
+    with pytest.raises(JournalError, match="is held: its lease ends in 10 s") as caught:
         await theirs.claim("m-1", now=1020.0, lease_until=1050.0)
+    assert (caught.value.reason, caught.value.message_id) == ("held", "m-1")
+    assert caught.value.held_until == datetime.fromtimestamp(1030, UTC)
     taken = await theirs.claim("m-1", now=1030.0, lease_until=1060.0)
 
     assert (taken.generation, taken.lease_until) == (2, 1060.0)
@@ -371,6 +380,7 @@ async def test_a_broken_file_is_told(path, content):
         await SqliteJournal(path).begin(record())
 
     assert isinstance(caught.value.__cause__, sqlite3.DatabaseError)
+    assert (caught.value.reason, caught.value.message_id) == ("unusable", None)
 
 
 def deleted(path):

@@ -45,6 +45,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
     from holdfast.model.types import Task, TaskState
 
@@ -76,6 +77,7 @@ __all__ = [
     "InvalidParamsError",
     "InvalidRequestError",
     "JournalError",
+    "JournalFailure",
     "LimitExceededError",
     "MethodNotFoundError",
     "NetworkPolicyError",
@@ -105,6 +107,17 @@ ConnectionFailure = Literal[
     "dns", "refused", "unreachable", "tls", "proxy", "disconnected", "truncated", "closed"
 ]
 """How a connection failed; the first five happen before a byte of the request is sent."""
+
+JournalFailure = Literal["unusable", "exists", "held", "over", "taken_over", "missing"]
+"""Why a journal did not do what it was asked.
+
+- ``"unusable"``: it cannot be written or read, or is silent.
+- ``"exists"``: it has a call of that message or label, and that one may have been sent.
+- ``"held"``: somebody works on the call, or did and died less than a lease ago.
+- ``"over"``: the call has an outcome.
+- ``"taken_over"``: somebody else took the call over while it was worked on.
+- ``"missing"``: it has no such call.
+"""
 
 TimeoutPhase = Literal["pool", "connect", "write", "first_byte", "idle"]
 """Which wait expired; in the first two no byte of the request was sent."""
@@ -718,7 +731,27 @@ class NotEnoughResultsError(A2AError):
 
 
 class JournalError(A2AError):
-    """The journal could not be written or read, or somebody else works on the call.
+    """The journal cannot be used, or does not give a call away.
 
     ``executed`` is False where nothing was sent, and None where the call goes on elsewhere.
+
+    Attributes:
+        reason: What keeps from it: see `JournalFailure`.
+        message_id: Of the call that the journal has, or has not; None where it is about no call.
+        held_until: When the call is free unless whoever holds it goes on, in UTC; None for one
+            that nobody holds, and where that is not known.
     """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        reason: JournalFailure = "unusable",
+        message_id: str | None = None,
+        held_until: datetime | None = None,
+        **facts: Unpack[Facts],
+    ) -> None:
+        super().__init__(message, **facts)
+        self.reason: JournalFailure = reason
+        self.message_id = message_id
+        self.held_until = held_until

@@ -9,7 +9,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -18,7 +17,7 @@ from holdfast.errors import A2AConnectionError, DeadlineExceededError, JournalEr
 from holdfast.leases import HeldCall, Leases
 from holdfast.model.digest import digest_of
 from holdfast.runtime.asking import in_time, said
-from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate
+from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate, utc
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.waiting import until
 
@@ -132,7 +131,8 @@ class Journaling:
         except JournalError:
             found = await self._found(message_id, deadline)
             if self._is_held(found):
-                self._check_holder(record, found)
+                self._check_not_here(found)
+                _check_not_elsewhere(record, found, self._env.wall())
             raise
         return HeldCall(taken, self._env, leases, deadline)
 
@@ -146,12 +146,12 @@ class Journaling:
         self._check_open()
         record = await self._found(message_id, deadline)
         if self._is_held(record):
-            self._check_holder(record, record)
-            text = (
-                f"the call of message {message_id} is held by another client, or was by one that "
-                f"died: that is clear at {_utc(record.lease_until)}"
+            self._check_not_here(record)
+            raise _held(
+                "by another client, or was by one that died: that is clear at "
+                f"{_shown(record.lease_until)}",
+                record,
             )
-            raise JournalError(text)
         return record
 
     async def until_free(
@@ -177,11 +177,14 @@ class Journaling:
         first = record = await self._found(message_id, deadline)
         while self._is_held(record):
             if not outlasts:
-                self._check_holder(first, record)
+                self._check_not_here(record)
+                _check_not_elsewhere(first, record, self._env.wall())
             held = record.lease_until - self._env.wall()
             await asyncio.sleep(max(0.0, min(held, deadline.left(clock()), _LOOK)))
             if deadline.left(clock()) <= 0:
-                call = f"the call of message {message_id} is held until {_utc(record.lease_until)}"
+                call = (
+                    f"the call of message {message_id} is held until {_shown(record.lease_until)}"
+                )
                 raise _overdue(f"{call}, and was not free", deadline, record)
             record = await self._found(message_id, deadline)
         return record
@@ -189,18 +192,10 @@ class Journaling:
     def _is_held(self, record: CallRecord) -> bool:
         return record.outcome is None and record.lease_until > self._env.wall()
 
-    def _check_holder(self, first: CallRecord, record: CallRecord) -> None:
-        """Raises a `JournalError` where it is clear that who holds a call is alive."""
-        call, now = f"the call of message {record.message_id} is held by", self._env.wall()
+    def _check_not_here(self, record: CallRecord) -> None:
+        """Raises a `JournalError` where this client holds a call."""
         if self._leases.here().has(record.message_id):
-            text = f"{call} this client, which works on it already"
-        elif record.generation != first.generation:
-            text = f"{call} another client, which took it over at {_utc(now)}"
-        elif record.lease_until > first.lease_until:
-            text = f"{call} another client, which renewed it at {_utc(now)}"
-        else:
-            return
-        raise JournalError(text)
+            raise _held("by this client, which works on it already", record)
 
     async def unfinished(self) -> list[CallRecord]:
         """The calls to this agent that have no outcome, oldest first.
@@ -241,12 +236,29 @@ class Journaling:
         record = await self._until(deadline, finding, f"{call} was not looked up")
         if record is None:
             text = f"{call} is not in the journal"
-            raise JournalError(text)
+            raise JournalError(text, reason="missing", message_id=message_id)
         return record
 
     async def _until(self, deadline: Deadline, work: Awaitable[T], what: str) -> T:
         """Waits for the journal; ``what`` has not come about when the time of the call is over."""
         return await until(deadline.at, in_time(work), lambda: _overdue(what, deadline))
+
+
+def _check_not_elsewhere(first: CallRecord, record: CallRecord, now: float) -> None:
+    """Raises a `JournalError` where it is clear that whoever holds a call is alive."""
+    if record.generation != first.generation:
+        raise _held(f"by another client, which took it over at {_shown(now)}", record)
+    if record.lease_until > first.lease_until:
+        raise _held(f"by another client, which renewed it at {_shown(now)}", record)
+
+
+def _held(by: str, record: CallRecord) -> JournalError:
+    return JournalError(
+        f"the call of message {record.message_id} is held {by}",
+        reason="held",
+        message_id=record.message_id,
+        held_until=utc(record.lease_until),
+    )
 
 
 def _overdue(
@@ -260,5 +272,5 @@ def _overdue(
     )
 
 
-def _utc(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+def _shown(seconds: float) -> str:
+    return f"{utc(seconds):%Y-%m-%dT%H:%M:%SZ}"

@@ -95,7 +95,7 @@ class HeldCall:
             f"the call of message {self.record.message_id} was taken over by {self._taken_by}, "
             "after its lease had not been renewed in time; it goes on there"
         )
-        raise JournalError(text)
+        raise JournalError(text, reason="taken_over", message_id=self.record.message_id)
 
     def has_seen(self, task_id: str | None, state: TaskState | None) -> bool:
         """Whether that is noted already, or is nothing."""

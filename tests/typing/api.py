@@ -90,6 +90,7 @@ from holdfast import (
     InvalidRequestError,
     Journal,
     JournalError,
+    JournalFailure,
     JwtPolicy,
     Layer,
     LimitExceededError,
@@ -950,6 +951,12 @@ class JournalOfMyOwn:
         return None
 
     async def close(self) -> None: ...
+
+
+def of_a_journal(error: JournalError) -> None:
+    assert_type(error.reason, JournalFailure)
+    assert_type(error.message_id, str | None)
+    assert_type(error.held_until, datetime | None)
 
 
 MY_OWN: Journal = JournalOfMyOwn()

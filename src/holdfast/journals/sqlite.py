@@ -30,7 +30,7 @@ import msgspec
 
 from holdfast.errors import A2AError, JournalError
 from holdfast.model.settings import check_kind, check_number
-from holdfast.runtime.journal import CallRecord, RecordUpdate
+from holdfast.runtime.journal import CallRecord, RecordUpdate, utc
 from holdfast.runtime.perloop import PerLoop
 
 if TYPE_CHECKING:
@@ -176,13 +176,13 @@ class SqliteJournal:
             self._forget(connection, record.began)
             if other := connection.execute(_LABELLED, labelled).fetchone():
                 text = f"{record.label} is in the journal {self.path} already: message {other[0]}"
-                raise JournalError(text)
+                raise JournalError(text, reason="exists", message_id=other[0])
             connection.execute(_SEND_AFTER_ALL, (record.message_id,))
             try:
                 connection.execute(_INSERT, msgspec.structs.astuple(record))
             except sqlite3.IntegrityError as error:
                 text = f"message {record.message_id} is in the journal {self.path} already"
-                raise JournalError(text) from error
+                raise JournalError(text, reason="exists", message_id=record.message_id) from error
 
         try:
             await self._do(insert)
@@ -242,7 +242,7 @@ class SqliteJournal:
             record = _first(connection, _OF_MESSAGE, message_id)
             if taken and record is not None:
                 return record
-            raise JournalError(self._why_not(message_id, record, now))
+            raise self._refused(message_id, record, now)
 
         return await self._do(claim)
 
@@ -446,15 +446,22 @@ class SqliteJournal:
     def _forget_thread(self) -> None:
         self._thread = None
 
-    def _why_not(self, message_id: str, record: CallRecord | None, now: float) -> str:
+    def _refused(self, message_id: str, record: CallRecord | None, now: float) -> JournalError:
         """Why a call cannot be claimed."""
         if record is None:
-            return f"message {message_id} is not in the journal {self.path}"
+            text = f"message {message_id} is not in the journal {self.path}"
+            return JournalError(text, reason="missing", message_id=message_id)
         call = f"the call of message {message_id}"
         if record.outcome is not None:
             detail = f" ({record.detail})" if record.detail else ""
-            return f"{call} is over: {record.outcome.replace('_', ' ')}{detail}"
-        return f"{call} is held: its lease ends in {record.lease_until - now:.3g} s, if ever"
+            text = f"{call} is over: {record.outcome.replace('_', ' ')}{detail}"
+            return JournalError(text, reason="over", message_id=message_id)
+        return JournalError(
+            f"{call} is held: its lease ends in {record.lease_until - now:.3g} s, if ever",
+            reason="held",
+            message_id=message_id,
+            held_until=utc(record.lease_until),
+        )
 
 
 class _File:

@@ -10,6 +10,7 @@ Times are wall times in seconds since the epoch: they have to mean the same in a
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -19,7 +20,7 @@ from holdfast.policy.outcome import CallOutcome
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CallRecord", "Journal", "RecordUpdate"]
+__all__ = ["CallRecord", "Journal", "RecordUpdate", "utc"]
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,3 +183,8 @@ class Journal(Protocol):
     async def close(self) -> None:
         """Writes what is still to be written, and lets go of everything. Can be called twice."""
         ...
+
+
+def utc(seconds: float) -> datetime:
+    """A time of a record, which is in seconds since the epoch."""
+    return datetime.fromtimestamp(seconds, UTC)
