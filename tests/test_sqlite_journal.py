@@ -415,7 +415,7 @@ async def test_a_file_that_is_lost_while_it_is_open_is_noticed(tmp_path, lose, i
     await journal.begin(record("a"))
     lose(path)
     if is_reopened:
-        journal._close_file()  # as a fork does
+        journal._file._close_file()  # as a fork does
 
     for _ in range(2):
         with pytest.raises(JournalError, match=r"calls\.db is (gone|another file)") as caught:

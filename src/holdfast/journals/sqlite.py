@@ -4,12 +4,7 @@ Rules:
 - What a method has returned from is on the disk (``synchronous=FULL``, write-ahead log).
 - What is asked for while a transaction is written goes into the next one together: many calls
   share one wait for the disk.
-- The event loop never waits for the disk: one thread does, and nobody else uses the file.
-- A fork finds the file closed: in the child, SQLite would take locks for its own that only the
-  parent has, and what it writes could be lost.
-- A file of a newer Holdfast, or of somebody else, is left alone.
-- A file that is deleted, moved away or replaced meanwhile is noticed by all who wrote to it: what
-  they wrote would be found by nobody.
+- How the file itself is kept is in `holdfast.journals.sqlite_file`.
 """
 
 from __future__ import annotations
@@ -19,55 +14,24 @@ import contextlib
 import copy
 import os
 import sqlite3
-import threading
-import time
-import weakref
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from holdfast.errors import A2AError, JournalError
+from holdfast.journals.sqlite_file import SqliteFile
 from holdfast.model.settings import check_kind, check_number
 from holdfast.runtime.journal import CallRecord, RecordUpdate, utc
 from holdfast.runtime.perloop import PerLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["SqliteJournal"]
 
 T = TypeVar("T")
-
-_APPLICATION = 0x484F4C44
-"""``PRAGMA application_id`` of a journal: "HOLD"."""
-
-_MIGRATIONS = (
-    """
-    CREATE TABLE calls (
-        message_id TEXT PRIMARY KEY,
-        agent TEXT NOT NULL,
-        began REAL NOT NULL,
-        context_id TEXT,
-        task_id TEXT,
-        state TEXT,
-        is_own_context INTEGER NOT NULL,
-        request TEXT,
-        label TEXT,
-        digest TEXT,
-        outcome TEXT,
-        detail TEXT,
-        result TEXT,
-        generation INTEGER NOT NULL,
-        lease_until REAL NOT NULL
-    );
-    CREATE INDEX calls_unfinished ON calls (agent, began) WHERE outcome IS NULL;
-    CREATE INDEX calls_by_label ON calls (label, began) WHERE label IS NOT NULL;
-    CREATE INDEX calls_finished ON calls (began) WHERE outcome IS NOT NULL AND label IS NULL;
-    """,
-)
-"""What makes each version of the schema of the one before; ``PRAGMA user_version`` counts them."""
 
 _COLUMNS = tuple(CallRecord.__struct_fields__)
 _UPDATED = tuple(RecordUpdate.__struct_fields__)
@@ -95,16 +59,8 @@ _LABELLED = (
 _SEND_AFTER_ALL = "DELETE FROM calls WHERE message_id = ? AND outcome = 'not_sent'"
 _FORGET = "DELETE FROM calls WHERE outcome IS NOT NULL AND label IS NULL AND began < ?"
 
-_OWNER = (  # in one statement, as somebody else may be making the file just now
-    "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
-    "FROM pragma_application_id, pragma_user_version"
-)
-
 _FORGETS = 3600.0
 """Seconds after which it is looked again whether something is to be forgotten."""
-
-_AGAIN = 0.01
-"""Seconds between two tries of what SQLite does not wait for."""
 
 _Job = tuple["Callable[[sqlite3.Connection], Any]", "asyncio.Future[Any]"]
 
@@ -151,17 +107,12 @@ class SqliteJournal:
                 text = f"{name} must be a positive number of seconds, not {seconds}"
                 raise ValueError(text)
         self.path = Path(path)
-        self._where = self.path.absolute()  # wherever the program goes
-        self._identity: tuple[int, int] | None = None
         self.stores_messages = store_messages
         self.lease = lease
         self._retention = retention
-        self._busy_timeout = busy_timeout
         self._forgot = float("-inf")
-        self._connection: sqlite3.Connection | None = None
-        self._thread: ThreadPoolExecutor | None = None
+        self._file = SqliteFile(self.path, busy_timeout)
         self._writing = PerLoop(_Writing)
-        self._file = _File(self._close_file, self._forget_thread)
 
     async def begin(self, record: CallRecord, /) -> None:
         """Writes a call down that begins, in place of one of that message that was not sent.
@@ -274,17 +225,12 @@ class SqliteJournal:
 
     async def close(self) -> None:
         """Writes what is still to be written, and closes the file. Can be called twice."""
-        thread = self._thread
-        if thread is None:
-            return
-        with contextlib.suppress(JournalError):
-            await self._do(_nothing)  # which comes after all that was asked for
-        self._thread = None
-        await asyncio.get_running_loop().run_in_executor(thread, self._disconnect)
-        thread.shutdown(wait=False)
-        self._identity = None
+        if self._file.is_used:
+            with contextlib.suppress(JournalError):
+                await self._do(_nothing)  # which comes after all that was asked for
+            await self._file.close()
 
-    # ── The thread ───────────────────────────────────────────────────────────────────────────
+    # ── Transactions ─────────────────────────────────────────────────────────────────────────────
 
     async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Has something done in the next transaction, and waits until that is on the disk."""
@@ -299,10 +245,7 @@ class SqliteJournal:
     def _write(self, writing: _Writing) -> None:
         """Begins to write what there is to write; what comes meanwhile is written after that."""
         jobs, writing.jobs = writing.jobs, []
-        thread = self._thread_here()
-        written = asyncio.get_running_loop().run_in_executor(
-            thread, self._transact, [work for work, _ in jobs]
-        )
+        written = self._file.transact([partial(_outcome, work) for work, _ in jobs])
 
         def answer(written: asyncio.Future[list[Any]]) -> None:
             outcomes = _outcomes(written, len(jobs))
@@ -319,132 +262,6 @@ class SqliteJournal:
                 writing.is_busy = False
 
         written.add_done_callback(answer)
-
-    def _thread_here(self) -> ThreadPoolExecutor:
-        """The one thread that has the file open."""
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-journal")
-        return self._thread
-
-    def _transact(self, works: list[Callable[[sqlite3.Connection], Any]]) -> list[Any]:
-        """Does several things in one transaction: in the thread.
-
-        Returns:
-            What each came to; a `JournalError` for one that failed by itself.
-
-        Raises:
-            JournalError: None of them came to anything.
-        """
-        try:
-            with self._file.lock:
-                return self._do_all(works)
-        except sqlite3.Error as error:
-            text = f"the journal {self.path} cannot be used: {error}"
-            if "locked" in str(error):
-                text += f", by another process that wrote for {self._busy_timeout:g} s"
-            raise JournalError(text) from error
-
-    def _do_all(self, works: list[Callable[[sqlite3.Connection], Any]]) -> list[Any]:
-        try:
-            connection = self._connection or self._open()
-            with _transaction(connection):
-                outcomes = [_outcome(work, connection) for work in works]
-            self._check_identity()
-        except (sqlite3.Error, JournalError):
-            self._close_file()  # who knows what state it is in
-            raise
-        return outcomes
-
-    def _open(self) -> sqlite3.Connection:
-        if self._identity is not None:
-            self._check_identity()
-        elif not self._where.exists():
-            with contextlib.suppress(OSError):  # which SQLite will tell better
-                os.close(os.open(self._where, os.O_CREAT | os.O_WRONLY, 0o600))
-        connection = sqlite3.connect(
-            self._where, timeout=self._busy_timeout, isolation_level=None, check_same_thread=False
-        )
-        try:
-            self._prepare(connection)
-            self._identity = self._identity or self._identity_now()
-        except BaseException:
-            connection.close()
-            raise
-        self._connection = connection
-        return connection
-
-    def _check_identity(self) -> None:
-        """Sees whether the file is the one that was opened first.
-
-        Raises:
-            JournalError: It is not there, or another one is in its place.
-        """
-        if self._identity_now() != self._identity:
-            text = f"the journal {self.path} is another file than the one that was opened"
-            raise JournalError(text)
-
-    def _identity_now(self) -> tuple[int, int]:
-        try:
-            found = self._where.stat()
-        except OSError as error:
-            text = f"the journal {self.path} is gone since it was opened: {error.strerror}"
-            raise JournalError(text) from error
-        return found.st_dev, found.st_ino
-
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        """Makes the file a journal of this version, if it is not one."""
-        self._check_owner(connection)  # before anything is changed
-        self._switch_to_log(connection)
-        connection.execute("PRAGMA synchronous = FULL")
-        with _transaction(connection):
-            self._migrate(connection, self._check_owner(connection))
-
-    def _switch_to_log(self, connection: sqlite3.Connection) -> None:
-        """Has the file written by way of a log; SQLite does not wait for who does so, too."""
-        ends = time.monotonic() + self._busy_timeout
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() >= ends:
-                    raise
-                time.sleep(_AGAIN)
-            else:
-                return
-
-    def _check_owner(self, connection: sqlite3.Connection) -> int:
-        """The version of the schema, of a file that is a journal or nothing yet."""
-        owner, version, tables = connection.execute(_OWNER).fetchone()
-        if owner != _APPLICATION and (tables or owner):
-            text = f"{self.path} is a database of something else, and no journal"
-            raise JournalError(text)
-        if version > len(_MIGRATIONS):
-            text = (
-                f"the journal {self.path} was made by a newer Holdfast: it has schema {version}, "
-                f"and {len(_MIGRATIONS)} is the newest known here"
-            )
-            raise JournalError(text)
-        return int(version)
-
-    def _migrate(self, connection: sqlite3.Connection, version: int) -> None:
-        for migration in _MIGRATIONS[version:]:
-            for statement in migration.split(";"):
-                connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
-
-    def _disconnect(self) -> None:
-        with self._file.lock:
-            self._close_file()
-
-    def _close_file(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(sqlite3.Error):
-                connection.close()
-
-    def _forget_thread(self) -> None:
-        self._thread = None
 
     def _refused(self, message_id: str, record: CallRecord | None, now: float) -> JournalError:
         """Why a call cannot be claimed."""
@@ -464,62 +281,6 @@ class SqliteJournal:
         )
 
 
-class _File:
-    """Who may use a journal's file: one at a time, and nobody while the process forks.
-
-    Args:
-        close: Closes it.
-        forget_thread: Called in a child, which has none of its parent's threads.
-
-    Attributes:
-        lock: Held by who uses it.
-    """
-
-    def __init__(self, close: Callable[[], None], forget_thread: Callable[[], None]) -> None:
-        self.lock = threading.Lock()
-        self._close = close
-        self._forget_thread = forget_thread
-        _files.add(self)
-
-    def before_fork(self) -> None:
-        """Closes it, and keeps it closed."""
-        self.lock.acquire()
-        self._close()
-
-    def after_fork(self, *, is_child: bool) -> None:
-        """Lets it be opened again."""
-        if is_child:
-            self._forget_thread()
-        self.lock.release()
-
-
-_files: weakref.WeakSet[_File] = weakref.WeakSet()
-"""Of all journals there are: a fork is the whole process's."""
-
-_forking: list[_File] = []
-"""Those that a fork under way keeps closed."""
-
-
-def _before_fork() -> None:
-    _forking.extend(_files)
-    for file in _forking:
-        file.before_fork()
-
-
-def _after_fork(*, is_child: bool) -> None:
-    for file in _forking:
-        file.after_fork(is_child=is_child)
-    _forking.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=lambda: _after_fork(is_child=False),
-        after_in_child=lambda: _after_fork(is_child=True),
-    )
-
-
 class _Writing:
     """What is to be written, as far as one event loop asks for it.
 
@@ -531,19 +292,6 @@ class _Writing:
     def __init__(self) -> None:
         self.jobs: list[_Job] = []
         self.is_busy = False
-
-
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Generator[None]:
-    """All that is done within, or nothing of it."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _outcome(
