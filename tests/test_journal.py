@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from msgspec.structs import asdict, replace
 
 from holdfast import (
     A2AConnectionError,
@@ -22,7 +21,6 @@ from holdfast import (
     OutcomeUnknownError,
     Part,
     PassThrough,
-    RecordUpdate,
     Role,
     RunItem,
     SqliteJournal,
@@ -46,6 +44,8 @@ from holdfast.testing import (
     streams,
     unavailable,
 )
+
+from .foreign_journal import Foreign
 
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
 
@@ -285,58 +285,6 @@ def test_an_address_that_names_none_is_refused(journal):
     assert "secret" not in str(caught.value)
 
 
-class Foreign:
-    """A journal of somebody else's, in memory."""
-
-    stores_messages = False
-    lease = 30.0
-
-    def __init__(self):
-        self.records = {}
-
-    async def begin(self, record):
-        self.records[record.message_id] = record
-
-    async def update(self, message_id, generation, update):
-        record = self.records[message_id]
-        if record.outcome is not None or record.generation != generation:
-            return False
-        new = {name: value for name, value in asdict(update).items() if value is not None}
-        self.records[message_id] = replace(record, **new)
-        return True
-
-    async def renew(self, held, lease_until):
-        for message_id, generation in held:
-            await self.update(message_id, generation, RecordUpdate(lease_until=lease_until))
-        return {message_id for message_id, _ in held}
-
-    async def claim(self, message_id, *, now, lease_until):
-        record = self.records[message_id]
-        if record.outcome is not None or record.lease_until > now:
-            raise JournalError("not to be had")
-        generation = record.generation + 1
-        record = replace(record, generation=generation, lease_until=lease_until)
-        self.records[message_id] = record
-        return record
-
-    async def find(self, message_id):
-        return self.records.get(message_id)
-
-    async def unfinished(self, agent=None):
-        return [
-            record
-            for record in self.records.values()
-            if record.outcome is None and agent in {None, record.agent}
-        ]
-
-    async def find_label(self, agent, label):
-        found = [one for one in self.records.values() if (one.agent, one.label) == (agent, label)]
-        return max(found, key=lambda one: one.began, default=None)
-
-    async def close(self):
-        raise AssertionError("it is shared")
-
-
 async def test_a_journal_may_be_somebody_elses():
     agent, journal = FakeAgent(completes("42", after=60)), Foreign()
     async with connected(agent, journal) as client:
@@ -348,6 +296,7 @@ async def test_a_journal_may_be_somebody_elses():
 
     (record,) = journal.records.values()
     assert record.outcome == "answered"
+    assert not journal.is_closed  # it may be shared
 
 
 LACKING = {

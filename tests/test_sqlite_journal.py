@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from holdfast import CallRecord, JournalError, RecordUpdate, SqliteJournal
+from holdfast.testing import check_journal
 
 AGENT = "http://agent.test"
 
@@ -34,6 +35,10 @@ async def reread(path):
         return await journal.unfinished()
     finally:
         await journal.close()
+
+
+async def test_it_keeps_the_rules_of_journals(path):
+    await check_journal(lambda: SqliteJournal(path))
 
 
 # ── Records ──────────────────────────────────────────────────────────────────────────────────
