@@ -296,6 +296,38 @@ async def test_a_message_that_has_changed_does_not_get_the_answer_of_another(tmp
     assert len(agent.executions) == 3
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"contextId": "c2"}, {"taskId": "t1"}, {"role": "ROLE_AGENT"}, {"extensions": ["urn:x"]}],
+)
+async def test_the_same_words_elsewhere_are_another_message(tmp_path, change):
+    def item(**more):
+        said = {"parts": [{"text": "yes"}], "contextId": "c1", "role": "ROLE_USER"}
+        return RunItem(key="k", content={**said, **more})
+
+    agent = doubles()
+    async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:
+        await collected(client.run([item()], run_id="r"))
+
+        results = await collected(client.run([item(**change)], run_id="r"))
+        again = await collected(client.run([item(messageId="m2")], run_id="r"))
+
+    assert "another message was sent under the key 'k'" in str(results["k"].error)
+    assert again["k"].answer.text == "yesyes"
+    assert len(agent.executions) == 1
+
+
+async def test_a_message_that_is_sent_in_a_context_of_its_own_is_the_same_one_again(tmp_path):
+    agent = doubles()
+    journal = f"sqlite:///{tmp_path}/calls.db"
+    async with connected(agent, journal=journal, context_ids="client") as client:
+        await collected(client.run(["a"], run_id="r"))
+
+        results = await collected(client.run(["a"], run_id="r"))
+
+    assert results["0"].answer.text == "aa"
+
+
 async def test_a_message_that_was_not_sent_may_be_changed(tmp_path):
     agent = doubles()
     agent.inject(Refuse(), on="SendStreamingMessage", times=4)

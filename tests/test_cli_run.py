@@ -307,11 +307,28 @@ def test_a_line_says_the_same_in_any_of_its_forms(runs):
     assert runs.sent == 4
 
 
-def test_the_same_words_in_another_task_are_another_message(runs):
+@pytest.mark.parametrize("known_by", ["results", "journal"])
+def test_the_same_words_in_another_task_are_another_message(runs, known_by):
     runs(lines=['{"parts": [{"text": "yes"}], "contextId": "c1"}'])
+    if known_by == "journal":
+        runs.output.unlink()
     done = runs(lines=['{"parts": [{"text": "yes"}], "contextId": "c2"}', "yes"])
 
     assert done.err == "Summary: 2 completed\n"
+
+
+@pytest.mark.parametrize("known_by", ["results", "journal"])
+def test_an_id_whose_line_goes_to_another_task_is_an_error_of_that_line(runs, known_by):
+    line = '{"id": "x", "message": {"parts": [{"text": "yes"}], "contextId": "%s"}}'
+    runs(lines=[line % "c1"])
+    if known_by == "journal":
+        runs.output.unlink()
+    done = runs(lines=[line % "c2"])
+
+    assert "Summary: 0 completed, 1 not sent\n" in done.err
+    assert runs.sent == 1
+    assert runs(lines=[line % "c1"]).exit == 0
+    assert runs.sent == 1
 
 
 @pytest.mark.parametrize("known_by", ["results", "journal"])

@@ -10,7 +10,6 @@ where it stands does not matter.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import io
 import os
 import re
@@ -19,10 +18,9 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
-import msgspec
-
 from holdfast.content import to_message
 from holdfast.model import codec
+from holdfast.model.digest import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -39,7 +37,6 @@ LARGEST_LINE = 16 * 1024 * 1024
 _AT_ONCE = 1000
 """Lines that are read before others have their turn."""
 
-_SORTED = msgspec.json.Encoder(order="sorted")
 _NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _BOM = "\ufeff"
 
@@ -87,16 +84,6 @@ def key_of(line_id: str | int | None, digest: str, copy: int) -> str:
     return f"text:{digest}:{copy}" if line_id is None else f"id:{line_id}"
 
 
-def _digest(message: Message) -> str:
-    """A digest of a message, whatever it is called: of what it says, and where to."""
-    said = msgspec.structs.replace(message, message_id="")
-    try:
-        text = _SORTED.encode(said)
-    except UnicodeEncodeError:  # a lone surrogate
-        text = codec.encode(said)
-    return hashlib.blake2b(text, digest_size=8).hexdigest()
-
-
 def read_line(raw: bytes, number: int) -> Line | BadLine | None:
     """Reads a line; None for an empty one.
 
@@ -118,7 +105,7 @@ def read_line(raw: bytes, number: int) -> Line | BadLine | None:
         message.to_json()
     except (ValueError, TypeError) as error:
         return BadLine(number, f"is no message: {error}")
-    return Line(number, line_id, message, _digest(message))
+    return Line(number, line_id, message, digest_of(message))
 
 
 def _record(text: str) -> tuple[str | int | None, Content]:
