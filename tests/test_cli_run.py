@@ -461,6 +461,30 @@ def test_messages_that_are_not_sent_now_and_then_do_not_end_the_sending(runs):
     assert "Summary: 30 completed, 30 not sent\n" in done.err
 
 
+def test_lines_whose_ids_are_taken_do_not_end_the_sending(runs):
+    runs(lines=[f'{{"id": {number}, "text": "first"}}' for number in range(30)])
+    runs.output.unlink()
+    changed = [f'{{"id": {number}, "text": "second"}}' for number in range(30)]
+    done = runs("--concurrency", "1", lines=[*changed, "last"])
+
+    assert "Summary: 1 completed, 30 not sent\n" in done.err
+    assert "is tried in" not in done.err
+
+
+def test_a_call_that_was_forgotten_is_told_as_that_and_not_sent_again(tmp_path):
+    runs = Runs(tmp_path, echo(after=100))
+    runs("--grace", "0", lines=["a"], stops=[5])
+    (message_id,) = runs.agent.executions
+    holdfast("resume", "--journal", str(runs.journal), "--forget", message_id, agent=runs.agent)
+    done = runs("--retry-errors")
+
+    assert done.exit == 1
+    (result,) = runs.results
+    assert (result["executed"], result["error"]["code"]) == (None, "HOLDFAST_ERR_CALL_ENDED")
+    assert "forgotten" in result["error"]["message"]
+    assert runs.sent == 1
+
+
 def test_a_message_that_another_run_has_sent_is_an_error_of_its_line(runs):
     line = '{"messageId": "m1", "parts": [{"text": "a"}]}'
     runs("--run-id", "r", lines=[line])

@@ -77,6 +77,8 @@ OWN_FACTS = {
         "unfinished": None,
     },
     "DuplicateTasksError": {"message_id": "m-1", "tasks": (TASK, TASK)},
+    "CallEndedError": {"message_id": "m-1", "outcome": "answered", "detail": "fine"},
+    "RunItemChangedError": {"key": "k", "message_id": "m-1"},
     "ReconnectError": {"task": TASK},
     "CancelUnconfirmedError": {"task": TASK},
     "NotEnoughResultsError": {"results": (1, "two")},

@@ -367,6 +367,7 @@ CONSTRUCTORS = {
     ),
     "CallFinished": "*request_id *operation *agent *attempts *duration *error",
     "CancelUnconfirmedError": "message='' *task=None **facts",
+    "CallEndedError": "message='' *message_id *outcome *detail=None **facts",
     "ClientCallContext": "*state=dict()",
     "ClientConfig": (
         "*streaming=True *polling=False *engine=None *supported_protocol_bindings=() "
@@ -445,6 +446,7 @@ CONSTRUCTORS = {
         "path *store_messages=False *lease=30.0 *retention=604800.0 *busy_timeout=5.0"
     ),
     "RunItem": "*key *content",
+    "RunItemChangedError": "message='' *key *message_id=None **facts",
     "RunResult": "*key *answer=None *error=None *duration=0.0 *was_resumed=False",
     "RetryPolicy": (
         "*max_retries=3 *base_delay=1.0 *backoff_factor=2.0 *max_delay=30.0 *jitter=True "

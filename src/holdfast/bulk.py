@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
     from types import TracebackType
 
+    from holdfast.calls import PerCall
     from holdfast.model.types import Message
+    from holdfast.policy.deadline import Deadline
     from holdfast.run_records import RunRecords, SentBefore
 
 __all__ = ["BulkRun", "RunItem", "RunResult"]
@@ -43,8 +45,9 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         key: The key of its `RunItem`; of other messages, their place, from 0 on, as text.
         answer: The answer.
-        error: Why there is none: an `A2AError`, or a ValueError or TypeError of a message that
-            cannot be sent, or that is not the one that was sent under its key before.
+        error: Why there is none: an `A2AError`, as `RunItemChangedError` of a message that is not
+            the one that was sent under its key before; or the ValueError or TypeError of what is
+            no message.
         duration: Seconds that it took in this run.
         was_resumed: Whether an earlier run had sent it, or may have.
     """
@@ -67,13 +70,15 @@ class BulkRun:
     def __init__(
         self,
         messages: Iterable[Content | RunItem] | AsyncIterable[Content | RunItem],
-        ask: Callable[[Message, str | None], Awaitable[Answer]],
+        begin: Callable[[str | None], tuple[Deadline, PerCall]],
+        ask: Callable[[Message, Deadline, PerCall], Awaitable[Answer]],
         records: RunRecords | None,
         *,
         concurrency: int,
         rate: float | None,
     ) -> None:
         self._items = _items(messages)
+        self._begin = begin
         self._ask = ask
         self._records = records
         self._concurrency = concurrency
@@ -115,7 +120,8 @@ class BulkRun:
         Raises:
             ValueError: A key was given to more than one message; nothing behind it is sent.
             RuntimeError: The client was closed; or somebody else waits for the next result.
-            Exception: What the messages themselves raise when they are iterated over.
+            Exception: What the messages themselves raise when they are iterated over, and what
+                a consumer, an interceptor or another hook of the caller's raises.
         """
         if self._is_waited_for:
             text = "the run is iterated over already: each result is given once"
@@ -207,37 +213,50 @@ class BulkRun:
     # ── One message ──────────────────────────────────────────────────────────────────────────
 
     async def _one(self, item: RunItem) -> RunResult:
-        clock = asyncio.get_running_loop().time
-        began, key = clock(), item.key
-        label = None if self._records is None else self._records.label(key)
-        answer: Answer | None = None
-        error: Exception | None = None
-        was_resumed = False
+        clock, key = asyncio.get_running_loop().time, item.key
+        began = clock()
         try:
-            message = to_message(item.content, new_id="")  # raises for what cannot be sent
-            before = await self._sent_before(key, message)
-            if before is None:
-                try:
-                    answer = await self._ask(message, label)
-                except JournalError:
-                    before = await self._sent_before(key, message)  # somebody was quicker
-                    if before is None:
-                        raise
-            if before is not None:
-                was_resumed = True
-                answer = await before.answer()
-        except (A2AError, ValueError, TypeError) as failure:
+            message = to_message(item.content, new_id="")
+            message.to_json()
+        except (ValueError, TypeError) as fault:
+            return RunResult(key=key, error=fault, duration=clock() - began)
+        label = None if self._records is None else self._records.label(key)
+        deadline, per_call = self._begin(label)
+        answer: Answer | None = None
+        error: A2AError | None = None
+        before: SentBefore | None = None
+        try:
+            while answer is None:  # who had it may have been refused, and who sends it too late
+                before = await self._sent_before(key, message, deadline)
+                if before is None:
+                    answer = await self._sent(key, message, deadline, per_call)
+                else:
+                    answer = await before.answer(deadline, per_call)
+        except A2AError as failure:
             error = failure
         return RunResult(
             key=key,
             answer=answer,
             error=error,
             duration=clock() - began,
-            was_resumed=was_resumed,
+            was_resumed=before is not None,
         )
 
-    async def _sent_before(self, key: str, message: Message) -> SentBefore | None:
-        return None if self._records is None else await self._records.find(key, message)
+    async def _sent_before(
+        self, key: str, message: Message, deadline: Deadline
+    ) -> SentBefore | None:
+        return None if self._records is None else await self._records.find(key, message, deadline)
+
+    async def _sent(
+        self, key: str, message: Message, deadline: Deadline, per_call: PerCall
+    ) -> Answer | None:
+        """The answer; None where somebody else was quicker to send it."""
+        try:
+            return await self._ask(message, deadline, per_call)
+        except JournalError:
+            if await self._sent_before(key, message, deadline) is None:
+                raise
+            return None
 
 
 async def _items(

@@ -6,7 +6,7 @@ The path of every call is one list, in `assembly.py`; this file has no second on
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import msgspec
 
@@ -338,16 +338,19 @@ class Client:
         same messages: what was sent is gone on with, what is known is not asked for again, and
         nothing is sent twice, unless ``on_unknown`` says so. Two runs of one name at once share
         the work, and each gives every answer. A message that is not the one that was sent under
-        its key is a ValueError in its result.
+        its key is a `RunItemChangedError` in its result. What a consumer or another hook raises
+        ends the run.
 
         Args:
             messages: What to ask; each is known by its place, which has to stay the same, or by
                 the key of a `RunItem`.
             run_id: Names the run in the journal.
             concurrency: How many are on their way at once.
-            rate: How many are begun in a second at most; None for as many as there is room for.
+            rate: How many are begun in a second at most, more than 0; None for as many as there is
+                room for.
             poll_interval: Seconds between two looks at a task; the first looks are quicker.
-            options: See `SendOptions`, for each message.
+            options: See `SendOptions`; each message has a ``timeout`` of its own for all that is
+                done about it in this run.
 
         Raises:
             ValueError: A number that cannot be right, or a ``run_id`` without a journal.
@@ -364,35 +367,22 @@ class Client:
             if self._calls.journaling is None:
                 text = "a run_id is for a journal; pass one as connect(journal=…)"
                 raise ValueError(text)
-            without: dict[str, Any] = {**options}
-            without.pop("on_unknown", None)  # which is of what is sent
             records = RunRecords(
-                self._calls,
-                self._calls.journaling,
-                run_id,
-                poll_interval=poll_interval,
-                options=cast("CallOptions", without),
+                self._calls, self._calls.journaling, run_id, poll_interval=poll_interval
             )
 
-        async def ask(message: Message, label: str | None) -> Answer:
+        def begin(label: str | None) -> tuple[Deadline, PerCall]:
             deadline, per_call = self._calls.begin("call", options, sends=True)
+            return deadline, msgspec.structs.replace(per_call, label=label)
+
+        async def ask(message: Message, deadline: Deadline, per_call: PerCall) -> Answer:
             events = self._sending(
-                deadline,
-                msgspec.structs.replace(per_call, label=label),
-                message,
-                task_id=None,
-                context_id=None,
-                metadata=None,
-                accepted_output_modes=None,
-                push_notification_config=None,
-                tools=None,
-                poll_interval=poll_interval,
-                patient=True,
+                deadline, per_call, message, poll_interval=poll_interval, patient=True
             )
             async with events:
                 return await events.result()
 
-        return BulkRun(messages, ask, records, concurrency=concurrency, rate=rate)
+        return BulkRun(messages, begin, ask, records, concurrency=concurrency, rate=rate)
 
     def stream_message(
         self,
@@ -452,12 +442,12 @@ class Client:
         per_call: PerCall,
         message: Content,
         *,
-        task_id: str | None,
-        context_id: str | None,
-        metadata: Mapping[str, Any] | None,
-        accepted_output_modes: Iterable[str] | None,
-        push_notification_config: TaskPushNotificationConfig | None,
-        tools: ClientTools | None,
+        task_id: str | None = None,
+        context_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        accepted_output_modes: Iterable[str] | None = None,
+        push_notification_config: TaskPushNotificationConfig | None = None,
+        tools: ClientTools | None = None,
         poll_interval: float,
         patient: bool,
     ) -> EventStream:

@@ -30,8 +30,9 @@ whether to try again is decided elsewhere, from `A2AError.executed` and `A2AErro
         ├── DeadlineExceededError               ├── ReconnectError
         ├── CircuitOpenError                    ├── CancelUnconfirmedError
         ├── QueueFullError                      ├── NotEnoughResultsError
-        ├── OutcomeUnknownError                 └── JournalError
-        └── DuplicateTasksError
+        ├── OutcomeUnknownError                 ├── JournalError
+        ├── DuplicateTasksError                 └── CallEndedError
+        └── RunItemChangedError
 
 Not raised yet, and there so that a program may name them: `CardSignatureError`,
 `CircuitOpenError`, `NotEnoughResultsError`.
@@ -58,6 +59,7 @@ __all__ = [
     "AgentError",
     "Attempt",
     "AuthenticationError",
+    "CallEndedError",
     "CancelUnconfirmedError",
     "CardSignatureError",
     "CircuitOpenError",
@@ -89,6 +91,7 @@ __all__ = [
     "QueueFullError",
     "RateLimitedError",
     "ReconnectError",
+    "RunItemChangedError",
     "TaskAuthRequiredError",
     "TaskCanceledError",
     "TaskFailedError",
@@ -686,6 +689,55 @@ class DuplicateTasksError(A2AError):
         super().__init__(message, **facts)
         self.message_id = message_id
         self.tasks: tuple[Task, ...] = tuple(tasks)
+
+
+class CallEndedError(A2AError):
+    """A call that was to be gone on with is over, and has no answer that can be given.
+
+    Nothing was sent. ``executed`` is of the message: True where there was an answer, else None.
+
+    Attributes:
+        message_id: The id of its message.
+        outcome: What became of it: see `Outcome`.
+        detail: More of that, in a line for people, as the journal has it.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        message_id: str,
+        outcome: str,
+        detail: str | None = None,
+        **facts: Unpack[Facts],
+    ) -> None:
+        super().__init__(message, **facts)
+        self.message_id = message_id
+        self.outcome = outcome
+        self.detail = detail
+
+
+class RunItemChangedError(A2AError):
+    """Another message had the key of this one in an earlier run, and may have been sent.
+
+    This one was not sent: ``executed`` is False.
+
+    Attributes:
+        key: The key of both.
+        message_id: The id of the other one, where it is known.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        key: str,
+        message_id: str | None = None,
+        **facts: Unpack[Facts],
+    ) -> None:
+        super().__init__(message, **facts)
+        self.key = key
+        self.message_id = message_id
 
 
 class ReconnectError(A2AError):

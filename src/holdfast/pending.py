@@ -20,13 +20,14 @@ from holdfast.tasks.reconcile import Found
 
 if TYPE_CHECKING:
     from holdfast.answer import Answer
-    from holdfast.calls import Calls
+    from holdfast.calls import Calls, PerCall
     from holdfast.event_stream import Live
     from holdfast.journaling import HeldCall, Journaling
     from holdfast.options import CallOptions
+    from holdfast.policy.deadline import Deadline
     from holdfast.runtime.journal import CallRecord
 
-__all__ = ["PendingCall"]
+__all__ = ["PendingCall", "resumed"]
 
 
 class PendingCall:
@@ -133,21 +134,14 @@ class PendingCall:
         """
         check_seconds("poll_interval", poll_interval)
         deadline, per_call = self._calls.begin("wait", options)
-        calls = StreamCalls(
-            self._calls, deadline, per_call, poll_interval=poll_interval, patient=True
+        return resumed(
+            self._record,
+            self._calls,
+            self._journaling,
+            deadline=deadline,
+            per_call=per_call,
+            poll_interval=poll_interval,
         )
-
-        async def begin() -> Live:
-            record = await self._journaling.until_free(self.message_id, deadline)
-            call = calls.call = await self._journaling.claim(record, deadline)
-            try:
-                task_id = await call.while_held(self._find(call, calls))
-                return await call.while_held(calls.subscribe_to(task_id)())
-            except BaseException as error:
-                await call.failed(error)
-                raise
-
-        return EventStream(calls, begin)
 
     async def forget(self) -> None:
         """Ends the call without an answer; the agent is told nothing, and goes on.
@@ -160,36 +154,71 @@ class PendingCall:
         call = await self._journaling.claim(record, deadline)
         await call.finish(RecordUpdate(outcome="forgotten"))
 
-    async def _find(self, call: HeldCall, calls: StreamCalls) -> str:
-        """The id of the task that the message made."""
-        record = call.record
-        if record.state is not None and record.task_id is not None:
-            return record.task_id
-        message = Message(
-            message_id=record.message_id,
-            role=Role.USER,
-            task_id=record.task_id,
-            context_id=record.context_id,
-        )
-        lost = OutcomeUnknownError(
-            f"nobody knows whether the agent ran message {record.message_id}: whoever sent it, or "
-            "was about to, left without knowing. It is not sent again",
-            message_id=record.message_id,
-            context_id=record.context_id,
-        )
-        outcome = await find_task(
-            message,
-            lost,
-            self._calls,
-            calls.deadline,
-            calls.per_call,
-            operation=SEND_MESSAGE.name,
-            sent_at=record.began,
-            wall=self._calls.env.wall,
-            is_own_context=record.is_own_context,
-        )
-        if not isinstance(outcome, Found):
-            # An agent that is down, or lets nobody in, has not said that there is nothing.
-            raise lost.unfinished or lost
-        await call.saw(outcome.task)
-        return outcome.task.id
+
+def resumed(
+    record: CallRecord,
+    calls: Calls,
+    journaling: Journaling,
+    *,
+    deadline: Deadline,
+    per_call: PerCall,
+    poll_interval: float,
+) -> EventStream:
+    """What comes of a call that is open, once the stream is entered: see `PendingCall.stream`.
+
+    Args:
+        record: The call.
+        calls: What makes calls.
+        journaling: Where it is written down.
+        deadline: When all of it ends.
+        per_call: What goes with each request.
+        poll_interval: Seconds between two looks where the task has to be polled.
+    """
+    streams = StreamCalls(calls, deadline, per_call, poll_interval=poll_interval, patient=True)
+
+    async def begin() -> Live:
+        free = await journaling.until_free(record.message_id, deadline)
+        call = streams.call = await journaling.claim(free, deadline)
+        try:
+            task_id = await call.while_held(_find(call, calls, streams))
+            return await call.while_held(streams.subscribe_to(task_id)())
+        except BaseException as error:
+            await call.failed(error)
+            raise
+
+    return EventStream(streams, begin)
+
+
+async def _find(call: HeldCall, calls: Calls, streams: StreamCalls) -> str:
+    """The id of the task that the message made."""
+    record = call.record
+    if record.state is not None and record.task_id is not None:
+        return record.task_id
+    message = Message(
+        message_id=record.message_id,
+        role=Role.USER,
+        task_id=record.task_id,
+        context_id=record.context_id,
+    )
+    lost = OutcomeUnknownError(
+        f"nobody knows whether the agent ran message {record.message_id}: whoever sent it, or "
+        "was about to, left without knowing. It is not sent again",
+        message_id=record.message_id,
+        context_id=record.context_id,
+    )
+    outcome = await find_task(
+        message,
+        lost,
+        calls,
+        streams.deadline,
+        streams.per_call,
+        operation=SEND_MESSAGE.name,
+        sent_at=record.began,
+        wall=calls.env.wall,
+        is_own_context=record.is_own_context,
+    )
+    if not isinstance(outcome, Found):
+        # An agent that is down, or lets nobody in, has not said that there is nothing.
+        raise lost.unfinished or lost
+    await call.saw(outcome.task)
+    return outcome.task.id

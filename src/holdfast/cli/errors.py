@@ -579,6 +579,7 @@ _ROWS = (
         hint=_look_for_message,
         message=_reply_lost,
     ),
+    _Row(errors.CallEndedError, "HOLDFAST_ERR_CALL_ENDED"),
     _Row(errors.ReconnectError, "HOLDFAST_ERR_STREAM_LOST", hint=_wait_for_task),
     _Row(errors.VersionNotSupportedError, hint=_speak_theirs),
     _Row(errors.MethodNotFoundError, hint=_speak_theirs, before_card=False),

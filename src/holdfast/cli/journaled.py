@@ -21,6 +21,7 @@ from holdfast.errors import (
     A2AError,
     JournalError,
     OutcomeUnknownError,
+    RunItemChangedError,
     TaskInterruptedError,
     TaskTerminalError,
 )
@@ -149,9 +150,7 @@ def answer_of(outcome: Answer | Exception) -> Task | Message | None:
 
 def was_not_sent(outcome: Answer | Exception) -> bool:
     """Whether the agent certainly did not run a message."""
-    if isinstance(outcome, A2AError):
-        return outcome.executed is False
-    return isinstance(outcome, ValueError)
+    return isinstance(outcome, A2AError) and outcome.executed is False
 
 
 def members_of(outcome: Answer | Exception, session: Session, output: Output) -> dict[str, Any]:
@@ -166,8 +165,8 @@ def failure_of(outcome: object, session: Session) -> Failure:
     """What is said of a call without an answer."""
     if isinstance(outcome, JournalError):
         return failed(outcome)
-    if isinstance(outcome, ValueError):
-        return Failure(code="HOLDFAST_ERR_INPUT", message=str(outcome))
+    if isinstance(outcome, RunItemChangedError):
+        return Failure(code="HOLDFAST_ERR_INPUT", message=outcome.message)
     if isinstance(outcome, A2AError):
         failure = describe(outcome, _Call(session, outcome))
         if isinstance(outcome, OutcomeUnknownError) and outcome.looked_at:

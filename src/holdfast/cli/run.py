@@ -33,6 +33,7 @@ from holdfast.errors import (
     DeadlineExceededError,
     JournalError,
     ReconnectError,
+    RunItemChangedError,
 )
 
 if TYPE_CHECKING:
@@ -196,8 +197,8 @@ class Run:
                 self._give_up(unusable_journal(result.error))
                 continue  # the line has no result: the journal knows whether it was sent
             outcome = result.answer if result.answer is not None else result.error
-            if isinstance(outcome, ValueError):  # a line is a message: what is wrong is its key
-                outcome = _changed(line, self._plan.journal)
+            if isinstance(outcome, RunItemChangedError):
+                outcome = _changed(line, self._plan.journal, outcome.message_id)
             if outcome is not None:
                 self._write(line, outcome, results)
                 self._look_at(outcome)
@@ -299,9 +300,12 @@ class Run:
         return f"to send them once more, although the agent may have run them: {again}"
 
 
-def _changed(line: Line, known_by: str) -> ValueError:
-    text = (
+def _changed(line: Line, known_by: str, message_id: str | None = None) -> RunItemChangedError:
+    """An error in the words of the command line."""
+    return RunItemChangedError(
         f"another message had the id {line.id!r} before, as {known_by} says; this one was not "
-        "sent: give it an id of its own"
+        "sent: give it an id of its own",
+        key=line.key,
+        message_id=message_id,
+        executed=False,
     )
-    return ValueError(text)
