@@ -587,7 +587,7 @@ async def test_runs_of_one_name_at_once_tell_alike_what_neither_could_send(tmp_p
 @pytest.mark.parametrize(
     ("known", "outcome", "executed"),
     [
-        ({"outcome": "failed", "detail": "InvalidParamsError: no"}, "failed", None),
+        ({"outcome": "refused", "detail": "InvalidParamsError: no"}, "refused", None),
         ({"outcome": "forgotten"}, "forgotten", None),
         ({"outcome": "answered"}, "answered", True),
     ],

@@ -698,7 +698,7 @@ class CallEndedError(A2AError):
 
     Attributes:
         message_id: The id of its message.
-        outcome: What became of it: see `Outcome`.
+        outcome: What became of the call: see `CallOutcome`.
         detail: More of that, in a line for people, as the journal has it.
     """
 

@@ -42,9 +42,9 @@ __all__ = [
     "JournaledSession",
     "answer_of",
     "check_journal",
-    "failed",
     "failure_of",
     "journal_at",
+    "journal_failure",
     "members_of",
     "unusable_journal",
     "was_not_sent",
@@ -133,10 +133,10 @@ async def check_journal(journal: SqliteJournal) -> None:
 def unusable_journal(error: JournalError) -> Failure:
     """What is said where a journal cannot be read."""
     hint = "check --journal: the file is one that holdfast made, and has a writable directory"
-    return replace(failed(error), hint=hint)
+    return replace(journal_failure(error), hint=hint)
 
 
-def failed(error: JournalError) -> Failure:
+def journal_failure(error: JournalError) -> Failure:
     """What is said where a journal refuses something."""
     return Failure(code="HOLDFAST_ERR_JOURNAL", message=error.message)
 
@@ -164,7 +164,7 @@ def members_of(outcome: Answer | Exception, session: Session, output: Output) ->
 def failure_of(outcome: object, session: Session) -> Failure:
     """What is said of a call without an answer."""
     if isinstance(outcome, JournalError):
-        return failed(outcome)
+        return journal_failure(outcome)
     if isinstance(outcome, RunItemChangedError):
         return Failure(code="HOLDFAST_ERR_INPUT", message=outcome.message)
     if isinstance(outcome, A2AError):

@@ -194,8 +194,6 @@ class Lines:
 
     Attributes:
         is_file: Whether it is a file, which can be read again.
-        size: Bytes of the file; 0 where that is not known.
-        read: Bytes that were read so far.
 
     Raises:
         OSError: It cannot be read.
@@ -204,10 +202,8 @@ class Lines:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._file: BinaryIO = _standard_input() if path is None else path.open("rb")
-        self.is_file = path is not None and stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
-        self.size = os.fstat(self._file.fileno()).st_size if self.is_file else 0
-        self.read = 0
-        self._may_block = not self.is_file and _may_block(self._file)
+        self._may_block = _may_block(self._file)
+        self.is_file = path is not None and not self._may_block
         self._is_kept_open = False
 
     async def __aiter__(self) -> AsyncGenerator[Line | BadLine]:
@@ -219,7 +215,6 @@ class Lines:
         reader, number = _Reader(), 0
         while raw := await self._next():
             number += 1
-            self.read += len(raw)
             if len(raw) > LARGEST_LINE and not raw.endswith(b"\n"):
                 await self._skip()
             line = reader.read(raw, number)
@@ -263,8 +258,9 @@ class Lines:
 
     async def _skip(self) -> None:
         """Reads on to the end of a line that is too long."""
-        while (rest := await self._next()) and not rest.endswith(b"\n"):
-            self.read += len(rest)
+        rest = await self._next()
+        while rest and not rest.endswith(b"\n"):
+            rest = await self._next()
 
     async def _next(self) -> bytes:
         if not self._may_block:

@@ -19,7 +19,7 @@ import click
 import msgspec
 
 from holdfast.cli.document import write_json
-from holdfast.cli.errors import CommandError, Failure
+from holdfast.cli.errors import unusable
 from holdfast.cli.lines import key_of
 from holdfast.cli.output import OutputError
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from holdfast.cli.lines import Line
 
-__all__ = ["Known", "Results", "unusable"]
+__all__ = ["Known", "Results"]
 
 _BEGINNINGS = (b'{"id":', b'{"line":')
 _NOTHING = msgspec.Raw(b"")
@@ -76,13 +76,6 @@ class Known(NamedTuple):
 
     digest: str
     is_error: bool
-
-
-def unusable(path: Path, problem: str, hint: str | None = None) -> CommandError:
-    """A file that a command cannot do without, and cannot use."""
-    return CommandError(
-        Failure(code="HOLDFAST_ERR_FILE", message=f"{path} {problem}; nothing was sent", hint=hint)
-    )
 
 
 class Results:

@@ -15,9 +15,9 @@ from holdfast.cli import text
 from holdfast.cli.errors import CommandError, Failure
 from holdfast.cli.journaled import (
     answer_of,
-    failed,
     failure_of,
     journal_at,
+    journal_failure,
     members_of,
     unusable_journal,
 )
@@ -102,7 +102,7 @@ async def forget(session: JournaledSession, output: Output, *, record: CallRecor
     try:
         await call.forget()
     except JournalError as error:
-        raise CommandError(failed(error)) from None
+        raise CommandError(journal_failure(error)) from None
     output.call({**_members(record), "forgotten": True}, [*_lines(record), "Forgotten: yes"])
 
 
