@@ -1,6 +1,7 @@
 """Many messages: each asked once, whatever happens to those around it and to the program."""
 
 import asyncio
+import sqlite3
 from contextlib import aclosing
 
 import pytest
@@ -720,6 +721,49 @@ async def test_runs_of_one_name_share_what_another_one_left(tmp_path):
     for client, journal in zip(clients, journals, strict=True):
         await client.close()
         await journal.close()
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+async def test_a_call_that_is_taken_from_a_run_is_waited_for_there(tmp_path, is_resumed):
+    agent = doubles(after=300)
+    path = tmp_path / "calls.db"
+    journals = [SqliteJournal(path) for _ in range(2)]
+    ours, theirs = (connected(agent, journal=journal) for journal in journals)
+    if is_resumed:
+        await collected(ours.run(["a"], run_id="night", timeout=1))
+    running = asyncio.create_task(collected(ours.run(["a"], run_id="night")))
+    await asyncio.sleep(35)
+    with sqlite3.connect(path) as late:  # its lease is over, and it has not noticed
+        late.execute("UPDATE calls SET lease_until = 0")
+    late.close()
+    (call,) = await theirs.pending()
+
+    assert (await call.resume()).text == "aa"
+    assert (await running)["0"].answer.text == "aa"
+    assert len(agent.executions) == 1
+    for client, journal in zip((ours, theirs), journals, strict=True):
+        await client.close()
+        await journal.close()
+
+
+class Overtaken(SqliteJournal):
+    """Whose calls come to their end elsewhere just before they are claimed."""
+
+    async def claim(self, message_id, **times):
+        await self.update(message_id, 1, RecordUpdate(outcome="answered"))
+        return await super().claim(message_id, **times)
+
+
+async def test_a_call_that_comes_to_its_end_elsewhere_just_then_has_its_answer(tmp_path):
+    agent = doubles()
+    task = (await connected(agent).ask("a")).task
+    journal = Overtaken(tmp_path / "calls.db")
+    await journal.begin(held(agent, task_id=task.id, state=str(task.state), lease_until=0.0))
+    async with connected(agent, journal=journal) as client:
+        (result,) = (await collected(client.run(["a"], run_id="r"))).values()
+
+    assert result.answer.text == "aa"
+    await journal.close()
 
 
 async def test_what_could_not_be_looked_after_is_not_sent_again(tmp_path):

@@ -225,13 +225,19 @@ class BulkRun:
         answer: Answer | None = None
         error: A2AError | None = None
         before: SentBefore | None = None
+        is_taken = False
         try:
-            while answer is None:  # who had it may have been refused, and who sends it too late
+            while answer is None:
                 before = await self._sent_before(key, message, deadline)
-                if before is None:
-                    answer = await self._sent(key, message, deadline, per_call)
-                else:
-                    answer = await before.answer(deadline, per_call)
+                if before is not None:
+                    answer, is_taken = await before.answer(deadline, per_call), False
+                    continue
+                try:
+                    answer = await self._ask(message, deadline, per_call)
+                except JournalError as refusal:
+                    if is_taken or refusal.reason not in {"exists", "taken_over"}:
+                        raise
+                    is_taken = True  # by somebody else, whom the journal tells of
         except A2AError as failure:
             error = failure
         return RunResult(
@@ -246,17 +252,6 @@ class BulkRun:
         self, key: str, message: Message, deadline: Deadline
     ) -> SentBefore | None:
         return None if self._records is None else await self._records.find(key, message, deadline)
-
-    async def _sent(
-        self, key: str, message: Message, deadline: Deadline, per_call: PerCall
-    ) -> Answer | None:
-        """The answer; None where somebody else was quicker to send it."""
-        try:
-            return await self._ask(message, deadline, per_call)
-        except JournalError:
-            if await self._sent_before(key, message, deadline) is None:
-                raise
-            return None
 
 
 async def _items(

@@ -106,7 +106,7 @@ class SentBefore:
             CallEndedError: It has ended, and has no answer that can be given.
             A2AError: Why else there is none.
         """
-        record, tried = self._record, 0
+        record = self._record
         while record.outcome is None:
             record = await self._journaling.until_free(record.message_id, deadline, outlasts=True)
             if record.outcome is None:
@@ -121,10 +121,9 @@ class SentBefore:
                 try:
                     async with events:
                         return await events.result()
-                except JournalError:
-                    if record.generation == tried:
-                        raise
-                    tried = record.generation  # somebody else may have been quicker
+                except JournalError as error:
+                    if error.reason not in {"held", "over", "taken_over"}:
+                        raise  # else somebody else was quicker
         if record.outcome == "not_sent":
             return None
         result = await self._result(record, deadline, per_call)
