@@ -375,8 +375,27 @@ async def test_an_agent_is_the_same_by_each_of_its_names(path):
 async def test_without_a_journal_nobody_knows():
     agent = FakeAgent()
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
-        with pytest.raises(RuntimeError, match="journal"):
+        with pytest.raises(ValueError, match=r"pending\(\) needs a journal; pass one as connect"):
             await client.pending()
+        with pytest.raises(ValueError, match="run_id needs a journal; pass one as connect"):
+            client.run(["a"], run_id="r")
+
+
+async def test_one_call_that_is_open_is_found_by_its_message(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client, Process(FakeAgent(), path) as other:
+        for text in ("How far?", "How long?"):
+            with pytest.raises(DeadlineExceededError):
+                await client.ask(text, timeout=5)
+        first, second = await client.pending()
+
+        (call,) = await client.pending(message_id=second.message_id)
+        assert call.message_id == second.message_id
+        await call.forget()
+        assert await client.pending(message_id=second.message_id) == []
+        assert await client.pending(message_id="m") == []
+        assert [one.message_id for one in await client.pending()] == [first.message_id]
+        assert other
 
 
 # ── Left behind ──────────────────────────────────────────────────────────────────────────────

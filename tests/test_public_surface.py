@@ -205,7 +205,7 @@ SIGNATURES = {
         "self context_id=None *status=None *limit=50 *page_token=None *history_length=None "
         "*status_timestamp_after=None *include_artifacts=False **options"
     ),
-    "Client.pending": "self",
+    "Client.pending": "self *message_id=None",
     "Client.send_message": (
         "self message *task_id=None *context_id=None *metadata=None *return_immediately=None "
         "*history_length=None *accepted_output_modes=None *push_notification_config=None "

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from holdfast.bulk import RunItem
     from holdfast.content import Content
     from holdfast.conversation import InterruptionHook
+    from holdfast.journaling import Journaling
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Operation
     from holdfast.options import CallOptions, SendOptions
@@ -176,24 +177,32 @@ class Client:
 
     # ── What was left ────────────────────────────────────────────────────────────────────────
 
-    async def pending(self) -> list[PendingCall]:
+    async def pending(self, *, message_id: str | None = None) -> list[PendingCall]:
         """The calls to this agent that have no outcome, as the journal tells it, oldest first.
 
         Those that somebody works on are among them, this client included: see
         `PendingCall.is_held`.
 
+        Args:
+            message_id: The only one that is wanted; all if left out.
+
         Raises:
             JournalError: The journal cannot be read.
-            RuntimeError: There is no journal: see `connect`; or the client was closed.
+            ValueError: There is no journal: see `connect`.
+            RuntimeError: The client was closed.
         """
-        journaling = self._calls.journaling
-        if journaling is None:
-            text = "there is no journal; pass one as connect(journal=…)"
-            raise RuntimeError(text)
+        journaling = self._journaling("pending()")
         return [
             PendingCall(record, self._calls, journaling)
-            for record in await journaling.unfinished()
+            for record in await journaling.unfinished(message_id)
         ]
+
+    def _journaling(self, what: str) -> Journaling:
+        journaling = self._calls.journaling
+        if journaling is None:
+            text = f"{what} needs a journal; pass one as connect(journal=…)"
+            raise ValueError(text)
+        return journaling
 
     # ── Messages ─────────────────────────────────────────────────────────────────────────────
 
@@ -364,12 +373,8 @@ class Client:
         records = None
         if run_id is not None:
             not_empty("run_id", run_id)
-            if self._calls.journaling is None:
-                text = "a run_id is for a journal; pass one as connect(journal=…)"
-                raise ValueError(text)
-            records = RunRecords(
-                self._calls, self._calls.journaling, run_id, poll_interval=poll_interval
-            )
+            journaling = self._journaling("run_id")
+            records = RunRecords(self._calls, journaling, run_id, poll_interval=poll_interval)
 
         def begin(label: str | None) -> tuple[Deadline, PerCall]:
             deadline, per_call = self._calls.begin("call", options, sends=True)

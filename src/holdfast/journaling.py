@@ -17,7 +17,7 @@ from holdfast.errors import A2AConnectionError, DeadlineExceededError, JournalEr
 from holdfast.leases import HeldCall, Leases
 from holdfast.model.digest import digest_of
 from holdfast.runtime.asking import in_time, said
-from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate, utc
+from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate, shown, utc
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.waiting import until
 
@@ -149,7 +149,7 @@ class Journaling:
             self._check_not_here(record)
             raise _held(
                 "by another client, or was by one that died: that is clear at "
-                f"{_shown(record.lease_until)}",
+                f"{shown(record.lease_until)}",
                 record,
             )
         return record
@@ -183,7 +183,7 @@ class Journaling:
             await asyncio.sleep(max(0.0, min(held, deadline.left(clock()), _LOOK)))
             if deadline.left(clock()) <= 0:
                 call = (
-                    f"the call of message {message_id} is held until {_shown(record.lease_until)}"
+                    f"the call of message {message_id} is held until {shown(record.lease_until)}"
                 )
                 raise _overdue(f"{call}, and was not free", deadline, record)
             record = await self._found(message_id, deadline)
@@ -197,15 +197,20 @@ class Journaling:
         if self._leases.here().has(record.message_id):
             raise _held("by this client, which works on it already", record)
 
-    async def unfinished(self) -> list[CallRecord]:
-        """The calls to this agent that have no outcome, oldest first.
+    async def unfinished(self, message_id: str | None = None) -> list[CallRecord]:
+        """The calls to this agent that have no outcome, oldest first; of one message, or all.
 
         Raises:
             JournalError: The journal cannot be read.
             RuntimeError: The client is closed.
         """
         self._check_open()
-        return await in_time(said(self.journal.unfinished, self.agent))
+        if message_id is None:
+            return await in_time(said(self.journal.unfinished, self.agent))
+        record = await in_time(said(self.journal.find, message_id))
+        if record is None or record.agent != self.agent or record.outcome is not None:
+            return []
+        return [record]
 
     async def find_label(self, label: str) -> CallRecord | None:
         """The newest call of a label to this agent, open or over; None where there is none.
@@ -247,9 +252,9 @@ class Journaling:
 def _check_not_elsewhere(first: CallRecord, record: CallRecord, now: float) -> None:
     """Raises a `JournalError` where it is clear that whoever holds a call is alive."""
     if record.generation != first.generation:
-        raise _held(f"by another client, which took it over at {_shown(now)}", record)
+        raise _held(f"by another client, which took it over at {shown(now)}", record)
     if record.lease_until > first.lease_until:
-        raise _held(f"by another client, which renewed it at {_shown(now)}", record)
+        raise _held(f"by another client, which renewed it at {shown(now)}", record)
 
 
 def _held(by: str, record: CallRecord) -> JournalError:
@@ -270,7 +275,3 @@ def _overdue(
         timeout=deadline.timeout,
         executed=None if record is None or record.state is None else True,
     )
-
-
-def _shown(seconds: float) -> str:
-    return f"{utc(seconds):%Y-%m-%dT%H:%M:%SZ}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Unpack
 
 import msgspec
@@ -14,11 +13,13 @@ from holdfast.model.operations import SEND_MESSAGE
 from holdfast.model.requests import SendMessageRequest
 from holdfast.model.types import Message, Role, TaskState
 from holdfast.reconciling import find_task
-from holdfast.runtime.journal import RecordUpdate
+from holdfast.runtime.journal import RecordUpdate, shown, utc
 from holdfast.stream_calls import StreamCalls
 from holdfast.tasks.reconcile import Found
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from holdfast.answer import Answer
     from holdfast.calls import Calls, PerCall
     from holdfast.event_stream import Live
@@ -45,7 +46,7 @@ class PendingCall:
     def __repr__(self) -> str:
         return (
             f"PendingCall(message_id={self.message_id!r}, task_id={self.task_id!r}, "
-            f"context_id={self.context_id!r}, began={self.began:%Y-%m-%dT%H:%M:%SZ}, "
+            f"context_id={self.context_id!r}, began={shown(self._record.began)}, "
             f"state={self.state}, is_held={self.is_held})"
         )
 
@@ -72,7 +73,7 @@ class PendingCall:
     @property
     def began(self) -> datetime:
         """When it began, in UTC."""
-        return datetime.fromtimestamp(self._record.began, UTC)
+        return utc(self._record.began)
 
     @property
     def state(self) -> TaskState | None:
@@ -90,7 +91,7 @@ class PendingCall:
     @property
     def held_until(self) -> datetime | None:
         """When it is free unless whoever holds it goes on, in UTC; None where nobody does."""
-        return datetime.fromtimestamp(self._record.lease_until, UTC) if self.is_held else None
+        return utc(self._record.lease_until) if self.is_held else None
 
     @property
     def message(self) -> Message | None:

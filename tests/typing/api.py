@@ -903,6 +903,7 @@ async def survives() -> None:
         resilience=Resilience(reconcile=policy),
     )
     assert_type(await client.ask("hi", on_unknown="raise"), Answer)
+    assert_type(await client.pending(message_id="m"), list[PendingCall])
     for call in await client.pending():
         assert_type(call, PendingCall)
         assert_type(call.state, TaskState | None)

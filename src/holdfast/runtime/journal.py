@@ -20,7 +20,7 @@ from holdfast.policy.outcome import CallOutcome
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CallRecord", "Journal", "RecordUpdate", "utc"]
+__all__ = ["CallRecord", "Journal", "RecordUpdate", "shown", "utc"]
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,3 +188,8 @@ class Journal(Protocol):
 def utc(seconds: float) -> datetime:
     """A time of a record, which is in seconds since the epoch."""
     return datetime.fromtimestamp(seconds, UTC)
+
+
+def shown(seconds: float) -> str:
+    """The same for people, to the second."""
+    return f"{utc(seconds):%Y-%m-%dT%H:%M:%SZ}"
