@@ -564,6 +564,64 @@ def test_what_may_have_been_executed_is_not_sent_again_by_trying_once_more(runs)
     assert runs.agent.executions == {}
 
 
+# ── Moved ────────────────────────────────────────────────────────────────────────────────────
+
+
+def left(tmp_path, *lines):
+    """A run that left its lines under way, and whose input was moved then."""
+    runs = Runs(tmp_path, echo(after=100))
+    runs("--grace", "0", lines=lines, stops=[5])
+    runs.input = runs.input.rename(tmp_path / "moved.jsonl")
+    return runs
+
+
+@pytest.mark.parametrize("line", ["a", '{"id": "x", "text": "a"}'])
+def test_what_an_input_that_was_moved_has_under_way_is_not_sent_once_more(tmp_path, line):
+    runs = left(tmp_path, line)
+    done = runs()
+
+    assert done.exit == 1
+    assert f"Error: line 1 of {runs.input} is under way in the run " in done.err
+    assert "Code: HOLDFAST_ERR_INPUT\n" in done.err
+    assert runs.sent == 1
+
+    name = done.err.partition(" in the run ")[2].split(" ")[0].rstrip(",;")
+    assert f"--run-id {name} " in done.err
+    assert runs("--run-id", name).exit == 0
+    assert runs.texts == {1: "A"}
+    assert runs.sent == 1
+
+
+def test_a_name_that_was_left_out_is_told(tmp_path):
+    runs = Runs(tmp_path, echo(after=100))
+    runs("--run-id", "a:b%3A", "--grace", "0", lines=["a"], stops=[5])
+    done = runs()
+
+    assert " is under way in the run a:b%3A, as " in done.err
+    assert "--run-id a:b%3A " in done.err
+    assert runs.sent == 1
+
+
+def test_the_same_line_is_sent_by_a_run_that_is_given_a_name(tmp_path):
+    runs = left(tmp_path, "a")
+
+    assert runs("--run-id", "other").exit == 0
+    assert len(runs.agent.executions) == 2
+
+
+def test_other_lines_are_sent_whatever_other_runs_have_under_way(tmp_path):
+    runs = left(tmp_path, "a", '{"id": 1, "text": "b"}')
+
+    assert runs(lines=["b", '{"id": 1, "text": "other"}']).exit == 0
+
+
+def test_a_line_that_is_over_may_be_under_way_in_another_run(tmp_path):
+    runs = left(tmp_path, "a")
+    runs("--run-id", "other")
+
+    assert runs().err == "Summary: 0 completed, 1 done by an earlier run\n"
+
+
 # ── Ctrl-C ───────────────────────────────────────────────────────────────────────────────────
 
 

@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.journal import CallRecord
 
-__all__ = ["RunRecords", "SentBefore"]
+__all__ = ["RunRecords", "SentBefore", "run_and_key"]
+
+
+def run_and_key(label: str) -> tuple[str, str]:
+    """The name of the run and the key of the message that a label is made of."""
+    name, _, key = label.partition(":")
+    return name.replace("%3A", ":").replace("%25", "%"), key
 
 
 class RunRecords:
@@ -44,12 +50,12 @@ class RunRecords:
     ) -> None:
         self._calls = calls
         self._journaling = journaling
-        self._name = run_id.replace("%", "%25").replace(":", "%3A")
+        self._run_id = run_id
         self._poll_interval = poll_interval
 
     def label(self, key: str) -> str:
         """What the journal calls a message: no other one of any run is called the same."""
-        return f"{self._name}:{key}"
+        return f"{self._run_id.replace('%', '%25').replace(':', '%3A')}:{key}"
 
     async def find(self, key: str, message: Message, deadline: Deadline) -> SentBefore | None:
         """A message that may have been sent; None for one that was not.

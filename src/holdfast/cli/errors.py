@@ -201,7 +201,7 @@ def out_of_time(seconds: float) -> Failure:
     )
 
 
-def unusable(path: Path, problem: str, hint: str | None = None) -> CommandError:
+def unusable(path: Path | str, problem: str, hint: str | None = None) -> CommandError:
     """A file that a command cannot do without, and cannot use."""
     return CommandError(
         Failure(code="HOLDFAST_ERR_FILE", message=f"{path} {problem}; nothing was sent", hint=hint)

@@ -23,6 +23,7 @@ from holdfast.cli.journaled import (
     was_not_sent,
 )
 from holdfast.cli.lines import BadLine, Line
+from holdfast.cli.moved import check_not_moved
 from holdfast.cli.outage import Outage
 from holdfast.cli.plan import STANDARD
 from holdfast.cli.progress import Counts, Progress
@@ -87,7 +88,7 @@ class Run:
         """Sends what is to be sent, and writes what comes.
 
         Raises:
-            CommandError: A file cannot be used, or lines have no answer.
+            CommandError: A file cannot be used, was moved, or lines have no answer.
             KeyboardInterrupt: Ctrl-C ended it.
             A2AError: The agent cannot be talked to at all.
         """
@@ -98,6 +99,7 @@ class Run:
             await check_journal(session.journal)
             results = plan.open_output()
             try:
+                await check_not_moved(plan, session, lines, results)
                 await session.prepare()
                 await self._work(lines, results)
             finally:
