@@ -47,6 +47,7 @@ from holdfast import (
     AuthProvider,
     BudgetPolicy,
     Call,
+    CallEndedError,
     CallFinished,
     CallOptions,
     CallOutcome,
@@ -124,6 +125,7 @@ from holdfast import (
     RetryScheduled,
     Role,
     RunItem,
+    RunItemChangedError,
     RunResult,
     SchemeCredentials,
     SendMessageConfiguration,
@@ -952,6 +954,13 @@ class JournalOfMyOwn:
         return None
 
     async def close(self) -> None: ...
+
+
+def of_a_run(ended: CallEndedError, changed: RunItemChangedError) -> None:
+    assert_type(ended.outcome, str)
+    assert_type(ended.detail, str | None)
+    assert_type(changed.key, str)
+    assert_type(changed.message_id, str | None)
 
 
 def of_a_journal(error: JournalError) -> None:
