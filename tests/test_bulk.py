@@ -786,6 +786,19 @@ async def test_what_could_not_be_looked_after_is_not_sent_again(tmp_path):
     await journal.close()
 
 
+async def test_a_failure_that_is_fetched_again_tells_no_secret_either(tmp_path):
+    agent = FakeAgent(fails("s3cret-token is not welcome"))
+    headers = {"authorization": "Bearer s3cret-token"}
+    async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:
+        for _ in range(2):
+            run = client.run(["a"], run_id="night", headers=headers)
+            error = (await collected(run))["0"].error
+
+            assert isinstance(error, TaskFailedError)
+            assert "is not welcome" in str(error)
+            assert "s3cret" not in str(error)
+
+
 async def test_an_answer_that_cannot_be_fetched_again_was_given(tmp_path):
     agent = doubles()
     async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:

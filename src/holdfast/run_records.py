@@ -135,7 +135,8 @@ class SentBefore:
         result = await self._result(record, deadline, per_call)
         if isinstance(result, Message):
             return Answer(message=result)
-        raise_for_outcome(result)
+        with per_call.hiding_secrets():
+            raise_for_outcome(result)
         return Answer(task=result)
 
     async def _result(
