@@ -12,6 +12,7 @@ import msgspec
 from holdfast.answer import Answer
 from holdfast.content import Content, to_message
 from holdfast.errors import A2AError, JournalError
+from holdfast.runtime.callbacks import uncancelled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -114,7 +115,8 @@ class BulkRun:
 
         Raises:
             ValueError: A key was given to more than one message; nothing behind it is sent.
-            RuntimeError: The client was closed; or somebody else waits for the next result.
+            RuntimeError: The client was closed; somebody else waits for the next result; or what
+                a message or the messages themselves wait for was cancelled.
             Exception: What the messages themselves raise when they are iterated over.
         """
         if self._is_waited_for:
@@ -188,7 +190,7 @@ class BulkRun:
 
     async def _next_item(self) -> RunItem | None:
         loop = asyncio.get_running_loop()
-        item = await anext(self._items, None)
+        item = await uncancelled(anext(self._items, None))
         if item is not None:
             await asyncio.sleep(max(0.0, self._not_before - loop.time()))
             self._not_before = max(self._not_before, loop.time()) + self._interval
@@ -207,6 +209,9 @@ class BulkRun:
     # ── One message ──────────────────────────────────────────────────────────────────────────
 
     async def _one(self, item: RunItem) -> RunResult:
+        return await uncancelled(self._result(item))
+
+    async def _result(self, item: RunItem) -> RunResult:
         clock = asyncio.get_running_loop().time
         began, key = clock(), item.key
         label = None if self._records is None else self._records.label(key)
