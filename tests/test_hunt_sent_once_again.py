@@ -1,14 +1,23 @@
 """Sending once where clocks are set, threads are short, and others cancel what is waited for."""
 
 import asyncio
+import json
 
 import pytest
-from tests.test_bulk import ended
+from tests.test_bulk import collected, ended
+from tests.test_cli_run import Runs
 from tests.test_hunt_sent_once import connected
 
+from holdfast import DeadlineExceededError
+from holdfast.journals.sqlite import SqliteJournal
 from holdfast.testing import FakeAgent, completes
 
 pytestmark = pytest.mark.filterwarnings("error")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "calls.db"
 
 
 @pytest.mark.parametrize("is_async", [True, False])
@@ -49,3 +58,47 @@ async def test_a_message_whose_hook_is_cancelled_is_not_passed_over():
     assert results == []
     assert isinstance(error, RuntimeError)
     assert "cancelled" in str(error)
+
+
+@pytest.mark.parametrize("stores", [True, False])
+async def test_an_answer_with_half_a_character_is_known_to_the_next_run(path, stores):
+    agent = FakeAgent(completes("a\ud800b"))
+    texts = []
+    for _ in range(2):
+        journal = SqliteJournal(path, store_messages=stores)
+        async with connected(agent, journal) as client:
+            (result,) = (await collected(client.run(["c\udfffd"], run_id="r"))).values()
+            assert result.error is None
+            texts.append(result.answer.text)
+        await journal.close()
+
+    assert texts[0] == texts[1]
+
+
+async def test_a_message_with_half_a_character_is_shown_as_it_was_sent(path):
+    agent = FakeAgent(completes("42", after=100))
+    journal = SqliteJournal(path, store_messages=True)
+    async with connected(agent, journal) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("c\udfffd", timeout=5)
+        (call,) = await client.pending()
+        assert call.message.text == "c\udfffd"
+    await journal.close()
+
+
+HALF = json.dumps({"text": "a\ud800b"})
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_results_with_half_a_character_are_gone_on_with(tmp_path, is_lost):
+    runs = Runs(tmp_path)
+    runs(lines=[HALF, "other"])
+    written = sorted(runs.output.read_text().splitlines())
+    if is_lost:
+        runs.output.unlink()
+
+    done = runs()
+
+    assert done.exit == 0
+    assert sorted(runs.output.read_text().splitlines()) == written
+    assert runs.sent == 2

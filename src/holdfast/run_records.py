@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from holdfast.answer import Answer, raise_for_outcome
 from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
 from holdfast.journaling import digest_of
+from holdfast.model import codec
 from holdfast.model.types import Message, Task
 from holdfast.pending import PendingCall
 
@@ -125,9 +124,8 @@ class SentBefore:
     async def _result(self, record: CallRecord) -> Task | Message:
         """What answered a call that is over."""
         if record.result is not None:
-            if record.state is None:
-                return msgspec.json.decode(record.result, type=Message)
-            return msgspec.json.decode(record.result, type=Task)
+            kind: type[Message | Task] = Message if record.state is None else Task
+            return codec.decode(record.result.encode(), kind)
         if record.state is not None and record.task_id is not None:
             deadline, per_call = self._calls.begin("call", self._options)
             try:

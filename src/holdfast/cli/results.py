@@ -22,6 +22,7 @@ from holdfast.cli.document import write_json
 from holdfast.cli.errors import CommandError, Failure
 from holdfast.cli.lines import key_of
 from holdfast.cli.output import OutputError
+from holdfast.model import codec
 
 if sys.platform != "win32":
     import fcntl
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["Known", "Results", "unusable"]
 
 _BEGINNINGS = (b'{"id":', b'{"line":')
-_NOTHING = msgspec.Raw(b"")
+_OUTCOMES = frozenset({"task", "message", "error"})
+_NOTHING, _SOMETHING = msgspec.Raw(b""), msgspec.Raw(b"{}")
 
 
 class _Result(msgspec.Struct):
@@ -207,12 +209,25 @@ def _write(file: BinaryIO, line: bytes) -> None:
 
 
 def _result(line: bytes) -> _Result | None:
+    result: _Result | None
     try:
         result = msgspec.json.decode(line, type=_Result)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except codec.UNREADABLE:
+        result = _read_slowly(line)
+    if result is None:
         return None
     given = (result.task, result.message, result.error)
     return result if sum(one != _NOTHING for one in given) == 1 else None
+
+
+def _read_slowly(line: bytes) -> _Result | None:
+    """A result with half a character in it, which JSON can say and UTF-8 cannot."""
+    try:
+        members = msgspec.convert(codec.parse(line), dict[str, Any])
+        members.update(dict.fromkeys(_OUTCOMES & members.keys(), _SOMETHING))
+        return msgspec.convert(members, _Result)
+    except ValueError:
+        return None
 
 
 def _may_be_half(line: bytes) -> bool:
