@@ -8,9 +8,11 @@ from tests.test_bulk import collected, ended
 from tests.test_cli_run import Runs
 from tests.test_hunt_sent_once import connected
 
-from holdfast import DeadlineExceededError
+from holdfast import DeadlineExceededError, connect
 from holdfast.journals.sqlite import SqliteJournal
-from holdfast.testing import FakeAgent, completes
+from holdfast.runtime.env import SystemEnv
+from holdfast.runtime.journal import CallRecord, RecordUpdate
+from holdfast.testing import FakeAgent, FakeNetwork, Refuse, completes
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -18,6 +20,49 @@ pytestmark = pytest.mark.filterwarnings("error")
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "calls.db"
+
+
+class SetClock(SystemEnv):
+    """Wall time that goes with the event loop's clock, and can be set."""
+
+    ahead = 0.0
+
+    def wall(self):
+        return 1_700_000_000.0 + self.ahead + asyncio.get_running_loop().time()
+
+
+async def test_a_label_leads_to_what_may_have_been_sent_though_the_clock_was_set_back(path):
+    journal = SqliteJournal(path)
+    await journal.begin(CallRecord(message_id="later", agent="a", began=9.0, label="l"))
+    await journal.update("later", 1, RecordUpdate(outcome="not_sent"))
+    await journal.begin(CallRecord(message_id="sent", agent="a", began=3.0, label="l"))
+
+    found = await journal.labelled("a", ["l"])
+
+    assert found["l"].message_id == "sent"
+    await journal.close()
+
+
+async def test_a_run_finds_its_answers_though_the_clock_was_set_back(path):
+    agent, env = FakeAgent(completes("42")), SetClock()
+
+    async def run():
+        async with connect(
+            agent.url, journal=f"sqlite:///{path}", env=env, engine=FakeNetwork(agent)
+        ) as client:
+            return [*(await collected(client.run(["How far?"], run_id="r"))).values()]
+
+    agent.inject(Refuse(), on="SendStreamingMessage", times=4)
+    (first,) = await run()
+    assert first.error is not None
+    env.ahead = -3600.0
+    (second,) = await run()
+    assert second.answer is not None
+
+    (third,) = await run()
+
+    assert third.error is None
+    assert third.answer.text == "42"
 
 
 @pytest.mark.parametrize("is_async", [True, False])

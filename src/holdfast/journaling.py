@@ -214,7 +214,7 @@ class Journaling:
         return await in_time(said(self.journal.unfinished, self.agent))
 
     async def labelled(self, labels: Iterable[str]) -> dict[str, CallRecord]:
-        """The newest call to this agent of each of these labels that has one, open or over.
+        """The call to this agent of each of these labels that has one: see `Journal.labelled`.
 
         Raises:
             JournalError: The journal cannot be read.

@@ -272,7 +272,9 @@ class SqliteJournal:
         return await self._do(lambda connection: _records(connection.execute(question, values)))
 
     async def labelled(self, agent: str, labels: Iterable[str], /) -> dict[str, CallRecord]:
-        """The newest record to this agent of each of these labels that has one, open or over.
+        """The record to this agent of each of these labels that has one, open or over.
+
+        Of several it is the one that may have been sent; where there is none, the newest.
 
         Raises:
             JournalError: It cannot be read.
@@ -284,7 +286,10 @@ class SqliteJournal:
             for start in range(0, len(wanted), _AT_ONCE):
                 some = wanted[start : start + _AT_ONCE]
                 marks = ", ".join("?" * len(some))
-                question = f"{_SELECT} WHERE agent = ? AND label IN ({marks}) ORDER BY began"
+                question = (
+                    f"{_SELECT} WHERE agent = ? AND label IN ({marks}) "
+                    "ORDER BY outcome IS NOT 'not_sent', began"
+                )
                 for record in _records(connection.execute(question, (agent, *some))):
                     found[cast("str", record.label)] = record
             return found

@@ -179,7 +179,9 @@ class Journal(Protocol):
         ...
 
     async def labelled(self, agent: str, labels: Iterable[str], /) -> dict[str, CallRecord]:
-        """The newest record to this agent of each of these labels that has one, open or over.
+        """The record to this agent of each of these labels that has one, open or over.
+
+        Of several it is the one that may have been sent; where there is none, the newest.
 
         Raises:
             JournalError: It cannot be read.
