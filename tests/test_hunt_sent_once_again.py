@@ -1,6 +1,7 @@
 """Sending once where clocks are set, threads are short, and others cancel what is waited for."""
 
 import asyncio
+import contextlib
 import json
 
 import pytest
@@ -29,6 +30,22 @@ class SetClock(SystemEnv):
 
     def wall(self):
         return 1_700_000_000.0 + self.ahead + asyncio.get_running_loop().time()
+
+
+async def test_a_call_that_was_let_go_is_free_though_the_clock_is_set_back(path):
+    agent, env = FakeAgent(completes("42", after=60)), SetClock()
+    async with connect(
+        agent.url, journal=f"sqlite:///{path}", env=env, engine=FakeNetwork(agent)
+    ) as client:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(5):
+                await client.ask("How far?")
+        env.ahead = -3600.0
+
+        (call,) = await client.pending()
+
+        assert not call.is_held
+        assert (await call.resume(timeout=100)).text == "42"
 
 
 async def test_a_label_leads_to_what_may_have_been_sent_though_the_clock_was_set_back(path):

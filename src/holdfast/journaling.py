@@ -109,7 +109,7 @@ class Journaling:
         except JournalError as error:
             error.executed = False
             raise
-        return HeldCall(record, self._env, leases, deadline)
+        return HeldCall(record, leases, deadline)
 
     async def claim(self, record: CallRecord, deadline: Deadline) -> HeldCall:
         """Takes over a call.
@@ -126,7 +126,7 @@ class Journaling:
         lease_until = now + self.journal.lease
         claim = said(self.journal.claim, message_id, now=now, lease_until=lease_until)
         leases = self._leases.here()
-        taking = leases.taken(claim, lambda: RecordUpdate(lease_until=self._env.wall()))
+        taking = leases.taken(claim, lambda: RecordUpdate(lease_until=0.0))
         call = f"the call of message {message_id}"
         try:
             taken = await self._until(deadline, taking, f"{call} was not taken over")
@@ -135,7 +135,7 @@ class Journaling:
             if self._is_held(found):
                 self._check_holder(record, found)
             raise
-        return HeldCall(taken, self._env, leases, deadline)
+        return HeldCall(taken, leases, deadline)
 
     async def free(self, message_id: str, deadline: Deadline) -> CallRecord:
         """The record of a call that nobody holds; it may be over.

@@ -105,9 +105,8 @@ class HeldCall:
         record: As it was written down.
     """
 
-    def __init__(self, record: CallRecord, env: Env, leases: Leases, deadline: Deadline) -> None:
+    def __init__(self, record: CallRecord, leases: Leases, deadline: Deadline) -> None:
         self.record = record
-        self._env = env
         self._leases = leases
         self._deadline = deadline
         self._working = Endable()
@@ -196,7 +195,7 @@ class HeldCall:
         That holds at once, before it is written: what ends the work from now on says nothing of
         the call.
         """
-        return self.finish(RecordUpdate(lease_until=self._env.wall()))
+        return self.finish(RecordUpdate(lease_until=0.0))
 
     def take_away(self, by: str) -> None:
         """Ends the work on it, as somebody else holds it now."""

@@ -80,7 +80,7 @@ class RecordUpdate(msgspec.Struct, frozen=True, kw_only=True):
         outcome: What became of the call; it is over with that.
         detail: More of that, in a line for people.
         result: The answer, as JSON.
-        lease_until: When the lease is over; the present time releases the call.
+        lease_until: When the lease is over; 0 releases the call, wherever clocks are set to.
     """
 
     context_id: str | None = None
