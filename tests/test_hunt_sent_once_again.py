@@ -9,7 +9,7 @@ from tests.test_bulk import collected, ended
 from tests.test_cli_run import Runs
 from tests.test_hunt_sent_once import connected
 
-from holdfast import DeadlineExceededError, connect
+from holdfast import DeadlineExceededError, JournalError, connect
 from holdfast.journals.sqlite import SqliteJournal
 from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.journal import CallRecord, RecordUpdate
@@ -46,6 +46,27 @@ async def test_a_call_that_was_let_go_is_free_though_the_clock_is_set_back(path)
 
         assert not call.is_held
         assert (await call.resume(timeout=100)).text == "42"
+
+
+async def test_who_is_alive_is_noticed_though_the_clock_is_set_back(path):
+    agent, env = FakeAgent(completes("42", after=1000)), SetClock()
+    journal = SqliteJournal(path)
+    options = {"journal": journal, "env": env}
+    async with (
+        connect(agent.url, engine=FakeNetwork(agent), **options) as alive,
+        connect(agent.url, engine=FakeNetwork(agent), **options) as client,
+    ):
+        asking = asyncio.create_task(alive.ask("How far?"))
+        await asyncio.sleep(1)
+        env.ahead = -3600.0
+        (call,) = await client.pending()
+
+        with pytest.raises(JournalError, match="renewed"):
+            await call.resume(timeout=60)
+
+        asking.cancel()
+        await asyncio.wait([asking])
+    await journal.close()
 
 
 async def test_a_label_leads_to_what_may_have_been_sent_though_the_clock_was_set_back(path):

@@ -197,7 +197,7 @@ class Journaling:
             text = f"{call} this client, which works on it already"
         elif record.generation != first.generation:
             text = f"{call} another client, which took it over at {_utc(now)}"
-        elif record.lease_until > first.lease_until:
+        elif record.lease_until != first.lease_until:  # less where a clock was set back
             text = f"{call} another client, which renewed it at {_utc(now)}"
         else:
             return
