@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.test_bulk import collected, ended
 from tests.test_cli_run import Runs
-from tests.test_hunt_sent_once import connected
+from tests.test_hunt_sent_once import connected, message
 
 from holdfast import DeadlineExceededError, JournalError, connect
 from holdfast.journals.sqlite import SqliteJournal
@@ -101,6 +101,28 @@ async def test_a_run_finds_its_answers_though_the_clock_was_set_back(path):
 
     assert third.error is None
     assert third.answer.text == "42"
+
+
+class SlowToRenew(SqliteJournal):
+    """Renews late, as one does that is far away."""
+
+    async def renew(self, held, lease_until):
+        await asyncio.sleep(5)
+        return await super().renew(held, lease_until)
+
+
+async def test_a_renewal_under_way_takes_nothing_from_who_goes_on_with_the_call(path):
+    agent, journal = FakeAgent(completes("42", after=60)), SlowToRenew(path)
+    async with connected(agent, journal) as client:
+        asking, other = (asyncio.create_task(client.ask(message(name))) for name in "ab")
+        await asyncio.sleep(12)  # a renewal has begun
+        asking.cancel()
+        await asyncio.wait([asking])
+        call = {call.message_id: call for call in await client.pending()}["a"]
+
+        assert (await call.resume()).text == "42"
+        assert (await other).text == "42"
+    await journal.close()
 
 
 @pytest.mark.parametrize("is_async", [True, False])

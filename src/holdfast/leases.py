@@ -328,7 +328,8 @@ class Leases:
     async def renew(self) -> None:
         """Renews all leases, and tells the calls whose lease was taken."""
         loop, lease = asyncio.get_running_loop(), self.journal.lease
-        held = {name: call.record.generation for name, call in self._calls.items()}
+        calls = dict(self._calls)
+        held = {name: call.record.generation for name, call in calls.items()}
         began = loop.time()
         renewal = said(self.journal.renew, [*held.items()], self._env.wall() + lease)
         try:
@@ -338,9 +339,9 @@ class Leases:
             self._looked = loop.time()  # not to be asked again by each of them
             return
         self._looked = began
-        for name in held.keys() - ours:
-            if (call := self._calls.get(name)) is not None:
-                call.take_away("another client")
+        for name in calls.keys() - ours:
+            if self._calls.get(name) is calls[name]:  # and not one that was taken over meanwhile
+                calls[name].take_away("another client")
 
     async def _renew_in_time(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):
