@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import threading
 
 import pytest
 from tests.test_bulk import collected, ended
@@ -122,6 +123,23 @@ async def test_a_renewal_under_way_takes_nothing_from_who_goes_on_with_the_call(
 
         assert (await call.resume()).text == "42"
         assert (await other).text == "42"
+    await journal.close()
+
+
+async def test_a_thread_that_cannot_be_had_now_may_be_had_later(path, monkeypatch):
+    journal = SqliteJournal(path)
+
+    def refuse(_thread):
+        text = "can't start new thread"
+        raise RuntimeError(text)
+
+    with monkeypatch.context() as short:
+        short.setattr(threading.Thread, "start", refuse)
+        with pytest.raises((JournalError, RuntimeError), match="thread"):
+            await journal.find("m")
+
+    async with asyncio.timeout(5):
+        assert await journal.find("m") is None
     await journal.close()
 
 

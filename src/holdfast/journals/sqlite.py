@@ -323,10 +323,15 @@ class SqliteJournal:
     def _write(self, writing: _Writing) -> None:
         """Begins to write what there is to write; what comes meanwhile is written after that."""
         jobs, writing.jobs = writing.jobs, []
-        thread = self._thread_here()
-        written = asyncio.get_running_loop().run_in_executor(
-            thread, self._transact, [work for work, _ in jobs]
-        )
+        loop, works = asyncio.get_running_loop(), [work for work, _ in jobs]
+        try:
+            written = loop.run_in_executor(self._thread_here(), self._transact, works)
+        except RuntimeError as error:  # there is no thread to be had, or the program ends
+            self._thread = None  # which would do later what has failed now
+            failure = JournalError(f"the journal {self.path} cannot be used: {error}")
+            failure.__cause__ = error
+            written = loop.create_future()
+            written.set_exception(failure)
 
         def answer(written: asyncio.Future[list[Any]]) -> None:
             outcomes = _outcomes(written, len(jobs))
