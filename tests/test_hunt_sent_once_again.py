@@ -143,6 +143,27 @@ async def test_a_thread_that_cannot_be_had_now_may_be_had_later(path, monkeypatc
     await journal.close()
 
 
+def test_what_comes_while_a_journal_is_closed_is_written_as_ever(path):
+    journal, asked = SqliteJournal(path), []
+
+    async def ask_until_closed():
+        closing = asyncio.create_task(journal.close())
+        while not closing.done():
+            record = CallRecord(message_id=f"m-{len(asked)}", agent="a", began=1.0)
+            asked.append(asyncio.create_task(journal.begin(record)))
+            await asyncio.sleep(0)
+        await asyncio.gather(*asked)
+
+    async def work():
+        for _ in range(20):
+            await journal.find("m")
+            await ask_until_closed()
+        assert len(await journal.unfinished("a")) == len(asked)
+        await journal.close()
+
+    asyncio.run(work())
+
+
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_a_source_that_is_cancelled_has_not_come_to_its_end(is_async):
     agent = FakeAgent(completes("42"))

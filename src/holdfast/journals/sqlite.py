@@ -306,7 +306,6 @@ class SqliteJournal:
         self._thread = None
         await asyncio.get_running_loop().run_in_executor(thread, self._disconnect)
         thread.shutdown(wait=False)
-        self._identity = None
 
     # ── The thread ───────────────────────────────────────────────────────────────────────────
 
@@ -466,6 +465,7 @@ class SqliteJournal:
     def _disconnect(self) -> None:
         with self._file.lock:
             self._close_file()
+            self._identity = None
 
     def _close_file(self) -> None:
         connection, self._connection = self._connection, None
