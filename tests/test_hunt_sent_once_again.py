@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import sys
 import threading
 
 import pytest
@@ -15,6 +16,9 @@ from holdfast.journals.sqlite import SqliteJournal
 from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.journal import CallRecord, RecordUpdate
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, completes
+
+if sys.platform != "win32":
+    import fcntl
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -246,3 +250,24 @@ def test_results_with_half_a_character_are_gone_on_with(tmp_path, is_lost):
     assert done.exit == 0
     assert sorted(runs.output.read_text().splitlines()) == written
     assert runs.sent == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_a_file_of_results_that_was_replaced_before_it_was_locked_is_not_written_to(
+    tmp_path, monkeypatch
+):
+    runs, lock = Runs(tmp_path), fcntl.flock
+    runs(lines=["one"])
+    whole = runs.output.read_text()
+
+    def replaced(file, how):
+        runs.output.unlink()
+        runs.output.write_text(whole)  # another run has put a new one there
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", replaced)
+    done = runs(lines=["one", "two"])
+
+    assert "is being written by another run" in done.err
+    assert runs.output.read_text() == whole
+    assert runs.sent == 1

@@ -150,6 +150,8 @@ class Results:
         if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
             return  # what it holds nobody can read
         _lock(self._file, path)
+        if not os.path.samestat(os.fstat(self._file.fileno()), path.stat()):
+            raise unusable(path, "is being written by another run")  # which has replaced it
         end, is_whole = self._read(path)
         self._file.truncate(end)
         if not is_whole:
