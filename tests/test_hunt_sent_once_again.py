@@ -74,6 +74,25 @@ async def test_who_is_alive_is_noticed_though_the_clock_is_set_back(path):
     await journal.close()
 
 
+async def test_who_waits_for_another_run_and_then_goes_on_has_its_time_once(path):
+    agent, journal = FakeAgent(completes("42", after=1000)), SqliteJournal(path)
+    clock = asyncio.get_running_loop().time
+    async with connected(agent, journal) as one, connected(agent, journal) as other:
+        first, began = one.run(["How far?"], run_id="r"), clock()
+        taking = asyncio.create_task(anext(first, None))
+        await asyncio.sleep(5)
+        waiting = asyncio.create_task(anext(other.run(["How far?"], run_id="r", timeout=60)))
+        await asyncio.sleep(55)
+        await first.close()
+
+        result = await waiting
+
+        assert isinstance(result.error, DeadlineExceededError)
+        assert clock() == pytest.approx(began + 65)
+        assert await taking is None
+    await journal.close()
+
+
 async def test_a_label_leads_to_what_may_have_been_sent_though_the_clock_was_set_back(path):
     journal = SqliteJournal(path)
     await journal.begin(CallRecord(message_id="later", agent="a", began=9.0, label="l"))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.event_stream import Live
     from holdfast.journaling import HeldCall, Journaling
     from holdfast.options import CallOptions
+    from holdfast.policy.deadline import Deadline
     from holdfast.runtime.journal import CallRecord
 
 __all__ = ["PendingCall"]
@@ -35,10 +36,18 @@ class PendingCall:
     that is not is looked for, as after a lost reply.
     """
 
-    def __init__(self, record: CallRecord, calls: Calls, journaling: Journaling) -> None:
+    def __init__(
+        self,
+        record: CallRecord,
+        calls: Calls,
+        journaling: Journaling,
+        *,
+        deadline: Deadline | None = None,  # in place of what options say
+    ) -> None:
         self._record = record
         self._calls = calls
         self._journaling = journaling
+        self._deadline = deadline
 
     def __repr__(self) -> str:
         return (
@@ -132,6 +141,7 @@ class PendingCall:
         """
         check_seconds("poll_interval", poll_interval)
         deadline, per_call = self._calls.begin("wait", options)
+        deadline = self._deadline or deadline
         calls = StreamCalls(
             self._calls, deadline, per_call, poll_interval=poll_interval, patient=True
         )

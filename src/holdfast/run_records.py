@@ -101,7 +101,7 @@ class SentBefore:
         while record.outcome is None:
             record = await self._journaling.until_free(record.message_id, deadline, outlasts=True)
             if record.outcome is None:
-                call = PendingCall(record, self._calls, self._journaling)
+                call = PendingCall(record, self._calls, self._journaling, deadline=deadline)
                 try:
                     return await call.resume(poll_interval=self._poll_interval, **self._options)
                 except JournalError:
