@@ -15,7 +15,7 @@ from holdfast import DeadlineExceededError, JournalError, connect
 from holdfast.journals.sqlite import SqliteJournal
 from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.journal import CallRecord, RecordUpdate
-from holdfast.testing import FakeAgent, FakeNetwork, Refuse, completes
+from holdfast.testing import FakeAgent, FakeNetwork, Refuse, asks, completes
 
 if sys.platform != "win32":
     import fcntl
@@ -251,6 +251,26 @@ async def test_a_message_with_half_a_character_is_shown_as_it_was_sent(path):
         (call,) = await client.pending()
         assert call.message.text == "c\udfffd"
     await journal.close()
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_what_a_reply_on_the_way_has_made_is_written_down_before_anybody_hears_of_it(
+    path, streaming
+):
+    agent = FakeAgent(
+        lambda turn: asks("For how many?") if turn.task is None else completes("Booked.", after=9)
+    )
+    journal, states = SqliteJournal(path), []
+    async with connected(agent, journal, streaming=streaming) as client:
+        talk = client.conversation(on_input=lambda _asked: "Two.")
+        async with talk.stream_message("Book.") as events:
+            async for _ in events:
+                record = await journal.find(list(agent.executions)[-1])
+                states.append((record.state, str(events.task.state)))
+    await journal.close()
+
+    assert len(agent.executions) == 2
+    assert all(written == told for written, told in states)
 
 
 HALF = json.dumps({"text": "a\ud800b"})
