@@ -12,6 +12,8 @@ from tests.test_cli_run import Runs
 from tests.test_hunt_sent_once import connected, message
 
 from holdfast import DeadlineExceededError, JournalError, connect
+from holdfast.cli.lines import read_line
+from holdfast.cli.results import Results
 from holdfast.journals.sqlite import SqliteJournal
 from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.journal import CallRecord, RecordUpdate
@@ -19,6 +21,7 @@ from holdfast.testing import FakeAgent, FakeNetwork, Refuse, asks, completes
 
 if sys.platform != "win32":
     import fcntl
+    import resource
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -310,3 +313,27 @@ def test_a_file_of_results_that_was_replaced_before_it_was_locked_is_not_written
     assert "is being written by another run" in done.err
     assert runs.output.read_text() == whole
     assert runs.sent == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
+def test_what_cannot_be_written_to_its_end_is_not_in_the_way_of_what_follows(tmp_path):
+    path = tmp_path / "out.jsonl"
+    results = Results(path, without_errors=False)
+    one, two = (read_line(text, 1) for text in (b"one", b"two"))
+    results.write(one, {"message": {"parts": []}})
+    whole = path.read_bytes()
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 20, before[1]))
+    try:
+        with pytest.raises(OSError, match="large"):
+            results.write(two, {"message": {"parts": []}})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert path.read_bytes() == whole
+    results.write(two, {"message": {"parts": []}})
+    results.close()
+    again = Results(path, without_errors=False)
+    assert set(again.known) == {one.key, two.key}
+    again.close()

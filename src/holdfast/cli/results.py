@@ -206,8 +206,13 @@ class Results:
 
 def _write(file: BinaryIO, line: bytes) -> None:
     left = memoryview(line)
-    while left:
-        left = left[file.write(left) :]
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError:
+        with contextlib.suppress(OSError):  # a half line would be in the way of the next
+            file.truncate(file.seek(0, os.SEEK_END) - (len(line) - len(left)))
+        raise
 
 
 def _result(line: bytes) -> _Result | None:
