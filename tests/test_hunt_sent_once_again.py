@@ -5,13 +5,14 @@ import contextlib
 import json
 import sys
 import threading
+import uuid
 
 import pytest
 from tests.test_bulk import collected, ended
 from tests.test_cli_run import Runs
 from tests.test_hunt_sent_once import connected, message
 
-from holdfast import DeadlineExceededError, JournalError, connect
+from holdfast import DeadlineExceededError, JournalError, RunItem, connect
 from holdfast.cli.lines import read_line
 from holdfast.cli.results import Results
 from holdfast.journals.sqlite import SqliteJournal
@@ -210,6 +211,33 @@ async def test_a_source_that_is_cancelled_has_not_come_to_its_end(is_async):
     assert [result.answer.text for result in results] == ["42"]
     assert isinstance(error, RuntimeError)
     assert "cancelled" in str(error)
+
+
+@pytest.mark.parametrize("way", ["close", "stop", "fault"])
+async def test_a_generator_of_messages_is_closed_with_the_run(way):
+    agent, closed = FakeAgent(completes("42")), []
+
+    async def messages():
+        try:
+            while True:
+                yield RunItem(key="same" if way == "fault" else str(uuid.uuid4()), content="one")
+        finally:
+            await asyncio.sleep(0)
+            closed.append(way)
+
+    source = messages()
+    async with connected(agent) as client:
+        run = client.run(source, concurrency=1)
+        await anext(run)
+        if way == "close":
+            await run.close()
+        elif way == "stop":
+            run.stop()
+            assert await anext(run, None) is None
+        else:
+            await ended(run)
+
+        assert closed == [way]
 
 
 async def test_a_message_whose_hook_is_cancelled_is_not_passed_over():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import AsyncIterable
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterable
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import msgspec
 
@@ -15,7 +16,7 @@ from holdfast.errors import A2AError, JournalError
 from holdfast.runtime.callbacks import uncancelled
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from types import TracebackType
 
     from holdfast.model.types import Message
@@ -61,8 +62,8 @@ class BulkRun:
     """The results of many messages, as they come; made by `Client.run`.
 
     Iterate over it once: at its end it is exhausted. Messages are taken when there is room for
-    them, and while somebody iterates. Whoever leaves early says `close`, or uses the run as an
-    async context manager.
+    them, and while somebody iterates; an async generator that they come from is closed with the
+    run. Whoever leaves early says `close`, or uses the run as an async context manager.
     """
 
     def __init__(
@@ -166,6 +167,7 @@ class BulkRun:
         if (taking := self._take()) is not None:
             waiting.add(taking)
         if not waiting:
+            await self._items.aclose()
             fault, self._fault = self._fault, None
             raise fault or StopAsyncIteration
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -254,7 +256,12 @@ async def _items(
         ValueError: A key was given to more than one message.
     """
     keyed = _Keyed()
-    if isinstance(messages, AsyncIterable):
+    if isinstance(messages, AsyncGenerator):
+        generator = cast("AsyncGenerator[Content | RunItem]", messages)
+        async with contextlib.aclosing(generator):  # nobody else may have a hold of it
+            async for message in generator:
+                yield keyed.item(message)
+    elif isinstance(messages, AsyncIterable):
         async for message in messages:
             yield keyed.item(message)
     else:
