@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Unpack
 
-import msgspec
-
 from holdfast.arguments import check_seconds
 from holdfast.errors import OutcomeUnknownError
 from holdfast.event_stream import EventStream
+from holdfast.model import codec
 from holdfast.model.operations import SEND_MESSAGE
 from holdfast.model.requests import SendMessageRequest
 from holdfast.model.types import Message, Role, TaskState
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.event_stream import Live
     from holdfast.journaling import HeldCall, Journaling
     from holdfast.options import CallOptions
+    from holdfast.policy.deadline import Deadline
     from holdfast.runtime.journal import CallRecord
 
 __all__ = ["PendingCall"]
@@ -36,10 +36,18 @@ class PendingCall:
     that is not is looked for, as after a lost reply.
     """
 
-    def __init__(self, record: CallRecord, calls: Calls, journaling: Journaling) -> None:
+    def __init__(
+        self,
+        record: CallRecord,
+        calls: Calls,
+        journaling: Journaling,
+        *,
+        deadline: Deadline | None = None,  # in place of what options say
+    ) -> None:
         self._record = record
         self._calls = calls
         self._journaling = journaling
+        self._deadline = deadline
 
     def __repr__(self) -> str:
         return (
@@ -96,7 +104,7 @@ class PendingCall:
         """The message, to be sent again by hand; None unless the journal stores messages."""
         if self._record.request is None:
             return None
-        return msgspec.json.decode(self._record.request, type=SendMessageRequest).message
+        return codec.decode(self._record.request.encode(), SendMessageRequest).message
 
     async def resume(
         self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]
@@ -133,6 +141,7 @@ class PendingCall:
         """
         check_seconds("poll_interval", poll_interval)
         deadline, per_call = self._calls.begin("wait", options)
+        deadline = self._deadline or deadline
         calls = StreamCalls(
             self._calls, deadline, per_call, poll_interval=poll_interval, patient=True
         )

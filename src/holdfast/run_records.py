@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from holdfast.answer import Answer, raise_for_outcome
 from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
+from holdfast.model import codec
 from holdfast.model.digest import digest_of
 from holdfast.model.types import Message, Task
 from holdfast.pending import PendingCall
@@ -101,7 +100,7 @@ class SentBefore:
         while record.outcome is None:
             record = await self._journaling.until_free(record.message_id, deadline, outlasts=True)
             if record.outcome is None:
-                call = PendingCall(record, self._calls, self._journaling)
+                call = PendingCall(record, self._calls, self._journaling, deadline=deadline)
                 try:
                     return await call.resume(poll_interval=self._poll_interval, **self._options)
                 except JournalError:
@@ -124,9 +123,8 @@ class SentBefore:
     async def _result(self, record: CallRecord) -> Task | Message:
         """What answered a call that is over."""
         if record.result is not None:
-            if record.state is None:
-                return msgspec.json.decode(record.result, type=Message)
-            return msgspec.json.decode(record.result, type=Task)
+            kind: type[Message | Task] = Message if record.state is None else Task
+            return codec.decode(record.result.encode(), kind)
         if record.state is not None and record.task_id is not None:
             deadline, per_call = self._calls.begin("call", self._options)
             try:

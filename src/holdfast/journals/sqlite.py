@@ -37,7 +37,10 @@ _COLUMNS = tuple(CallRecord.__struct_fields__)
 _UPDATED = tuple(RecordUpdate.__struct_fields__)
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM calls"  # noqa: S608  nothing but our own names
 _OF_MESSAGE = f"{_SELECT} WHERE message_id = ?"
-_OF_LABEL = f"{_SELECT} WHERE agent = ? AND label = ? ORDER BY began DESC, rowid DESC LIMIT 1"
+_OF_LABEL = (
+    f"{_SELECT} WHERE agent = ? AND label = ? "
+    "ORDER BY outcome IS NOT 'not_sent' DESC, began DESC, rowid DESC LIMIT 1"
+)
 _INSERT = (
     f"INSERT INTO calls ({', '.join(_COLUMNS)}) "  # noqa: S608
     f"VALUES ({', '.join('?' * len(_COLUMNS))})"
@@ -216,7 +219,9 @@ class SqliteJournal:
         return await self._do(lambda connection: _records(connection.execute(question, values)))
 
     async def find_label(self, agent: str, label: str, /) -> CallRecord | None:
-        """The newest record of a label to an agent, open or over; None where there is none.
+        """The record of a label to an agent, open or over; None where there is none.
+
+        Of several it is the one that may have been sent; where there is none, the newest.
 
         Raises:
             JournalError: It cannot be read.

@@ -74,7 +74,7 @@ class RecordUpdate(msgspec.Struct, frozen=True, kw_only=True):
         outcome: What became of the call; it is over with that.
         detail: More of that, in a line for people.
         result: The answer, as JSON.
-        lease_until: When the lease is over; the present time releases the call.
+        lease_until: When the lease is over; 0 releases the call, wherever clocks are set to.
     """
 
     context_id: str | None = None
@@ -173,7 +173,9 @@ class Journal(Protocol):
         ...
 
     async def find_label(self, agent: str, label: str, /) -> CallRecord | None:
-        """The newest record of a label to an agent, open or over; None where there is none.
+        """The record of a label to an agent, open or over; None where there is none.
+
+        Of several it is the one that may have been sent; where there is none, the newest.
 
         Raises:
             JournalError: It cannot be read.
