@@ -336,10 +336,9 @@ class Client:
         Each message is asked as by `ask`, and what goes wrong with one is its result. With a
         journal and a ``run_id``, a run that was killed is begun again in the same way, with the
         same messages: what was sent is gone on with, what is known is not asked for again, and
-        nothing is sent twice, unless ``on_unknown`` says so, or the journal has forgotten it: see
-        ``retention`` of `SqliteJournal`, a week if nobody says more. Two runs of one name at once
-        share the work, and each gives every answer. A message that is not the one that was sent
-        under its key is a ValueError in its result.
+        nothing is sent twice, unless ``on_unknown`` says so. Two runs of one name at once share
+        the work, and each gives every answer. A message that is not the one that was sent under
+        its key is a ValueError in its result.
 
         Args:
             messages: What to ask; each is known by its place, which has to stay the same, or by
