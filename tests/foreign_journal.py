@@ -66,7 +66,8 @@ class Foreign:
 
     async def find_label(self, agent, label):
         found = [one for one in self.records.values() if (one.agent, one.label) == (agent, label)]
-        return max(found, key=lambda one: one.began, default=None)
+        may_be_sent = [one for one in found if one.outcome != "not_sent"]
+        return max(may_be_sent or found, key=lambda one: one.began, default=None)
 
     async def close(self):
         self.is_closed = True

@@ -65,7 +65,7 @@ async def ended(run):
     while True:
         try:
             results.append(await anext(run))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             return results, error
 
 

@@ -158,6 +158,12 @@ class FindsTheOldest(Foreign):
         return min(found, key=lambda one: one.began, default=None)
 
 
+class FindsTheNewest(Foreign):
+    async def find_label(self, agent, label):
+        found = [one for one in self.records.values() if (one.agent, one.label) == (agent, label)]
+        return max(found, key=lambda one: one.began, default=None)
+
+
 class WritesByHalves(Foreign):
     async def begin(self, record):
         half = replace(record, lease_until=0.0)
@@ -205,6 +211,7 @@ BREACHES = [
     (ListsNewestFirst, "unfinished gives the calls without an outcome, oldest first"),
     (ListsAllAgents, "unfinished gives those of one agent alone"),
     (FindsTheOldest, "find_label gives the newest record"),
+    (FindsTheNewest, "find_label gives the record that may have been sent"),
     (WritesByHalves, "does all of its work, or nothing"),
     (ClosesOnce, "closed twice"),
     (TakesAnyAgentForOne, "raised where nothing was wrong, in begin: .*it is there"),

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import AsyncIterable
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterable
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import msgspec
 
 from holdfast.answer import Answer
 from holdfast.content import Content, to_message
 from holdfast.errors import A2AError, JournalError
+from holdfast.runtime.callbacks import uncancelled
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from types import TracebackType
 
     from holdfast.calls import PerCall
@@ -63,8 +65,8 @@ class BulkRun:
     """The results of many messages, as they come; made by `Client.run`.
 
     Iterate over it once: at its end it is exhausted. Messages are taken when there is room for
-    them, and while somebody iterates. Whoever leaves early says `close`, or uses the run as an
-    async context manager.
+    them, and while somebody iterates; an async generator that they come from is closed with the
+    run. Whoever leaves early says `close`, or uses the run as an async context manager.
     """
 
     def __init__(
@@ -119,7 +121,8 @@ class BulkRun:
 
         Raises:
             ValueError: A key was given to more than one message; nothing behind it is sent.
-            RuntimeError: The client was closed; or somebody else waits for the next result.
+            RuntimeError: The client was closed; somebody else waits for the next result; or what
+                a message or the messages themselves wait for was cancelled.
             Exception: What the messages themselves raise when they are iterated over, and what
                 a consumer, an interceptor or another hook of the caller's raises.
         """
@@ -170,6 +173,7 @@ class BulkRun:
         if (taking := self._take()) is not None:
             waiting.add(taking)
         if not waiting:
+            await self._items.aclose()
             fault, self._fault = self._fault, None
             raise fault or StopAsyncIteration
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -194,7 +198,7 @@ class BulkRun:
 
     async def _next_item(self) -> RunItem | None:
         loop = asyncio.get_running_loop()
-        item = await anext(self._items, None)
+        item = await uncancelled(anext(self._items, None))
         if item is not None:
             await asyncio.sleep(max(0.0, self._not_before - loop.time()))
             self._not_before = max(self._not_before, loop.time()) + self._interval
@@ -213,6 +217,9 @@ class BulkRun:
     # ── One message ──────────────────────────────────────────────────────────────────────────
 
     async def _one(self, item: RunItem) -> RunResult:
+        return await uncancelled(self._result(item))
+
+    async def _result(self, item: RunItem) -> RunResult:
         clock, key = asyncio.get_running_loop().time, item.key
         began = clock()
         try:
@@ -263,7 +270,12 @@ async def _items(
         ValueError: A key was given to more than one message.
     """
     keyed = _Keyed()
-    if isinstance(messages, AsyncIterable):
+    if isinstance(messages, AsyncGenerator):
+        generator = cast("AsyncGenerator[Content | RunItem]", messages)
+        async with contextlib.aclosing(generator):  # nobody else may have a hold of it
+            async for message in generator:
+                yield keyed.item(message)
+    elif isinstance(messages, AsyncIterable):
         async for message in messages:
             yield keyed.item(message)
     else:

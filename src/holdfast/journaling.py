@@ -107,7 +107,7 @@ class Journaling:
         except JournalError as error:
             error.executed = False
             raise
-        return HeldCall(record, self._env, leases, deadline)
+        return HeldCall(record, leases, deadline)
 
     async def claim(self, record: CallRecord, deadline: Deadline) -> HeldCall:
         """Takes over a call.
@@ -124,7 +124,7 @@ class Journaling:
         lease_until = now + self.journal.lease
         claim = said(self.journal.claim, message_id, now=now, lease_until=lease_until)
         leases = self._leases.here()
-        taking = leases.taken(claim, lambda: RecordUpdate(lease_until=self._env.wall()))
+        taking = leases.taken(claim, lambda: RecordUpdate(lease_until=0.0))
         call = f"the call of message {message_id}"
         try:
             taken = await self._until(deadline, taking, f"{call} was not taken over")
@@ -134,7 +134,7 @@ class Journaling:
                 self._check_not_here(found)
                 _check_not_elsewhere(record, found, self._env.wall())
             raise
-        return HeldCall(taken, self._env, leases, deadline)
+        return HeldCall(taken, leases, deadline)
 
     async def free(self, message_id: str, deadline: Deadline) -> CallRecord:
         """The record of a call that nobody holds; it may be over.
@@ -213,7 +213,7 @@ class Journaling:
         return [record]
 
     async def find_label(self, label: str) -> CallRecord | None:
-        """The newest call of a label to this agent, open or over; None where there is none.
+        """The call of a label to this agent, open or over: see `Journal.find_label`.
 
         Raises:
             JournalError: The journal cannot be read.
@@ -253,7 +253,7 @@ def _check_not_elsewhere(first: CallRecord, record: CallRecord, now: float) -> N
     """Raises a `JournalError` where it is clear that whoever holds a call is alive."""
     if record.generation != first.generation:
         raise _held(f"by another client, which took it over at {shown(now)}", record)
-    if record.lease_until > first.lease_until:
+    if record.lease_until != first.lease_until:  # less where a clock was set back
         raise _held(f"by another client, which renewed it at {shown(now)}", record)
 
 

@@ -64,9 +64,8 @@ class HeldCall:
         record: As it was written down.
     """
 
-    def __init__(self, record: CallRecord, env: Env, leases: Leases, deadline: Deadline) -> None:
+    def __init__(self, record: CallRecord, leases: Leases, deadline: Deadline) -> None:
         self.record = record
-        self._env = env
         self._leases = leases
         self._deadline = deadline
         self._working = Endable()
@@ -155,7 +154,7 @@ class HeldCall:
         That holds at once, before it is written: what ends the work from now on says nothing of
         the call.
         """
-        return self.finish(RecordUpdate(lease_until=self._env.wall()))
+        return self.finish(RecordUpdate(lease_until=0.0))
 
     def take_away(self, by: str) -> None:
         """Ends the work on it, as somebody else holds it now."""
@@ -288,7 +287,8 @@ class Leases:
     async def renew(self) -> None:
         """Renews all leases, and tells the calls whose lease was taken."""
         loop, lease = asyncio.get_running_loop(), self.journal.lease
-        held = {name: call.record.generation for name, call in self._calls.items()}
+        calls = dict(self._calls)
+        held = {name: call.record.generation for name, call in calls.items()}
         began = loop.time()
         renewal = said(self.journal.renew, [*held.items()], self._env.wall() + lease)
         try:
@@ -298,9 +298,9 @@ class Leases:
             self._looked = loop.time()  # not to be asked again by each of them
             return
         self._looked = began
-        for name in held.keys() - ours:
-            if (call := self._calls.get(name)) is not None:
-                call.take_away("another client")
+        for name in calls.keys() - ours:
+            if self._calls.get(name) is calls[name]:  # and not one that was taken over meanwhile
+                calls[name].take_away("another client")
 
     async def _renew_in_time(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-import msgspec
-
 from holdfast.arguments import check_seconds
 from holdfast.errors import OutcomeUnknownError
 from holdfast.event_stream import EventStream
+from holdfast.model import codec
 from holdfast.model.operations import SEND_MESSAGE
 from holdfast.model.requests import SendMessageRequest
 from holdfast.model.types import Message, Role, TaskState
@@ -98,7 +97,7 @@ class PendingCall:
         """The message, to be sent again by hand; None unless the journal stores messages."""
         if self._record.request is None:
             return None
-        return msgspec.json.decode(self._record.request, type=SendMessageRequest).message
+        return codec.decode(self._record.request.encode(), SendMessageRequest).message
 
     async def resume(
         self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from holdfast.answer import Answer, raise_for_outcome
 from holdfast.errors import (
     A2AError,
@@ -15,6 +13,7 @@ from holdfast.errors import (
     OutcomeUnknownError,
     RunItemChangedError,
 )
+from holdfast.model import codec
 from holdfast.model.digest import digest_of
 from holdfast.model.types import Message, Task
 from holdfast.pending import resumed
@@ -152,9 +151,8 @@ class SentBefore:
             )
         was_answered = record.outcome == "answered"
         if was_answered and record.result is not None:
-            if record.state is None:
-                return msgspec.json.decode(record.result, type=Message)
-            return msgspec.json.decode(record.result, type=Task)
+            kind: type[Message | Task] = Message if record.state is None else Task
+            return codec.decode(record.result.encode(), kind)
         if was_answered and record.state is not None and record.task_id is not None:
             try:
                 return await self._calls.get_task(record.task_id, deadline, per_call)

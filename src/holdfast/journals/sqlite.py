@@ -37,7 +37,10 @@ _COLUMNS = tuple(CallRecord.__struct_fields__)
 _UPDATED = tuple(RecordUpdate.__struct_fields__)
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM calls"  # noqa: S608  nothing but our own names
 _OF_MESSAGE = f"{_SELECT} WHERE message_id = ?"
-_OF_LABEL = f"{_SELECT} WHERE agent = ? AND label = ? ORDER BY began DESC, rowid DESC LIMIT 1"
+_OF_LABEL = (
+    f"{_SELECT} WHERE agent = ? AND label = ? "
+    "ORDER BY outcome IS NOT 'not_sent' DESC, began DESC, rowid DESC LIMIT 1"
+)
 _INSERT = (
     f"INSERT INTO calls ({', '.join(_COLUMNS)}) "  # noqa: S608
     f"VALUES ({', '.join('?' * len(_COLUMNS))})"
@@ -66,21 +69,29 @@ _Job = tuple["Callable[[sqlite3.Connection], Any]", "asyncio.Future[Any]"]
 
 
 class SqliteJournal:
-    """Keeps the records of calls in a file; several processes may share it.
+    """Keeps the records of calls in a file; several processes of one machine may share it.
 
     The file holds addresses, ids and states, and what was said only where that is asked for. It is
-    made readable to its owner alone.
+    made readable to its owner alone. It is opened at the first call: that a directory is missing,
+    or that a file is none of these, shows there, as a `JournalError`, and nothing is sent. Once it
+    is open, one that is moved, deleted or replaced is an error until `close`.
 
     Args:
-        path: The file; it is made where there is none, and its directory must be there.
+        path: The file; it is made where there is none, and its directory must be there. A relative
+            one is of the directory that the program is in now.
         store_messages: Whether to keep messages and answers too, so that what nobody knows to have
             arrived can be sent again by hand.
-        lease: Seconds after which a call of a process that died may be taken over.
+        lease: Seconds after which a call of a process that died may be taken over; more than 0.
         retention: Seconds to keep what is finished, counted from a call's begin; None for ever.
             What is older is deleted with the first call that this journal writes down, and then
             once an hour, whoever wrote it. Calls without an outcome are kept, and so are those
             with a label: they are what a run knows of its messages.
-        busy_timeout: Seconds to wait for another process that writes.
+        busy_timeout: Seconds to wait for another process that writes; more than 0.
+
+    Attributes:
+        path: The file, as it was given.
+        stores_messages: Whether messages and answers are kept.
+        lease: Seconds for which a call is held.
 
     Raises:
         TypeError: An argument of another type.
@@ -118,8 +129,9 @@ class SqliteJournal:
         """Writes a call down that begins, in place of one of that message that was not sent.
 
         Raises:
-            JournalError: It cannot be written; or a call of that message, or to that agent with
-                that label, is written down already, with another outcome than ``"not_sent"``.
+            JournalError: It cannot be written (``"unusable"``); or a call of that message, or to
+                that agent with that label, is written down already, with another outcome than
+                ``"not_sent"`` (``"exists"``; ``message_id`` is that call's).
         """
         labelled = (record.label, record.agent)
 
@@ -160,7 +172,11 @@ class SqliteJournal:
         return await self._do(lambda connection: connection.execute(_UPDATE, values).rowcount == 1)
 
     async def renew(self, held: Sequence[tuple[str, int]], lease_until: float, /) -> set[str]:
-        """Puts off the end of leases, by message id and generation.
+        """Puts off the end of leases.
+
+        Args:
+            held: Message ids, each with its generation.
+            lease_until: When the leases are over, in seconds since the epoch.
 
         Returns:
             The ids of those whose records are open and of that generation.
@@ -181,11 +197,17 @@ class SqliteJournal:
     async def claim(self, message_id: str, /, *, now: float, lease_until: float) -> CallRecord:
         """Takes a lease of a call that is open, and whose lease is over by ``now``.
 
+        Args:
+            message_id: Whose call.
+            now: The present time, in seconds since the epoch.
+            lease_until: When the new lease is over, likewise.
+
         Returns:
             The record, with a generation that is one more than it was.
 
         Raises:
-            JournalError: Somebody holds it, it is over, or it is not there.
+            JournalError: Somebody holds it (``"held"``, with ``held_until``), it is ``"over"``, or
+                it is not there (``"missing"``); or it cannot be written (``"unusable"``).
         """
 
         def claim(connection: sqlite3.Connection) -> CallRecord:
@@ -206,7 +228,7 @@ class SqliteJournal:
         return await self._do(lambda connection: _first(connection, _OF_MESSAGE, message_id))
 
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
-        """The calls without an outcome, oldest first; of one agent, or of all.
+        """The calls without an outcome, oldest first; of one agent, or of all if None.
 
         Raises:
             JournalError: It cannot be read.
@@ -216,7 +238,9 @@ class SqliteJournal:
         return await self._do(lambda connection: _records(connection.execute(question, values)))
 
     async def find_label(self, agent: str, label: str, /) -> CallRecord | None:
-        """The newest record of a label to an agent, open or over; None where there is none.
+        """The record of a label to an agent, open or over; None where there is none.
+
+        Of several it is the one that may have been sent; where there is none, the newest.
 
         Raises:
             JournalError: It cannot be read.

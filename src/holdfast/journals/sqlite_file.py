@@ -105,7 +105,16 @@ class SqliteFile:
         """
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-journal")
-        return asyncio.get_running_loop().run_in_executor(self._thread, self._transact, works)
+        loop = asyncio.get_running_loop()
+        try:
+            return loop.run_in_executor(self._thread, self._transact, works)
+        except RuntimeError as error:  # there is no thread to be had, or the program ends
+            self._thread = None  # which would do later what has failed now
+            failure = JournalError(f"the journal {self.path} cannot be used: {error}")
+            failure.__cause__ = error
+            failed: asyncio.Future[list[T]] = loop.create_future()
+            failed.set_exception(failure)
+            return failed
 
     async def close(self) -> None:
         """Closes it, until something is to be done with it again. Can be called twice."""
@@ -113,7 +122,6 @@ class SqliteFile:
         if thread is not None:
             await asyncio.get_running_loop().run_in_executor(thread, self._disconnect)
             thread.shutdown(wait=False)
-            self._identity = None
 
     # ── In the thread ────────────────────────────────────────────────────────────────────────
 
@@ -227,6 +235,7 @@ class SqliteFile:
     def _disconnect(self) -> None:
         with self._lock:
             self._close_file()
+            self._identity = None
 
     def _close_file(self) -> None:
         connection, self._connection = self._connection, None

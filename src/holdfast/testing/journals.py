@@ -198,8 +198,12 @@ async def _check_labels(ours: Journal, theirs: Journal, agent: str) -> None:
         await ours.begin(record)
         await ours.update(record.message_id, 1, RecordUpdate(outcome="not_sent"))
     found = await theirs.find_label(agent, "night:1")
-    rule = "find_label gives the newest record, open or over"
+    rule = "find_label gives the newest record where none may have been sent"
     _holds(found is not None and found.message_id == "label-2", rule)
+    await ours.begin(replace(_record("label-3", agent), began=0.0, label="night:1"))
+    found = await theirs.find_label(agent, "night:1")
+    rule = "find_label gives the record that may have been sent, though another one is newer"
+    _holds(found is not None and found.message_id == "label-3", rule)
     for to, label in ((agent, "night:2"), (f"{agent}/other", "night:1")):
         rule = "find_label gives None where there is no record of that label to that agent"
         _holds(await theirs.find_label(to, label) is None, rule)
