@@ -549,6 +549,26 @@ async def test_the_time_of_an_answer_that_has_to_be_fetched_again_is_the_same_on
     await journal.close()
 
 
+class Silent(SqliteJournal):
+    """Tells of no label."""
+
+    async def find_label(self, *label):
+        await asyncio.sleep(1000)
+
+
+async def test_the_time_of_an_answer_is_over_for_a_journal_that_tells_nothing_too(tmp_path):
+    agent = doubles()
+    journal = Silent(tmp_path / "calls.db")
+    async with connected(agent, journal=journal) as client:
+        (result,) = (await collected(client.run(["a"], run_id="r", timeout=5))).values()
+
+    assert isinstance(result.error, DeadlineExceededError)
+    assert "the journal has not told of the key '0' within the call timeout" in str(result.error)
+    assert now() == pytest.approx(5, abs=1)
+    assert agent.executions == {}
+    await journal.close()
+
+
 async def test_a_message_that_its_holder_could_not_send_is_sent_by_who_waits_for_it(tmp_path):
     agent = doubles()
     journal = SqliteJournal(tmp_path / "calls.db")

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.journal import CallRecord
 
-__all__ = ["RunRecords", "SentBefore", "run_and_key"]
+__all__ = ["RunRecords", "SentBefore", "label_of", "run_and_key"]
+
+
+def label_of(run_id: str, key: str) -> str:
+    """What a journal calls a message of a run: no other one of any run is called the same."""
+    return f"{run_id.replace('%', '%25').replace(':', '%3A')}:{key}"
 
 
 def run_and_key(label: str) -> tuple[str, str]:
@@ -53,8 +58,8 @@ class RunRecords:
         self._poll_interval = poll_interval
 
     def label(self, key: str) -> str:
-        """What the journal calls a message: no other one of any run is called the same."""
-        return f"{self._run_id.replace('%', '%25').replace(':', '%3A')}:{key}"
+        """What the journal calls a message: see `label_of`."""
+        return label_of(self._run_id, key)
 
     async def find(self, key: str, message: Message, deadline: Deadline) -> SentBefore | None:
         """A message that may have been sent; None for one that was not.
