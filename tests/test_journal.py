@@ -501,6 +501,21 @@ async def test_what_is_forgotten_is_over_and_the_agent_hears_nothing(path):
         assert (caught.value.reason, caught.value.message_id) == ("over", call.message_id)
 
 
+async def test_a_call_that_the_journal_has_no_more_is_missing(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as file:
+            file.execute("DELETE FROM calls")
+
+        for going_on in (call.resume(), call.forget()):
+            with pytest.raises(JournalError, match="is not in the journal") as caught:
+                await going_on
+            assert (caught.value.reason, caught.value.message_id) == ("missing", call.message_id)
+
+
 async def test_a_question_is_an_answer(path):
     agent = FakeAgent(lambda _turn: asks("For how many?"))
     async with Process(agent, path) as client:
@@ -1049,6 +1064,7 @@ async def test_whatever_a_journal_raises_at_the_beginning_nothing_is_sent(error)
 
     assert caught.value.executed is False
     assert caught.value.__cause__ is error
+    assert (caught.value.reason, caught.value.message_id) == ("unusable", None)
     assert agent.received == []
 
 
