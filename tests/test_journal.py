@@ -359,6 +359,17 @@ async def test_what_a_run_has_sent_is_not_sent_again_whoever_has_used_its_journa
     assert len(agent.calls(SENDS[True])) == 3
 
 
+async def test_what_a_run_has_sent_in_contexts_of_its_own_is_known_to_the_next(path):
+    agent = FakeAgent()
+    for was_sent in (False, True):
+        process = Process(agent, path, context_ids="client")
+        async with process as client, client.run(["Bake."], run_id="night") as run:
+            (result,) = [result async for result in run]
+        assert (result.error, result.was_resumed) == (None, was_sent)
+
+    assert len(agent.executions) == 1
+
+
 async def test_an_agent_is_the_same_by_each_of_its_names(path):
     agent = FakeAgent(completes("42", after=60), url="http://localhost:9999")
     async with Process(agent, path) as client:
