@@ -359,6 +359,17 @@ async def test_what_a_run_has_sent_is_not_sent_again_whoever_has_used_its_journa
     assert len(agent.calls(SENDS[True])) == 3
 
 
+async def test_what_a_run_has_sent_in_contexts_of_its_own_is_known_to_the_next(path):
+    agent = FakeAgent()
+    for was_sent in (False, True):
+        process = Process(agent, path, context_ids="client")
+        async with process as client, client.run(["Bake."], run_id="night") as run:
+            (result,) = [result async for result in run]
+        assert (result.error, result.was_resumed) == (None, was_sent)
+
+    assert len(agent.executions) == 1
+
+
 async def test_an_agent_is_the_same_by_each_of_its_names(path):
     agent = FakeAgent(completes("42", after=60), url="http://localhost:9999")
     async with Process(agent, path) as client:
@@ -518,6 +529,21 @@ async def test_what_is_forgotten_is_over_and_the_agent_hears_nothing(path):
         with pytest.raises(JournalError, match="is over: forgotten") as caught:
             await call.resume()
         assert (caught.value.reason, caught.value.message_id) == ("over", call.message_id)
+
+
+async def test_a_call_that_the_journal_has_no_more_is_missing(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as file:
+            file.execute("DELETE FROM calls")
+
+        for going_on in (call.resume(), call.forget()):
+            with pytest.raises(JournalError, match="is not in the journal") as caught:
+                await going_on
+            assert (caught.value.reason, caught.value.message_id) == ("missing", call.message_id)
 
 
 async def test_a_question_is_an_answer(path):
@@ -1068,6 +1094,7 @@ async def test_whatever_a_journal_raises_at_the_beginning_nothing_is_sent(error)
 
     assert caught.value.executed is False
     assert caught.value.__cause__ is error
+    assert (caught.value.reason, caught.value.message_id) == ("unusable", None)
     assert agent.received == []
 
 

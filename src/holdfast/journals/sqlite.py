@@ -254,7 +254,7 @@ class SqliteJournal:
                 await self._do(_nothing)  # which comes after all that was asked for
             await self._file.close()
 
-    # ── Transactions ─────────────────────────────────────────────────────────────────────────────
+    # ── Transactions ─────────────────────────────────────────────────────────────────────────
 
     async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Has something done in the next transaction, and waits until that is on the disk."""
