@@ -419,7 +419,7 @@ CONSTRUCTORS = {
         "*capability=None *method_v03='' *path_v03=''"
     ),
     "OutcomeUnknownError": (
-        "message='' *message_id *context_id=None *looked_at=() *unfinished=None **facts"
+        "message='' *message_id *context_id=None *looked_at=() *search_error=None **facts"
     ),
     "Part": (
         "*text=None *raw=None *url=None *data=UNSET *metadata=None *filename=None *media_type=None"

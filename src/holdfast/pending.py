@@ -112,10 +112,10 @@ class PendingCall:
             options: See `CallOptions`.
 
         Raises:
-            OutcomeUnknownError: Nothing was found of it; the call is over with that.
+            OutcomeUnknownError: Nothing was found of it; the call is over with that. Where it
+                could not be looked for, or not to the end, `search_error` says why, and the call
+                can be resumed again.
             DuplicateTasksError: More than one task was found; the call is over with that.
-            A2AConnectionError: It could not be looked for, or not to the end; the call can be
-                resumed again. Whatever else keeps from that is raised likewise.
             JournalError: Somebody works on it, or it is over.
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
             DeadlineExceededError: The time is over; the call can be resumed again.
@@ -218,7 +218,6 @@ async def _find(call: HeldCall, calls: Calls, streams: StreamCalls) -> str:
         is_own_context=record.is_own_context,
     )
     if not isinstance(outcome, Found):
-        # An agent that is down, or lets nobody in, has not said that there is nothing.
-        raise lost.unfinished or lost
+        raise lost from lost.search_error
     await call.saw(outcome.task)
     return outcome.task.id

@@ -102,7 +102,7 @@ async def find_task(
     if isinstance(outcome, Found):
         return outcome
     if isinstance(outcome, Unseen):
-        lost.unfinished = outcome.why
+        lost.search_error = outcome.why
         if outcome.why is not None and task is not None:
             raise _only_seen(outcome.why, task) from lost
     lost.looked_at = search.looked_at

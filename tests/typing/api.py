@@ -785,7 +785,7 @@ async def handle(client: Client) -> None:
         assert_type(error.message_id, str)
         assert_type(error.context_id, str | None)
         assert_type(error.looked_at, tuple[str, ...])
-        assert_type(error.unfinished, A2AError | None)
+        assert_type(error.search_error, A2AError | None)
     except (TaskFailedError, TaskRejectedError, TaskCanceledError) as error:
         assert_type(error.task, Task)
     except (TaskAuthRequiredError, TaskInputRequiredError) as error:
