@@ -395,7 +395,7 @@ async def test_the_search_ends_with_the_call():
 async def test_the_search_is_as_patient_as_the_caller_wants():
     agent = FakeAgent()
     agent.inject(Reset(), on="SendMessage")
-    policy = ReconcilePolicy(max_seconds=300)
+    policy = ReconcilePolicy(timeout=300)
 
     with pytest.raises(OutcomeUnknownError):
         await connected(agent, resilience=Resilience(reconcile=policy)).send_message("hello")
@@ -559,6 +559,50 @@ async def test_a_resumed_call_whose_search_is_cut_short_can_be_resumed_again(tmp
     await asyncio.sleep(160)
     (pending,) = await connected(agent, journal=journal, env=VirtualWall()).pending()
     assert (await pending.resume()).text == "42"
+    await journal.close()
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+@pytest.mark.parametrize("timeout", [0, 0.5])
+async def test_who_resumes_a_call_has_it_looked_for_once_at_least(tmp_path, arrives, timeout):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
+    agent.inject(Stall(after_execution=arrives), on="SendMessage")
+    agent.inject(Delay(seconds=3), on="ListTasks")
+    resilience = Resilience(reconcile=ReconcilePolicy(timeout=timeout))
+    client = connected(agent, journal=journal, env=VirtualWall(), resilience=resilience)
+    sending = asyncio.create_task(client.send_message("How far?"))
+    await asyncio.sleep(1)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    (pending,) = await client.pending()
+
+    if arrives:
+        assert (await pending.resume()).text == "42"
+    else:
+        with pytest.raises(OutcomeUnknownError, match="not found, which proves nothing") as caught:
+            await pending.resume()
+        assert caught.value.search_error is None
+    assert len(agent.calls("ListTasks")) == 1
+    assert await client.pending() == []
+    await journal.close()
+
+
+async def test_the_one_look_of_a_resumed_call_ends_with_its_own_deadline(tmp_path):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
+    agent.inject(Stall(), on="SendMessage")
+    agent.inject(Stall(), on="ListTasks")
+    client = connected(agent, journal=journal, env=VirtualWall(), resilience=Resilience.off())
+    sending = asyncio.create_task(client.send_message("How far?"))
+    await asyncio.sleep(1)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    (pending,) = await client.pending()
+
+    with pytest.raises(OutcomeUnknownError, match="the wait timeout of 7 s") as caught:
+        await pending.resume(timeout=7)
+
+    assert isinstance(caught.value.search_error, DeadlineExceededError)
+    assert len(await client.pending()) == 1
     await journal.close()
 
 

@@ -431,7 +431,7 @@ CONSTRUCTORS = {
         "url *keys=None *jwt=None *limits=None *max_tasks=10000 *max_bytes=268435456 "
         "*engine=None *env=None"
     ),
-    "ReconcilePolicy": "*max_seconds=30.0 *backoff=0.5 *max_backoff=5.0 *max_pages=20",
+    "ReconcilePolicy": "*timeout=30.0 *backoff=0.5 *max_backoff=5.0 *max_pages=20",
     "Reconciled": "*request_id *operation *agent *message_id *looked_at *task_id *duration",
     "ReconnectError": "message='' *task=None **facts",
     "ReconnectPolicy": "*max_reconnects=8 *backoff=0.5 *max_backoff=15.0 *max_quiet=3600.0",

@@ -216,6 +216,7 @@ async def _find(call: HeldCall, calls: Calls, streams: StreamCalls) -> str:
         sent_at=record.began,
         wall=calls.env.wall,
         is_own_context=record.is_own_context,
+        at_least_once=True,
     )
     if not isinstance(outcome, Found):
         raise lost from lost.search_error

@@ -58,6 +58,7 @@ async def find_task(
     sent_at: float,
     wall: Callable[[], float],
     is_own_context: bool,
+    at_least_once: bool = False,
 ) -> SearchResult:
     """Looks for the task that a message made; where it finds none, ``lost`` is made to say so.
 
@@ -71,6 +72,7 @@ async def find_task(
         sent_at: When it was first sent, in seconds since the epoch.
         wall: Gives the time now by the same clock.
         is_own_context: Whether its context was made for it, and nobody else has used it.
+        at_least_once: Whether only the caller's deadline ends the first look.
 
     Raises:
         DuplicateTasksError: It made more than one task.
@@ -86,7 +88,9 @@ async def find_task(
         has_list=known is None or known.lists_tasks is not False,
         max_pages=calls.resilience.reconcile.max_pages,
     )
-    searcher = _Searcher(search, lost, calls, deadline, per_call=per_call, wall=wall)
+    searcher = _Searcher(
+        search, lost, calls, deadline, per_call=per_call, wall=wall, at_least_once=at_least_once
+    )
     outcome = await searcher.search()
     seconds = clock() - began
     if isinstance(outcome, FoundTwice):
@@ -122,8 +126,9 @@ class _Searcher:
         *,
         per_call: PerCall,
         wall: Callable[[], float],
+        at_least_once: bool,
     ) -> None:
-        seconds = calls.resilience.reconcile.max_seconds
+        seconds = calls.resilience.reconcile.timeout
         patience = asyncio.get_running_loop().time() + seconds
         self._search = search
         self._lost = lost
@@ -131,6 +136,7 @@ class _Searcher:
         self._deadline = deadline
         self._patience = Deadline(name="reconcile", timeout=seconds, at=patience)
         self._within = min(deadline, self._patience, key=lambda one: one.at)
+        self._is_due = at_least_once
         self._per_call = per_call
         self._wall = wall
 
@@ -143,10 +149,12 @@ class _Searcher:
                 search.cut_short(self._closed())
             elif loop.time() >= self._deadline.at:
                 search.cut_short(self._late(self._deadline))
-            elif loop.time() >= self._patience.at:
+            elif isinstance(step, LookAgain) and self._is_due:
+                self._is_due = False
+            elif loop.time() >= self._patience.at and not self._is_due:
                 search.finish(self._late(self._patience))
             elif not isinstance(step, LookAgain):
-                await self._ask(step)
+                await self._ask(step, self._deadline if self._is_due else self._within)
             else:
                 wait = growing_wait(
                     step.looks,
@@ -158,16 +166,16 @@ class _Searcher:
                 search.waited()
         return step
 
-    async def _ask(self, step: GetTask | ListPage) -> None:
+    async def _ask(self, step: GetTask | ListPage, within: Deadline) -> None:
         """Asks for one thing, and tells the search what came."""
         calls, search = self._calls, self._search
         try:
             if isinstance(step, GetTask):
                 get = GetTaskRequest(id=step.task_id, history_length=_HISTORY)
-                reply = await calls.run(GET_TASK, get, self._within, self._per_call)
+                reply = await calls.run(GET_TASK, get, within, self._per_call)
                 search.got(reply.value)
                 return
-            page = await calls.run(LIST_TASKS, _page(step), self._within, self._per_call)
+            page = await calls.run(LIST_TASKS, _page(step), within, self._per_call)
         except A2AError as error:
             if calls.is_closed:  # which is what ends it
                 return

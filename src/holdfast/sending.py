@@ -198,7 +198,7 @@ class Sending:
         calls = self._calls
         if self._per_call.on_unknown in {"raise", "resend"}:
             return None
-        if not calls.resilience.reconcile.max_seconds:
+        if not calls.resilience.reconcile.timeout:
             return None
         loop = asyncio.get_running_loop()
         epoch = calls.env.wall() - loop.time()  # once: the wall clock may be set meanwhile

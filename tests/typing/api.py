@@ -896,7 +896,7 @@ ASGI_APPLICATION: Callable[
 
 
 async def survives() -> None:
-    policy = ReconcilePolicy(max_seconds=10, backoff=0.1, max_backoff=1, max_pages=3)
+    policy = ReconcilePolicy(timeout=10, backoff=0.1, max_backoff=1, max_pages=3)
     client = connect(
         "http://agent.test",
         journal="sqlite:///calls.db",
