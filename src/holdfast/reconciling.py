@@ -24,6 +24,7 @@ from holdfast.runtime.waiting import add_last_seen
 from holdfast.tasks.places import GetTask, ListPage
 from holdfast.tasks.reconcile import (
     Absent,
+    Fetch,
     Found,
     FoundTwice,
     LookAgain,
@@ -166,30 +167,44 @@ class _Searcher:
                 search.waited()
         return step
 
-    async def _ask(self, step: GetTask | ListPage, within: Deadline) -> None:
+    async def _ask(self, step: GetTask | ListPage | Fetch, within: Deadline) -> None:
         """Asks for one thing, and tells the search what came."""
-        calls, search = self._calls, self._search
+        search = self._search
         try:
-            if isinstance(step, GetTask):
-                get = GetTaskRequest(id=step.task_id, history_length=_HISTORY)
-                reply = await calls.run(GET_TASK, get, within, self._per_call)
-                search.got(reply.value)
-                return
-            page = await calls.run(LIST_TASKS, _page(step), within, self._per_call)
+            match step:
+                case ListPage():
+                    await self._list(step, within)
+                case GetTask():
+                    search.got(await self._get(step.task_id, within))
+                case Fetch():
+                    search.fetched(await self._get(step.task_id, within))
         except A2AError as error:
-            if calls.is_closed:  # which is what ends it
+            if self._calls.is_closed:  # which is what ends it
                 return
-            place = calls.endpoint
-            has_path = place is None or place.interface.protocol_binding != "JSONRPC"
-            had_list = search.has_list
-            search.failed(error, has_path=has_path)
-            if place is not None and had_list and not search.has_list:
-                place.lists_tasks = False
-        else:
-            told = http_date(page.headers.get("date", ""))
-            search.listed(page.value, wall=self._wall(), agent_time=told)
-            if page.endpoint is not None:
-                page.endpoint.clock_skew = search.clock_skew
+            if isinstance(step, Fetch):
+                search.not_fetched(error)
+            else:
+                self._failed(error)
+
+    async def _get(self, task_id: str, within: Deadline) -> Task:
+        get = GetTaskRequest(id=task_id, history_length=_HISTORY)
+        return (await self._calls.run(GET_TASK, get, within, self._per_call)).value
+
+    async def _list(self, step: ListPage, within: Deadline) -> None:
+        search = self._search
+        page = await self._calls.run(LIST_TASKS, _page(step), within, self._per_call)
+        told = http_date(page.headers.get("date", ""))
+        search.listed(page.value, wall=self._wall(), agent_time=told)
+        if page.endpoint is not None:
+            page.endpoint.clock_skew = search.clock_skew
+
+    def _failed(self, error: A2AError) -> None:
+        search, place = self._search, self._calls.endpoint
+        has_path = place is None or place.interface.protocol_binding != "JSONRPC"
+        had_list = search.has_list
+        search.failed(error, has_path=has_path)
+        if place is not None and had_list and not search.has_list:
+            place.lists_tasks = False
 
     def _closed(self) -> A2AConnectionError:
         return A2AConnectionError(
