@@ -7,6 +7,7 @@ import pytest
 
 from holdfast import (
     A2AConnectionError,
+    CallFinished,
     DeadlineExceededError,
     DuplicateTasksError,
     InvalidParamsError,
@@ -305,6 +306,23 @@ async def test_a_message_that_never_arrived_is_reported_as_unknown(binding, stre
     assert "not found, which proves nothing" in error.message
     assert agent.calls(SENDS[streaming]) == []
     assert now() <= 30
+
+
+async def test_what_observers_have_of_a_lost_reply_stays_as_they_were_told():
+    agent, told = FakeAgent(), []
+    agent.inject(Reset(), on="SendMessage")
+
+    def note(observation):
+        if isinstance(observation, CallFinished) and observation.operation == "SendMessage":
+            told.append((observation.error, observation.error.message))
+
+    with pytest.raises(OutcomeUnknownError, match="It was not sent again") as caught:
+        await connected(agent, observers=[note]).send_message("hello")
+
+    ((error, message),) = told
+    assert error.message == message
+    assert error.looked_at == ()
+    assert caught.value.message.startswith(message)
 
 
 async def test_a_reply_that_is_a_message_is_in_no_list():

@@ -58,6 +58,7 @@ __all__ = [
     "ListPage",
     "LookAgain",
     "Reconciliation",
+    "SearchReport",
     "SearchResult",
     "Unseen",
 ]
@@ -120,6 +121,20 @@ class Unseen(msgspec.Struct, frozen=True):
 
 SearchResult: TypeAlias = Found | Absent | Unseen
 """What a search comes to that does not find two tasks."""
+
+
+class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A search that is over.
+
+    Attributes:
+        result: What it came to.
+        looked_at: What was searched, in order, a line each.
+        told: A sentence about it, where nothing was found.
+    """
+
+    result: SearchResult
+    looked_at: tuple[str, ...]
+    told: str
 
 
 class Reconciliation:
