@@ -11,6 +11,7 @@ from holdfast import (
     DeadlineExceededError,
     DuplicateTasksError,
     InvalidParamsError,
+    JournalError,
     Limits,
     Message,
     OutcomeUnknownError,
@@ -29,6 +30,8 @@ from holdfast import (
     connect,
 )
 from holdfast.journals.sqlite import SqliteJournal
+from holdfast.model.operations import SEND_MESSAGE
+from holdfast.model.requests import SendMessageRequest
 from holdfast.runtime.env import SystemEnv
 from holdfast.testing import (
     Cut,
@@ -207,6 +210,62 @@ async def test_a_request_that_arrives_late_is_found_in_a_later_look():
 
     assert task.text == "42"
     assert len(agent.calls("ListTasks")) > 1
+
+
+def raw(text="How far?"):
+    message = Message(message_id="m-1", role=Role.USER, parts=(Part(text=text),))
+    return SEND_MESSAGE, SendMessageRequest(message=message)
+
+
+async def test_a_message_of_a_raw_call_is_looked_for_too():
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+
+    reply = await connected(agent).call(*raw())
+
+    assert reply.value.task.text == "42"
+    assert agent.executions == {"m-1": [reply.value.task.id]}
+
+
+async def test_a_raw_call_can_say_what_to_do_about_a_lost_reply():
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+
+    with pytest.raises(OutcomeUnknownError, match="It was not sent again"):
+        await connected(agent).call(*raw(), on_unknown="raise")
+
+    assert not agent.calls("ListTasks")
+
+
+async def test_a_message_of_a_raw_call_is_written_down_before_it_is_sent(tmp_path):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
+    agent.inject(Stall(after_execution=True), on="SendMessage")
+    client = connected(agent, journal=journal, env=VirtualWall())
+    sending = asyncio.create_task(client.call(*raw()))
+    await asyncio.sleep(1)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+
+    (pending,) = await client.pending()
+    assert pending.message_id == "m-1"
+    assert (await pending.resume()).text == "42"
+    with pytest.raises(JournalError, match="m-1"):
+        await client.call(*raw())
+    assert agent.executions == {"m-1": ["task-1"]}
+    await journal.close()
+
+
+async def test_the_reply_to_a_raw_call_ends_what_is_written_down(tmp_path):
+    said = Message(message_id="a-1", role=Role.AGENT, parts=(Part(text="hi"),))
+    agent, journal = FakeAgent(said), SqliteJournal(tmp_path / "j")
+    client = connected(agent, journal=journal, env=VirtualWall())
+
+    reply = await client.call(*raw())
+
+    assert reply.value.message.text == "hi"
+    assert reply.headers["content-type"] == "application/json"
+    assert await client.pending() == []
+    await journal.close()
 
 
 async def test_a_store_that_is_behind_is_looked_at_again():

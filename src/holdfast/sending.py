@@ -7,7 +7,7 @@ How it is looked for is in `holdfast.reconciling`, and its context in `holdfast.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
@@ -17,7 +17,8 @@ from holdfast.errors import (
     OutcomeUnknownError,
 )
 from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
-from holdfast.model.requests import SendMessageConfiguration
+from holdfast.model.requests import SendMessageConfiguration, SendMessageResponse
+from holdfast.model.types import Task
 from holdfast.own_context import in_own_context, is_context_refused, without_context
 from holdfast.policy.attempts import joined_attempts, last_not_executed
 from holdfast.policy.resend import is_to_be_looked_for, is_to_be_resent, outcome_unknown
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from holdfast.errors import Attempt
     from holdfast.journaling import HeldCall, Journaling
     from holdfast.model.requests import SendMessageRequest
-    from holdfast.model.types import Message, StreamResponse, Task
+    from holdfast.model.types import Message, StreamResponse
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.transport import CallProgress, Stream
     from holdfast.tasks.reconcile import SearchReport
@@ -106,6 +107,22 @@ class Sending:
         return self._is_lost or (
             progress is not None and (progress.sent or progress.maybe_executed)
         )
+
+    async def answer(self) -> Reply[Task | Message]:
+        """Writes it down, sends it, and writes down what the agent gives; see `send`."""
+        reply = await self.recorded(self.send)
+        if self.call is not None:
+            await self.call.answered(reply.value)
+        return reply
+
+    async def response(self) -> Reply[SendMessageResponse]:
+        """Does the same, and gives that in the protocol's own form."""
+        reply = await self.answer()
+        if isinstance(reply.value, Task):
+            response = SendMessageResponse(task=reply.value)
+        else:
+            response = SendMessageResponse(message=reply.value)
+        return cast("Reply[SendMessageResponse]", msgspec.structs.replace(reply, value=response))
 
     async def send(self, *, at_once: bool = False) -> Reply[Task | Message]:
         """Sends it; where its reply was lost, the task that it made stands for the reply.
