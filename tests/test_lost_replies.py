@@ -1112,3 +1112,24 @@ async def test_whatever_clocks_say_a_task_that_appears_late_is_found(hours, date
 def test_wrong_words_are_refused(option, value, error):
     with pytest.raises(error, match=option):
         connect("http://agent.test", **{option: value})
+
+
+@pytest.mark.parametrize("takes_contexts", [True, False])
+async def test_a_message_in_a_context_of_its_own_is_known_by_what_its_caller_said(
+    tmp_path, takes_contexts
+):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
+    if not takes_contexts:
+        refusal = Fail(code=-32602, message="unknown contextId")
+        agent.inject(refusal, on="SendStreamingMessage")
+    options = {"journal": journal, "env": VirtualWall(), "context_ids": "client"}
+    client = connected(agent, **options)
+    said = Message(message_id="m-1", role=Role.USER, parts=(Part(text="How far?"),))
+
+    for is_again in [False, True]:
+        (result,) = [one async for one in client.run([said], run_id="r")]
+
+        assert (result.error, result.was_resumed) == (None, is_again)
+
+    assert len(agent.executions) == 1
+    await journal.close()

@@ -16,6 +16,7 @@ from holdfast.errors import (
     DeadlineExceededError,
     OutcomeUnknownError,
 )
+from holdfast.model.digest import digest_of
 from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
 from holdfast.model.requests import SendMessageConfiguration, SendMessageResponse
 from holdfast.model.types import Task
@@ -65,6 +66,7 @@ class Sending:
         self, calls: Calls, request: SendMessageRequest, deadline: Deadline, per_call: PerCall
     ) -> None:
         own = in_own_context(request, calls)
+        self._given = request.message
         self._calls = calls
         self._deadline = deadline
         self._per_call = per_call
@@ -87,11 +89,13 @@ class Sending:
         return work() if journaling is None else self._recorded(journaling, work)
 
     async def _recorded(self, journaling: Journaling, work: Callable[[], Awaitable[T]]) -> T:
+        label = self._per_call.label
         beginning = journaling.begin(
             self._request,
             self._deadline,
             is_own_context=self._is_own_context,
-            label=self._per_call.label,
+            label=label,
+            digest=None if label is None else digest_of(self._given),
         )
         call = self.call = await until(self._deadline.at, beginning, self._too_late)
         try:
