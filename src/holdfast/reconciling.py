@@ -140,8 +140,7 @@ class _Searcher:
         self._calls = calls
         self._deadline = deadline
         self._patience = Deadline(name="reconcile", timeout=seconds, at=now + seconds)
-        self._within = min(deadline, self._patience, key=lambda one: one.at)
-        self._is_due = at_least_once
+        self._is_due = at_least_once  # the first look, however little patience there is
         self._per_call = per_call
         self._epoch = calls.env.wall() - now  # once: the wall clock may be set meanwhile
 
@@ -150,16 +149,15 @@ class _Searcher:
         loop, search = asyncio.get_running_loop(), self._search
         policy = self._calls.resilience.reconcile
         while not isinstance(step := search.step, Found | FoundTwice | Absent | Unseen):
+            self._is_due = self._is_due and not isinstance(step, LookAgain)
             if self._calls.is_closed:
                 search.cut_short(self._closed())
             elif loop.time() >= self._deadline.at:
                 search.cut_short(self._late(self._deadline))
-            elif isinstance(step, LookAgain) and self._is_due:
-                self._is_due = False
-            elif loop.time() >= self._patience.at and not self._is_due:
+            elif loop.time() >= self._within.at:
                 search.finish(self._late(self._patience))
             elif not isinstance(step, LookAgain):
-                await self._ask(step, self._deadline if self._is_due else self._within)
+                await self._ask(step)
             else:
                 wait = growing_wait(
                     step.looks,
@@ -171,17 +169,24 @@ class _Searcher:
                 search.waited()
         return step
 
-    async def _ask(self, step: GetTask | ListPage | Fetch, within: Deadline) -> None:
+    @property
+    def _within(self) -> Deadline:
+        """What ends the search as it stands."""
+        if self._is_due:
+            return self._deadline
+        return min(self._deadline, self._patience, key=lambda one: one.at)
+
+    async def _ask(self, step: GetTask | ListPage | Fetch) -> None:
         """Asks for one thing, and tells the search what came."""
         search = self._search
         try:
             match step:
                 case ListPage():
-                    await self._list(step, within)
+                    await self._list(step)
                 case GetTask():
-                    search.got(await self._get(step.task_id, within))
+                    search.got(await self._get(step.task_id))
                 case Fetch():
-                    search.fetched(await self._get(step.task_id, within))
+                    search.fetched(await self._get(step.task_id))
         except A2AError as error:
             if self._calls.is_closed:  # which is what ends it
                 return
@@ -190,13 +195,13 @@ class _Searcher:
             else:
                 self._failed(error)
 
-    async def _get(self, task_id: str, within: Deadline) -> Task:
+    async def _get(self, task_id: str) -> Task:
         get = GetTaskRequest(id=task_id, history_length=_HISTORY)
-        return (await self._calls.run(GET_TASK, get, within, self._per_call)).value
+        return (await self._calls.run(GET_TASK, get, self._within, self._per_call)).value
 
-    async def _list(self, step: ListPage, within: Deadline) -> None:
+    async def _list(self, step: ListPage) -> None:
         search = self._search
-        page = await self._calls.run(LIST_TASKS, _page(step), within, self._per_call)
+        page = await self._calls.run(LIST_TASKS, _page(step), self._within, self._per_call)
         told = http_date(page.headers.get("date", ""))
         wall = self._epoch + asyncio.get_running_loop().time()
         search.listed(page.value, wall=wall, agent_time=told)
