@@ -664,7 +664,8 @@ async def use(client: Client) -> None:
     assert_type(reply.attempts, tuple[Attempt, ...])
     assert_type(reply.text, str)
     request = SendMessageRequest(message=MESSAGE)
-    assert_type(await client.call(op.SEND_MESSAGE, request, timeout=1), Reply[SendMessageResponse])
+    raw = await client.call(op.SEND_MESSAGE, request, timeout=1, on_unknown="raise")
+    assert_type(raw, Reply[SendMessageResponse])
     await client.close()
 
 
