@@ -74,7 +74,7 @@ OWN_FACTS = {
         "message_id": "m-1",
         "context_id": "c-1",
         "looked_at": ("GetTask t-1", "ListTasks"),
-        "unfinished": None,
+        "search_error": None,
     },
     "DuplicateTasksError": {"message_id": "m-1", "tasks": (TASK, TASK)},
     "CallEndedError": {"message_id": "m-1", "outcome": "answered", "detail": "fine"},

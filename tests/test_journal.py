@@ -618,9 +618,10 @@ async def test_that_nothing_can_be_looked_at_proves_even_less(path, streaming, t
     down.inject(trouble, on="ListTasks", times=500)
     async with Process(agent, path, engine=FakeNetwork(down)) as client:
         (call,) = await client.pending()
-        with pytest.raises(A2AError) as caught:
+        with pytest.raises(OutcomeUnknownError) as caught:
             await call.resume()
-        assert not isinstance(caught.value, OutcomeUnknownError)
+        assert caught.value.message_id == call.message_id
+        assert caught.value.search_error is caught.value.__cause__ is not None
         assert caught.value.executed is None
 
     async with Process(agent, path) as client:

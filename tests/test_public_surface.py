@@ -419,7 +419,7 @@ CONSTRUCTORS = {
         "*capability=None *method_v03='' *path_v03=''"
     ),
     "OutcomeUnknownError": (
-        "message='' *message_id *context_id=None *looked_at=() *unfinished=None **facts"
+        "message='' *message_id *context_id=None *looked_at=() *search_error=None **facts"
     ),
     "Part": (
         "*text=None *raw=None *url=None *data=UNSET *metadata=None *filename=None *media_type=None"
@@ -431,7 +431,7 @@ CONSTRUCTORS = {
         "url *keys=None *jwt=None *limits=None *max_tasks=10000 *max_bytes=268435456 "
         "*engine=None *env=None"
     ),
-    "ReconcilePolicy": "*max_seconds=30.0 *backoff=0.5 *max_backoff=5.0 *max_pages=20",
+    "ReconcilePolicy": "*timeout=30.0 *backoff=0.5 *max_backoff=5.0 *max_pages=20",
     "Reconciled": "*request_id *operation *agent *message_id *looked_at *task_id *duration",
     "ReconnectError": "message='' *task=None **facts",
     "ReconnectPolicy": "*max_reconnects=8 *backoff=0.5 *max_backoff=15.0 *max_quiet=3600.0",

@@ -6,7 +6,7 @@ The path of every call is one list, in `assembly.py`; this file has no second on
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 import msgspec
 
@@ -321,10 +321,7 @@ class Client:
                 push_notification_config=push_notification_config,
             ),
         )
-        sending = Sending(self._calls, request, deadline, per_call)
-        result = (await sending.recorded(sending.send)).value
-        if sending.call is not None:
-            await sending.call.answered(result)
+        result = (await Sending(self._calls, request, deadline, per_call).answer()).value
         if per_call.consumers:
             task = result if isinstance(result, Task) else None
             await self._calls.tell(per_call.consumers, result, task, deadline)
@@ -886,13 +883,17 @@ class Client:
         self,
         operation: Operation[P, R],
         params: P,
-        **options: Unpack[CallOptions],
+        **options: Unpack[SendOptions],
     ) -> Reply[R]:
         """Makes a call of any unary operation, and gives the whole reply.
+
+        A message is sent as by `send_message`: it is in the journal before, and where its reply is
+        lost, the task that it made stands for that. Consumers are told nothing.
 
         Args:
             operation: A row of `holdfast.model.operations`.
             params: Its parameters; a message has its id already.
+            options: See `SendOptions`; ``on_unknown`` is for messages.
 
         Raises:
             ValueError: The operation is answered by a stream, or the message has no id.
@@ -902,6 +903,10 @@ class Client:
             raise ValueError(text)
         if isinstance(params, SendMessageRequest):
             not_empty("message_id", params.message.message_id)
+            if operation.name == op.SEND_MESSAGE.name:
+                deadline, per_call = self._calls.begin("call", options, sends=True)
+                sending = Sending(self._calls, params, deadline, per_call)
+                return cast("Reply[R]", await sending.response())
         deadline, per_call = self._calls.begin("call", options)
         return await self._calls.run(operation, params, deadline, per_call)
 

@@ -640,15 +640,15 @@ class OutcomeUnknownError(A2AError):
     """A message was sent, its reply was lost, and nobody can say whether the agent ran it.
 
     It was not sent again, unless ``on_unknown`` said so. ``__cause__`` is the failure that lost
-    the reply; None where only a journal tells of the message.
+    the reply; where only a journal tells of the message, it is what kept from finding it.
 
     Attributes:
         message_id: The id of the message that was sent.
         context_id: The context that it was sent in, if any.
         looked_at: What was searched for the message, in order; empty if nothing was.
-        unfinished: What kept the search from being finished: a deadline, the close of the client,
-            an agent that was down. None where it was finished, or none was wanted. A later search
-            may find the message; in a journal, its call stays open for that.
+        search_error: What kept the search from being finished: a deadline, the close of the
+            client, an agent that was down. None where it was finished, or none was wanted. A later
+            search may find the message; in a journal, its call stays open for that.
     """
 
     def __init__(
@@ -658,14 +658,14 @@ class OutcomeUnknownError(A2AError):
         message_id: str,
         context_id: str | None = None,
         looked_at: Sequence[str] = (),
-        unfinished: A2AError | None = None,
+        search_error: A2AError | None = None,
         **facts: Unpack[Facts],
     ) -> None:
         super().__init__(message, **facts)
         self.message_id = message_id
         self.context_id = context_id
         self.looked_at: tuple[str, ...] = tuple(looked_at)
-        self.unfinished = unfinished
+        self.search_error = search_error
 
 
 class DuplicateTasksError(A2AError):

@@ -21,7 +21,7 @@ from holdfast.model.types import Task
 from holdfast.policy.outcome import outcome_of
 from holdfast.runtime.asking import in_time, said
 from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate
-from holdfast.runtime.waiting import Endable
+from holdfast.runtime.waiting import Endable, Ended
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -84,17 +84,17 @@ class HeldCall:
         try:
             if self._leases.is_stale:
                 await self._leases.renew()
-            done = None if self._working.is_ended else await self._working.wait(work)
+            return await self._working.result(work)
+        except Ended:
+            text = (
+                f"the call of message {self.record.message_id} was taken over by "
+                f"{self._taken_by}, after its lease had not been renewed in time; it goes on there"
+            )
+            message_id = self.record.message_id
+            raise JournalError(text, reason="taken_over", message_id=message_id) from None
         finally:
             if asyncio.iscoroutine(work):
                 work.close()  # of one that was not begun
-        if not self._working.is_ended:
-            return done  # type: ignore[return-value]
-        text = (
-            f"the call of message {self.record.message_id} was taken over by {self._taken_by}, "
-            "after its lease had not been renewed in time; it goes on there"
-        )
-        raise JournalError(text, reason="taken_over", message_id=self.record.message_id)
 
     def has_seen(self, task_id: str | None, state: TaskState | None) -> bool:
         """Whether that is noted already, or is nothing."""

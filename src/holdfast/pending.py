@@ -11,7 +11,8 @@ from holdfast.model import codec
 from holdfast.model.operations import SEND_MESSAGE
 from holdfast.model.requests import SendMessageRequest
 from holdfast.model.types import Message, Role, TaskState
-from holdfast.reconciling import find_task
+from holdfast.policy.resend import outcome_unknown
+from holdfast.reconciling import Lost, find_task
 from holdfast.runtime.journal import RecordUpdate, shown, utc
 from holdfast.stream_calls import StreamCalls
 from holdfast.tasks.reconcile import Found
@@ -112,10 +113,10 @@ class PendingCall:
             options: See `CallOptions`.
 
         Raises:
-            OutcomeUnknownError: Nothing was found of it; the call is over with that.
+            OutcomeUnknownError: Nothing was found of it; the call is over with that. Where it
+                could not be looked for, or not to the end, `search_error` says why, and the call
+                can be resumed again.
             DuplicateTasksError: More than one task was found; the call is over with that.
-            A2AConnectionError: It could not be looked for, or not to the end; the call can be
-                resumed again. Whatever else keeps from that is raised likewise.
             JournalError: Somebody works on it, or it is over.
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
             DeadlineExceededError: The time is over; the call can be resumed again.
@@ -202,23 +203,25 @@ async def _find(call: HeldCall, calls: Calls, streams: StreamCalls) -> str:
     )
     lost = OutcomeUnknownError(
         f"nobody knows whether the agent ran message {record.message_id}: whoever sent it, or "
-        "was about to, left without knowing. It is not sent again",
+        "was about to, left without knowing",
         message_id=record.message_id,
         context_id=record.context_id,
     )
-    outcome = await find_task(
-        message,
+    search = await find_task(
+        Lost(
+            message=message,
+            operation=SEND_MESSAGE.name,
+            sent_at=record.began,
+            is_own_context=record.is_own_context,
+        ),
         lost,
         calls,
         streams.deadline,
         streams.per_call,
-        operation=SEND_MESSAGE.name,
-        sent_at=record.began,
-        wall=calls.env.wall,
-        is_own_context=record.is_own_context,
+        at_least_once=True,
     )
-    if not isinstance(outcome, Found):
-        # An agent that is down, or lets nobody in, has not said that there is nothing.
-        raise lost.unfinished or lost
-    await call.saw(outcome.task)
-    return outcome.task.id
+    if not isinstance(search.result, Found):
+        error = outcome_unknown(lost, search)
+        raise error from error.search_error
+    await call.saw(search.result.task)
+    return search.result.task.id

@@ -664,7 +664,8 @@ async def use(client: Client) -> None:
     assert_type(reply.attempts, tuple[Attempt, ...])
     assert_type(reply.text, str)
     request = SendMessageRequest(message=MESSAGE)
-    assert_type(await client.call(op.SEND_MESSAGE, request, timeout=1), Reply[SendMessageResponse])
+    raw = await client.call(op.SEND_MESSAGE, request, timeout=1, on_unknown="raise")
+    assert_type(raw, Reply[SendMessageResponse])
     await client.close()
 
 
@@ -785,7 +786,7 @@ async def handle(client: Client) -> None:
         assert_type(error.message_id, str)
         assert_type(error.context_id, str | None)
         assert_type(error.looked_at, tuple[str, ...])
-        assert_type(error.unfinished, A2AError | None)
+        assert_type(error.search_error, A2AError | None)
     except (TaskFailedError, TaskRejectedError, TaskCanceledError) as error:
         assert_type(error.task, Task)
     except (TaskAuthRequiredError, TaskInputRequiredError) as error:
@@ -896,7 +897,7 @@ ASGI_APPLICATION: Callable[
 
 
 async def survives() -> None:
-    policy = ReconcilePolicy(max_seconds=10, backoff=0.1, max_backoff=1, max_pages=3)
+    policy = ReconcilePolicy(timeout=10, backoff=0.1, max_backoff=1, max_pages=3)
     client = connect(
         "http://agent.test",
         journal="sqlite:///calls.db",

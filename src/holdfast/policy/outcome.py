@@ -52,7 +52,7 @@ def outcome_of(error: BaseException, *, was_sent: bool) -> CallOutcome | None:
     """
     match error:
         case OutcomeUnknownError():
-            return "unknown" if error.unfinished is None else None
+            return "unknown" if error.search_error is None else None
         case DuplicateTasksError():
             return "duplicated"
         case A2AError() if was_sent or isinstance(error, JournalError):

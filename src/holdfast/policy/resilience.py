@@ -67,5 +67,5 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
             retry=RetryPolicy(max_retries=0),
             budget=None,
             reconnect=ReconnectPolicy(max_reconnects=0),
-            reconcile=ReconcilePolicy(max_seconds=0),
+            reconcile=ReconcilePolicy(timeout=0),
         )
