@@ -166,7 +166,7 @@ def main() -> None:
     bare = Resilience(
         timeouts=Timeouts(first_byte=PATIENCE),
         retry=holdfast.RetryPolicy(max_retries=0),
-        reconcile=holdfast.ReconcilePolicy(max_seconds=0),
+        reconcile=holdfast.ReconcilePolicy(timeout=0),
         budget=None,
     )
     whole = Resilience(timeouts=Timeouts(first_byte=PATIENCE), budget=None)

@@ -27,7 +27,7 @@ RESILIENCE = holdfast.Resilience(
     retry=holdfast.RetryPolicy(base_delay=0.02, max_delay=0.1),
     reconnect=holdfast.ReconnectPolicy(backoff=0.02, max_backoff=0.1),
     budget=None,
-    reconcile=holdfast.ReconcilePolicy(max_seconds=0.8, backoff=0.05, max_backoff=0.2),
+    reconcile=holdfast.ReconcilePolicy(timeout=0.8, backoff=0.05, max_backoff=0.2),
 )
 
 

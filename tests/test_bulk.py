@@ -1,20 +1,35 @@
 """Many messages: each asked once, whatever happens to those around it and to the program."""
 
 import asyncio
+import sqlite3
 from contextlib import aclosing
 
 import pytest
 
 from holdfast import (
+    CallEndedError,
+    DeadlineExceededError,
+    Message,
     OutcomeUnknownError,
+    Part,
     RunItem,
+    RunItemChangedError,
     TaskFailedError,
     connect,
 )
 from holdfast.journals.sqlite import SqliteJournal
 from holdfast.runtime.env import SystemEnv
-from holdfast.runtime.journal import CallRecord
-from holdfast.testing import FakeAgent, FakeNetwork, Refuse, Reset, completes, fails, replies
+from holdfast.runtime.journal import CallRecord, RecordUpdate
+from holdfast.testing import (
+    FakeAgent,
+    FakeNetwork,
+    Refuse,
+    Reset,
+    Stall,
+    completes,
+    fails,
+    replies,
+)
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -50,7 +65,7 @@ async def ended(run):
     while True:
         try:
             results.append(await anext(run))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             return results, error
 
 
@@ -118,6 +133,18 @@ async def test_what_goes_wrong_with_one_is_its_result():
     assert isinstance(results["2"].error, ValueError)
 
 
+@pytest.mark.parametrize(
+    "content", ["", 5, {"parts": 3}, Message(parts=(Part(text="a"),), metadata={"x": object()})]
+)
+async def test_what_is_no_message_is_told_in_its_place(content):
+    agent = doubles()
+
+    results = await collected(connected(agent).run([content, "b"]))
+
+    assert isinstance(results["0"].error, ValueError | TypeError)
+    assert results["1"].answer.text == "bb"
+
+
 async def test_keys_are_the_callers():
     items = [RunItem(key="x", content="a"), RunItem(key="y", content="b")]
 
@@ -131,6 +158,26 @@ async def test_a_key_is_for_one_message():
 
     with pytest.raises(ValueError, match="'x' was given to more than one"):
         await collected(connected(doubles()).run(items))
+
+
+@pytest.mark.parametrize("journaled", [False, True])
+@pytest.mark.parametrize("kind", [ValueError, TypeError, RuntimeError])
+async def test_what_a_consumer_raises_ends_the_run_and_is_no_fault_of_the_message(
+    tmp_path, kind, journaled
+):
+    async def consumer(event, _task, _card):
+        text = "the page is full"
+        raise kind(text)
+
+    agent = doubles()
+    journal = f"sqlite:///{tmp_path}/calls.db" if journaled else None
+    async with connected(agent, journal=journal, consumers=[consumer]) as client:
+        run = client.run(["a"], run_id="r" if journaled else None)
+
+        with pytest.raises(kind, match="the page is full"):
+            await collected(run)
+
+    assert len(agent.executions) == 1
 
 
 async def test_what_the_source_raises_is_raised():
@@ -290,10 +337,45 @@ async def test_a_message_that_has_changed_does_not_get_the_answer_of_another(tmp
 
         results = await collected(client.run(items("new", "b", "b"), run_id="r"))
 
-    assert isinstance(results["0"].error, ValueError)
-    assert str(results["0"].error).startswith("another message was sent under the key '0' in this")
+    error = results["0"].error
+    assert isinstance(error, RunItemChangedError)
+    assert str(error).startswith("another message was sent under the key '0' in this")
+    assert (error.key, error.executed) == ("0", False)
+    assert error.message_id in agent.executions
     assert [results[key].answer.text for key in "12"] == ["bb", "bb"]
     assert len(agent.executions) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"contextId": "c2"}, {"taskId": "t1"}, {"role": "ROLE_AGENT"}, {"extensions": ["urn:x"]}],
+)
+async def test_the_same_words_elsewhere_are_another_message(tmp_path, change):
+    def item(**more):
+        said = {"parts": [{"text": "yes"}], "contextId": "c1", "role": "ROLE_USER"}
+        return RunItem(key="k", content={**said, **more})
+
+    agent = doubles()
+    async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:
+        await collected(client.run([item()], run_id="r"))
+
+        results = await collected(client.run([item(**change)], run_id="r"))
+        again = await collected(client.run([item(messageId="m2")], run_id="r"))
+
+    assert "another message was sent under the key 'k'" in str(results["k"].error)
+    assert again["k"].answer.text == "yesyes"
+    assert len(agent.executions) == 1
+
+
+async def test_a_message_that_is_sent_in_a_context_of_its_own_is_the_same_one_again(tmp_path):
+    agent = doubles()
+    journal = f"sqlite:///{tmp_path}/calls.db"
+    async with connected(agent, journal=journal, context_ids="client") as client:
+        await collected(client.run(["a"], run_id="r"))
+
+        results = await collected(client.run(["a"], run_id="r"))
+
+    assert results["0"].answer.text == "aa"
 
 
 async def test_a_message_that_was_not_sent_may_be_changed(tmp_path):
@@ -419,6 +501,136 @@ async def test_a_call_that_another_run_brings_to_its_end_is_not_taken_from_it(tm
         await journal.close()
 
 
+def held(agent, **known):
+    """A call of the run ``r`` that somebody holds for a while."""
+    wall = VirtualWall().wall()
+    return CallRecord(
+        message_id="m1",
+        agent=agent.url,
+        began=wall,
+        label="r:0",
+        **{"lease_until": wall + 95, **known},
+    )
+
+
+async def test_the_time_of_an_answer_is_one_whoever_has_to_be_waited_for(tmp_path):
+    agent = doubles(after=1000)
+    task = await connected(agent).send_message("a", return_immediately=True)
+    journal = SqliteJournal(tmp_path / "calls.db")
+    await journal.begin(held(agent, task_id=task.id, state=str(task.state)))
+    async with connected(agent, journal=journal) as client:
+        (result,) = (await collected(client.run(["a"], run_id="r", timeout=100))).values()
+
+    assert isinstance(result.error, DeadlineExceededError)
+    assert result.was_resumed
+    assert now() == pytest.approx(100, abs=1)
+    await journal.close()
+
+
+async def test_the_time_of_an_answer_that_has_to_be_fetched_again_is_the_same_one(tmp_path):
+    agent = doubles()
+    task = await connected(agent).ask("a")
+    journal = SqliteJournal(tmp_path / "calls.db")
+    await journal.begin(held(agent, task_id=task.task.id, state="TASK_STATE_WORKING"))
+
+    async def answer():
+        await asyncio.sleep(50)
+        agent.inject(Stall(), on="GetTask")
+        await journal.update("m1", 1, RecordUpdate(outcome="answered"))
+
+    async with connected(agent, journal=journal) as client:
+        answering = asyncio.create_task(answer())
+        (result,) = (await collected(client.run(["a"], run_id="r", timeout=100))).values()
+        await answering
+
+    assert isinstance(result.error, DeadlineExceededError)
+    assert result.error.executed is True
+    assert now() == pytest.approx(100, abs=2)
+    await journal.close()
+
+
+class Silent(SqliteJournal):
+    """Tells of no label."""
+
+    async def find_label(self, *label):
+        await asyncio.sleep(1000)
+
+
+async def test_the_time_of_an_answer_is_over_for_a_journal_that_tells_nothing_too(tmp_path):
+    agent = doubles()
+    journal = Silent(tmp_path / "calls.db")
+    async with connected(agent, journal=journal) as client:
+        (result,) = (await collected(client.run(["a"], run_id="r", timeout=5))).values()
+
+    assert isinstance(result.error, DeadlineExceededError)
+    assert "the journal has not told of the key '0' within the call timeout" in str(result.error)
+    assert now() == pytest.approx(5, abs=1)
+    assert agent.executions == {}
+    await journal.close()
+
+
+async def test_a_message_that_its_holder_could_not_send_is_sent_by_who_waits_for_it(tmp_path):
+    agent = doubles()
+    journal = SqliteJournal(tmp_path / "calls.db")
+    await journal.begin(held(agent))
+
+    async def refuse():
+        await asyncio.sleep(5)
+        await journal.update("m1", 1, RecordUpdate(outcome="not_sent"))
+
+    async with connected(agent, journal=journal) as client:
+        refusing = asyncio.create_task(refuse())
+        (result,) = (await collected(client.run(["a"], run_id="r"))).values()
+        await refusing
+
+    assert result.answer.text == "aa"
+    assert not result.was_resumed
+    assert len(agent.executions) == 1
+    await journal.close()
+
+
+async def test_runs_of_one_name_at_once_tell_alike_what_neither_could_send(tmp_path):
+    agent = doubles()
+    agent.inject(Refuse(), on="SendStreamingMessage", times=100)
+    journals = [Outdated(tmp_path / "calls.db") for _ in range(2)]
+    clients = [connected(agent, journal=journal) for journal in journals]
+    each = await asyncio.gather(
+        *(collected(client.run(["a"], run_id="night")) for client in clients)
+    )
+
+    assert [one["0"].error.executed for one in each] == [False, False]
+    assert [one["0"].was_resumed for one in each] == [False, False]
+    for client, journal in zip(clients, journals, strict=True):
+        await client.close()
+        await journal.close()
+
+
+@pytest.mark.parametrize(
+    ("known", "outcome", "executed"),
+    [
+        ({"outcome": "refused", "detail": "InvalidParamsError: no"}, "refused", None),
+        ({"outcome": "forgotten"}, "forgotten", None),
+        ({"outcome": "answered"}, "answered", True),
+    ],
+)
+async def test_what_has_ended_without_an_answer_is_told_with_its_outcome(
+    tmp_path, known, outcome, executed
+):
+    agent = doubles()
+    journal = SqliteJournal(tmp_path / "calls.db")
+    await journal.begin(held(agent, **known))
+    async with connected(agent, journal=journal) as client:
+        (result,) = (await collected(client.run(["a"], run_id="r"))).values()
+
+    error = result.error
+    assert isinstance(error, CallEndedError)
+    assert (error.outcome, error.executed, error.message_id) == (outcome, executed, "m1")
+    assert error.detail == known.get("detail")
+    assert outcome in str(error)
+    assert agent.executions == {}
+    await journal.close()
+
+
 async def test_what_goes_with_each_message_goes_with_what_is_gone_on_with(tmp_path):
     agent = doubles(after=10)
     journal = SqliteJournal(tmp_path / "calls.db")
@@ -482,8 +694,8 @@ async def test_the_names_of_runs_and_messages_do_not_run_into_each_other(tmp_pat
 class Outdated(SqliteJournal):
     """Gives what was there a second ago."""
 
-    async def labelled(self, *labels):
-        found = await super().labelled(*labels)
+    async def find_label(self, *label):
+        found = await super().find_label(*label)
         await asyncio.sleep(1)
         return found
 
@@ -531,6 +743,49 @@ async def test_runs_of_one_name_share_what_another_one_left(tmp_path):
         await journal.close()
 
 
+@pytest.mark.parametrize("is_resumed", [False, True])
+async def test_a_call_that_is_taken_from_a_run_is_waited_for_there(tmp_path, is_resumed):
+    agent = doubles(after=300)
+    path = tmp_path / "calls.db"
+    journals = [SqliteJournal(path) for _ in range(2)]
+    ours, theirs = (connected(agent, journal=journal) for journal in journals)
+    if is_resumed:
+        await collected(ours.run(["a"], run_id="night", timeout=1))
+    running = asyncio.create_task(collected(ours.run(["a"], run_id="night")))
+    await asyncio.sleep(35)
+    with sqlite3.connect(path) as late:  # its lease is over, and it has not noticed
+        late.execute("UPDATE calls SET lease_until = 0")
+    late.close()
+    (call,) = await theirs.pending()
+
+    assert (await call.resume()).text == "aa"
+    assert (await running)["0"].answer.text == "aa"
+    assert len(agent.executions) == 1
+    for client, journal in zip((ours, theirs), journals, strict=True):
+        await client.close()
+        await journal.close()
+
+
+class Overtaken(SqliteJournal):
+    """Whose calls come to their end elsewhere just before they are claimed."""
+
+    async def claim(self, message_id, **times):
+        await self.update(message_id, 1, RecordUpdate(outcome="answered"))
+        return await super().claim(message_id, **times)
+
+
+async def test_a_call_that_comes_to_its_end_elsewhere_just_then_has_its_answer(tmp_path):
+    agent = doubles()
+    task = (await connected(agent).ask("a")).task
+    journal = Overtaken(tmp_path / "calls.db")
+    await journal.begin(held(agent, task_id=task.id, state=str(task.state), lease_until=0.0))
+    async with connected(agent, journal=journal) as client:
+        (result,) = (await collected(client.run(["a"], run_id="r"))).values()
+
+    assert result.answer.text == "aa"
+    await journal.close()
+
+
 async def test_what_could_not_be_looked_after_is_not_sent_again(tmp_path):
     agent = doubles(after=60)
     journal = SqliteJournal(tmp_path / "calls.db")
@@ -549,6 +804,19 @@ async def test_what_could_not_be_looked_after_is_not_sent_again(tmp_path):
     assert results["0"].answer.text == "aa"
     assert len(agent.executions) == 1
     await journal.close()
+
+
+async def test_a_failure_that_is_fetched_again_tells_no_secret_either(tmp_path):
+    agent = FakeAgent(fails("s3cret-token is not welcome"))
+    headers = {"authorization": "Bearer s3cret-token"}
+    async with connected(agent, journal=f"sqlite:///{tmp_path}/calls.db") as client:
+        for _ in range(2):
+            run = client.run(["a"], run_id="night", headers=headers)
+            error = (await collected(run))["0"].error
+
+            assert isinstance(error, TaskFailedError)
+            assert "is not welcome" in str(error)
+            assert "s3cret" not in str(error)
 
 
 async def test_an_answer_that_cannot_be_fetched_again_was_given(tmp_path):

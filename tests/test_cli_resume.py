@@ -233,8 +233,8 @@ def test_a_call_that_comes_to_its_end_while_it_is_to_be_forgotten_is_told(left):
     assert "Error: the call of message m1 is over meanwhile\n" in done.err
 
 
-def held(left, agent, *, is_alive):
-    """What is told of a call that somebody holds, who may be alive and renew the lease."""
+def held(left, agent, *, is_alive, outcome=None):
+    """What is told of a call that somebody holds, who may renew the lease, or end the call."""
     wall = VirtualWall()
     until = wall.start + 5
     left.add("m1", task_id="task-1", state="TASK_STATE_WORKING", lease_until=until)
@@ -242,7 +242,10 @@ def held(left, agent, *, is_alive):
     async def renew():
         await asyncio.sleep(3)
         journal = SqliteJournal(left.path)
-        await journal.renew([("m1", 1)], until + 5)
+        if outcome is None:
+            await journal.renew([("m1", 1)], until + 5)
+        else:
+            await journal.update("m1", 1, RecordUpdate(outcome=outcome))
         await journal.close()
 
     class Renewed(FakeNetwork):
@@ -263,6 +266,15 @@ def test_a_call_that_somebody_works_on_is_named_and_left(left):
     assert done.exit == 0
     assert "Warning: 1 of 1 calls are held, by somebody who works on them or by a " in done.err
     assert done.json["status"] == "is held by somebody who works on it"
+    assert agent.calls("GetTask") == []
+
+
+def test_a_call_that_somebody_brings_to_its_end_is_named_and_left(left):
+    agent = FakeAgent()
+    done = held(left, agent, is_alive=True, outcome="answered")
+
+    assert done.exit == 0
+    assert done.json["status"] == "is over meanwhile"
     assert agent.calls("GetTask") == []
 
 

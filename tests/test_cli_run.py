@@ -307,11 +307,28 @@ def test_a_line_says_the_same_in_any_of_its_forms(runs):
     assert runs.sent == 4
 
 
-def test_the_same_words_in_another_task_are_another_message(runs):
+@pytest.mark.parametrize("known_by", ["results", "journal"])
+def test_the_same_words_in_another_task_are_another_message(runs, known_by):
     runs(lines=['{"parts": [{"text": "yes"}], "contextId": "c1"}'])
+    if known_by == "journal":
+        runs.output.unlink()
     done = runs(lines=['{"parts": [{"text": "yes"}], "contextId": "c2"}', "yes"])
 
     assert done.err == "Summary: 2 completed\n"
+
+
+@pytest.mark.parametrize("known_by", ["results", "journal"])
+def test_an_id_whose_line_goes_to_another_task_is_an_error_of_that_line(runs, known_by):
+    line = '{"id": "x", "message": {"parts": [{"text": "yes"}], "contextId": "%s"}}'
+    runs(lines=[line % "c1"])
+    if known_by == "journal":
+        runs.output.unlink()
+    done = runs(lines=[line % "c2"])
+
+    assert "Summary: 0 completed, 1 not sent\n" in done.err
+    assert runs.sent == 1
+    assert runs(lines=[line % "c1"]).exit == 0
+    assert runs.sent == 1
 
 
 @pytest.mark.parametrize("known_by", ["results", "journal"])
@@ -444,6 +461,30 @@ def test_messages_that_are_not_sent_now_and_then_do_not_end_the_sending(runs):
     assert "Summary: 30 completed, 30 not sent\n" in done.err
 
 
+def test_lines_whose_ids_are_taken_do_not_end_the_sending(runs):
+    runs(lines=[f'{{"id": {number}, "text": "first"}}' for number in range(30)])
+    runs.output.unlink()
+    changed = [f'{{"id": {number}, "text": "second"}}' for number in range(30)]
+    done = runs("--concurrency", "1", lines=[*changed, "last"])
+
+    assert "Summary: 1 completed, 30 not sent\n" in done.err
+    assert "is tried in" not in done.err
+
+
+def test_a_call_that_was_forgotten_is_told_as_that_and_not_sent_again(tmp_path):
+    runs = Runs(tmp_path, echo(after=100))
+    runs("--grace", "0", lines=["a"], stops=[5])
+    (message_id,) = runs.agent.executions
+    holdfast("resume", "--journal", str(runs.journal), "--forget", message_id, agent=runs.agent)
+    done = runs("--retry-errors")
+
+    assert done.exit == 1
+    (result,) = runs.results
+    assert (result["executed"], result["error"]["code"]) == (None, "HOLDFAST_ERR_CALL_ENDED")
+    assert "forgotten" in result["error"]["message"]
+    assert runs.sent == 1
+
+
 def test_a_message_that_another_run_has_sent_is_an_error_of_its_line(runs):
     line = '{"messageId": "m1", "parts": [{"text": "a"}]}'
     runs("--run-id", "r", lines=[line])
@@ -521,6 +562,64 @@ def test_what_may_have_been_executed_is_not_sent_again_by_trying_once_more(runs)
     assert done.exit == 1
     assert runs.results[0]["error"]["code"] == "HOLDFAST_ERR_OUTCOME_UNKNOWN"
     assert runs.agent.executions == {}
+
+
+# ── Moved ────────────────────────────────────────────────────────────────────────────────────
+
+
+def left(tmp_path, *lines):
+    """A run that left its lines under way, and whose input was moved then."""
+    runs = Runs(tmp_path, echo(after=100))
+    runs("--grace", "0", lines=lines, stops=[5])
+    runs.input = runs.input.rename(tmp_path / "moved.jsonl")
+    return runs
+
+
+@pytest.mark.parametrize("line", ["a", '{"id": "x", "text": "a"}'])
+def test_what_an_input_that_was_moved_has_under_way_is_not_sent_once_more(tmp_path, line):
+    runs = left(tmp_path, line)
+    done = runs()
+
+    assert done.exit == 1
+    assert f"Error: line 1 of {runs.input} is under way in the run " in done.err
+    assert "Code: HOLDFAST_ERR_INPUT\n" in done.err
+    assert runs.sent == 1
+
+    name = done.err.partition(" in the run ")[2].split(" ")[0].rstrip(",;")
+    assert f"--run-id {name} " in done.err
+    assert runs("--run-id", name).exit == 0
+    assert runs.texts == {1: "A"}
+    assert runs.sent == 1
+
+
+def test_a_name_that_was_left_out_is_told(tmp_path):
+    runs = Runs(tmp_path, echo(after=100))
+    runs("--run-id", "a:b%3A", "--grace", "0", lines=["a"], stops=[5])
+    done = runs()
+
+    assert " is under way in the run a:b%3A, as " in done.err
+    assert "--run-id a:b%3A " in done.err
+    assert runs.sent == 1
+
+
+def test_the_same_line_is_sent_by_a_run_that_is_given_a_name(tmp_path):
+    runs = left(tmp_path, "a")
+
+    assert runs("--run-id", "other").exit == 0
+    assert len(runs.agent.executions) == 2
+
+
+def test_other_lines_are_sent_whatever_other_runs_have_under_way(tmp_path):
+    runs = left(tmp_path, "a", '{"id": 1, "text": "b"}')
+
+    assert runs(lines=["b", '{"id": 1, "text": "other"}']).exit == 0
+
+
+def test_a_line_that_is_over_may_be_under_way_in_another_run(tmp_path):
+    runs = left(tmp_path, "a")
+    runs("--run-id", "other")
+
+    assert runs().err == "Summary: 0 completed, 1 done by an earlier run\n"
 
 
 # ── Ctrl-C ───────────────────────────────────────────────────────────────────────────────────

@@ -3,6 +3,7 @@
 import copy
 import inspect
 import pickle
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import example
@@ -73,13 +74,19 @@ OWN_FACTS = {
         "message_id": "m-1",
         "context_id": "c-1",
         "looked_at": ("GetTask t-1", "ListTasks"),
-        "unfinished": None,
+        "search_error": None,
     },
     "DuplicateTasksError": {"message_id": "m-1", "tasks": (TASK, TASK)},
+    "CallEndedError": {"message_id": "m-1", "outcome": "answered", "detail": "fine"},
+    "RunItemChangedError": {"key": "k", "message_id": "m-1"},
     "ReconnectError": {"task": TASK},
     "CancelUnconfirmedError": {"task": TASK},
     "NotEnoughResultsError": {"results": (1, "two")},
-    "JournalError": {},
+    "JournalError": {
+        "reason": "held",
+        "message_id": "m-1",
+        "held_until": datetime(2026, 7, 1, tzinfo=UTC),
+    },
 }
 COMMON_FACTS = {
     "code": -32603,

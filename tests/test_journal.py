@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from msgspec.structs import asdict, replace
 
 from holdfast import (
     A2AConnectionError,
@@ -17,11 +16,11 @@ from holdfast import (
     DeadlineExceededError,
     InvalidParamsError,
     JournalError,
+    Limits,
     Message,
     OutcomeUnknownError,
     Part,
     PassThrough,
-    RecordUpdate,
     Role,
     RunItem,
     SqliteJournal,
@@ -29,7 +28,7 @@ from holdfast import (
     TaskState,
     connect,
 )
-from holdfast.journaling import digest_of
+from holdfast.model.digest import digest_of
 from holdfast.runtime.env import SystemEnv
 from holdfast.testing import (
     Fail,
@@ -45,6 +44,8 @@ from holdfast.testing import (
     streams,
     unavailable,
 )
+
+from .foreign_journal import Foreign
 
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
 
@@ -189,6 +190,46 @@ async def test_what_has_failed_is_over(path, outcome, error):
         assert await client.pending() == []
 
 
+NO_ANSWERS = {
+    "cut JSON": Respond(
+        status=200,
+        headers={"content-type": "application/json"},
+        body=b'{"jsonrpc": "2.0", "result": {"task": {"id": "t',
+        after_execution=True,
+    ),
+    "a page": Respond(
+        status=200,
+        headers={"content-type": "text/html"},
+        body=b"<html>One moment, please.</html>",
+        after_execution=True,
+    ),
+    "a status": Respond(status=501, after_execution=True),
+    "too much": Respond(
+        status=200,
+        headers={"content-type": "application/json"},
+        body=b'"' + b"x" * 9000 + b'"',
+        after_execution=True,
+    ),
+}
+
+
+@both_ways
+@pytest.mark.parametrize("no_answer", NO_ANSWERS.values(), ids=NO_ANSWERS)
+async def test_a_reply_that_says_nothing_of_the_message_leaves_the_call_open(
+    path, streaming, no_answer
+):
+    agent = FakeAgent(completes("42", after=60), streaming=streaming)
+    agent.inject(no_answer, on=SENDS[streaming])
+    async with Process(agent, path, limits=Limits(body=5000)) as client:
+        with pytest.raises(A2AError) as caught:
+            await client.ask("How far?")
+        assert (caught.value.executed, caught.value.code) == (None, None)
+
+        (call,) = await client.pending()
+        assert (await call.resume()).text == "42"
+    assert len(agent.executions) == 1
+
+
 async def test_each_message_of_a_conversation_is_a_call(path):
     agent = FakeAgent(
         lambda turn: asks("For how many?") if turn.task is None else completes("Booked.", after=9)
@@ -244,58 +285,6 @@ def test_an_address_that_names_none_is_refused(journal):
     assert "secret" not in str(caught.value)
 
 
-class Foreign:
-    """A journal of somebody else's, in memory."""
-
-    stores_messages = False
-    lease = 30.0
-
-    def __init__(self):
-        self.records = {}
-
-    async def begin(self, record):
-        self.records[record.message_id] = record
-
-    async def update(self, message_id, generation, update):
-        record = self.records[message_id]
-        if record.outcome is not None or record.generation != generation:
-            return False
-        new = {name: value for name, value in asdict(update).items() if value is not None}
-        self.records[message_id] = replace(record, **new)
-        return True
-
-    async def renew(self, held, lease_until):
-        for message_id, generation in held:
-            await self.update(message_id, generation, RecordUpdate(lease_until=lease_until))
-        return {message_id for message_id, _ in held}
-
-    async def claim(self, message_id, *, now, lease_until):
-        record = self.records[message_id]
-        if record.outcome is not None or record.lease_until > now:
-            raise JournalError("not to be had")
-        generation = record.generation + 1
-        record = replace(record, generation=generation, lease_until=lease_until)
-        self.records[message_id] = record
-        return record
-
-    async def find(self, message_id):
-        return self.records.get(message_id)
-
-    async def unfinished(self, agent=None):
-        return [
-            record
-            for record in self.records.values()
-            if record.outcome is None and agent in {None, record.agent}
-        ]
-
-    async def labelled(self, agent, labels):
-        wanted = set(labels)
-        return {one.label: one for one in self.records.values() if one.label in wanted}
-
-    async def close(self):
-        raise AssertionError("it is shared")
-
-
 async def test_a_journal_may_be_somebody_elses():
     agent, journal = FakeAgent(completes("42", after=60)), Foreign()
     async with connected(agent, journal) as client:
@@ -307,6 +296,7 @@ async def test_a_journal_may_be_somebody_elses():
 
     (record,) = journal.records.values()
     assert record.outcome == "answered"
+    assert not journal.is_closed  # it may be shared
 
 
 LACKING = {
@@ -316,7 +306,7 @@ LACKING = {
     "claim": None,
     "find": None,
     "unfinished": None,
-    "labelled": None,
+    "find_label": None,
     "close": None,
     "stores_messages": None,
     "lease": "30",
@@ -347,13 +337,37 @@ async def test_what_was_refused_is_told_in_a_line_that_says_no_more_than_is_stor
     async with connected(agent, journal) as client:
         async with client.run([RunItem(key="a", content="Stew.")], run_id="r") as run:
             assert [isinstance(result.error, A2AError) async for result in run] == [True]
-        (record,) = (await journal.labelled(agent.url, ["r:a"])).values()
+        record = await journal.find_label(agent.url, "r:a")
 
-    assert record.outcome == "failed"
+    assert record.outcome == "refused"
     assert record.detail.startswith("InvalidParamsError")
     assert ("stew" in record.detail) is store_messages
-    assert record.digest == digest_of(Message(parts=(Part(text="Stew."),)))
+    assert record.digest == digest_of(Message(role=Role.USER, parts=(Part(text="Stew."),)))
     await journal.close()
+
+
+async def test_what_a_run_has_sent_is_not_sent_again_whoever_has_used_its_journal_since(path):
+    agent = FakeAgent()
+    for _ in range(2):
+        process = Process(agent, path)
+        async with process as client, client.run(["Bake."], run_id="night") as run:
+            assert [result.answer.text async for result in run] == ["Bake."]
+        await asyncio.sleep(8 * 86400)
+        async with connected(agent, str(path)) as somebody:
+            await somebody.ask("hello")
+
+    assert len(agent.calls(SENDS[True])) == 3
+
+
+async def test_what_a_run_has_sent_in_contexts_of_its_own_is_known_to_the_next(path):
+    agent = FakeAgent()
+    for was_sent in (False, True):
+        process = Process(agent, path, context_ids="client")
+        async with process as client, client.run(["Bake."], run_id="night") as run:
+            (result,) = [result async for result in run]
+        assert (result.error, result.was_resumed) == (None, was_sent)
+
+    assert len(agent.executions) == 1
 
 
 async def test_an_agent_is_the_same_by_each_of_its_names(path):
@@ -372,8 +386,27 @@ async def test_an_agent_is_the_same_by_each_of_its_names(path):
 async def test_without_a_journal_nobody_knows():
     agent = FakeAgent()
     async with connect(agent.url, engine=FakeNetwork(agent)) as client:
-        with pytest.raises(RuntimeError, match="journal"):
+        with pytest.raises(ValueError, match=r"pending\(\) needs a journal; pass one as connect"):
             await client.pending()
+        with pytest.raises(ValueError, match="run_id needs a journal; pass one as connect"):
+            client.run(["a"], run_id="r")
+
+
+async def test_one_call_that_is_open_is_found_by_its_message(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client, Process(FakeAgent(), path) as other:
+        for text in ("How far?", "How long?"):
+            with pytest.raises(DeadlineExceededError):
+                await client.ask(text, timeout=5)
+        first, second = await client.pending()
+
+        (call,) = await client.pending(message_id=second.message_id)
+        assert call.message_id == second.message_id
+        await call.forget()
+        assert await client.pending(message_id=second.message_id) == []
+        assert await client.pending(message_id="m") == []
+        assert [one.message_id for one in await client.pending()] == [first.message_id]
+        assert other
 
 
 # ── Left behind ──────────────────────────────────────────────────────────────────────────────
@@ -493,8 +526,24 @@ async def test_what_is_forgotten_is_over_and_the_agent_hears_nothing(path):
 
         assert await client.pending() == []
         assert len(agent.received) == heard
-        with pytest.raises(JournalError, match="is over: forgotten"):
+        with pytest.raises(JournalError, match="is over: forgotten") as caught:
             await call.resume()
+        assert (caught.value.reason, caught.value.message_id) == ("over", call.message_id)
+
+
+async def test_a_call_that_the_journal_has_no_more_is_missing(path):
+    agent = FakeAgent(completes("42", after=60))
+    async with Process(agent, path) as client:
+        with pytest.raises(DeadlineExceededError):
+            await client.ask("How far?", timeout=5)
+        (call,) = await client.pending()
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as file:
+            file.execute("DELETE FROM calls")
+
+        for going_on in (call.resume(), call.forget()):
+            with pytest.raises(JournalError, match="is not in the journal") as caught:
+                await going_on
+            assert (caught.value.reason, caught.value.message_id) == ("missing", call.message_id)
 
 
 async def test_a_question_is_an_answer(path):
@@ -569,9 +618,10 @@ async def test_that_nothing_can_be_looked_at_proves_even_less(path, streaming, t
     down.inject(trouble, on="ListTasks", times=500)
     async with Process(agent, path, engine=FakeNetwork(down)) as client:
         (call,) = await client.pending()
-        with pytest.raises(A2AError) as caught:
+        with pytest.raises(OutcomeUnknownError) as caught:
             await call.resume()
-        assert not isinstance(caught.value, OutcomeUnknownError)
+        assert caught.value.message_id == call.message_id
+        assert caught.value.search_error is caught.value.__cause__ is not None
         assert caught.value.executed is None
 
     async with Process(agent, path) as client:
@@ -639,6 +689,7 @@ async def test_a_holder_that_was_held_up_past_its_lease_notices_and_stops(path):
             await asking
 
         assert caught.value.executed is None
+        assert (caught.value.reason, caught.value.message_id) == ("taken_over", call.message_id)
         assert (await resuming).text == "42"
         assert await other.pending() == []
     assert len(agent.executions) == 1
@@ -744,8 +795,11 @@ async def test_what_this_client_works_on_itself_is_said_to_be_its_own(path, way)
         await asyncio.sleep(5)
         (call,) = await client.pending()
 
-        with pytest.raises(JournalError, match="held by this client, which works on it already"):
+        with pytest.raises(
+            JournalError, match="held by this client, which works on it already"
+        ) as caught:
             await getattr(call, way)()
+        assert (caught.value.reason, caught.value.held_until) == ("held", call.held_until)
 
         assert (await asking).text == "42"
 
@@ -761,8 +815,12 @@ async def test_who_renewed_a_call_is_told_with_the_time(path):
             JournalError, match=r"held by another client, which renewed it at 2023-11-14T22:13:3"
         ):
             await call.resume()
-        with pytest.raises(JournalError, match="held by another client, or was by one that died"):
+        with pytest.raises(
+            JournalError, match="held by another client, or was by one that died"
+        ) as caught:
             await call.forget()
+        (call,) = await theirs.pending()
+        assert (caught.value.reason, caught.value.held_until) == ("held", call.held_until)
 
         assert (await asking).text == "42"
 
@@ -1037,6 +1095,7 @@ async def test_whatever_a_journal_raises_at_the_beginning_nothing_is_sent(error)
 
     assert caught.value.executed is False
     assert caught.value.__cause__ is error
+    assert (caught.value.reason, caught.value.message_id) == ("unusable", None)
     assert agent.received == []
 
 
@@ -1065,28 +1124,18 @@ def written(path):
     return row
 
 
-async def test_no_secret_of_a_stream_gets_into_the_journal(path):
-    journal = SqliteJournal(path, store_messages=True)
-    async with connected(FakeAgent(completes("42")), journal) as client:
-        events = client.stream_message("hello", headers={"X-Api-Key": SECRET})
-        begin = events._begin
-
-        async def refused():
-            raise InvalidParamsError(f"I do not know {SECRET}")
-
-        async def refusing():
-            live = await begin()
-            live.next = refused
-            return live
-
-        events._begin = refusing
-        async with events:
-            with pytest.raises(InvalidParamsError):
-                await anext(events)
+@pytest.mark.parametrize("after_events", [None, 0], ids=["in its place", "as its first event"])
+async def test_no_secret_of_a_stream_gets_into_the_journal(path, after_events):
+    journal, agent = SqliteJournal(path, store_messages=True), FakeAgent(completes("42"))
+    refusal = Fail(code=-32602, message=f"I do not know {SECRET}", after_events=after_events)
+    agent.inject(refusal, on="SendStreamingMessage")
+    async with connected(agent, journal) as client:
+        with pytest.raises(InvalidParamsError):
+            await client.stream_message("hello", headers={"X-Api-Key": SECRET}).__aenter__()
 
     outcome, detail = written(path)
-    assert outcome == "failed"
-    assert detail.startswith("InvalidParamsError: I do not know ***")
+    assert outcome == "refused"
+    assert "I do not know ***" in detail
     assert SECRET.encode() not in path.read_bytes() + path.with_name("calls.db-wal").read_bytes()
     await journal.close()
 
@@ -1100,6 +1149,6 @@ async def test_no_secret_of_a_refusal_gets_into_the_journal(path, streaming):
             await client.ask("hello", headers={"X-Api-Key": SECRET})
 
     outcome, detail = written(path)
-    assert outcome == "failed"
+    assert outcome == "refused"
     assert "I do not know ***" in detail
     await journal.close()

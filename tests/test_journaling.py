@@ -7,11 +7,16 @@ import pytest
 from holdfast import (
     A2AConnectionError,
     A2AError,
+    A2AHTTPError,
     A2ATimeoutError,
+    AgentError,
+    AuthenticationError,
     DeadlineExceededError,
     DuplicateTasksError,
+    InvalidAgentResponseError,
     InvalidParamsError,
     JournalError,
+    LimitExceededError,
     Message,
     OutcomeUnknownError,
     Part,
@@ -21,9 +26,9 @@ from holdfast import (
     TaskAuthRequiredError,
     VersionNotSupportedError,
 )
-from holdfast.journaling import digest_of
-from holdfast.leases import outcome_of
+from holdfast.model.digest import digest_of
 from holdfast.model.types import Task
+from holdfast.policy.outcome import outcome_of
 
 
 def deadline(executed):
@@ -36,13 +41,20 @@ DUPLICATES = DuplicateTasksError(message_id="m", tasks=())
 # An error; what it says of a message that had not been sent for certain, and of one that had.
 OUTCOMES = [
     (UNKNOWN, "unknown", "unknown"),
-    (DUPLICATES, "failed", "failed"),
+    (DUPLICATES, "duplicated", "duplicated"),
     (A2AConnectionError(failure="refused", executed=False), "not_sent", None),
     (A2ATimeoutError(phase="connect", executed=False), "not_sent", None),
     (RateLimitedError(executed=False), "not_sent", None),
     (deadline(executed=False), "not_sent", None),
-    (VersionNotSupportedError("which?"), "failed", None),
-    (InvalidParamsError("what?"), "failed", None),
+    (VersionNotSupportedError("which?", code=-32009), "refused", None),
+    (InvalidParamsError("what?", code=-32602), "refused", None),
+    (InvalidAgentResponseError("not I", code=-32006), "refused", None),
+    (AgentError("no", code=-32042), "refused", None),
+    (AuthenticationError("who?", http_status=401, code=-32602), "refused", None),
+    (InvalidAgentResponseError("the reply is not JSON"), None, None),
+    (A2AHTTPError("HTTP 501", http_status=501), None, None),
+    (LimitExceededError("too large", which="body", bound=1), None, None),
+    (A2AConnectionError("again", failure="closed", code=-32603), None, None),
     (A2AError("what?", executed=True), None, None),
     (A2AConnectionError(failure="reset"), None, None),
     (A2ATimeoutError(phase="idle"), None, None),
@@ -79,13 +91,12 @@ def replaced(**changes):
     return digest_of(Message.from_dict({**SAID.to_dict(), **changes}))
 
 
-def test_a_digest_is_of_what_is_said_and_not_of_where():
-    assert replaced(messageId="n", contextId="c", taskId="t") == digest_of(SAID)
+def test_a_digest_is_of_all_that_is_said_but_the_id():
+    assert replaced(messageId="n") == digest_of(SAID)
     assert replaced(metadata={"y": 2, "x": 1}) == digest_of(SAID)
     assert len(bytes.fromhex(digest_of(SAID))) == 8
-    assert digest_of(Message(parts=SAID.parts, metadata={})) == digest_of(
-        Message(parts=SAID.parts)
-    )
+    empty = Message(parts=SAID.parts, metadata={}, context_id="", task_id="")
+    assert digest_of(empty) == digest_of(Message(parts=SAID.parts))
 
 
 @pytest.mark.parametrize(
@@ -95,6 +106,9 @@ def test_a_digest_is_of_what_is_said_and_not_of_where():
         {"metadata": {"x": 1}},
         {"extensions": []},
         {"referenceTaskIds": ["u"]},
+        {"role": "ROLE_AGENT"},
+        {"contextId": "c"},
+        {"taskId": "t"},
     ],
 )
 def test_what_says_something_else_has_another_digest(change):

@@ -7,10 +7,12 @@ import pytest
 
 from holdfast import (
     A2AConnectionError,
+    CallFinished,
     CircuitOpenError,
     DeadlineExceededError,
     DuplicateTasksError,
     InvalidParamsError,
+    JournalError,
     Limits,
     Message,
     OutcomeUnknownError,
@@ -29,6 +31,8 @@ from holdfast import (
     connect,
 )
 from holdfast.journals.sqlite import SqliteJournal
+from holdfast.model.operations import SEND_MESSAGE
+from holdfast.model.requests import SendMessageRequest
 from holdfast.runtime.env import SystemEnv
 from holdfast.testing import (
     Cut,
@@ -209,6 +213,62 @@ async def test_a_request_that_arrives_late_is_found_in_a_later_look():
     assert len(agent.calls("ListTasks")) > 1
 
 
+def raw(text="How far?"):
+    message = Message(message_id="m-1", role=Role.USER, parts=(Part(text=text),))
+    return SEND_MESSAGE, SendMessageRequest(message=message)
+
+
+async def test_a_message_of_a_raw_call_is_looked_for_too():
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+
+    reply = await connected(agent).call(*raw())
+
+    assert reply.value.task.text == "42"
+    assert agent.executions == {"m-1": [reply.value.task.id]}
+
+
+async def test_a_raw_call_can_say_what_to_do_about_a_lost_reply():
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+
+    with pytest.raises(OutcomeUnknownError, match="It was not sent again"):
+        await connected(agent).call(*raw(), on_unknown="raise")
+
+    assert not agent.calls("ListTasks")
+
+
+async def test_a_message_of_a_raw_call_is_written_down_before_it_is_sent(tmp_path):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
+    agent.inject(Stall(after_execution=True), on="SendMessage")
+    client = connected(agent, journal=journal, env=VirtualWall())
+    sending = asyncio.create_task(client.call(*raw()))
+    await asyncio.sleep(1)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+
+    (pending,) = await client.pending()
+    assert pending.message_id == "m-1"
+    assert (await pending.resume()).text == "42"
+    with pytest.raises(JournalError, match="m-1"):
+        await client.call(*raw())
+    assert agent.executions == {"m-1": ["task-1"]}
+    await journal.close()
+
+
+async def test_the_reply_to_a_raw_call_ends_what_is_written_down(tmp_path):
+    said = Message(message_id="a-1", role=Role.AGENT, parts=(Part(text="hi"),))
+    agent, journal = FakeAgent(said), SqliteJournal(tmp_path / "j")
+    client = connected(agent, journal=journal, env=VirtualWall())
+
+    reply = await client.call(*raw())
+
+    assert reply.value.message.text == "hi"
+    assert reply.headers["content-type"] == "application/json"
+    assert await client.pending() == []
+    await journal.close()
+
+
 async def test_a_store_that_is_behind_is_looked_at_again():
     agent = FakeAgent(completes("42"), store_lag=8)
     agent.inject(Reset(after_execution=True), on="SendMessage")
@@ -308,6 +368,23 @@ async def test_a_message_that_never_arrived_is_reported_as_unknown(binding, stre
     assert now() <= 30
 
 
+async def test_what_observers_have_of_a_lost_reply_stays_as_they_were_told():
+    agent, told = FakeAgent(), []
+    agent.inject(Reset(), on="SendMessage")
+
+    def note(observation):
+        if isinstance(observation, CallFinished) and observation.operation == "SendMessage":
+            told.append((observation.error, observation.error.message))
+
+    with pytest.raises(OutcomeUnknownError, match="It was not sent again") as caught:
+        await connected(agent, observers=[note]).send_message("hello")
+
+    ((error, message),) = told
+    assert error.message == message
+    assert error.looked_at == ()
+    assert caught.value.message.startswith(message)
+
+
 async def test_a_reply_that_is_a_message_is_in_no_list():
     agent = FakeAgent(Message(role=Role.AGENT, parts=(Part(text="hi"),)))
     agent.inject(Reset(after_execution=True), on="SendMessage")
@@ -396,7 +473,7 @@ async def test_the_search_ends_with_the_call():
 async def test_the_search_is_as_patient_as_the_caller_wants():
     agent = FakeAgent()
     agent.inject(Reset(), on="SendMessage")
-    policy = ReconcilePolicy(max_seconds=300)
+    policy = ReconcilePolicy(timeout=300)
 
     with pytest.raises(OutcomeUnknownError):
         await connected(agent, resilience=Resilience(reconcile=policy)).send_message("hello")
@@ -448,8 +525,8 @@ async def test_a_search_that_was_not_finished_says_so_and_leaves_the_call_open(
 
     error = caught.value
     assert error.looked_at[0].startswith("the tasks changed since the message was sent")
-    assert error.unfinished is not None
-    assert error.unfinished.message in error.message
+    assert error.search_error is not None
+    assert error.search_error.message in error.message
     assert "proves nothing" not in error.message
     assert [call.message_id for call in await connected(agent, journal=journal).pending()] == [
         error.message_id
@@ -502,8 +579,8 @@ async def test_a_search_that_never_began_was_not_finished_either(tmp_path):
         await client.send_message("hello", timeout=5)
 
     assert caught.value.looked_at == ()
-    assert isinstance(caught.value.unfinished, DeadlineExceededError)
-    assert caught.value.unfinished.deadline == "call"
+    assert isinstance(caught.value.search_error, DeadlineExceededError)
+    assert caught.value.search_error.deadline == "call"
     (pending,) = await client.pending()
     assert (await pending.resume()).text == "42"
     await journal.close()
@@ -518,13 +595,17 @@ async def test_a_resumed_call_that_nobody_can_look_for_says_what_is_wrong(tmp_pa
         await client.send_message("hello", timeout=5)
     (pending,) = await client.pending()
 
-    with pytest.raises(
-        DeadlineExceededError, match=r"wait timeout of 7 s; .* was refused"
-    ) as told:
+    with pytest.raises(OutcomeUnknownError, match=r"could not be looked for in .*refused") as told:
         await pending.resume(timeout=7)
 
-    assert isinstance(told.value.__cause__, A2AConnectionError | CircuitOpenError)
+    late = told.value.search_error
+    assert isinstance(late, DeadlineExceededError)
+    assert late.deadline == "wait"
+    assert isinstance(late.__cause__, A2AConnectionError | CircuitOpenError)
+    assert told.value.__cause__ is late
+    assert told.value.message_id == pending.message_id
     assert told.value.executed is None
+    assert [call.message_id for call in await client.pending()] == [pending.message_id]
     await journal.close()
 
 
@@ -544,18 +625,62 @@ async def test_a_resumed_call_whose_search_is_cut_short_can_be_resumed_again(tmp
     elif end == "cancelled":
         resuming.cancel()
 
-    errors = {
-        "deadline": DeadlineExceededError,
-        "closed": A2AConnectionError,
-        "cancelled": asyncio.CancelledError,
-    }
-    with pytest.raises(errors[end]) as caught:
-        await resuming
-
-    assert getattr(caught.value, "executed", None) is None
+    errors = {"deadline": DeadlineExceededError, "closed": A2AConnectionError}
+    if end == "cancelled":
+        with pytest.raises(asyncio.CancelledError):
+            await resuming
+    else:
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await resuming
+        assert isinstance(caught.value.search_error, errors[end])
+        assert caught.value.executed is None
     await asyncio.sleep(160)
     (pending,) = await connected(agent, journal=journal, env=VirtualWall()).pending()
     assert (await pending.resume()).text == "42"
+    await journal.close()
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+@pytest.mark.parametrize("timeout", [0, 0.5])
+async def test_who_resumes_a_call_has_it_looked_for_once_at_least(tmp_path, arrives, timeout):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
+    agent.inject(Stall(after_execution=arrives), on="SendMessage")
+    agent.inject(Delay(seconds=3), on="ListTasks")
+    resilience = Resilience(reconcile=ReconcilePolicy(timeout=timeout))
+    client = connected(agent, journal=journal, env=VirtualWall(), resilience=resilience)
+    sending = asyncio.create_task(client.send_message("How far?"))
+    await asyncio.sleep(1)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    (pending,) = await client.pending()
+
+    if arrives:
+        assert (await pending.resume()).text == "42"
+    else:
+        with pytest.raises(OutcomeUnknownError, match="not found, which proves nothing") as caught:
+            await pending.resume()
+        assert caught.value.search_error is None
+    assert len(agent.calls("ListTasks")) == 1
+    assert await client.pending() == []
+    await journal.close()
+
+
+async def test_the_one_look_of_a_resumed_call_ends_with_its_own_deadline(tmp_path):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
+    agent.inject(Stall(), on="SendMessage")
+    agent.inject(Stall(), on="ListTasks")
+    client = connected(agent, journal=journal, env=VirtualWall(), resilience=Resilience.off())
+    sending = asyncio.create_task(client.send_message("How far?"))
+    await asyncio.sleep(1)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    (pending,) = await client.pending()
+
+    with pytest.raises(OutcomeUnknownError, match="the wait timeout of 7 s") as caught:
+        await pending.resume(timeout=7)
+
+    assert isinstance(caught.value.search_error, DeadlineExceededError)
+    assert len(await client.pending()) == 1
     await journal.close()
 
 
@@ -567,7 +692,7 @@ async def test_a_finished_search_ends_the_call(tmp_path):
     with pytest.raises(OutcomeUnknownError, match="not found, which proves nothing") as caught:
         await client.send_message("hello")
 
-    assert caught.value.unfinished is None
+    assert caught.value.search_error is None
     assert await client.pending() == []
     await journal.close()
 
@@ -583,7 +708,7 @@ async def test_an_agent_that_goes_down_while_it_is_searched_has_not_said_that_th
     with pytest.raises(OutcomeUnknownError, match="refused") as caught:
         await sending
 
-    assert caught.value.unfinished is not None
+    assert caught.value.search_error is not None
     assert not agent.calls("SendMessage")
 
 
@@ -609,7 +734,7 @@ async def test_what_cannot_be_looked_for_was_not_looked_for(version):
         await connected(agent).send_message("How far?")
 
     assert "not found" not in caught.value.message.partition("could not be")[2]
-    assert caught.value.unfinished is None
+    assert caught.value.search_error is None
 
 
 async def test_giving_up_in_the_search_is_quiet_and_sends_nothing():
@@ -988,3 +1113,24 @@ async def test_whatever_clocks_say_a_task_that_appears_late_is_found(hours, date
 def test_wrong_words_are_refused(option, value, error):
     with pytest.raises(error, match=option):
         connect("http://agent.test", **{option: value})
+
+
+@pytest.mark.parametrize("takes_contexts", [True, False])
+async def test_a_message_in_a_context_of_its_own_is_known_by_what_its_caller_said(
+    tmp_path, takes_contexts
+):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
+    if not takes_contexts:
+        refusal = Fail(code=-32602, message="unknown contextId")
+        agent.inject(refusal, on="SendStreamingMessage")
+    options = {"journal": journal, "env": VirtualWall(), "context_ids": "client"}
+    client = connected(agent, **options)
+    said = Message(message_id="m-1", role=Role.USER, parts=(Part(text="How far?"),))
+
+    for is_again in [False, True]:
+        (result,) = [one async for one in client.run([said], run_id="r")]
+
+        assert (result.error, result.was_resumed) == (None, is_again)
+
+    assert len(agent.executions) == 1
+    await journal.close()

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import strategies as st
 
-from holdfast.wire.origins import origin, origin_and_aliases
+from holdfast.wire.origins import canonical_origin, origin, origin_and_aliases
 
 from .strategies import given
 
@@ -55,6 +55,22 @@ def test_an_origin_has_one_spelling(url, expected):
 )
 def test_scheme_host_and_port_make_another_origin(one, other):
     assert origin(one) != origin(other)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://127.0.0.1:8000/path", "http://localhost:8000"),
+        ("https://[::1]", "https://localhost:443"),
+        ("http://LOCALHOST.", "http://localhost:80"),
+        ("http://zebra.example", "http://zebra.example:80"),
+        ("http://127.0.0.2", "http://127.0.0.2:80"),
+        ("dns:///agent.test:50051", "dns:///agent.test:50051"),
+    ],
+)
+def test_this_machine_has_one_name_among_its_aliases(url, expected):
+    assert canonical_origin(url) == expected
+    assert {canonical_origin(alias) for alias in origin_and_aliases(url)} == {expected}
 
 
 @pytest.mark.parametrize("url", ["http://[a", "http://a:99999/", "http://a:x/"])

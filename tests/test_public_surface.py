@@ -217,7 +217,7 @@ SIGNATURES = {
         "self context_id=None *status=None *limit=50 *page_token=None *history_length=None "
         "*status_timestamp_after=None *include_artifacts=False **options"
     ),
-    "Client.pending": "self",
+    "Client.pending": "self *message_id=None",
     "Client.send_message": (
         "self message *task_id=None *context_id=None *metadata=None *return_immediately=None "
         "*history_length=None *accepted_output_modes=None *push_notification_config=None "
@@ -251,7 +251,7 @@ SIGNATURES = {
     "Journal.claim": "self message_id / *now *lease_until",
     "Journal.close": "self",
     "Journal.find": "self message_id /",
-    "Journal.labelled": "self agent labels /",
+    "Journal.find_label": "self agent label /",
     "Journal.renew": "self held lease_until /",
     "Journal.unfinished": "self agent=None /",
     "Journal.update": "self message_id generation update /",
@@ -259,7 +259,7 @@ SIGNATURES = {
     "SqliteJournal.claim": "self message_id / *now *lease_until",
     "SqliteJournal.close": "self",
     "SqliteJournal.find": "self message_id /",
-    "SqliteJournal.labelled": "self agent labels /",
+    "SqliteJournal.find_label": "self agent label /",
     "SqliteJournal.renew": "self held lease_until /",
     "SqliteJournal.unfinished": "self agent=None /",
     "SqliteJournal.update": "self message_id generation update /",
@@ -400,6 +400,7 @@ CONSTRUCTORS = {
     ),
     "CallFinished": "*request_id *operation *agent *attempts *duration *error",
     "CancelUnconfirmedError": "message='' *task=None **facts",
+    "CallEndedError": "message='' *message_id *outcome *detail=None **facts",
     "ClientCallContext": "*state=dict()",
     "ClientConfig": (
         "*streaming=True *polling=False *engine=None *supported_protocol_bindings=() "
@@ -428,6 +429,7 @@ CONSTRUCTORS = {
     "Interceptor": "",
     "Interruption": "*task",
     "InvalidAgentCardError": "message='' *field=None **facts",
+    "JournalError": ("message='' *reason='unusable' *message_id=None *held_until=None **facts"),
     "JwtPolicy": (
         "*algorithms=('ES256', 'ES384', 'ES512', 'EdDSA', 'PS256', 'PS384', 'PS512', 'RS256', "
         "'RS384', 'RS512') *issuer=None *audience=None *max_age=300.0 *leeway=60.0 "
@@ -452,7 +454,7 @@ CONSTRUCTORS = {
         "*capability=None *method_v03='' *path_v03=''"
     ),
     "OutcomeUnknownError": (
-        "message='' *message_id *context_id=None *looked_at=() *unfinished=None **facts"
+        "message='' *message_id *context_id=None *looked_at=() *search_error=None **facts"
     ),
     "Part": (
         "*text=None *raw=None *url=None *data=UNSET *metadata=None *filename=None *media_type=None"
@@ -464,7 +466,7 @@ CONSTRUCTORS = {
         "url *keys=None *jwt=None *limits=None *max_tasks=10000 *max_bytes=268435456 "
         "*engine=None *env=None"
     ),
-    "ReconcilePolicy": "*max_seconds=30.0 *backoff=0.5 *max_backoff=5.0 *max_pages=20",
+    "ReconcilePolicy": "*timeout=30.0 *backoff=0.5 *max_backoff=5.0 *max_pages=20",
     "Reconciled": "*request_id *operation *agent *message_id *looked_at *task_id *duration",
     "ReconnectError": "message='' *task=None **facts",
     "ReconnectPolicy": "*max_reconnects=8 *backoff=0.5 *max_backoff=15.0 *max_quiet=3600.0",
@@ -481,6 +483,7 @@ CONSTRUCTORS = {
         "path *store_messages=False *lease=30.0 *retention=604800.0 *busy_timeout=5.0"
     ),
     "RunItem": "*key *content",
+    "RunItemChangedError": "message='' *key *message_id=None **facts",
     "RunResult": "*key *answer=None *error=None *duration=0.0 *was_resumed=False",
     "RetryPolicy": (
         "*max_retries=3 *base_delay=1.0 *backoff_factor=2.0 *max_delay=30.0 *jitter=True "

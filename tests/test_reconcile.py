@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast import (
     A2AHTTPError,
+    AuthenticationError,
     DeadlineExceededError,
     InvalidParamsError,
     LimitExceededError,
@@ -15,6 +16,8 @@ from holdfast import (
     Message,
     MethodNotFoundError,
     Part,
+    PermissionDeniedError,
+    RateLimitedError,
     Role,
     Task,
     TaskNotFoundError,
@@ -24,6 +27,7 @@ from holdfast import (
 )
 from holdfast.tasks.reconcile import (
     Absent,
+    Fetch,
     Found,
     FoundTwice,
     GetTask,
@@ -93,9 +97,9 @@ def test_a_task_of_the_context_is_asked_for_whole():
     assert search.step == ListPage(context_id="c")
 
     search.listed(page(task("a", "m-0"), task("b", "m-0", ID)), wall=SENT, agent_time=None)
-    assert search.step == GetTask("b")
+    assert search.step == Fetch("b")
     whole = task("b", "m-0", ID, status=TaskStatus(state=TaskState.COMPLETED))
-    search.got(whole)
+    search.fetched(whole)
 
     assert search.step == Found(whole)
 
@@ -105,7 +109,7 @@ def test_one_that_cannot_be_had_whole_is_better_than_none():
     listed = task("b", ID)
     search.listed(page(listed), wall=SENT, agent_time=None)
 
-    search.failed(TaskNotFoundError("gone"))
+    search.not_fetched(TaskNotFoundError("gone"))
 
     assert search.step == Found(listed)
 
@@ -115,7 +119,7 @@ def test_an_agent_that_gives_another_task_than_it_was_asked_for_has_not_given_it
     listed = task("b", ID)
     search.listed(page(listed), wall=SENT, agent_time=None)
 
-    search.got(task("z"))
+    search.fetched(task("z"))
 
     assert search.step == Found(listed)
 
@@ -124,7 +128,7 @@ def test_one_that_cannot_be_had_now_is_looked_for_again():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     search.listed(page(task("b", ID)), wall=SENT, agent_time=None)
 
-    search.failed(A2AHTTPError("busy", http_status=503, transient=True))
+    search.not_fetched(A2AHTTPError("busy", http_status=503, transient=True))
 
     assert search.step == LookAgain(1)
 
@@ -155,7 +159,7 @@ def test_in_a_context_of_its_own_any_task_is_its():
     search.listed(page(task("t", context_id="c")), wall=SENT, agent_time=None)
     search.listed(page(task("u", context_id="d")), wall=SENT, agent_time=None)
 
-    assert search.step == GetTask("t")
+    assert search.step == Fetch("t")
 
 
 def test_in_the_list_of_a_context_only_its_tasks_count():
@@ -163,7 +167,7 @@ def test_in_the_list_of_a_context_only_its_tasks_count():
 
     search.listed(page(task("a", ID, context_id="d"), task("b", ID)), wall=SENT, agent_time=None)
 
-    assert search.step == GetTask("b")
+    assert search.step == Fetch("b")
 
 
 def test_a_page_that_cannot_be_had_any_more_is_asked_for_in_the_next_look():
@@ -200,7 +204,7 @@ def test_a_task_that_moves_from_page_to_page_is_one_task():
     search.listed(page(task("a", ID), token="2"), wall=SENT, agent_time=None)
     search.listed(page(task("a", ID)), wall=SENT, agent_time=None)
 
-    assert search.step == GetTask("a")
+    assert search.step == Fetch("a")
 
 
 def test_a_task_that_moves_past_whoever_turns_pages_is_seen_in_the_next_look():
@@ -213,7 +217,7 @@ def test_a_task_that_moves_past_whoever_turns_pages_is_seen_in_the_next_look():
     search.listed(page(task("a", ID), token="2"), wall=SENT, agent_time=None)
     search.listed(page(), wall=SENT, agent_time=None)
 
-    assert search.step == GetTask("a")
+    assert search.step == Fetch("a")
 
 
 @pytest.mark.parametrize("token", [lambda number: "same", str], ids=["same", "new"])
@@ -259,7 +263,7 @@ def test_a_look_that_the_end_comes_into_takes_nothing_from_those_before():
 def test_what_was_seen_once_is_not_absent():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     search.listed(page(task("b", ID)), wall=SENT, agent_time=None)
-    search.failed(A2AHTTPError("busy", http_status=503, transient=True))
+    search.not_fetched(A2AHTTPError("busy", http_status=503, transient=True))
     search.waited()
     search.listed(page(), wall=SENT, agent_time=None)
 
@@ -328,6 +332,24 @@ def test_what_failed_for_lack_of_time_is_told():
     assert search.looked_at == ("the tasks changed since the message was sent (too late)",)
 
 
+@pytest.mark.parametrize(
+    ("kind", "is_asked_again"),
+    [
+        (A2AHTTPError, True),
+        (RateLimitedError, True),
+        (AuthenticationError, False),
+        (PermissionDeniedError, False),
+    ],
+)
+def test_who_is_not_let_in_does_not_knock_again(kind, is_asked_again):
+    search = Reconciliation(message(), sent_at=SENT)
+    error = kind("no")
+
+    search.failed(error)
+
+    assert search.step == (LookAgain(1) if is_asked_again else Unseen(error))
+
+
 # ── Any agent ────────────────────────────────────────────────────────────────────────────────
 
 said = st.lists(st.sampled_from([ID, "m-0", "m-2"]), max_size=3)
@@ -364,16 +386,19 @@ class AnyAgent:
     def answer(self, search):
         """Answers what the search asks; False if it asks for nothing."""
         step = search.step
-        if not isinstance(step, GetTask | ListPage):
+        if not isinstance(step, GetTask | ListPage | Fetch):
             return False
+        came, failed = search.got, search.failed
+        if isinstance(step, Fetch):
+            came, failed = search.fetched, search.not_fetched
         if (error := next(self.failures, None)) is not None:
-            search.failed(error)
+            failed(error)
         elif isinstance(step, ListPage):
             search.listed(self.page(step), wall=SENT, agent_time=None)
         elif known := [one for one in self.store if one.id == step.task_id]:
-            search.got(known[0])
+            came(known[0])
         else:
-            search.failed(TaskNotFoundError("gone"))
+            failed(TaskNotFoundError("gone"))
         return True
 
     def page(self, step):

@@ -276,7 +276,7 @@ def brisk():
     return Resilience(
         retry=RetryPolicy(max_retries=1, base_delay=0.001),
         timeouts=Timeouts(connect=2, first_byte=2),
-        reconcile=ReconcilePolicy(max_seconds=0.01),
+        reconcile=ReconcilePolicy(timeout=0.01),
     )
 
 

@@ -9,11 +9,13 @@ import struct
 import subprocess
 import sys
 import textwrap
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
 
 from holdfast import CallRecord, JournalError, RecordUpdate, SqliteJournal
+from holdfast.testing import check_journal
 
 AGENT = "http://agent.test"
 
@@ -33,6 +35,10 @@ async def reread(path):
         return await journal.unfinished()
     finally:
         await journal.close()
+
+
+async def test_it_keeps_the_rules_of_journals(path):
+    await check_journal(lambda: SqliteJournal(path))
 
 
 # ── Records ──────────────────────────────────────────────────────────────────────────────────
@@ -75,10 +81,14 @@ async def test_what_has_an_outcome_is_over(path):
 
     assert await journal.update("m-1", 1, RecordUpdate(outcome="answered"))
 
-    assert not await journal.update("m-1", 1, RecordUpdate(outcome="failed"))
+    assert not await journal.update("m-1", 1, RecordUpdate(outcome="refused"))
     assert await journal.unfinished() == []
-    with pytest.raises(JournalError, match="m-1 is over: answered"):
+    with pytest.raises(JournalError, match="m-1 is over: answered") as caught:
         await journal.claim("m-1", now=9999.0, lease_until=10029.0)
+    assert (caught.value.reason, caught.value.message_id) == ("over", "m-1")
+    with pytest.raises(JournalError, match="m-2 is not in the journal") as caught:
+        await journal.claim("m-2", now=9999.0, lease_until=10029.0)
+    assert (caught.value.reason, caught.value.message_id) == ("missing", "m-2")
     await journal.close()
 
 
@@ -94,6 +104,7 @@ async def test_a_message_is_written_down_once(path):
     assert outcomes[:2] == [None, None]
     assert isinstance(outcomes[2], JournalError)
     assert outcomes[2].executed is False
+    assert (outcomes[2].reason, outcomes[2].message_id) == ("exists", "a")
     assert str(path) in str(outcomes[2])
     assert [one.message_id for one in await journal.unfinished()] == ["a", "b"]
     await journal.close()
@@ -113,7 +124,7 @@ async def test_calls_are_listed_by_agent_oldest_first(path):
     await journal.close()
 
 
-async def test_labels_lead_to_the_newest_record(path):
+async def test_a_label_leads_to_the_newest_record(path):
     journal = SqliteJournal(path)
     await journal.begin(record("a", label="1", began=1.0))
     await journal.update("a", 1, RecordUpdate(outcome="not_sent", detail="refused"))
@@ -122,9 +133,9 @@ async def test_labels_lead_to_the_newest_record(path):
     await journal.begin(record("other", label="1", began=3.0, agent="http://other.test"))
     await journal.update("c", 1, RecordUpdate(outcome="answered"))
 
-    found = await journal.labelled(AGENT, map(str, range(1200)))
+    found = [await journal.find_label(AGENT, label) for label in "123"]
 
-    assert {label: one.message_id for label, one in found.items()} == {"1": "b", "2": "c"}
+    assert [one and one.message_id for one in found] == ["b", "c", None]
     await journal.close()
 
 
@@ -142,7 +153,9 @@ async def test_a_message_that_was_not_sent_may_be_sent(path):
     await journal.close()
 
 
-@pytest.mark.parametrize("outcome", [None, "unknown", "answered", "failed", "forgotten"])
+@pytest.mark.parametrize(
+    "outcome", [None, "unknown", "answered", "refused", "duplicated", "forgotten"]
+)
 async def test_of_a_label_one_call_may_have_been_sent(path, outcome):
     ours, theirs = SqliteJournal(path), SqliteJournal(path)
     await ours.begin(record("a", label="night:1"))
@@ -153,92 +166,60 @@ async def test_of_a_label_one_call_may_have_been_sent(path, outcome):
         await theirs.begin(record("b", label="night:1"))
 
     assert caught.value.executed is False
+    assert (caught.value.reason, caught.value.message_id) == ("exists", "a")
     await theirs.begin(record("c"))
     await theirs.begin(record("d"))  # calls of no label are many
     await ours.close()
     await theirs.close()
 
 
-async def test_what_is_finished_is_forgotten_in_time_and_what_is_not_is_kept(path):
+HOUR = 3600.0
+
+
+async def begun(path, *journals_and_times):
+    """The ids of an open call, one that is over and one that has a label, as far as they are left.
+
+    They begin at 1.0; then each journal begins a call at its time.
+    """
+    first = SqliteJournal(path)
+    for message_id, label in (("open", None), ("over", None), ("of a run", "night:1")):
+        await first.begin(record(message_id, began=1.0, label=label))
+    for message_id in ("over", "of a run"):
+        await first.update(message_id, 1, RecordUpdate(outcome="answered"))
+    for journal, began in journals_and_times:
+        await journal.begin(record(f"at {began}", began=began))
+    left = {one for one in ("open", "over", "of a run") if await first.find(one)}
+    for journal in (first, *(journal for journal, _ in journals_and_times)):
+        await journal.close()
+    return left
+
+
+async def test_what_is_finished_is_forgotten_in_time_unless_it_is_of_a_run(path):
+    left = await begun(path, (SqliteJournal(path, retention=100), 102.0))
+
+    assert left == {"open", "of a run"}
+
+
+async def test_what_is_to_be_kept_for_ever_is(path):
+    left = await begun(path, (SqliteJournal(path, retention=None), 1e9))
+
+    assert left == {"open", "over", "of a run"}
+
+
+async def test_a_program_that_stays_up_forgets_once_an_hour(path):
     journal = SqliteJournal(path, retention=100)
-    for message_id in ("open", "over"):
-        await journal.begin(record(message_id, began=1.0))
-    await journal.update("over", 1, RecordUpdate(outcome="answered"))
-    await journal.close()
+    early = (journal, 2.0), (journal, HOUR)
+    assert "over" in await begun(path, *early)
+    path.unlink()
 
-    await journal.begin(record("new", began=102.0))
-
-    assert [one.message_id for one in await journal.unfinished()] == ["open", "new"]
-    with pytest.raises(JournalError, match="over is not in the journal"):
-        await journal.claim("over", now=200.0, lease_until=230.0)
-    await journal.close()
+    assert "over" not in await begun(path, *early, (journal, 2.0 + HOUR))
 
 
-# ── Files of older versions ──────────────────────────────────────────────────────────────────
+async def test_a_clock_that_is_put_back_keeps_nobody_from_forgetting(path):
+    journal = SqliteJournal(path, retention=100)
+    await journal.begin(record("of the future", began=1e9))
 
-# As the first version made it.
-FIRST = """
-    CREATE TABLE calls (
-        message_id TEXT PRIMARY KEY, agent TEXT NOT NULL, began REAL NOT NULL, context_id TEXT,
-        task_id TEXT, state TEXT, is_own_context INTEGER NOT NULL, request TEXT, label TEXT,
-        outcome TEXT, result TEXT, generation INTEGER NOT NULL, lease_until REAL NOT NULL
-    );
-    CREATE INDEX calls_unfinished ON calls (agent, began) WHERE outcome IS NULL;
-    CREATE INDEX calls_by_label ON calls (label, began) WHERE label IS NOT NULL;
-    CREATE INDEX calls_finished ON calls (began) WHERE outcome IS NOT NULL;
-    PRAGMA application_id = 1213156420;
-    PRAGMA user_version = 1;
-"""
-
-# An outcome and a state as the first version wrote them; outcome and detail now.
-OLD_OUTCOMES = [
-    (None, None, None, None),
-    (None, "TASK_STATE_WORKING", None, None),
-    ("COMPLETED", "TASK_STATE_COMPLETED", "answered", None),
-    ("INPUT_REQUIRED", "TASK_STATE_INPUT_REQUIRED", "answered", None),
-    ("message", None, "answered", None),
-    ("unknown", None, "unknown", None),
-    ("unknown", "TASK_STATE_WORKING", "unknown", None),
-    ("forgotten", "TASK_STATE_WORKING", "forgotten", None),
-    ("not sent: A2AConnectionError: refused", None, "not_sent", "A2AConnectionError: refused"),
-    ("InvalidParamsError (-32602)", None, "failed", "InvalidParamsError (-32602)"),
-    ("AgentError: no; not today", None, "failed", "AgentError: no; not today"),
-]
-
-
-@pytest.mark.parametrize(("old", "state", "outcome", "detail"), OLD_OUTCOMES)
-async def test_a_file_of_the_first_version_is_read_as_it_was_meant(
-    path, old, state, outcome, detail
-):
-    spoil(path, FIRST)
-    row = ("m-1", "http://127.0.0.1:80/.well-known/agent.json", 1000.0, "c", "t", state, 1, "{}")
-    with sqlite3.connect(path) as file:
-        file.execute(
-            f"INSERT INTO calls VALUES ({', '.join('?' * 13)})",
-            (*row, "night:1", old, '{"id": "t"}', 3, 1030.0),
-        )
-    file.close()
-
-    journal = SqliteJournal(path)
-    found = await journal.labelled("http://localhost", ["night:1"])
-
-    assert found["night:1"] == record(
-        agent="http://localhost",
-        context_id="c",
-        task_id="t",
-        state=state,
-        is_own_context=True,
-        request="{}",
-        label="night:1",
-        outcome=outcome,
-        detail=detail,
-        result='{"id": "t"}',
-        generation=3,
-        lease_until=1030.0,
-    )
-    await journal.begin(record("new", digest="00"))
-    assert len(await journal.unfinished()) == (1 if outcome else 2)
-    await journal.close()
+    assert "over" not in await begun(path, (journal, 200.0))
 
 
 # ── Leases ───────────────────────────────────────────────────────────────────────────────────
@@ -248,8 +229,10 @@ async def test_what_is_held_cannot_be_claimed_until_the_lease_is_over(path):
     ours, theirs = SqliteJournal(path), SqliteJournal(path)
     await ours.begin(record(lease_until=1030.0))
 
-    with pytest.raises(JournalError, match="is held: its lease ends in 10 s"):
+    with pytest.raises(JournalError, match="is held: its lease ends in 10 s") as caught:
         await theirs.claim("m-1", now=1020.0, lease_until=1050.0)
+    assert (caught.value.reason, caught.value.message_id) == ("held", "m-1")
+    assert caught.value.held_until == datetime.fromtimestamp(1030, UTC)
     taken = await theirs.claim("m-1", now=1030.0, lease_until=1060.0)
 
     assert (taken.generation, taken.lease_until) == (2, 1060.0)
@@ -383,12 +366,12 @@ async def test_a_record_that_nobody_can_read_is_told_to_who_asks_for_it(path):
     await journal.begin(record("b", label="2"))
     spoil(path, "UPDATE calls SET outcome = 'COMPLETED' WHERE message_id = 'a'")
 
-    asked = (journal.labelled(AGENT, ["1"]), journal.labelled(AGENT, ["2"]), journal.find("b"))
+    asked = (journal.find_label(AGENT, "1"), journal.find_label(AGENT, "2"), journal.find("b"))
     refused, *found = await asyncio.gather(*asked, return_exceptions=True)
 
     assert isinstance(refused, JournalError)
     assert "a record that cannot be read: Invalid enum value 'COMPLETED'" in str(refused)
-    assert found == [{"2": record("b", label="2")}, record("b", label="2")]
+    assert found == [record("b", label="2")] * 2
     await journal.close()
 
 
@@ -402,6 +385,7 @@ async def test_a_broken_file_is_told(path, content):
         await SqliteJournal(path).begin(record())
 
     assert isinstance(caught.value.__cause__, sqlite3.DatabaseError)
+    assert (caught.value.reason, caught.value.message_id) == ("unusable", None)
 
 
 def deleted(path):
@@ -436,7 +420,7 @@ async def test_a_file_that_is_lost_while_it_is_open_is_noticed(tmp_path, lose, i
     await journal.begin(record("a"))
     lose(path)
     if is_reopened:
-        journal._close_file()  # as a fork does
+        journal._file._close_file()  # as a fork does
 
     for _ in range(2):
         with pytest.raises(JournalError, match=r"calls\.db is (gone|another file)") as caught:
@@ -492,9 +476,9 @@ async def test_a_journal_stays_where_it_was_when_the_program_goes_elsewhere(tmp_
 async def test_a_call_is_found_by_its_message(path):
     journal = SqliteJournal(path)
     await journal.begin(record("a"))
-    await journal.update("a", 1, RecordUpdate(outcome="failed", detail="no"))
+    await journal.update("a", 1, RecordUpdate(outcome="refused", detail="no"))
 
-    assert await journal.find("a") == record("a", outcome="failed", detail="no")
+    assert await journal.find("a") == record("a", outcome="refused", detail="no")
     assert await journal.find("b") is None
     await journal.close()
 
@@ -600,6 +584,7 @@ def test_what_parent_and_child_write_after_a_fork_is_there(path):
         ({"lease": 0}, ValueError),
         ({"lease": "30"}, TypeError),
         ({"retention": float("inf")}, ValueError),
+        ({"retention": 0}, ValueError),
         ({"busy_timeout": -1}, ValueError),
         ({"store_messages": 1}, TypeError),
     ],

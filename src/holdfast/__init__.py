@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         AgentError,
         Attempt,
         AuthenticationError,
+        CallEndedError,
         CancelUnconfirmedError,
         CardSignatureError,
         CircuitOpenError,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
         InvalidParamsError,
         InvalidRequestError,
         JournalError,
+        JournalFailure,
         LimitExceededError,
         MethodNotFoundError,
         NetworkPolicyError,
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
         QueueFullError,
         RateLimitedError,
         ReconnectError,
+        RunItemChangedError,
         TaskAuthRequiredError,
         TaskCanceledError,
         TaskFailedError,
@@ -135,6 +138,7 @@ if TYPE_CHECKING:
     from holdfast.policy.deadline import Deadline
     from holdfast.policy.hedge import HedgePolicy
     from holdfast.policy.limiter import ConcurrencyPolicy, RateLimitPolicy
+    from holdfast.policy.outcome import CallOutcome
     from holdfast.policy.reconcile import ContextIds, OnUnknown, ReconcilePolicy
     from holdfast.policy.reconnect import ReconnectPolicy
     from holdfast.policy.resilience import Resilience
@@ -143,7 +147,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.endpoints import Endpoint, Endpoints
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
-    from holdfast.runtime.journal import CallRecord, Journal, Outcome, RecordUpdate
+    from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate
     from holdfast.runtime.listeners import (
         AttemptFailed,
         AttemptStarted,
@@ -205,8 +209,10 @@ __all__ = [
     "BudgetPolicy",
     "BulkRun",
     "Call",
+    "CallEndedError",
     "CallFinished",
     "CallOptions",
+    "CallOutcome",
     "CallRecord",
     "CancelUnconfirmedError",
     "CardSignatureError",
@@ -259,6 +265,7 @@ __all__ = [
     "InvalidRequestError",
     "Journal",
     "JournalError",
+    "JournalFailure",
     "JwtPolicy",
     "Layer",
     "LimitExceededError",
@@ -273,7 +280,6 @@ __all__ = [
     "Observer",
     "OnUnknown",
     "Operation",
-    "Outcome",
     "OutcomeUnknownError",
     "ParseError",
     "Part",
@@ -298,6 +304,7 @@ __all__ = [
     "RetryScheduled",
     "Role",
     "RunItem",
+    "RunItemChangedError",
     "RunResult",
     "SchemeCredentials",
     "SendMessageConfiguration",
@@ -363,6 +370,7 @@ _MODULES = (
     "policy.retry",
     "policy.hedge",
     "policy.limiter",
+    "policy.outcome",
     "policy.reconcile",
     "policy.reconnect",
     "policy.resilience",

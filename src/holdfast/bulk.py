@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import AsyncIterable
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterable
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import msgspec
 
 from holdfast.answer import Answer
 from holdfast.content import Content, to_message
 from holdfast.errors import A2AError, JournalError
+from holdfast.runtime.callbacks import uncancelled
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from types import TracebackType
 
+    from holdfast.calls import PerCall
     from holdfast.model.types import Message
+    from holdfast.policy.deadline import Deadline
     from holdfast.run_records import RunRecords, SentBefore
 
 __all__ = ["BulkRun", "RunItem", "RunResult"]
@@ -43,8 +47,9 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         key: The key of its `RunItem`; of other messages, their place, from 0 on, as text.
         answer: The answer.
-        error: Why there is none: an `A2AError`, or a ValueError or TypeError of a message that
-            cannot be sent, or that is not the one that was sent under its key before.
+        error: Why there is none: an `A2AError`, as `RunItemChangedError` of a message that is not
+            the one that was sent under its key before; or the ValueError or TypeError of what is
+            no message.
         duration: Seconds that it took in this run.
         was_resumed: Whether an earlier run had sent it, or may have.
     """
@@ -60,20 +65,22 @@ class BulkRun:
     """The results of many messages, as they come; made by `Client.run`.
 
     Iterate over it once: at its end it is exhausted. Messages are taken when there is room for
-    them, and while somebody iterates. Whoever leaves early says `close`, or uses the run as an
-    async context manager.
+    them, and while somebody iterates; an async generator that they come from is closed with the
+    run. Whoever leaves early says `close`, or uses the run as an async context manager.
     """
 
     def __init__(
         self,
         messages: Iterable[Content | RunItem] | AsyncIterable[Content | RunItem],
-        ask: Callable[[Message, str | None], Awaitable[Answer]],
+        begin: Callable[[str | None], tuple[Deadline, PerCall]],
+        ask: Callable[[Message, Deadline, PerCall], Awaitable[Answer]],
         records: RunRecords | None,
         *,
         concurrency: int,
         rate: float | None,
     ) -> None:
         self._items = _items(messages)
+        self._begin = begin
         self._ask = ask
         self._records = records
         self._concurrency = concurrency
@@ -114,8 +121,10 @@ class BulkRun:
 
         Raises:
             ValueError: A key was given to more than one message; nothing behind it is sent.
-            RuntimeError: The client was closed; or somebody else waits for the next result.
-            Exception: What the messages themselves raise when they are iterated over.
+            RuntimeError: The client was closed; somebody else waits for the next result; or what
+                a message or the messages themselves wait for was cancelled.
+            Exception: What the messages themselves raise when they are iterated over, and what
+                a consumer, an interceptor or another hook of the caller's raises.
         """
         if self._is_waited_for:
             text = "the run is iterated over already: each result is given once"
@@ -164,6 +173,7 @@ class BulkRun:
         if (taking := self._take()) is not None:
             waiting.add(taking)
         if not waiting:
+            await self._items.aclose()
             fault, self._fault = self._fault, None
             raise fault or StopAsyncIteration
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -188,7 +198,7 @@ class BulkRun:
 
     async def _next_item(self) -> RunItem | None:
         loop = asyncio.get_running_loop()
-        item = await anext(self._items, None)
+        item = await uncancelled(anext(self._items, None))
         if item is not None:
             await asyncio.sleep(max(0.0, self._not_before - loop.time()))
             self._not_before = max(self._not_before, loop.time()) + self._interval
@@ -207,37 +217,48 @@ class BulkRun:
     # ── One message ──────────────────────────────────────────────────────────────────────────
 
     async def _one(self, item: RunItem) -> RunResult:
-        clock = asyncio.get_running_loop().time
-        began, key = clock(), item.key
-        label = None if self._records is None else self._records.label(key)
-        answer: Answer | None = None
-        error: Exception | None = None
-        was_resumed = False
+        return await uncancelled(self._result(item))
+
+    async def _result(self, item: RunItem) -> RunResult:
+        clock, key = asyncio.get_running_loop().time, item.key
+        began = clock()
         try:
-            message = to_message(item.content, new_id="")  # raises for what cannot be sent
-            before = await self._sent_before(key, message)
-            if before is None:
+            message = to_message(item.content, new_id="")
+            message.to_json()
+        except (ValueError, TypeError) as fault:
+            return RunResult(key=key, error=fault, duration=clock() - began)
+        label = None if self._records is None else self._records.label(key)
+        deadline, per_call = self._begin(label)
+        answer: Answer | None = None
+        error: A2AError | None = None
+        before: SentBefore | None = None
+        is_taken = False
+        try:
+            while answer is None:
+                before = await self._sent_before(key, message, deadline)
+                if before is not None:
+                    answer, is_taken = await before.answer(deadline, per_call), False
+                    continue
                 try:
-                    answer = await self._ask(message, label)
-                except JournalError:
-                    before = await self._sent_before(key, message)  # somebody was quicker
-                    if before is None:
+                    answer = await self._ask(message, deadline, per_call)
+                except JournalError as refusal:
+                    if is_taken or refusal.reason not in {"exists", "taken_over"}:
                         raise
-            if before is not None:
-                was_resumed = True
-                answer = await before.answer()
-        except (A2AError, ValueError, TypeError) as failure:
+                    is_taken = True  # by somebody else, whom the journal tells of
+        except A2AError as failure:
             error = failure
         return RunResult(
             key=key,
             answer=answer,
             error=error,
             duration=clock() - began,
-            was_resumed=was_resumed,
+            was_resumed=before is not None,
         )
 
-    async def _sent_before(self, key: str, message: Message) -> SentBefore | None:
-        return None if self._records is None else await self._records.find(key, message)
+    async def _sent_before(
+        self, key: str, message: Message, deadline: Deadline
+    ) -> SentBefore | None:
+        return None if self._records is None else await self._records.find(key, message, deadline)
 
 
 async def _items(
@@ -249,7 +270,12 @@ async def _items(
         ValueError: A key was given to more than one message.
     """
     keyed = _Keyed()
-    if isinstance(messages, AsyncIterable):
+    if isinstance(messages, AsyncGenerator):
+        generator = cast("AsyncGenerator[Content | RunItem]", messages)
+        async with contextlib.aclosing(generator):  # nobody else may have a hold of it
+            async for message in generator:
+                yield keyed.item(message)
+    elif isinstance(messages, AsyncIterable):
         async for message in messages:
             yield keyed.item(message)
     else:

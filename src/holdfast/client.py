@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from holdfast.bulk import RunItem
     from holdfast.content import Content
     from holdfast.conversation import InterruptionHook
+    from holdfast.journaling import Journaling
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Operation
     from holdfast.options import CallOptions, SendOptions
@@ -176,24 +177,32 @@ class Client:
 
     # ── What was left ────────────────────────────────────────────────────────────────────────
 
-    async def pending(self) -> list[PendingCall]:
+    async def pending(self, *, message_id: str | None = None) -> list[PendingCall]:
         """The calls to this agent that have no outcome, as the journal tells it, oldest first.
 
         Those that somebody works on are among them, this client included: see
         `PendingCall.is_held`.
 
+        Args:
+            message_id: The only one that is wanted; all if left out.
+
         Raises:
             JournalError: The journal cannot be read.
-            RuntimeError: There is no journal: see `connect`; or the client was closed.
+            ValueError: There is no journal: see `connect`.
+            RuntimeError: The client was closed.
         """
-        journaling = self._calls.journaling
-        if journaling is None:
-            text = "there is no journal; pass one as connect(journal=…)"
-            raise RuntimeError(text)
+        journaling = self._journaling("pending()")
         return [
             PendingCall(record, self._calls, journaling)
-            for record in await journaling.unfinished()
+            for record in await journaling.unfinished(message_id)
         ]
+
+    def _journaling(self, what: str) -> Journaling:
+        journaling = self._calls.journaling
+        if journaling is None:
+            text = f"{what} needs a journal; pass one as connect(journal=…)"
+            raise ValueError(text)
+        return journaling
 
     # ── Messages ─────────────────────────────────────────────────────────────────────────────
 
@@ -312,10 +321,7 @@ class Client:
                 push_notification_config=push_notification_config,
             ),
         )
-        sending = Sending(self._calls, request, deadline, per_call)
-        result = (await sending.recorded(sending.send)).value
-        if sending.call is not None:
-            await sending.call.answered(result)
+        result = (await Sending(self._calls, request, deadline, per_call).answer()).value
         if per_call.consumers:
             task = result if isinstance(result, Task) else None
             await self._calls.tell(per_call.consumers, result, task, deadline)
@@ -338,16 +344,19 @@ class Client:
         same messages: what was sent is gone on with, what is known is not asked for again, and
         nothing is sent twice, unless ``on_unknown`` says so. Two runs of one name at once share
         the work, and each gives every answer. A message that is not the one that was sent under
-        its key is a ValueError in its result.
+        its key is a `RunItemChangedError` in its result. What a consumer or another hook raises
+        ends the run.
 
         Args:
             messages: What to ask; each is known by its place, which has to stay the same, or by
                 the key of a `RunItem`.
             run_id: Names the run in the journal.
             concurrency: How many are on their way at once.
-            rate: How many are begun in a second at most; None for as many as there is room for.
+            rate: How many are begun in a second at most, more than 0; None for as many as there is
+                room for.
             poll_interval: Seconds between two looks at a task; the first looks are quicker.
-            options: See `SendOptions`, for each message.
+            options: See `SendOptions`; each message has a ``timeout`` of its own for all that is
+                done about it in this run.
 
         Raises:
             ValueError: A number that cannot be right, or a ``run_id`` without a journal.
@@ -361,38 +370,21 @@ class Client:
         records = None
         if run_id is not None:
             not_empty("run_id", run_id)
-            if self._calls.journaling is None:
-                text = "a run_id is for a journal; pass one as connect(journal=…)"
-                raise ValueError(text)
-            without: dict[str, Any] = {**options}
-            without.pop("on_unknown", None)  # which is of what is sent
-            records = RunRecords(
-                self._calls,
-                self._calls.journaling,
-                run_id,
-                poll_interval=poll_interval,
-                options=cast("CallOptions", without),
-            )
+            journaling = self._journaling("run_id")
+            records = RunRecords(self._calls, journaling, run_id, poll_interval=poll_interval)
 
-        async def ask(message: Message, label: str | None) -> Answer:
+        def begin(label: str | None) -> tuple[Deadline, PerCall]:
             deadline, per_call = self._calls.begin("call", options, sends=True)
+            return deadline, msgspec.structs.replace(per_call, label=label)
+
+        async def ask(message: Message, deadline: Deadline, per_call: PerCall) -> Answer:
             events = self._sending(
-                deadline,
-                msgspec.structs.replace(per_call, label=label),
-                message,
-                task_id=None,
-                context_id=None,
-                metadata=None,
-                accepted_output_modes=None,
-                push_notification_config=None,
-                tools=None,
-                poll_interval=poll_interval,
-                patient=True,
+                deadline, per_call, message, poll_interval=poll_interval, patient=True
             )
             async with events:
                 return await events.result()
 
-        return BulkRun(messages, ask, records, concurrency=concurrency, rate=rate)
+        return BulkRun(messages, begin, ask, records, concurrency=concurrency, rate=rate)
 
     def stream_message(
         self,
@@ -452,12 +444,12 @@ class Client:
         per_call: PerCall,
         message: Content,
         *,
-        task_id: str | None,
-        context_id: str | None,
-        metadata: Mapping[str, Any] | None,
-        accepted_output_modes: Iterable[str] | None,
-        push_notification_config: TaskPushNotificationConfig | None,
-        tools: ClientTools | None,
+        task_id: str | None = None,
+        context_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        accepted_output_modes: Iterable[str] | None = None,
+        push_notification_config: TaskPushNotificationConfig | None = None,
+        tools: ClientTools | None = None,
         poll_interval: float,
         patient: bool,
     ) -> EventStream:
@@ -891,13 +883,17 @@ class Client:
         self,
         operation: Operation[P, R],
         params: P,
-        **options: Unpack[CallOptions],
+        **options: Unpack[SendOptions],
     ) -> Reply[R]:
         """Makes a call of any unary operation, and gives the whole reply.
+
+        A message is sent as by `send_message`: it is in the journal before, and where its reply is
+        lost, the task that it made stands for that. Consumers are told nothing.
 
         Args:
             operation: A row of `holdfast.model.operations`.
             params: Its parameters; a message has its id already.
+            options: See `SendOptions`; ``on_unknown`` is for messages.
 
         Raises:
             ValueError: The operation is answered by a stream, or the message has no id.
@@ -907,6 +903,10 @@ class Client:
             raise ValueError(text)
         if isinstance(params, SendMessageRequest):
             not_empty("message_id", params.message.message_id)
+            if operation.name == op.SEND_MESSAGE.name:
+                deadline, per_call = self._calls.begin("call", options, sends=True)
+                sending = Sending(self._calls, params, deadline, per_call)
+                return cast("Reply[R]", await sending.response())
         deadline, per_call = self._calls.begin("call", options)
         return await self._calls.run(operation, params, deadline, per_call)
 

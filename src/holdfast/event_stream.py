@@ -204,14 +204,14 @@ class EventStream:
         except A2AError as error:
             error.agent = error.agent or self._calls.agent
             self._calls.per_call.secrets.hide_in(error)
-            if call is not None:
+            if (call := self._calls.call) is not None:
                 await call.failed(error)
             raise
 
     async def _written_next(self, live: Live, call: HeldCall) -> Event | None:
         """The next event, once the journal knows of its task: nobody can act on it before."""
-        told = live.told
         event = self._unwritten = self._unwritten or await call.while_held(live.next())
+        call, told = self._calls.call or call, live.told  # of a reply that was sent meanwhile
         if not call.has_seen(told.task_id, told.state) and told.task is not None:
             await call.saw(told.task)
         self._unwritten = None

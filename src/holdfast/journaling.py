@@ -9,44 +9,31 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import json
-from datetime import UTC, datetime
-from hashlib import blake2b
 from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from holdfast.errors import A2AConnectionError, DeadlineExceededError, JournalError
 from holdfast.leases import HeldCall, Leases
-from holdfast.model.types import Message
+from holdfast.model.digest import digest_of
 from holdfast.runtime.asking import in_time, said
-from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate
+from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate, shown, utc
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable
 
     from holdfast.model.requests import SendMessageRequest
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.env import Env
 
-__all__ = ["HeldCall", "Journaling", "digest_of"]
+__all__ = ["HeldCall", "Journaling"]
 
 T = TypeVar("T")
 
 _LOOK = 1.0
 """Seconds between two looks at a call that somebody else holds."""
-
-
-def digest_of(message: Message) -> str:
-    """A digest of what a message says, in hexadecimal: of all of it but its ids and its place."""
-    content = Message(
-        parts=message.parts,
-        metadata=message.metadata or None,
-        extensions=message.extensions,
-        reference_task_ids=message.reference_task_ids,
-    )
-    text = json.dumps(content.to_dict(), sort_keys=True)
-    return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 class Journaling:
@@ -72,10 +59,18 @@ class Journaling:
         *,
         is_own_context: bool = False,
         label: str | None = None,
+        digest: str | None = None,
     ) -> HeldCall:
         """Writes a call down that begins, and holds it.
 
         Who is cancelled meanwhile, as by the deadline, has begun nothing.
+
+        Args:
+            request: The message with what goes along, as it is about to be sent.
+            deadline: When the time of the call is over.
+            is_own_context: Whether its context was made for this call.
+            label: What the caller calls it; None for nothing.
+            digest: Of the message as the caller gave it, where there is a label: see `digest_of`.
 
         Raises:
             JournalError: It cannot be written; nothing was sent.
@@ -83,6 +78,9 @@ class Journaling:
         """
         self._check_open()
         message, now = request.message, self._env.wall()
+        if label is not None and digest is None:
+            given = msgspec.structs.replace(message, context_id=None)
+            digest = digest_of(given if is_own_context else message)
         record = CallRecord(
             message_id=message.message_id,
             agent=self.agent,
@@ -92,7 +90,7 @@ class Journaling:
             is_own_context=is_own_context,
             request=request.to_json() if self.journal.stores_messages else None,
             label=label,
-            digest=None if label is None else digest_of(message),
+            digest=digest,
             lease_until=now + self.journal.lease,
         )
 
@@ -109,7 +107,7 @@ class Journaling:
         except JournalError as error:
             error.executed = False
             raise
-        return HeldCall(record, self._env, leases, deadline)
+        return HeldCall(record, leases, deadline)
 
     async def claim(self, record: CallRecord, deadline: Deadline) -> HeldCall:
         """Takes over a call.
@@ -126,16 +124,17 @@ class Journaling:
         lease_until = now + self.journal.lease
         claim = said(self.journal.claim, message_id, now=now, lease_until=lease_until)
         leases = self._leases.here()
-        taking = leases.taken(claim, lambda: RecordUpdate(lease_until=self._env.wall()))
+        taking = leases.taken(claim, lambda: RecordUpdate(lease_until=0.0))
         call = f"the call of message {message_id}"
         try:
             taken = await self._until(deadline, taking, f"{call} was not taken over")
         except JournalError:
             found = await self._found(message_id, deadline)
             if self._is_held(found):
-                self._check_holder(record, found)
+                self._check_not_here(found)
+                _check_not_elsewhere(record, found, self._env.wall())
             raise
-        return HeldCall(taken, self._env, leases, deadline)
+        return HeldCall(taken, leases, deadline)
 
     async def free(self, message_id: str, deadline: Deadline) -> CallRecord:
         """The record of a call that nobody holds; it may be over.
@@ -147,12 +146,12 @@ class Journaling:
         self._check_open()
         record = await self._found(message_id, deadline)
         if self._is_held(record):
-            self._check_holder(record, record)
-            text = (
-                f"the call of message {message_id} is held by another client, or was by one that "
-                f"died: that is clear at {_utc(record.lease_until)}"
+            self._check_not_here(record)
+            raise _held(
+                "by another client, or was by one that died: that is clear at "
+                f"{shown(record.lease_until)}",
+                record,
             )
-            raise JournalError(text)
         return record
 
     async def until_free(
@@ -178,11 +177,14 @@ class Journaling:
         first = record = await self._found(message_id, deadline)
         while self._is_held(record):
             if not outlasts:
-                self._check_holder(first, record)
+                self._check_not_here(record)
+                _check_not_elsewhere(first, record, self._env.wall())
             held = record.lease_until - self._env.wall()
             await asyncio.sleep(max(0.0, min(held, deadline.left(clock()), _LOOK)))
             if deadline.left(clock()) <= 0:
-                call = f"the call of message {message_id} is held until {_utc(record.lease_until)}"
+                call = (
+                    f"the call of message {message_id} is held until {shown(record.lease_until)}"
+                )
                 raise _overdue(f"{call}, and was not free", deadline, record)
             record = await self._found(message_id, deadline)
         return record
@@ -190,38 +192,35 @@ class Journaling:
     def _is_held(self, record: CallRecord) -> bool:
         return record.outcome is None and record.lease_until > self._env.wall()
 
-    def _check_holder(self, first: CallRecord, record: CallRecord) -> None:
-        """Raises a `JournalError` where it is clear that who holds a call is alive."""
-        call, now = f"the call of message {record.message_id} is held by", self._env.wall()
+    def _check_not_here(self, record: CallRecord) -> None:
+        """Raises a `JournalError` where this client holds a call."""
         if self._leases.here().has(record.message_id):
-            text = f"{call} this client, which works on it already"
-        elif record.generation != first.generation:
-            text = f"{call} another client, which took it over at {_utc(now)}"
-        elif record.lease_until > first.lease_until:
-            text = f"{call} another client, which renewed it at {_utc(now)}"
-        else:
-            return
-        raise JournalError(text)
+            raise _held("by this client, which works on it already", record)
 
-    async def unfinished(self) -> list[CallRecord]:
-        """The calls to this agent that have no outcome, oldest first.
+    async def unfinished(self, message_id: str | None = None) -> list[CallRecord]:
+        """The calls to this agent that have no outcome, oldest first; of one message, or all.
 
         Raises:
             JournalError: The journal cannot be read.
             RuntimeError: The client is closed.
         """
         self._check_open()
-        return await in_time(said(self.journal.unfinished, self.agent))
+        if message_id is None:
+            return await in_time(said(self.journal.unfinished, self.agent))
+        record = await in_time(said(self.journal.find, message_id))
+        if record is None or record.agent != self.agent or record.outcome is not None:
+            return []
+        return [record]
 
-    async def labelled(self, labels: Iterable[str]) -> dict[str, CallRecord]:
-        """The newest call to this agent of each of these labels that has one, open or over.
+    async def find_label(self, label: str) -> CallRecord | None:
+        """The call of a label to this agent, open or over: see `Journal.find_label`.
 
         Raises:
             JournalError: The journal cannot be read.
             RuntimeError: The client is closed.
         """
         self._check_open()
-        return await in_time(said(self.journal.labelled, self.agent, labels))
+        return await in_time(said(self.journal.find_label, self.agent, label))
 
     async def close(self) -> None:
         """Lets go of all calls that are still held, and takes no more."""
@@ -242,12 +241,29 @@ class Journaling:
         record = await self._until(deadline, finding, f"{call} was not looked up")
         if record is None:
             text = f"{call} is not in the journal"
-            raise JournalError(text)
+            raise JournalError(text, reason="missing", message_id=message_id)
         return record
 
     async def _until(self, deadline: Deadline, work: Awaitable[T], what: str) -> T:
         """Waits for the journal; ``what`` has not come about when the time of the call is over."""
         return await until(deadline.at, in_time(work), lambda: _overdue(what, deadline))
+
+
+def _check_not_elsewhere(first: CallRecord, record: CallRecord, now: float) -> None:
+    """Raises a `JournalError` where it is clear that whoever holds a call is alive."""
+    if record.generation != first.generation:
+        raise _held(f"by another client, which took it over at {shown(now)}", record)
+    if record.lease_until != first.lease_until:  # less where a clock was set back
+        raise _held(f"by another client, which renewed it at {shown(now)}", record)
+
+
+def _held(by: str, record: CallRecord) -> JournalError:
+    return JournalError(
+        f"the call of message {record.message_id} is held {by}",
+        reason="held",
+        message_id=record.message_id,
+        held_until=utc(record.lease_until),
+    )
 
 
 def _overdue(
@@ -259,7 +275,3 @@ def _overdue(
         timeout=deadline.timeout,
         executed=None if record is None or record.state is None else True,
     )
-
-
-def _utc(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"

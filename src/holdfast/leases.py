@@ -16,21 +16,12 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
-from holdfast.errors import (
-    A2AConnectionError,
-    A2AError,
-    A2ATimeoutError,
-    DeadlineExceededError,
-    DuplicateTasksError,
-    JournalError,
-    OutcomeUnknownError,
-    ReconnectError,
-    TaskInterruptedError,
-)
+from holdfast.errors import A2AError, JournalError
 from holdfast.model.types import Task
+from holdfast.policy.outcome import outcome_of
 from holdfast.runtime.asking import in_time, said
-from holdfast.runtime.journal import CallRecord, Journal, Outcome, RecordUpdate
-from holdfast.runtime.waiting import Endable
+from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate
+from holdfast.runtime.waiting import Endable, Ended
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -39,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.env import Env
 
-__all__ = ["HeldCall", "Leases", "outcome_of"]
+__all__ = ["HeldCall", "Leases"]
 
 T = TypeVar("T")
 
@@ -63,38 +54,6 @@ _HANGING = 0.25
 _GIVING_UP = 8.0
 """Seconds that a client which is closed waits for what was given up before."""
 
-_GOES_ON = (
-    A2AConnectionError,
-    A2ATimeoutError,
-    DeadlineExceededError,
-    ReconnectError,
-    TaskInterruptedError,
-)
-"""Errors that end the caller's waiting, and not what the agent does."""
-
-
-def outcome_of(error: BaseException, *, was_sent: bool) -> Outcome | None:
-    """What an error says of the call that it ends; None for nothing, and it stays open.
-
-    Args:
-        error: What was raised to the caller.
-        was_sent: Whether the message had been sent before, for all that is known: what befalls
-            somebody who looks after it says nothing of the message.
-    """
-    match error:
-        case OutcomeUnknownError():
-            return "unknown" if error.unfinished is None else None
-        case DuplicateTasksError():
-            return "failed"
-        case JournalError():
-            return None
-        case A2AError(executed=False) if not was_sent:
-            return "not_sent"
-        case A2AError(executed=None) if not (was_sent or isinstance(error, _GOES_ON)):
-            return "failed"
-        case _:
-            return None
-
 
 class HeldCall:
     """A call that is written down, and that nobody else works on.
@@ -105,9 +64,8 @@ class HeldCall:
         record: As it was written down.
     """
 
-    def __init__(self, record: CallRecord, env: Env, leases: Leases, deadline: Deadline) -> None:
+    def __init__(self, record: CallRecord, leases: Leases, deadline: Deadline) -> None:
         self.record = record
-        self._env = env
         self._leases = leases
         self._deadline = deadline
         self._working = Endable()
@@ -126,17 +84,17 @@ class HeldCall:
         try:
             if self._leases.is_stale:
                 await self._leases.renew()
-            done = None if self._working.is_ended else await self._working.wait(work)
+            return await self._working.result(work)
+        except Ended:
+            text = (
+                f"the call of message {self.record.message_id} was taken over by "
+                f"{self._taken_by}, after its lease had not been renewed in time; it goes on there"
+            )
+            message_id = self.record.message_id
+            raise JournalError(text, reason="taken_over", message_id=message_id) from None
         finally:
             if asyncio.iscoroutine(work):
                 work.close()  # of one that was not begun
-        if not self._working.is_ended:
-            return done  # type: ignore[return-value]
-        text = (
-            f"the call of message {self.record.message_id} was taken over by {self._taken_by}, "
-            "after its lease had not been renewed in time; it goes on there"
-        )
-        raise JournalError(text)
 
     def has_seen(self, task_id: str | None, state: TaskState | None) -> bool:
         """Whether that is noted already, or is nothing."""
@@ -196,7 +154,7 @@ class HeldCall:
         That holds at once, before it is written: what ends the work from now on says nothing of
         the call.
         """
-        return self.finish(RecordUpdate(lease_until=self._env.wall()))
+        return self.finish(RecordUpdate(lease_until=0.0))
 
     def take_away(self, by: str) -> None:
         """Ends the work on it, as somebody else holds it now."""
@@ -329,7 +287,8 @@ class Leases:
     async def renew(self) -> None:
         """Renews all leases, and tells the calls whose lease was taken."""
         loop, lease = asyncio.get_running_loop(), self.journal.lease
-        held = {name: call.record.generation for name, call in self._calls.items()}
+        calls = dict(self._calls)
+        held = {name: call.record.generation for name, call in calls.items()}
         began = loop.time()
         renewal = said(self.journal.renew, [*held.items()], self._env.wall() + lease)
         try:
@@ -339,9 +298,9 @@ class Leases:
             self._looked = loop.time()  # not to be asked again by each of them
             return
         self._looked = began
-        for name in held.keys() - ours:
-            if (call := self._calls.get(name)) is not None:
-                call.take_away("another client")
+        for name in calls.keys() - ours:
+            if self._calls.get(name) is calls[name]:  # and not one that was taken over meanwhile
+                calls[name].take_away("another client")
 
     async def _renew_in_time(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):

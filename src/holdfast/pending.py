@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Unpack
-
-import msgspec
 
 from holdfast.arguments import check_seconds
 from holdfast.errors import OutcomeUnknownError
 from holdfast.event_stream import EventStream
+from holdfast.model import codec
 from holdfast.model.operations import SEND_MESSAGE
 from holdfast.model.requests import SendMessageRequest
 from holdfast.model.types import Message, Role, TaskState
-from holdfast.reconciling import find_task
-from holdfast.runtime.journal import RecordUpdate
+from holdfast.policy.resend import outcome_unknown
+from holdfast.reconciling import Lost, find_task
+from holdfast.runtime.journal import RecordUpdate, shown, utc
 from holdfast.stream_calls import StreamCalls
 from holdfast.tasks.reconcile import Found
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from holdfast.answer import Answer
-    from holdfast.calls import Calls
+    from holdfast.calls import Calls, PerCall
     from holdfast.event_stream import Live
     from holdfast.journaling import HeldCall, Journaling
     from holdfast.options import CallOptions
+    from holdfast.policy.deadline import Deadline
     from holdfast.runtime.journal import CallRecord
 
-__all__ = ["PendingCall"]
+__all__ = ["PendingCall", "resumed"]
 
 
 class PendingCall:
@@ -44,7 +46,7 @@ class PendingCall:
     def __repr__(self) -> str:
         return (
             f"PendingCall(message_id={self.message_id!r}, task_id={self.task_id!r}, "
-            f"context_id={self.context_id!r}, began={self.began:%Y-%m-%dT%H:%M:%SZ}, "
+            f"context_id={self.context_id!r}, began={shown(self._record.began)}, "
             f"state={self.state}, is_held={self.is_held})"
         )
 
@@ -71,7 +73,7 @@ class PendingCall:
     @property
     def began(self) -> datetime:
         """When it began, in UTC."""
-        return datetime.fromtimestamp(self._record.began, UTC)
+        return utc(self._record.began)
 
     @property
     def state(self) -> TaskState | None:
@@ -89,14 +91,14 @@ class PendingCall:
     @property
     def held_until(self) -> datetime | None:
         """When it is free unless whoever holds it goes on, in UTC; None where nobody does."""
-        return datetime.fromtimestamp(self._record.lease_until, UTC) if self.is_held else None
+        return utc(self._record.lease_until) if self.is_held else None
 
     @property
     def message(self) -> Message | None:
         """The message, to be sent again by hand; None unless the journal stores messages."""
         if self._record.request is None:
             return None
-        return msgspec.json.decode(self._record.request, type=SendMessageRequest).message
+        return codec.decode(self._record.request.encode(), SendMessageRequest).message
 
     async def resume(
         self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]
@@ -111,10 +113,10 @@ class PendingCall:
             options: See `CallOptions`.
 
         Raises:
-            OutcomeUnknownError: Nothing was found of it; the call is over with that.
+            OutcomeUnknownError: Nothing was found of it; the call is over with that. Where it
+                could not be looked for, or not to the end, `search_error` says why, and the call
+                can be resumed again.
             DuplicateTasksError: More than one task was found; the call is over with that.
-            A2AConnectionError: It could not be looked for, or not to the end; the call can be
-                resumed again. Whatever else keeps from that is raised likewise.
             JournalError: Somebody works on it, or it is over.
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
             DeadlineExceededError: The time is over; the call can be resumed again.
@@ -133,21 +135,14 @@ class PendingCall:
         """
         check_seconds("poll_interval", poll_interval)
         deadline, per_call = self._calls.begin("wait", options)
-        calls = StreamCalls(
-            self._calls, deadline, per_call, poll_interval=poll_interval, patient=True
+        return resumed(
+            self._record,
+            self._calls,
+            self._journaling,
+            deadline=deadline,
+            per_call=per_call,
+            poll_interval=poll_interval,
         )
-
-        async def begin() -> Live:
-            record = await self._journaling.until_free(self.message_id, deadline)
-            call = calls.call = await self._journaling.claim(record, deadline)
-            try:
-                task_id = await call.while_held(self._find(call, calls))
-                return await call.while_held(calls.subscribe_to(task_id)())
-            except BaseException as error:
-                await call.failed(error)
-                raise
-
-        return EventStream(calls, begin)
 
     async def forget(self) -> None:
         """Ends the call without an answer; the agent is told nothing, and goes on.
@@ -160,36 +155,73 @@ class PendingCall:
         call = await self._journaling.claim(record, deadline)
         await call.finish(RecordUpdate(outcome="forgotten"))
 
-    async def _find(self, call: HeldCall, calls: StreamCalls) -> str:
-        """The id of the task that the message made."""
-        record = call.record
-        if record.state is not None and record.task_id is not None:
-            return record.task_id
-        message = Message(
-            message_id=record.message_id,
-            role=Role.USER,
-            task_id=record.task_id,
-            context_id=record.context_id,
-        )
-        lost = OutcomeUnknownError(
-            f"nobody knows whether the agent ran message {record.message_id}: whoever sent it, or "
-            "was about to, left without knowing. It is not sent again",
-            message_id=record.message_id,
-            context_id=record.context_id,
-        )
-        outcome = await find_task(
-            message,
-            lost,
-            self._calls,
-            calls.deadline,
-            calls.per_call,
+
+def resumed(
+    record: CallRecord,
+    calls: Calls,
+    journaling: Journaling,
+    *,
+    deadline: Deadline,
+    per_call: PerCall,
+    poll_interval: float,
+) -> EventStream:
+    """What comes of a call that is open, once the stream is entered: see `PendingCall.stream`.
+
+    Args:
+        record: The call.
+        calls: What makes calls.
+        journaling: Where it is written down.
+        deadline: When all of it ends.
+        per_call: What goes with each request.
+        poll_interval: Seconds between two looks where the task has to be polled.
+    """
+    streams = StreamCalls(calls, deadline, per_call, poll_interval=poll_interval, patient=True)
+
+    async def begin() -> Live:
+        free = await journaling.until_free(record.message_id, deadline)
+        call = streams.call = await journaling.claim(free, deadline)
+        try:
+            task_id = await call.while_held(_find(call, calls, streams))
+            return await call.while_held(streams.subscribe_to(task_id)())
+        except BaseException as error:
+            await call.failed(error)
+            raise
+
+    return EventStream(streams, begin)
+
+
+async def _find(call: HeldCall, calls: Calls, streams: StreamCalls) -> str:
+    """The id of the task that the message made."""
+    record = call.record
+    if record.state is not None and record.task_id is not None:
+        return record.task_id
+    message = Message(
+        message_id=record.message_id,
+        role=Role.USER,
+        task_id=record.task_id,
+        context_id=record.context_id,
+    )
+    lost = OutcomeUnknownError(
+        f"nobody knows whether the agent ran message {record.message_id}: whoever sent it, or "
+        "was about to, left without knowing",
+        message_id=record.message_id,
+        context_id=record.context_id,
+    )
+    search = await find_task(
+        Lost(
+            message=message,
             operation=SEND_MESSAGE.name,
             sent_at=record.began,
-            wall=self._calls.env.wall,
             is_own_context=record.is_own_context,
-        )
-        if not isinstance(outcome, Found):
-            # An agent that is down, or lets nobody in, has not said that there is nothing.
-            raise lost.unfinished or lost
-        await call.saw(outcome.task)
-        return outcome.task.id
+        ),
+        lost,
+        calls,
+        streams.deadline,
+        streams.per_call,
+        at_least_once=True,
+    )
+    if not isinstance(search.result, Found):
+        error = outcome_unknown(lost, search)
+        raise error from error.search_error
+    await call.saw(search.result.task)
+    return search.result.task.id

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -18,59 +20,70 @@ from holdfast.errors import (
 )
 from holdfast.model.operations import GET_TASK, LIST_TASKS
 from holdfast.model.requests import GetTaskRequest, ListTasksRequest
+from holdfast.model.types import Message
 from holdfast.policy.deadline import Deadline
 from holdfast.policy.reconnect import growing_wait
 from holdfast.runtime.waiting import add_last_seen
 from holdfast.tasks.places import GetTask, ListPage
 from holdfast.tasks.reconcile import (
     Absent,
+    Fetch,
     Found,
     FoundTwice,
     LookAgain,
     Reconciliation,
+    SearchReport,
     SearchResult,
     Unseen,
 )
 from holdfast.wire.fields import http_date
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from holdfast.calls import Calls, PerCall
     from holdfast.errors import OutcomeUnknownError
-    from holdfast.model.types import Message, Task
+    from holdfast.model.types import Task
 
-__all__ = ["find_task"]
+__all__ = ["Lost", "find_task"]
 
 _HISTORY = 1000
 """Messages of a history to ask for. Some agents show none unless asked, and some forget for good
 what is beyond the number that they are asked for."""
 
 
+class Lost(msgspec.Struct, frozen=True, kw_only=True):
+    """A message whose reply was lost.
+
+    Attributes:
+        message: The message as it was sent.
+        operation: Name of the operation that sent it.
+        sent_at: When it was first sent, in seconds since the epoch.
+        is_own_context: Whether its context was made for it, and nobody else has used it.
+    """
+
+    message: Message
+    operation: str
+    sent_at: float
+    is_own_context: bool
+
+
 async def find_task(
-    message: Message,
-    lost: OutcomeUnknownError,
+    lost: Lost,
+    error: OutcomeUnknownError,
     calls: Calls,
     deadline: Deadline,
     per_call: PerCall,
     *,
-    operation: str,
-    sent_at: float,
-    wall: Callable[[], float],
-    is_own_context: bool,
-) -> SearchResult:
-    """Looks for the task that a message made; where it finds none, ``lost`` is made to say so.
+    at_least_once: bool = False,
+) -> SearchReport:
+    """Looks for the task that a message made.
 
     Args:
-        message: The message as it was sent.
-        lost: The error to raise if it is not found.
+        lost: The message.
+        error: What says that its reply was lost.
         calls: What makes calls.
         deadline: When the caller's patience ends; the search has a bound of its own too.
         per_call: What goes with each request.
-        operation: Name of the operation that sent it.
-        sent_at: When it was first sent, in seconds since the epoch.
-        wall: Gives the time now by the same clock.
-        is_own_context: Whether its context was made for it, and nobody else has used it.
+        at_least_once: Whether only the caller's deadline ends the first look.
 
     Raises:
         DuplicateTasksError: It made more than one task.
@@ -79,35 +92,32 @@ async def find_task(
     known, clock = calls.endpoint, asyncio.get_running_loop().time
     began = clock()
     search = Reconciliation(
-        message,
-        sent_at=sent_at,
+        lost.message,
+        sent_at=lost.sent_at,
         clock_skew=None if known is None else known.clock_skew,
-        is_own_context=is_own_context,
+        is_own_context=lost.is_own_context,
         has_list=known is None or known.lists_tasks is not False,
         max_pages=calls.resilience.reconcile.max_pages,
     )
-    searcher = _Searcher(search, lost, calls, deadline, per_call=per_call, wall=wall)
+    searcher = _Searcher(
+        search, error, calls, deadline, per_call=per_call, at_least_once=at_least_once
+    )
     outcome = await searcher.search()
     seconds = clock() - began
     if isinstance(outcome, FoundTwice):
-        raise _duplicate(lost, outcome.tasks) from lost
+        raise _duplicate(error, outcome.tasks) from error
     task = outcome.task if isinstance(outcome, Found) else search.seen
     calls.observers.reconciled(
-        lost,
-        operation=operation,
+        error,
+        operation=lost.operation,
         looked_at=search.looked_at,
         task_id=None if task is None else task.id,
         seconds=seconds,
     )
-    if isinstance(outcome, Found):
-        return outcome
-    if isinstance(outcome, Unseen):
-        lost.unfinished = outcome.why
-        if outcome.why is not None and task is not None:
-            raise _only_seen(outcome.why, task) from lost
-    lost.looked_at = search.looked_at
-    lost.message = f"{lost.message}. {search.told(seconds)}"
-    return outcome
+    if isinstance(outcome, Unseen) and outcome.why is not None and task is not None:
+        raise _only_seen(outcome.why, task) from error
+    told = "" if isinstance(outcome, Found) else search.told(seconds)
+    return SearchReport(result=outcome, looked_at=search.looked_at, told=told)
 
 
 class _Searcher:
@@ -116,34 +126,35 @@ class _Searcher:
     def __init__(
         self,
         search: Reconciliation,
-        lost: OutcomeUnknownError,
+        error: OutcomeUnknownError,
         calls: Calls,
         deadline: Deadline,
         *,
         per_call: PerCall,
-        wall: Callable[[], float],
+        at_least_once: bool,
     ) -> None:
-        seconds = calls.resilience.reconcile.max_seconds
-        patience = asyncio.get_running_loop().time() + seconds
+        seconds = calls.resilience.reconcile.timeout
+        now = asyncio.get_running_loop().time()
         self._search = search
-        self._lost = lost
+        self._error = error
         self._calls = calls
         self._deadline = deadline
-        self._patience = Deadline(name="reconcile", timeout=seconds, at=patience)
-        self._within = min(deadline, self._patience, key=lambda one: one.at)
+        self._patience = Deadline(name="reconcile", timeout=seconds, at=now + seconds)
+        self._is_due = at_least_once  # the first look, however little patience there is
         self._per_call = per_call
-        self._wall = wall
+        self._epoch = calls.env.wall() - now  # once: the wall clock may be set meanwhile
 
     async def search(self) -> SearchResult | FoundTwice:
         """Goes on until it is found, or the time is over."""
         loop, search = asyncio.get_running_loop(), self._search
         policy = self._calls.resilience.reconcile
         while not isinstance(step := search.step, Found | FoundTwice | Absent | Unseen):
+            self._is_due = self._is_due and not isinstance(step, LookAgain)
             if self._calls.is_closed:
                 search.cut_short(self._closed())
             elif loop.time() >= self._deadline.at:
                 search.cut_short(self._late(self._deadline))
-            elif loop.time() >= self._patience.at:
+            elif loop.time() >= self._within.at:
                 search.finish(self._late(self._patience))
             elif not isinstance(step, LookAgain):
                 await self._ask(step)
@@ -158,42 +169,64 @@ class _Searcher:
                 search.waited()
         return step
 
-    async def _ask(self, step: GetTask | ListPage) -> None:
+    @property
+    def _within(self) -> Deadline:
+        """What ends the search as it stands."""
+        if self._is_due:
+            return self._deadline
+        return min(self._deadline, self._patience, key=lambda one: one.at)
+
+    async def _ask(self, step: GetTask | ListPage | Fetch) -> None:
         """Asks for one thing, and tells the search what came."""
-        calls, search = self._calls, self._search
+        search = self._search
         try:
-            if isinstance(step, GetTask):
-                get = GetTaskRequest(id=step.task_id, history_length=_HISTORY)
-                reply = await calls.run(GET_TASK, get, self._within, self._per_call)
-                search.got(reply.value)
-                return
-            page = await calls.run(LIST_TASKS, _page(step), self._within, self._per_call)
+            match step:
+                case ListPage():
+                    await self._list(step)
+                case GetTask():
+                    search.got(await self._get(step.task_id))
+                case Fetch():
+                    search.fetched(await self._get(step.task_id))
         except A2AError as error:
-            if calls.is_closed:  # which is what ends it
+            if self._calls.is_closed:  # which is what ends it
                 return
-            place = calls.endpoint
-            has_path = place is None or place.interface.protocol_binding != "JSONRPC"
-            had_list = search.has_list
-            search.failed(error, has_path=has_path)
-            if place is not None and had_list and not search.has_list:
-                place.lists_tasks = False
-        else:
-            told = http_date(page.headers.get("date", ""))
-            search.listed(page.value, wall=self._wall(), agent_time=told)
-            if page.endpoint is not None:
-                page.endpoint.clock_skew = search.clock_skew
+            if isinstance(step, Fetch):
+                search.not_fetched(error)
+            else:
+                self._failed(error)
+
+    async def _get(self, task_id: str) -> Task:
+        get = GetTaskRequest(id=task_id, history_length=_HISTORY)
+        return (await self._calls.run(GET_TASK, get, self._within, self._per_call)).value
+
+    async def _list(self, step: ListPage) -> None:
+        search = self._search
+        page = await self._calls.run(LIST_TASKS, _page(step), self._within, self._per_call)
+        told = http_date(page.headers.get("date", ""))
+        wall = self._epoch + asyncio.get_running_loop().time()
+        search.listed(page.value, wall=wall, agent_time=told)
+        if page.endpoint is not None:
+            page.endpoint.clock_skew = search.clock_skew
+
+    def _failed(self, error: A2AError) -> None:
+        search, place = self._search, self._calls.endpoint
+        has_path = place is None or place.interface.protocol_binding != "JSONRPC"
+        had_list = search.has_list
+        search.failed(error, has_path=has_path)
+        if place is not None and had_list and not search.has_list:
+            place.lists_tasks = False
 
     def _closed(self) -> A2AConnectionError:
         return A2AConnectionError(
-            f"the client was closed while message {self._lost.message_id} was looked for",
+            f"the client was closed while message {self._error.message_id} was looked for",
             failure="closed",
             **self._facts(),
         )
 
     def _facts(self) -> Facts:
         """Those of the call whose reply was lost that hold for its search, too."""
-        lost = self._lost
-        return Facts(attempts=lost.attempts, agent=lost.agent, request_id=lost.request_id)
+        error = self._error
+        return Facts(attempts=error.attempts, agent=error.agent, request_id=error.request_id)
 
     def _late(self, deadline: Deadline) -> DeadlineExceededError:
         error = self._search.error
@@ -201,7 +234,7 @@ class _Searcher:
         if error is not None and not isinstance(error, DeadlineExceededError):
             failed = f"; what failed last: {error.message}"
         late = DeadlineExceededError(
-            f"the search for message {self._lost.message_id} did not finish within the "
+            f"the search for message {self._error.message_id} did not finish within the "
             f"{deadline.name} timeout of {deadline.timeout:g} s{failed}",
             deadline=deadline.name,
             timeout=deadline.timeout,

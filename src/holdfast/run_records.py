@@ -4,21 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from holdfast.answer import Answer, raise_for_outcome
-from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
-from holdfast.journaling import digest_of
+from holdfast.errors import (
+    A2AError,
+    CallEndedError,
+    DeadlineExceededError,
+    JournalError,
+    OutcomeUnknownError,
+    RunItemChangedError,
+)
+from holdfast.model import codec
+from holdfast.model.digest import digest_of
 from holdfast.model.types import Message, Task
-from holdfast.pending import PendingCall
+from holdfast.pending import resumed
+from holdfast.runtime.waiting import until
 
 if TYPE_CHECKING:
-    from holdfast.calls import Calls
+    from holdfast.calls import Calls, PerCall
     from holdfast.journaling import Journaling
-    from holdfast.options import CallOptions
+    from holdfast.policy.deadline import Deadline
     from holdfast.runtime.journal import CallRecord
 
-__all__ = ["RunRecords", "SentBefore"]
+__all__ = ["RunRecords", "SentBefore", "label_of", "run_and_key"]
+
+
+def label_of(run_id: str, key: str) -> str:
+    """What a journal calls a message of a run: no other one of any run is called the same."""
+    return f"{run_id.replace('%', '%25').replace(':', '%3A')}:{key}"
+
+
+def run_and_key(label: str) -> tuple[str, str]:
+    """The name of the run and the key of the message that a label is made of."""
+    name, _, key = label.partition(":")
+    return name.replace("%3A", ":").replace("%25", "%"), key
 
 
 class RunRecords:
@@ -29,86 +47,106 @@ class RunRecords:
         journaling: Where the records are.
         run_id: Names the run.
         poll_interval: Seconds between two looks at a task.
-        options: What goes with each look.
     """
 
     def __init__(
-        self,
-        calls: Calls,
-        journaling: Journaling,
-        run_id: str,
-        *,
-        poll_interval: float,
-        options: CallOptions,
+        self, calls: Calls, journaling: Journaling, run_id: str, *, poll_interval: float
     ) -> None:
         self._calls = calls
         self._journaling = journaling
-        self._name = run_id.replace("%", "%25").replace(":", "%3A")
+        self._run_id = run_id
         self._poll_interval = poll_interval
-        self._options = options
 
     def label(self, key: str) -> str:
-        """What the journal calls a message: no other one of any run is called the same."""
-        return f"{self._name}:{key}"
+        """What the journal calls a message: see `label_of`."""
+        return label_of(self._run_id, key)
 
-    async def find(self, key: str, message: Message) -> SentBefore | None:
+    async def find(self, key: str, message: Message, deadline: Deadline) -> SentBefore | None:
         """A message that may have been sent; None for one that was not.
 
         Raises:
-            ValueError: Another message had its key, and may have been sent.
+            RunItemChangedError: Another message had its key, and may have been sent.
             JournalError: The journal cannot be read.
+            DeadlineExceededError: It was not read in time.
         """
-        label = self.label(key)
-        record = (await self._journaling.labelled([label])).get(label)
+        reading = self._journaling.find_label(self.label(key))
+
+        def too_late() -> DeadlineExceededError:
+            return DeadlineExceededError(
+                f"the journal has not told of the key {key!r} within the {deadline.name} timeout "
+                f"of {deadline.timeout:g} s",
+                deadline=deadline.name,
+                timeout=deadline.timeout,
+            )
+
+        record = await until(deadline.at, reading, too_late)
         if record is None or record.outcome == "not_sent":
             return None
         if record.digest not in {None, digest_of(message)}:
-            text = (
+            raise RunItemChangedError(
                 f"another message was sent under the key {key!r} in this run before, as message "
                 f"{record.message_id}; this one was not sent: give it a key of its own, or the "
-                "run another run_id"
+                "run another run_id",
+                key=key,
+                message_id=record.message_id,
+                executed=False,
             )
-            raise ValueError(text)
-        return SentBefore(
-            record, self._calls, self._journaling, self._poll_interval, self._options
-        )
+        return SentBefore(record, self._calls, self._journaling, self._poll_interval)
 
 
 class SentBefore:
     """A message that was sent before, or may have been."""
 
     def __init__(
-        self,
-        record: CallRecord,
-        calls: Calls,
-        journaling: Journaling,
-        poll_interval: float,
-        options: CallOptions,
+        self, record: CallRecord, calls: Calls, journaling: Journaling, poll_interval: float
     ) -> None:
         self._record = record
         self._calls = calls
         self._journaling = journaling
         self._poll_interval = poll_interval
-        self._options = options
 
-    async def answer(self) -> Answer:
-        """The answer, whoever brings the call to its end.
+    async def answer(self, deadline: Deadline, per_call: PerCall) -> Answer | None:
+        """The answer, whoever brings the call to its end; None if it turned out to be not sent.
+
+        Args:
+            deadline: When all of that ends.
+            per_call: What goes with each request.
 
         Raises:
-            A2AError: Why there is none.
+            CallEndedError: It has ended, and has no answer that can be given.
+            A2AError: Why else there is none.
         """
-        deadline, _ = self._calls.begin("wait", self._options)
-        record, tried = self._record, 0
+        record = self._record
         while record.outcome is None:
             record = await self._journaling.until_free(record.message_id, deadline, outlasts=True)
             if record.outcome is None:
-                call = PendingCall(record, self._calls, self._journaling)
+                events = resumed(
+                    record,
+                    self._calls,
+                    self._journaling,
+                    deadline=deadline,
+                    per_call=per_call,
+                    poll_interval=self._poll_interval,
+                )
                 try:
-                    return await call.resume(poll_interval=self._poll_interval, **self._options)
-                except JournalError:
-                    if record.generation == tried:
-                        raise
-                    tried = record.generation  # somebody else may have been quicker
+                    async with events:
+                        return await events.result()
+                except JournalError as error:
+                    if error.reason not in {"held", "over", "taken_over"}:
+                        raise  # else somebody else was quicker
+        if record.outcome == "not_sent":
+            return None
+        result = await self._result(record, deadline, per_call)
+        if isinstance(result, Message):
+            return Answer(message=result)
+        with per_call.hiding_secrets():
+            raise_for_outcome(result)
+        return Answer(task=result)
+
+    async def _result(
+        self, record: CallRecord, deadline: Deadline, per_call: PerCall
+    ) -> Task | Message:
+        """What answered a call that is over."""
         if record.outcome == "unknown":
             raise OutcomeUnknownError(
                 f"nobody knows whether the agent ran message {record.message_id}, as an earlier "
@@ -116,25 +154,22 @@ class SentBefore:
                 message_id=record.message_id,
                 context_id=record.context_id,
             )
-        result = await self._result(record)
-        if isinstance(result, Message):
-            return Answer(message=result)
-        raise_for_outcome(result)
-        return Answer(task=result)
-
-    async def _result(self, record: CallRecord) -> Task | Message:
-        """What answered a call that is over."""
-        if record.result is not None:
-            if record.state is None:
-                return msgspec.json.decode(record.result, type=Message)
-            return msgspec.json.decode(record.result, type=Task)
-        if record.state is not None and record.task_id is not None:
-            deadline, per_call = self._calls.begin("call", self._options)
+        was_answered = record.outcome == "answered"
+        if was_answered and record.result is not None:
+            kind: type[Message | Task] = Message if record.state is None else Task
+            return codec.decode(record.result.encode(), kind)
+        if was_answered and record.state is not None and record.task_id is not None:
             try:
                 return await self._calls.get_task(record.task_id, deadline, per_call)
             except A2AError as error:
                 error.executed = True  # the message, whatever became of this look
                 raise
-        raise A2AError(
-            f"an earlier run has ended with: {record.detail or record.outcome}", executed=None
+        detail = "" if record.detail is None else f" ({record.detail})"
+        raise CallEndedError(
+            f"the call of message {record.message_id} has ended before, as {record.outcome}"
+            f"{detail}, and no answer of it is stored; it was not sent again",
+            message_id=record.message_id,
+            outcome=str(record.outcome),
+            detail=record.detail,
+            executed=True if was_answered else None,
         )

@@ -7,7 +7,7 @@ How it is looked for is in `holdfast.reconciling`, and its context in `holdfast.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
@@ -16,12 +16,15 @@ from holdfast.errors import (
     DeadlineExceededError,
     OutcomeUnknownError,
 )
+from holdfast.model.digest import digest_of
 from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
-from holdfast.model.requests import SendMessageConfiguration
+from holdfast.model.requests import SendMessageConfiguration, SendMessageResponse
+from holdfast.model.types import Task
 from holdfast.own_context import in_own_context, is_context_refused, without_context
-from holdfast.policy.resend import concluded, is_to_be_resent, joined, refused
+from holdfast.policy.attempts import joined_attempts, last_not_executed
+from holdfast.policy.resend import is_to_be_looked_for, is_to_be_resent, outcome_unknown
 from holdfast.policy.retry import backoff
-from holdfast.reconciling import find_task
+from holdfast.reconciling import Lost, find_task
 from holdfast.runtime.transport import Reply
 from holdfast.runtime.waiting import until
 from holdfast.tasks.reconcile import Found
@@ -33,10 +36,10 @@ if TYPE_CHECKING:
     from holdfast.errors import Attempt
     from holdfast.journaling import HeldCall, Journaling
     from holdfast.model.requests import SendMessageRequest
-    from holdfast.model.types import Message, StreamResponse, Task
+    from holdfast.model.types import Message, StreamResponse
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.transport import CallProgress, Stream
-    from holdfast.tasks.reconcile import SearchResult
+    from holdfast.tasks.reconcile import SearchReport
 
 __all__ = ["Sending"]
 
@@ -63,6 +66,7 @@ class Sending:
         self, calls: Calls, request: SendMessageRequest, deadline: Deadline, per_call: PerCall
     ) -> None:
         own = in_own_context(request, calls)
+        self._given = request.message
         self._calls = calls
         self._deadline = deadline
         self._per_call = per_call
@@ -85,11 +89,13 @@ class Sending:
         return work() if journaling is None else self._recorded(journaling, work)
 
     async def _recorded(self, journaling: Journaling, work: Callable[[], Awaitable[T]]) -> T:
+        label = self._per_call.label
         beginning = journaling.begin(
             self._request,
             self._deadline,
             is_own_context=self._is_own_context,
-            label=self._per_call.label,
+            label=label,
+            digest=None if label is None else digest_of(self._given),
         )
         call = self.call = await until(self._deadline.at, beginning, self._too_late)
         try:
@@ -105,6 +111,22 @@ class Sending:
         return self._is_lost or (
             progress is not None and (progress.sent or progress.maybe_executed)
         )
+
+    async def answer(self) -> Reply[Task | Message]:
+        """Writes it down, sends it, and writes down what the agent gives; see `send`."""
+        reply = await self.recorded(self.send)
+        if self.call is not None:
+            await self.call.answered(reply.value)
+        return reply
+
+    async def response(self) -> Reply[SendMessageResponse]:
+        """Does the same, and gives that in the protocol's own form."""
+        reply = await self.answer()
+        if isinstance(reply.value, Task):
+            response = SendMessageResponse(task=reply.value)
+        else:
+            response = SendMessageResponse(message=reply.value)
+        return cast("Reply[SendMessageResponse]", msgspec.structs.replace(reply, value=response))
 
     async def send(self, *, at_once: bool = False) -> Reply[Task | Message]:
         """Sends it; where its reply was lost, the task that it made stands for the reply.
@@ -161,7 +183,7 @@ class Sending:
         self, operation: str, send: Callable[[CallProgress], Awaitable[Reply[T]]]
     ) -> Reply[T] | Task:
         lost: OutcomeUnknownError | None = None
-        found: SearchResult | None = None
+        search: SearchReport | None = None
         times = 0  # that it may have arrived
         attempts: tuple[Attempt, ...] = ()
         began = asyncio.get_running_loop().time()
@@ -170,17 +192,17 @@ class Sending:
             try:
                 return await send(progress)
             except A2AError as error:
-                attempts = joined(attempts, error.attempts, after=progress.began - began)
+                attempts = joined_attempts(attempts, error.attempts, after=progress.began - began)
                 error.attempts = attempts
                 if isinstance(error, OutcomeUnknownError):
                     lost, times, self._is_lost = error, times + 1, True
-                    found = await self._looked_for(operation, lost)
-                    if isinstance(found, Found):
-                        return found.task
-                    if not await self._may_resend(found, times):
-                        raise concluded(lost, found, times=times) from lost.__cause__
+                    search = await self._looked_for(operation, lost)
+                    if search is not None and isinstance(search.result, Found):
+                        return search.result.task
+                    if not await self._may_resend(search, times):
+                        raise outcome_unknown(lost, search, times=times) from lost.__cause__
                 elif self._is_own_context and await self._is_context_refused(error):
-                    attempts = refused(attempts)
+                    attempts = last_not_executed(attempts)
                     self._is_own_context = False
                     self._request = without_context(self._request, self._calls)
                 elif lost is None or error.executed is not False:
@@ -191,36 +213,30 @@ class Sending:
                     error.message = f"{error.message}; {before}"
                     raise
                 else:
-                    raise concluded(lost, found, times=times, failed=error) from lost.__cause__
+                    unknown = outcome_unknown(lost, search, times=times, failed=error)
+                    raise unknown from lost.__cause__
 
-    async def _looked_for(self, operation: str, lost: OutcomeUnknownError) -> SearchResult | None:
-        """What came of looking for the task that the message made; None if it is not to be."""
+    async def _looked_for(self, operation: str, error: OutcomeUnknownError) -> SearchReport | None:
+        """The search for the task that the message made; None if there is to be none."""
         calls = self._calls
-        if self._per_call.on_unknown in {"raise", "resend"}:
+        if not is_to_be_looked_for(self._per_call.on_unknown, calls.resilience.reconcile):
             return None
-        if not calls.resilience.reconcile.max_seconds:
-            return None
-        loop = asyncio.get_running_loop()
-        epoch = calls.env.wall() - loop.time()  # once: the wall clock may be set meanwhile
-        found = await find_task(
-            self._request.message,
-            lost,
-            calls,
-            self._deadline,
-            self._per_call,
+        ago = asyncio.get_running_loop().time() - self._began
+        lost = Lost(
+            message=self._request.message,
             operation=operation,
-            sent_at=epoch + self._began,
-            wall=lambda: epoch + loop.time(),
+            sent_at=calls.env.wall() - ago,
             is_own_context=self._is_own_context,
         )
-        if isinstance(found, Found) and self.call is not None:
-            await self.call.saw(found.task)
-        return found
+        search = await find_task(lost, error, calls, self._deadline, self._per_call)
+        if isinstance(search.result, Found) and self.call is not None:
+            await self.call.saw(search.result.task)
+        return search
 
-    async def _may_resend(self, found: SearchResult | None, times: int) -> bool:
+    async def _may_resend(self, search: SearchReport | None, times: int) -> bool:
         """Whether the caller allows another try, and so many; waits before it."""
         calls, policy = self._calls, self._calls.resilience.retry
-        may = is_to_be_resent(self._per_call.on_unknown, found) and times <= policy.max_retries
+        may = is_to_be_resent(self._per_call.on_unknown, search) and times <= policy.max_retries
         wait = backoff(policy, times, calls.env.random())
         if not may or wait >= self._deadline.left(asyncio.get_running_loop().time()):
             return False

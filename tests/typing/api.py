@@ -7,7 +7,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Iterable,
     Mapping,
     MutableMapping,
     Sequence,
@@ -48,8 +47,10 @@ from holdfast import (
     AuthProvider,
     BudgetPolicy,
     Call,
+    CallEndedError,
     CallFinished,
     CallOptions,
+    CallOutcome,
     CallRecord,
     CancelUnconfirmedError,
     CardSignatureError,
@@ -90,6 +91,7 @@ from holdfast import (
     InvalidRequestError,
     Journal,
     JournalError,
+    JournalFailure,
     JwtPolicy,
     Layer,
     LimitExceededError,
@@ -101,7 +103,6 @@ from holdfast import (
     NetworkPolicyError,
     NotEnoughResultsError,
     Observation,
-    Outcome,
     OutcomeUnknownError,
     ParseError,
     Part,
@@ -124,6 +125,7 @@ from holdfast import (
     RetryScheduled,
     Role,
     RunItem,
+    RunItemChangedError,
     RunResult,
     SchemeCredentials,
     SendMessageConfiguration,
@@ -682,7 +684,8 @@ async def use(client: Client) -> None:
     assert_type(reply.attempts, tuple[Attempt, ...])
     assert_type(reply.text, str)
     request = SendMessageRequest(message=MESSAGE)
-    assert_type(await client.call(op.SEND_MESSAGE, request, timeout=1), Reply[SendMessageResponse])
+    raw = await client.call(op.SEND_MESSAGE, request, timeout=1, on_unknown="raise")
+    assert_type(raw, Reply[SendMessageResponse])
     await client.close()
 
 
@@ -803,7 +806,7 @@ async def handle(client: Client) -> None:
         assert_type(error.message_id, str)
         assert_type(error.context_id, str | None)
         assert_type(error.looked_at, tuple[str, ...])
-        assert_type(error.unfinished, A2AError | None)
+        assert_type(error.search_error, A2AError | None)
     except (TaskFailedError, TaskRejectedError, TaskCanceledError) as error:
         assert_type(error.task, Task)
     except (TaskAuthRequiredError, TaskInputRequiredError) as error:
@@ -914,7 +917,7 @@ ASGI_APPLICATION: Callable[
 
 
 async def survives() -> None:
-    policy = ReconcilePolicy(max_seconds=10, backoff=0.1, max_backoff=1, max_pages=3)
+    policy = ReconcilePolicy(timeout=10, backoff=0.1, max_backoff=1, max_pages=3)
     client = connect(
         "http://agent.test",
         journal="sqlite:///calls.db",
@@ -923,6 +926,7 @@ async def survives() -> None:
         resilience=Resilience(reconcile=policy),
     )
     assert_type(await client.ask("hi", on_unknown="raise"), Answer)
+    assert_type(await client.pending(message_id="m"), list[PendingCall])
     for call in await client.pending():
         assert_type(call, PendingCall)
         assert_type(call.state, TaskState | None)
@@ -963,7 +967,7 @@ class JournalOfMyOwn:
     lease = 30.0
 
     async def begin(self, record: CallRecord, /) -> None:
-        assert_type(record.outcome, Outcome | None)
+        assert_type(record.outcome, CallOutcome | None)
 
     async def update(self, message_id: str, generation: int, update: RecordUpdate, /) -> bool:
         assert_type(update.detail, str | None)
@@ -981,10 +985,23 @@ class JournalOfMyOwn:
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
         return []
 
-    async def labelled(self, agent: str, labels: Iterable[str], /) -> dict[str, CallRecord]:
-        return {}
+    async def find_label(self, agent: str, label: str, /) -> CallRecord | None:
+        return None
 
     async def close(self) -> None: ...
+
+
+def of_a_run(ended: CallEndedError, changed: RunItemChangedError) -> None:
+    assert_type(ended.outcome, str)
+    assert_type(ended.detail, str | None)
+    assert_type(changed.key, str)
+    assert_type(changed.message_id, str | None)
+
+
+def of_a_journal(error: JournalError) -> None:
+    assert_type(error.reason, JournalFailure)
+    assert_type(error.message_id, str | None)
+    assert_type(error.held_until, datetime | None)
 
 
 MY_OWN: Journal = JournalOfMyOwn()

@@ -42,6 +42,7 @@ __all__ = [
     "reconnected",
     "reconnecting",
     "retrying",
+    "unusable",
     "unwritable",
     "usage",
 ]
@@ -197,6 +198,13 @@ def out_of_time(seconds: float) -> Failure:
         message=f"the timeout of {shown_duration(seconds)} is over",
         hint="allow more time with --timeout",
         exit=_TIMEOUT,
+    )
+
+
+def unusable(path: Path | str, problem: str, hint: str | None = None) -> CommandError:
+    """A file that a command cannot do without, and cannot use."""
+    return CommandError(
+        Failure(code="HOLDFAST_ERR_FILE", message=f"{path} {problem}; nothing was sent", hint=hint)
     )
 
 
@@ -579,6 +587,7 @@ _ROWS = (
         hint=_look_for_message,
         message=_reply_lost,
     ),
+    _Row(errors.CallEndedError, "HOLDFAST_ERR_CALL_ENDED"),
     _Row(errors.ReconnectError, "HOLDFAST_ERR_STREAM_LOST", hint=_wait_for_task),
     _Row(errors.VersionNotSupportedError, hint=_speak_theirs),
     _Row(errors.MethodNotFoundError, hint=_speak_theirs, before_card=False),

@@ -21,6 +21,7 @@ from holdfast.errors import (
     A2AError,
     JournalError,
     OutcomeUnknownError,
+    RunItemChangedError,
     TaskInterruptedError,
     TaskTerminalError,
 )
@@ -41,9 +42,9 @@ __all__ = [
     "JournaledSession",
     "answer_of",
     "check_journal",
-    "failed",
     "failure_of",
     "journal_at",
+    "journal_failure",
     "members_of",
     "unusable_journal",
     "was_not_sent",
@@ -51,9 +52,6 @@ __all__ = [
 
 _LEASE = 5.0
 """Seconds after which the next run goes on with what a run had under way that was killed."""
-
-_FOR_EVER = 1e10
-"""Seconds to keep what is finished: what the journal forgets, the next run would send again."""
 
 
 class JournaledSession(Session):
@@ -117,7 +115,7 @@ def journal_at(name: str, *, is_there: bool = False) -> SqliteJournal:
     if is_there and not path.exists():
         message = f"there is no journal {path}"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
-    return SqliteJournal(path, store_messages=True, lease=_LEASE, retention=_FOR_EVER)
+    return SqliteJournal(path, store_messages=True, lease=_LEASE, retention=None)
 
 
 async def check_journal(journal: SqliteJournal) -> None:
@@ -127,7 +125,7 @@ async def check_journal(journal: SqliteJournal) -> None:
         CommandError: It cannot.
     """
     try:
-        await journal.labelled("", [""])
+        await journal.find("")
     except JournalError as error:
         raise CommandError(unusable_journal(error)) from None
 
@@ -135,10 +133,10 @@ async def check_journal(journal: SqliteJournal) -> None:
 def unusable_journal(error: JournalError) -> Failure:
     """What is said where a journal cannot be read."""
     hint = "check --journal: the file is one that holdfast made, and has a writable directory"
-    return replace(failed(error), hint=hint)
+    return replace(journal_failure(error), hint=hint)
 
 
-def failed(error: JournalError) -> Failure:
+def journal_failure(error: JournalError) -> Failure:
     """What is said where a journal refuses something."""
     return Failure(code="HOLDFAST_ERR_JOURNAL", message=error.message)
 
@@ -152,9 +150,7 @@ def answer_of(outcome: Answer | Exception) -> Task | Message | None:
 
 def was_not_sent(outcome: Answer | Exception) -> bool:
     """Whether the agent certainly did not run a message."""
-    if isinstance(outcome, A2AError):
-        return outcome.executed is False
-    return isinstance(outcome, ValueError)
+    return isinstance(outcome, A2AError) and outcome.executed is False
 
 
 def members_of(outcome: Answer | Exception, session: Session, output: Output) -> dict[str, Any]:
@@ -168,9 +164,9 @@ def members_of(outcome: Answer | Exception, session: Session, output: Output) ->
 def failure_of(outcome: object, session: Session) -> Failure:
     """What is said of a call without an answer."""
     if isinstance(outcome, JournalError):
-        return failed(outcome)
-    if isinstance(outcome, ValueError):
-        return Failure(code="HOLDFAST_ERR_INPUT", message=str(outcome))
+        return journal_failure(outcome)
+    if isinstance(outcome, RunItemChangedError):
+        return Failure(code="HOLDFAST_ERR_INPUT", message=outcome.message)
     if isinstance(outcome, A2AError):
         failure = describe(outcome, _Call(session, outcome))
         if isinstance(outcome, OutcomeUnknownError) and outcome.looked_at:

@@ -10,7 +10,6 @@ where it stands does not matter.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import io
 import os
 import re
@@ -19,10 +18,9 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
-import msgspec
-
 from holdfast.content import to_message
 from holdfast.model import codec
+from holdfast.model.digest import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -39,7 +37,6 @@ LARGEST_LINE = 16 * 1024 * 1024
 _AT_ONCE = 1000
 """Lines that are read before others have their turn."""
 
-_SORTED = msgspec.json.Encoder(order="sorted")
 _NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _BOM = "\ufeff"
 
@@ -87,16 +84,6 @@ def key_of(line_id: str | int | None, digest: str, copy: int) -> str:
     return f"text:{digest}:{copy}" if line_id is None else f"id:{line_id}"
 
 
-def _digest(message: Message) -> str:
-    """A digest of a message, whatever it is called: of what it says, and where to."""
-    said = msgspec.structs.replace(message, message_id="")
-    try:
-        text = _SORTED.encode(said)
-    except UnicodeEncodeError:  # a lone surrogate
-        text = codec.encode(said)
-    return hashlib.blake2b(text, digest_size=8).hexdigest()
-
-
 def read_line(raw: bytes, number: int) -> Line | BadLine | None:
     """Reads a line; None for an empty one.
 
@@ -118,7 +105,7 @@ def read_line(raw: bytes, number: int) -> Line | BadLine | None:
         message.to_json()
     except (ValueError, TypeError) as error:
         return BadLine(number, f"is no message: {error}")
-    return Line(number, line_id, message, _digest(message))
+    return Line(number, line_id, message, digest_of(message))
 
 
 def _record(text: str) -> tuple[str | int | None, Content]:
@@ -207,8 +194,6 @@ class Lines:
 
     Attributes:
         is_file: Whether it is a file, which can be read again.
-        size: Bytes of the file; 0 where that is not known.
-        read: Bytes that were read so far.
 
     Raises:
         OSError: It cannot be read.
@@ -217,10 +202,8 @@ class Lines:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._file: BinaryIO = _standard_input() if path is None else path.open("rb")
-        self.is_file = path is not None and stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
-        self.size = os.fstat(self._file.fileno()).st_size if self.is_file else 0
-        self.read = 0
-        self._may_block = not self.is_file and _may_block(self._file)
+        self._may_block = _may_block(self._file)
+        self.is_file = path is not None and not self._may_block
         self._is_kept_open = False
 
     async def __aiter__(self) -> AsyncGenerator[Line | BadLine]:
@@ -232,7 +215,6 @@ class Lines:
         reader, number = _Reader(), 0
         while raw := await self._next():
             number += 1
-            self.read += len(raw)
             if len(raw) > LARGEST_LINE and not raw.endswith(b"\n"):
                 await self._skip()
             line = reader.read(raw, number)
@@ -276,8 +258,9 @@ class Lines:
 
     async def _skip(self) -> None:
         """Reads on to the end of a line that is too long."""
-        while (rest := await self._next()) and not rest.endswith(b"\n"):
-            self.read += len(rest)
+        rest = await self._next()
+        while rest and not rest.endswith(b"\n"):
+            rest = await self._next()
 
     async def _next(self) -> bytes:
         if not self._may_block:

@@ -420,7 +420,8 @@ RUNNING = (
         type=Reads("name", read_id),
         show_default="made from the path of the input",
         help="Name of the run in the journal: under the same one, it goes on. Another one knows "
-        "nothing of what the first has under way.",
+        "nothing of what the first has under way. Where none is given, a line that another run "
+        "has under way ends the command before anything is sent: the input may have been moved.",
     ),
     click.option(
         "--concurrency",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.cli.journaled import was_not_sent
-from holdfast.errors import A2AError
+from holdfast.errors import A2AError, RunItemChangedError
 
 if TYPE_CHECKING:
     from holdfast.answer import Answer
@@ -47,6 +47,8 @@ class Outage:
 
     def saw(self, outcome: Answer | Exception) -> None:
         """Takes in what came of a message."""
+        if isinstance(outcome, RunItemChangedError):
+            return  # the agent was not asked
         if isinstance(outcome, A2AError) and was_not_sent(outcome):
             self.count += 1
             self._may_pass = bool(outcome.transient)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.cli.errors import unusable
 from holdfast.cli.lines import Lines
-from holdfast.cli.results import Results, unusable
+from holdfast.cli.results import Results
 
 if TYPE_CHECKING:
     from holdfast.policy.reconcile import OnUnknown

@@ -19,9 +19,10 @@ import click
 import msgspec
 
 from holdfast.cli.document import write_json
-from holdfast.cli.errors import CommandError, Failure
+from holdfast.cli.errors import unusable
 from holdfast.cli.lines import key_of
 from holdfast.cli.output import OutputError
+from holdfast.model import codec
 
 if sys.platform != "win32":
     import fcntl
@@ -32,10 +33,11 @@ if TYPE_CHECKING:
 
     from holdfast.cli.lines import Line
 
-__all__ = ["Known", "Results", "unusable"]
+__all__ = ["Known", "Results"]
 
 _BEGINNINGS = (b'{"id":', b'{"line":')
-_NOTHING = msgspec.Raw(b"")
+_OUTCOMES = frozenset({"task", "message", "error"})
+_NOTHING, _SOMETHING = msgspec.Raw(b""), msgspec.Raw(b"{}")
 
 
 class _Result(msgspec.Struct):
@@ -76,13 +78,6 @@ class Known(NamedTuple):
 
     digest: str
     is_error: bool
-
-
-def unusable(path: Path, problem: str, hint: str | None = None) -> CommandError:
-    """A file that a command cannot do without, and cannot use."""
-    return CommandError(
-        Failure(code="HOLDFAST_ERR_FILE", message=f"{path} {problem}; nothing was sent", hint=hint)
-    )
 
 
 class Results:
@@ -148,6 +143,8 @@ class Results:
         if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
             return  # what it holds nobody can read
         _lock(self._file, path)
+        if not os.path.samestat(os.fstat(self._file.fileno()), path.stat()):
+            raise unusable(path, "is being written by another run")  # which has replaced it
         end, is_whole = self._read(path)
         self._file.truncate(end)
         if not is_whole:
@@ -202,17 +199,35 @@ class Results:
 
 def _write(file: BinaryIO, line: bytes) -> None:
     left = memoryview(line)
-    while left:
-        left = left[file.write(left) :]
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError:
+        with contextlib.suppress(OSError):  # a half line would be in the way of the next
+            file.truncate(file.seek(0, os.SEEK_END) - (len(line) - len(left)))
+        raise
 
 
 def _result(line: bytes) -> _Result | None:
+    result: _Result | None
     try:
         result = msgspec.json.decode(line, type=_Result)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except codec.UNREADABLE:
+        result = _read_slowly(line)
+    if result is None:
         return None
     given = (result.task, result.message, result.error)
     return result if sum(one != _NOTHING for one in given) == 1 else None
+
+
+def _read_slowly(line: bytes) -> _Result | None:
+    """A result with half a character in it, which JSON can say and UTF-8 cannot."""
+    try:
+        members = msgspec.convert(codec.parse(line), dict[str, Any])
+        members.update(dict.fromkeys(_OUTCOMES & members.keys(), _SOMETHING))
+        return msgspec.convert(members, _Result)
+    except ValueError:
+        return None
 
 
 def _may_be_half(line: bytes) -> bool:

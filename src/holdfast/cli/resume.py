@@ -7,7 +7,6 @@ as soon as something came of it, and none is in the way of another.
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +14,16 @@ from holdfast.cli import text
 from holdfast.cli.errors import CommandError, Failure
 from holdfast.cli.journaled import (
     answer_of,
-    failed,
     failure_of,
     journal_at,
+    journal_failure,
     members_of,
     unusable_journal,
 )
 from holdfast.cli.values import masked_reference
 from holdfast.errors import A2AError, JournalError
 from holdfast.runtime.agent_name import agent_name
+from holdfast.runtime.journal import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast.answer import Answer
     from holdfast.cli.journaled import JournaledSession
     from holdfast.cli.output import Output
+    from holdfast.errors import JournalFailure
     from holdfast.pending import PendingCall
     from holdfast.runtime.journal import CallRecord
 
@@ -38,6 +39,13 @@ __all__ = ["forget", "list_calls", "resume", "unfinished"]
 
 _AT_ONCE = 32
 """Calls that are gone on with at once."""
+
+_LEFT: Mapping[JournalFailure, str] = {
+    "held": "is held by somebody who works on it",
+    "taken_over": "is held by somebody who works on it",
+    "over": "is over meanwhile",
+}
+"""What is said of a call that is left to somebody else, by why the journal did not give it."""
 
 
 async def unfinished(
@@ -55,15 +63,18 @@ async def unfinished(
     """
     journal = journal_at(name, is_there=True)
     try:
-        records = await journal.unfinished()
+        if message_id is None:
+            records = await journal.unfinished()
+        else:
+            record = await journal.find(message_id)
+            records = [] if record is None or record.outcome is not None else [record]
     except JournalError as error:
         raise CommandError(unusable_journal(error)) from None
     finally:
         await journal.close()
     found: dict[str, list[CallRecord]] = {}
     for record in records:
-        is_agent = agent is None or record.agent == agent_name(agent)
-        if is_agent and message_id in {None, record.message_id}:
+        if agent is None or record.agent == agent_name(agent):
             found.setdefault(record.agent, []).append(record)
     if message_id is not None and not found:
         message = f"no call of message {message_id} is without an outcome in {journal.path}"
@@ -81,8 +92,8 @@ def list_calls(calls: Mapping[str, Sequence[CallRecord]], output: Output, *, now
     """
     for record in sorted(chain(*calls.values()), key=lambda record: record.began):
         until = record.lease_until if record.lease_until > now else None
-        held = {} if until is None else {"heldUntil": _time(until)}
-        lines = [] if until is None else [text.field("Held until", _time(until))]
+        held = {} if until is None else {"heldUntil": shown(until)}
+        lines = [] if until is None else [text.field("Held until", shown(until))]
         output.call({**_members(record), **held}, [*_lines(record), *lines])
     if not calls:
         output.tell("Calls", "none is without an outcome")
@@ -94,15 +105,14 @@ async def forget(session: JournaledSession, output: Output, *, record: CallRecor
     Raises:
         CommandError: Somebody works on it, or it is over.
     """
-    calls = {one.message_id: one for one in await session.client.pending()}
-    call = calls.get(record.message_id)
-    if call is None:
+    calls = await session.client.pending(message_id=record.message_id)
+    if not calls:
         message = f"the call of message {record.message_id} is over meanwhile"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
     try:
-        await call.forget()
+        await calls[0].forget()
     except JournalError as error:
-        raise CommandError(failed(error)) from None
+        raise CommandError(journal_failure(error)) from None
     output.call({**_members(record), "forgotten": True}, [*_lines(record), "Forgotten: yes"])
 
 
@@ -128,7 +138,7 @@ async def resume(
     if held:
         output.warn(
             f"{len(held)} of {len(known)} calls are held, by somebody who works on them or by a "
-            f"program that died: that is clear at {_shown_time(max(held))}"
+            f"program that died: that is clear at {shown(max(held).timestamp())}"
         )
     went_on = [asyncio.create_task(one(record)) for record in known]
     try:
@@ -157,26 +167,13 @@ async def _one(
         )
     except A2AError as error:
         outcome = error
-    if isinstance(outcome, JournalError) and (status := await _left_to(session, record)):
+    if isinstance(outcome, JournalError) and (status := _LEFT.get(outcome.reason)):
         members = {**_members(record), "status": status}
         output.call(members, [*_lines(record), text.field("Left", f"it {status}")])
         return True
     members = members_of(outcome, session, output)
     output.call({**_named(record), **members}, _told(record, outcome, session, output))
     return "error" not in members
-
-
-async def _left_to(session: JournaledSession, record: CallRecord) -> str | None:
-    """Whose a call is that was not to be had; None for nobody's.
-
-    Raises:
-        JournalError: The journal cannot be read.
-    """
-    calls = {one.message_id: one for one in await session.client.pending()}
-    call = calls.get(record.message_id)
-    if call is None:
-        return "is over meanwhile"
-    return "is held by somebody who works on it" if call.is_held else None
 
 
 def _named(record: CallRecord) -> dict[str, Any]:
@@ -190,7 +187,7 @@ def _members(record: CallRecord) -> dict[str, Any]:
         "taskId": record.task_id,
         "contextId": record.context_id,
         "state": record.state,
-        "began": _time(record.began),
+        "began": shown(record.began),
     }
     return {name: member for name, member in members.items() if member is not None}
 
@@ -202,7 +199,7 @@ def _lines(record: CallRecord) -> Iterator[str]:
     yield text.field("Task ID", record.task_id)
     yield text.field("Context ID", record.context_id)
     yield text.field("State", record.state)
-    yield text.field("Began", _time(record.began))
+    yield text.field("Began", shown(record.began))
 
 
 def _told(
@@ -224,11 +221,3 @@ def _told(
 
 def _shown(record: CallRecord) -> str:
     return masked_reference(record.agent)
-
-
-def _time(seconds: float) -> str:
-    return _shown_time(datetime.fromtimestamp(seconds, UTC))
-
-
-def _shown_time(time: datetime) -> str:
-    return f"{time:%Y-%m-%dT%H:%M:%SZ}"

@@ -23,6 +23,7 @@ from holdfast.cli.journaled import (
     was_not_sent,
 )
 from holdfast.cli.lines import BadLine, Line
+from holdfast.cli.moved import check_not_moved
 from holdfast.cli.outage import Outage
 from holdfast.cli.plan import STANDARD
 from holdfast.cli.progress import Counts, Progress
@@ -33,6 +34,7 @@ from holdfast.errors import (
     DeadlineExceededError,
     JournalError,
     ReconnectError,
+    RunItemChangedError,
 )
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ class Run:
         """Sends what is to be sent, and writes what comes.
 
         Raises:
-            CommandError: A file cannot be used, or lines have no answer.
+            CommandError: A file cannot be used, was moved, or lines have no answer.
             KeyboardInterrupt: Ctrl-C ended it.
             A2AError: The agent cannot be talked to at all.
         """
@@ -97,6 +99,7 @@ class Run:
             await check_journal(session.journal)
             results = plan.open_output()
             try:
+                await check_not_moved(plan, session, lines, results)
                 await session.prepare()
                 await self._work(lines, results)
             finally:
@@ -196,8 +199,8 @@ class Run:
                 self._give_up(unusable_journal(result.error))
                 continue  # the line has no result: the journal knows whether it was sent
             outcome = result.answer if result.answer is not None else result.error
-            if isinstance(outcome, ValueError):  # a line is a message: what is wrong is its key
-                outcome = _changed(line, self._plan.journal)
+            if isinstance(outcome, RunItemChangedError):
+                outcome = _changed(line, self._plan.journal, outcome.message_id)
             if outcome is not None:
                 self._write(line, outcome, results)
                 self._look_at(outcome)
@@ -299,9 +302,12 @@ class Run:
         return f"to send them once more, although the agent may have run them: {again}"
 
 
-def _changed(line: Line, known_by: str) -> ValueError:
-    text = (
+def _changed(line: Line, known_by: str, message_id: str | None = None) -> RunItemChangedError:
+    """An error in the words of the command line."""
+    return RunItemChangedError(
         f"another message had the id {line.id!r} before, as {known_by} says; this one was not "
-        "sent: give it an id of its own"
+        "sent: give it an id of its own",
+        key=line.key,
+        message_id=message_id,
+        executed=False,
     )
-    return ValueError(text)

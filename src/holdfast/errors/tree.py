@@ -30,8 +30,9 @@ whether to try again is decided elsewhere, from `A2AError.executed` and `A2AErro
         ├── DeadlineExceededError               ├── ReconnectError
         ├── CircuitOpenError                    ├── CancelUnconfirmedError
         ├── QueueFullError                      ├── NotEnoughResultsError
-        ├── OutcomeUnknownError                 └── JournalError
-        └── DuplicateTasksError
+        ├── OutcomeUnknownError                 ├── JournalError
+        ├── DuplicateTasksError                 └── CallEndedError
+        └── RunItemChangedError
 
 Not raised yet, and there so that a program may name them: `CardSignatureError`,
 `CircuitOpenError`, `NotEnoughResultsError`.
@@ -53,6 +54,7 @@ from holdfast.model.types import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
     from holdfast.errors.reading import ErrorObject
     from holdfast.model.types import Task
@@ -66,6 +68,7 @@ __all__ = [
     "AgentError",
     "Attempt",
     "AuthenticationError",
+    "CallEndedError",
     "CancelUnconfirmedError",
     "CardSignatureError",
     "CircuitOpenError",
@@ -85,6 +88,7 @@ __all__ = [
     "InvalidParamsError",
     "InvalidRequestError",
     "JournalError",
+    "JournalFailure",
     "LimitExceededError",
     "MethodNotFoundError",
     "NetworkPolicyError",
@@ -96,6 +100,7 @@ __all__ = [
     "QueueFullError",
     "RateLimitedError",
     "ReconnectError",
+    "RunItemChangedError",
     "TaskAuthRequiredError",
     "TaskCanceledError",
     "TaskFailedError",
@@ -114,6 +119,17 @@ ConnectionFailure = Literal[
     "dns", "refused", "unreachable", "tls", "proxy", "disconnected", "truncated", "closed"
 ]
 """How a connection failed; the first five happen before a byte of the request is sent."""
+
+JournalFailure = Literal["unusable", "exists", "held", "over", "taken_over", "missing"]
+"""Why a journal did not do what it was asked.
+
+- ``"unusable"``: it cannot be written or read, or is silent.
+- ``"exists"``: it has a call of that message or label, and that one may have been sent.
+- ``"held"``: somebody works on the call, or did and died less than a lease ago.
+- ``"over"``: the call has an outcome.
+- ``"taken_over"``: somebody else took the call over while it was worked on.
+- ``"missing"``: it has no such call.
+"""
 
 TimeoutPhase = Literal["pool", "connect", "write", "first_byte", "idle"]
 """Which wait expired; in the first two no byte of the request was sent."""
@@ -732,15 +748,15 @@ class OutcomeUnknownError(A2AError):
     """A message was sent, its reply was lost, and nobody can say whether the agent ran it.
 
     It was not sent again, unless ``on_unknown`` said so. ``__cause__`` is the failure that lost
-    the reply; None where only a journal tells of the message.
+    the reply; where only a journal tells of the message, it is what kept from finding it.
 
     Attributes:
         message_id: The id of the message that was sent.
         context_id: The context that it was sent in, if any.
         looked_at: What was searched for the message, in order; empty if nothing was.
-        unfinished: What kept the search from being finished: a deadline, the close of the client,
-            an agent that was down. None where it was finished, or none was wanted. A later search
-            may find the message; in a journal, its call stays open for that.
+        search_error: What kept the search from being finished: a deadline, the close of the
+            client, an agent that was down. None where it was finished, or none was wanted. A later
+            search may find the message; in a journal, its call stays open for that.
     """
 
     def __init__(
@@ -750,14 +766,14 @@ class OutcomeUnknownError(A2AError):
         message_id: str,
         context_id: str | None = None,
         looked_at: Sequence[str] = (),
-        unfinished: A2AError | None = None,
+        search_error: A2AError | None = None,
         **facts: Unpack[Facts],
     ) -> None:
         super().__init__(message, **facts)
         self.message_id = message_id
         self.context_id = context_id
         self.looked_at: tuple[str, ...] = tuple(looked_at)
-        self.unfinished = unfinished
+        self.search_error = search_error
 
 
 class DuplicateTasksError(A2AError):
@@ -781,6 +797,55 @@ class DuplicateTasksError(A2AError):
         super().__init__(message, **facts)
         self.message_id = message_id
         self.tasks: tuple[Task, ...] = tuple(tasks)
+
+
+class CallEndedError(A2AError):
+    """A call that was to be gone on with is over, and has no answer that can be given.
+
+    Nothing was sent. ``executed`` is of the message: True where there was an answer, else None.
+
+    Attributes:
+        message_id: The id of its message.
+        outcome: What became of the call: see `CallOutcome`.
+        detail: More of that, in a line for people, as the journal has it.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        message_id: str,
+        outcome: str,
+        detail: str | None = None,
+        **facts: Unpack[Facts],
+    ) -> None:
+        super().__init__(message, **facts)
+        self.message_id = message_id
+        self.outcome = outcome
+        self.detail = detail
+
+
+class RunItemChangedError(A2AError):
+    """Another message had the key of this one in an earlier run, and may have been sent.
+
+    This one was not sent: ``executed`` is False.
+
+    Attributes:
+        key: The key of both.
+        message_id: The id of the other one, where it is known.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        key: str,
+        message_id: str | None = None,
+        **facts: Unpack[Facts],
+    ) -> None:
+        super().__init__(message, **facts)
+        self.key = key
+        self.message_id = message_id
 
 
 class ReconnectError(A2AError):
@@ -826,10 +891,30 @@ class NotEnoughResultsError(A2AError):
 
 
 class JournalError(A2AError):
-    """The journal could not be written or read, or somebody else works on the call.
+    """The journal cannot be used, or does not give a call away.
 
     ``executed`` is False where nothing was sent, and None where the call goes on elsewhere.
+
+    Attributes:
+        reason: What keeps from it: see `JournalFailure`.
+        message_id: Of the call that the journal has, or has not; None where it is about no call.
+        held_until: When the call is free unless whoever holds it goes on, in UTC; None for one
+            that nobody holds, and where that is not known.
     """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        reason: JournalFailure = "unusable",
+        message_id: str | None = None,
+        held_until: datetime | None = None,
+        **facts: Unpack[Facts],
+    ) -> None:
+        super().__init__(message, **facts)
+        self.reason: JournalFailure = reason
+        self.message_id = message_id
+        self.held_until = held_until
 
 
 # ── By the protocol's names ──────────────────────────────────────────────────────────────────

@@ -4,12 +4,7 @@ Rules:
 - What a method has returned from is on the disk (``synchronous=FULL``, write-ahead log).
 - What is asked for while a transaction is written goes into the next one together: many calls
   share one wait for the disk.
-- The event loop never waits for the disk: one thread does, and nobody else uses the file.
-- A fork finds the file closed: in the child, SQLite would take locks for its own that only the
-  parent has, and what it writes could be lost.
-- A file of a newer Holdfast, or of somebody else, is left alone.
-- A file that is deleted, moved away or replaced meanwhile is noticed by all who wrote to it: what
-  they wrote would be found by nobody.
+- How the file itself is kept is in `holdfast.journals.sqlite_file`.
 """
 
 from __future__ import annotations
@@ -19,76 +14,33 @@ import contextlib
 import copy
 import os
 import sqlite3
-import threading
-import time
-import weakref
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from holdfast.errors import A2AError, JournalError
+from holdfast.journals.sqlite_file import SqliteFile
 from holdfast.model.settings import check_kind, check_number
-from holdfast.runtime.agent_name import agent_name
-from holdfast.runtime.journal import CallRecord, RecordUpdate
+from holdfast.runtime.journal import CallRecord, RecordUpdate, utc
 from holdfast.runtime.perloop import PerLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["SqliteJournal"]
 
 T = TypeVar("T")
 
-_APPLICATION = 0x484F4C44
-"""``PRAGMA application_id`` of a journal: "HOLD"."""
-
-_MIGRATIONS = (
-    """
-    CREATE TABLE calls (
-        message_id TEXT PRIMARY KEY,
-        agent TEXT NOT NULL,
-        began REAL NOT NULL,
-        context_id TEXT,
-        task_id TEXT,
-        state TEXT,
-        is_own_context INTEGER NOT NULL,
-        request TEXT,
-        label TEXT,
-        outcome TEXT,
-        result TEXT,
-        generation INTEGER NOT NULL,
-        lease_until REAL NOT NULL
-    );
-    CREATE INDEX calls_unfinished ON calls (agent, began) WHERE outcome IS NULL;
-    CREATE INDEX calls_by_label ON calls (label, began) WHERE label IS NOT NULL;
-    CREATE INDEX calls_finished ON calls (began) WHERE outcome IS NOT NULL;
-    """,
-    # An outcome was a line: "not sent" with what followed, a word, a state's name, or an error.
-    """
-    ALTER TABLE calls ADD COLUMN digest TEXT;
-    ALTER TABLE calls ADD COLUMN detail TEXT;
-    UPDATE calls SET agent = agent_name(agent);
-    UPDATE calls SET
-        outcome = CASE
-            WHEN outcome LIKE 'not sent%' THEN 'not_sent'
-            WHEN outcome IN ('unknown', 'forgotten') THEN outcome
-            WHEN outcome = 'message' OR state IS NOT NULL THEN 'answered'
-            ELSE 'failed'
-        END,
-        detail = CASE
-            WHEN outcome LIKE 'not sent: %' THEN substr(outcome, length('not sent: ') + 1)
-            WHEN outcome LIKE '%Error%' THEN outcome
-        END
-        WHERE outcome IS NOT NULL;
-    """,
-)
-"""What makes each version of the schema of the one before; ``PRAGMA user_version`` counts them."""
-
 _COLUMNS = tuple(CallRecord.__struct_fields__)
 _UPDATED = tuple(RecordUpdate.__struct_fields__)
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM calls"  # noqa: S608  nothing but our own names
+_OF_MESSAGE = f"{_SELECT} WHERE message_id = ?"
+_OF_LABEL = (
+    f"{_SELECT} WHERE agent = ? AND label = ? "
+    "ORDER BY outcome IS NOT 'not_sent' DESC, began DESC, rowid DESC LIMIT 1"
+)
 _INSERT = (
     f"INSERT INTO calls ({', '.join(_COLUMNS)}) "  # noqa: S608
     f"VALUES ({', '.join('?' * len(_COLUMNS))})"
@@ -108,36 +60,38 @@ _LABELLED = (
     "SELECT message_id FROM calls WHERE label = ? AND agent = ? AND outcome IS NOT 'not_sent'"
 )
 _SEND_AFTER_ALL = "DELETE FROM calls WHERE message_id = ? AND outcome = 'not_sent'"
-_FORGET = "DELETE FROM calls WHERE outcome IS NOT NULL AND began < ?"
+_FORGET = "DELETE FROM calls WHERE outcome IS NOT NULL AND label IS NULL AND began < ?"
 
-_OWNER = (  # in one statement, as somebody else may be making the file just now
-    "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
-    "FROM pragma_application_id, pragma_user_version"
-)
-
-_AGAIN = 0.01
-"""Seconds between two tries of what SQLite does not wait for."""
-
-_AT_ONCE = 500
-"""Labels in one question: SQLite takes no more than 999 values in its older versions."""
+_FORGETS = 3600.0
+"""Seconds after which it is looked again whether something is to be forgotten."""
 
 _Job = tuple["Callable[[sqlite3.Connection], Any]", "asyncio.Future[Any]"]
 
 
 class SqliteJournal:
-    """Keeps the records of calls in a file; several processes may share it.
+    """Keeps the records of calls in a file; several processes of one machine may share it.
 
     The file holds addresses, ids and states, and what was said only where that is asked for. It is
-    made readable to its owner alone.
+    made readable to its owner alone. It is opened at the first call: that a directory is missing,
+    or that a file is none of these, shows there, as a `JournalError`, and nothing is sent. Once it
+    is open, one that is moved, deleted or replaced is an error until `close`.
 
     Args:
-        path: The file; it is made where there is none, and its directory must be there.
+        path: The file; it is made where there is none, and its directory must be there. A relative
+            one is of the directory that the program is in now.
         store_messages: Whether to keep messages and answers too, so that what nobody knows to have
             arrived can be sent again by hand.
-        lease: Seconds after which a call of a process that died may be taken over.
-        retention: Seconds to keep what is finished, counted from a call's begin; what is older is
-            deleted when the first call is written after the file was opened.
-        busy_timeout: Seconds to wait for another process that writes.
+        lease: Seconds after which a call of a process that died may be taken over; more than 0.
+        retention: Seconds to keep what is finished, counted from a call's begin; None for ever.
+            What is older is deleted with the first call that this journal writes down, and then
+            once an hour, whoever wrote it. Calls without an outcome are kept, and so are those
+            with a label: they are what a run knows of its messages.
+        busy_timeout: Seconds to wait for another process that writes; more than 0.
+
+    Attributes:
+        path: The file, as it was given.
+        stores_messages: Whether messages and answers are kept.
+        lease: Seconds for which a call is held.
 
     Raises:
         TypeError: An argument of another type.
@@ -150,58 +104,60 @@ class SqliteJournal:
         *,
         store_messages: bool = False,
         lease: float = 30.0,
-        retention: float = 7 * 86400.0,
+        retention: float | None = 7 * 86400.0,
         busy_timeout: float = 5.0,
     ) -> None:
         check_kind("path", path, (str, os.PathLike))
         check_kind("store_messages", store_messages, bool)
-        waits = {"lease": lease, "retention": retention, "busy_timeout": busy_timeout}
+        waits = {"lease": lease, "busy_timeout": busy_timeout}
+        if retention is not None:
+            waits["retention"] = retention
         for name, seconds in waits.items():
             check_number(name, seconds, "number of seconds")
             if not 0 < seconds < float("inf"):
                 text = f"{name} must be a positive number of seconds, not {seconds}"
                 raise ValueError(text)
         self.path = Path(path)
-        self._where = self.path.absolute()  # wherever the program goes
-        self._identity: tuple[int, int] | None = None
         self.stores_messages = store_messages
         self.lease = lease
         self._retention = retention
-        self._busy_timeout = busy_timeout
-        self._is_to_forget = True
-        self._connection: sqlite3.Connection | None = None
-        self._thread: ThreadPoolExecutor | None = None
+        self._forgot = float("-inf")
+        self._file = SqliteFile(self.path, busy_timeout)
         self._writing = PerLoop(_Writing)
-        self._file = _File(self._close_file, self._forget_thread)
 
     async def begin(self, record: CallRecord, /) -> None:
         """Writes a call down that begins, in place of one of that message that was not sent.
 
         Raises:
-            JournalError: It cannot be written; or a call of that message, or to that agent with
-                that label, is written down already, with another outcome than ``"not_sent"``.
+            JournalError: It cannot be written (``"unusable"``); or a call of that message, or to
+                that agent with that label, is written down already, with another outcome than
+                ``"not_sent"`` (``"exists"``; ``message_id`` is that call's).
         """
         labelled = (record.label, record.agent)
 
         def insert(connection: sqlite3.Connection) -> None:
-            if self._is_to_forget:
-                connection.execute(_FORGET, (record.began - self._retention,))
-                self._is_to_forget = False
+            self._forget(connection, record.began)
             if other := connection.execute(_LABELLED, labelled).fetchone():
                 text = f"{record.label} is in the journal {self.path} already: message {other[0]}"
-                raise JournalError(text)
+                raise JournalError(text, reason="exists", message_id=other[0])
             connection.execute(_SEND_AFTER_ALL, (record.message_id,))
             try:
                 connection.execute(_INSERT, msgspec.structs.astuple(record))
             except sqlite3.IntegrityError as error:
                 text = f"message {record.message_id} is in the journal {self.path} already"
-                raise JournalError(text) from error
+                raise JournalError(text, reason="exists", message_id=record.message_id) from error
 
         try:
             await self._do(insert)
         except JournalError as error:
             error.executed = False
             raise
+
+    def _forget(self, connection: sqlite3.Connection, now: float) -> None:
+        """Deletes what is kept no longer, once in a while; the clock may be put back meanwhile."""
+        if self._retention is not None and not 0 <= now - self._forgot < _FORGETS:
+            connection.execute(_FORGET, (now - self._retention,))
+            self._forgot = now
 
     async def update(self, message_id: str, generation: int, update: RecordUpdate, /) -> bool:
         """Adds to a record that is open and of that generation; what is None stays as it was.
@@ -216,7 +172,11 @@ class SqliteJournal:
         return await self._do(lambda connection: connection.execute(_UPDATE, values).rowcount == 1)
 
     async def renew(self, held: Sequence[tuple[str, int]], lease_until: float, /) -> set[str]:
-        """Puts off the end of leases, by message id and generation.
+        """Puts off the end of leases.
+
+        Args:
+            held: Message ids, each with its generation.
+            lease_until: When the leases are over, in seconds since the epoch.
 
         Returns:
             The ids of those whose records are open and of that generation.
@@ -237,19 +197,25 @@ class SqliteJournal:
     async def claim(self, message_id: str, /, *, now: float, lease_until: float) -> CallRecord:
         """Takes a lease of a call that is open, and whose lease is over by ``now``.
 
+        Args:
+            message_id: Whose call.
+            now: The present time, in seconds since the epoch.
+            lease_until: When the new lease is over, likewise.
+
         Returns:
             The record, with a generation that is one more than it was.
 
         Raises:
-            JournalError: Somebody holds it, it is over, or it is not there.
+            JournalError: Somebody holds it (``"held"``, with ``held_until``), it is ``"over"``, or
+                it is not there (``"missing"``); or it cannot be written (``"unusable"``).
         """
 
         def claim(connection: sqlite3.Connection) -> CallRecord:
             taken = connection.execute(_CLAIM, (lease_until, message_id, now)).rowcount
-            record = _record(connection, message_id)
+            record = _first(connection, _OF_MESSAGE, message_id)
             if taken and record is not None:
                 return record
-            raise JournalError(self._why_not(message_id, record, now))
+            raise self._refused(message_id, record, now)
 
         return await self._do(claim)
 
@@ -259,10 +225,10 @@ class SqliteJournal:
         Raises:
             JournalError: It cannot be read.
         """
-        return await self._do(lambda connection: _record(connection, message_id))
+        return await self._do(lambda connection: _first(connection, _OF_MESSAGE, message_id))
 
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
-        """The calls without an outcome, oldest first; of one agent, or of all.
+        """The calls without an outcome, oldest first; of one agent, or of all if None.
 
         Raises:
             JournalError: It cannot be read.
@@ -271,39 +237,24 @@ class SqliteJournal:
         question = f"{_SELECT} WHERE outcome IS NULL{of_agent} ORDER BY began"
         return await self._do(lambda connection: _records(connection.execute(question, values)))
 
-    async def labelled(self, agent: str, labels: Iterable[str], /) -> dict[str, CallRecord]:
-        """The newest record to this agent of each of these labels that has one, open or over.
+    async def find_label(self, agent: str, label: str, /) -> CallRecord | None:
+        """The record of a label to an agent, open or over; None where there is none.
+
+        Of several it is the one that may have been sent; where there is none, the newest.
 
         Raises:
             JournalError: It cannot be read.
         """
-        wanted = list(labels)
-
-        def read(connection: sqlite3.Connection) -> dict[str, CallRecord]:
-            found: dict[str, CallRecord] = {}
-            for start in range(0, len(wanted), _AT_ONCE):
-                some = wanted[start : start + _AT_ONCE]
-                marks = ", ".join("?" * len(some))
-                question = f"{_SELECT} WHERE agent = ? AND label IN ({marks}) ORDER BY began"
-                for record in _records(connection.execute(question, (agent, *some))):
-                    found[cast("str", record.label)] = record
-            return found
-
-        return await self._do(read)
+        return await self._do(lambda connection: _first(connection, _OF_LABEL, agent, label))
 
     async def close(self) -> None:
         """Writes what is still to be written, and closes the file. Can be called twice."""
-        thread = self._thread
-        if thread is None:
-            return
-        with contextlib.suppress(JournalError):
-            await self._do(_nothing)  # which comes after all that was asked for
-        self._thread = None
-        await asyncio.get_running_loop().run_in_executor(thread, self._disconnect)
-        thread.shutdown(wait=False)
-        self._identity = None
+        if self._file.is_used:
+            with contextlib.suppress(JournalError):
+                await self._do(_nothing)  # which comes after all that was asked for
+            await self._file.close()
 
-    # ── The thread ───────────────────────────────────────────────────────────────────────────
+    # ── Transactions ─────────────────────────────────────────────────────────────────────────
 
     async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Has something done in the next transaction, and waits until that is on the disk."""
@@ -318,10 +269,7 @@ class SqliteJournal:
     def _write(self, writing: _Writing) -> None:
         """Begins to write what there is to write; what comes meanwhile is written after that."""
         jobs, writing.jobs = writing.jobs, []
-        thread = self._thread_here()
-        written = asyncio.get_running_loop().run_in_executor(
-            thread, self._transact, [work for work, _ in jobs]
-        )
+        written = self._file.transact([partial(_outcome, work) for work, _ in jobs])
 
         def answer(written: asyncio.Future[list[Any]]) -> None:
             outcomes = _outcomes(written, len(jobs))
@@ -339,198 +287,22 @@ class SqliteJournal:
 
         written.add_done_callback(answer)
 
-    def _thread_here(self) -> ThreadPoolExecutor:
-        """The one thread that has the file open."""
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-journal")
-        return self._thread
-
-    def _transact(self, works: list[Callable[[sqlite3.Connection], Any]]) -> list[Any]:
-        """Does several things in one transaction: in the thread.
-
-        Returns:
-            What each came to; a `JournalError` for one that failed by itself.
-
-        Raises:
-            JournalError: None of them came to anything.
-        """
-        try:
-            with self._file.lock:
-                return self._do_all(works)
-        except sqlite3.Error as error:
-            text = f"the journal {self.path} cannot be used: {error}"
-            if "locked" in str(error):
-                text += f", by another process that wrote for {self._busy_timeout:g} s"
-            raise JournalError(text) from error
-
-    def _do_all(self, works: list[Callable[[sqlite3.Connection], Any]]) -> list[Any]:
-        try:
-            connection = self._connection or self._open()
-            with _transaction(connection):
-                outcomes = [_outcome(work, connection) for work in works]
-            self._check_identity()
-        except (sqlite3.Error, JournalError):
-            self._close_file()  # who knows what state it is in
-            raise
-        return outcomes
-
-    def _open(self) -> sqlite3.Connection:
-        if self._identity is not None:
-            self._check_identity()
-        elif not self._where.exists():
-            with contextlib.suppress(OSError):  # which SQLite will tell better
-                os.close(os.open(self._where, os.O_CREAT | os.O_WRONLY, 0o600))
-        connection = sqlite3.connect(
-            self._where, timeout=self._busy_timeout, isolation_level=None, check_same_thread=False
-        )
-        try:
-            self._prepare(connection)
-            self._identity = self._identity or self._identity_now()
-        except BaseException:
-            connection.close()
-            raise
-        self._connection, self._is_to_forget = connection, True
-        return connection
-
-    def _check_identity(self) -> None:
-        """Sees whether the file is the one that was opened first.
-
-        Raises:
-            JournalError: It is not there, or another one is in its place.
-        """
-        if self._identity_now() != self._identity:
-            text = f"the journal {self.path} is another file than the one that was opened"
-            raise JournalError(text)
-
-    def _identity_now(self) -> tuple[int, int]:
-        try:
-            found = self._where.stat()
-        except OSError as error:
-            text = f"the journal {self.path} is gone since it was opened: {error.strerror}"
-            raise JournalError(text) from error
-        return found.st_dev, found.st_ino
-
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        """Makes the file a journal of this version, if it is not one."""
-        self._check_owner(connection)  # before anything is changed
-        self._switch_to_log(connection)
-        connection.execute("PRAGMA synchronous = FULL")
-        with _transaction(connection):
-            self._migrate(connection, self._check_owner(connection))
-
-    def _switch_to_log(self, connection: sqlite3.Connection) -> None:
-        """Has the file written by way of a log; SQLite does not wait for who does so, too."""
-        ends = time.monotonic() + self._busy_timeout
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() >= ends:
-                    raise
-                time.sleep(_AGAIN)
-            else:
-                return
-
-    def _check_owner(self, connection: sqlite3.Connection) -> int:
-        """The version of the schema, of a file that is a journal or nothing yet."""
-        owner, version, tables = connection.execute(_OWNER).fetchone()
-        if owner != _APPLICATION and (tables or owner):
-            text = f"{self.path} is a database of something else, and no journal"
-            raise JournalError(text)
-        if version > len(_MIGRATIONS):
-            text = (
-                f"the journal {self.path} was made by a newer Holdfast: it has schema {version}, "
-                f"and {len(_MIGRATIONS)} is the newest known here"
-            )
-            raise JournalError(text)
-        return int(version)
-
-    def _migrate(self, connection: sqlite3.Connection, version: int) -> None:
-        connection.create_function("agent_name", 1, agent_name, deterministic=True)
-        for migration in _MIGRATIONS[version:]:
-            for statement in migration.split(";"):
-                connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
-
-    def _disconnect(self) -> None:
-        with self._file.lock:
-            self._close_file()
-
-    def _close_file(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(sqlite3.Error):
-                connection.close()
-
-    def _forget_thread(self) -> None:
-        self._thread = None
-
-    def _why_not(self, message_id: str, record: CallRecord | None, now: float) -> str:
+    def _refused(self, message_id: str, record: CallRecord | None, now: float) -> JournalError:
         """Why a call cannot be claimed."""
         if record is None:
-            return f"message {message_id} is not in the journal {self.path}"
+            text = f"message {message_id} is not in the journal {self.path}"
+            return JournalError(text, reason="missing", message_id=message_id)
         call = f"the call of message {message_id}"
         if record.outcome is not None:
             detail = f" ({record.detail})" if record.detail else ""
-            return f"{call} is over: {record.outcome.replace('_', ' ')}{detail}"
-        return f"{call} is held: its lease ends in {record.lease_until - now:.3g} s, if ever"
-
-
-class _File:
-    """Who may use a journal's file: one at a time, and nobody while the process forks.
-
-    Args:
-        close: Closes it.
-        forget_thread: Called in a child, which has none of its parent's threads.
-
-    Attributes:
-        lock: Held by who uses it.
-    """
-
-    def __init__(self, close: Callable[[], None], forget_thread: Callable[[], None]) -> None:
-        self.lock = threading.Lock()
-        self._close = close
-        self._forget_thread = forget_thread
-        _files.add(self)
-
-    def before_fork(self) -> None:
-        """Closes it, and keeps it closed."""
-        self.lock.acquire()
-        self._close()
-
-    def after_fork(self, *, is_child: bool) -> None:
-        """Lets it be opened again."""
-        if is_child:
-            self._forget_thread()
-        self.lock.release()
-
-
-_files: weakref.WeakSet[_File] = weakref.WeakSet()
-"""Of all journals there are: a fork is the whole process's."""
-
-_forking: list[_File] = []
-"""Those that a fork under way keeps closed."""
-
-
-def _before_fork() -> None:
-    _forking.extend(_files)
-    for file in _forking:
-        file.before_fork()
-
-
-def _after_fork(*, is_child: bool) -> None:
-    for file in _forking:
-        file.after_fork(is_child=is_child)
-    _forking.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=lambda: _after_fork(is_child=False),
-        after_in_child=lambda: _after_fork(is_child=True),
-    )
+            text = f"{call} is over: {record.outcome.replace('_', ' ')}{detail}"
+            return JournalError(text, reason="over", message_id=message_id)
+        return JournalError(
+            f"{call} is held: its lease ends in {record.lease_until - now:.3g} s, if ever",
+            reason="held",
+            message_id=message_id,
+            held_until=utc(record.lease_until),
+        )
 
 
 class _Writing:
@@ -544,19 +316,6 @@ class _Writing:
     def __init__(self) -> None:
         self.jobs: list[_Job] = []
         self.is_busy = False
-
-
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Generator[None]:
-    """All that is done within, or nothing of it."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _outcome(
@@ -595,9 +354,8 @@ def _records(rows: Iterable[tuple[Any, ...]]) -> list[CallRecord]:
     ]
 
 
-def _record(connection: sqlite3.Connection, message_id: str) -> CallRecord | None:
-    rows = connection.execute(f"{_SELECT} WHERE message_id = ?", (message_id,))
-    return next(iter(_records(rows)), None)
+def _first(connection: sqlite3.Connection, question: str, *values: str) -> CallRecord | None:
+    return next(iter(_records(connection.execute(question, values))), None)
 
 
 def _nothing(_connection: sqlite3.Connection) -> None:

@@ -17,15 +17,16 @@ OnUnknown = Literal["reconcile", "raise", "resend_if_absent", "resend"]
 ContextIds = Literal["agent", "client"]
 """Who names the context of a conversation; `holdfast.connect` says what each means."""
 
-_SECONDS = ("max_seconds", "backoff", "max_backoff")
+_SECONDS = ("timeout", "backoff", "max_backoff")
 
 
 class ReconcilePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """When to stop looking for the task of a message whose reply was lost.
 
     Attributes:
-        max_seconds: How long to look, within the call's own deadline. A request may sit in a
-            proxy, and a store may be behind, so that a task appears late.
+        timeout: How long to look, in seconds, within the call's own deadline: a request may sit in
+            a proxy, and a store may be behind, so that a task appears late. With 0, nothing is
+            looked for but by `PendingCall.resume`, which looks once in any case.
         backoff: Upper bound of the wait between the first two looks, in seconds; it doubles each
             time, and the wait is drawn between zero and the bound.
         max_backoff: Where the bound stops growing, in seconds.
@@ -38,7 +39,7 @@ class ReconcilePolicy(msgspec.Struct, frozen=True, kw_only=True):
         TypeError: `max_pages` is no whole number, or one of the others is no number.
     """
 
-    max_seconds: float = 30.0
+    timeout: float = 30.0
     backoff: float = 0.5
     max_backoff: float = 5.0
     max_pages: int = 20

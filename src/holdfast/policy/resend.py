@@ -1,4 +1,4 @@
-"""Whether a message whose reply was lost is sent again, and what is told of one that was.
+"""What is done about a message whose reply was lost, and what its caller is told in the end.
 
 All of this is pure. It is never sent again unless its caller says so (`OnUnknown`); what
 `holdfast.tasks.reconcile` says of a search is what ``"resend_if_absent"`` goes by.
@@ -6,87 +6,68 @@ All of this is pure. It is never sent again unless its caller says so (`OnUnknow
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from holdfast.tasks.reconcile import Absent
+from holdfast.tasks.reconcile import Absent, Unseen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from holdfast.errors import A2AError, OutcomeUnknownError
+    from holdfast.policy.reconcile import OnUnknown, ReconcilePolicy
+    from holdfast.tasks.reconcile import SearchReport
 
-    from holdfast.errors import A2AError, Attempt, OutcomeUnknownError
-    from holdfast.policy.reconcile import OnUnknown
-    from holdfast.tasks.reconcile import SearchResult
-
-__all__ = ["concluded", "is_to_be_resent", "joined", "refused"]
+__all__ = ["is_to_be_looked_for", "is_to_be_resent", "outcome_unknown"]
 
 
-def is_to_be_resent(on_unknown: OnUnknown, found: SearchResult | None) -> bool:
+def is_to_be_looked_for(on_unknown: OnUnknown, policy: ReconcilePolicy) -> bool:
+    """Whether a caller wants a message looked for."""
+    return on_unknown in {"reconcile", "resend_if_absent"} and policy.timeout > 0
+
+
+def is_to_be_resent(on_unknown: OnUnknown, search: SearchReport | None) -> bool:
     """Whether a caller wants a message sent again.
 
     Args:
         on_unknown: What the caller said.
-        found: What a search for the message came to; None if there was none.
+        search: The search for the message that was not found; None if there was none.
     """
-    return on_unknown == "resend" or (
-        on_unknown == "resend_if_absent" and isinstance(found, Absent)
-    )
+    if on_unknown == "resend_if_absent":
+        return search is not None and isinstance(search.result, Absent)
+    return on_unknown == "resend"
 
 
-def concluded(
+def outcome_unknown(
     lost: OutcomeUnknownError,
-    found: SearchResult | None,
+    search: SearchReport | None,
     *,
-    times: int,
+    times: int = 1,
     failed: A2AError | None = None,
 ) -> OutcomeUnknownError:
-    """An error made to say how often the message was sent, and what may be done about it.
+    """The error for the caller: what was lost, what a search came to, and what may be done.
 
     Args:
-        lost: The error of the last time that its reply was lost.
-        found: What the search came to that followed; None if there was none.
+        lost: The error of the last time that the reply was lost.
+        search: The search that followed; None if there was none.
         times: How often the message was sent, and may have arrived.
         failed: Why it could not be sent once more.
     """
+    error = copy(lost)
+    sentences = [lost.message]
+    if search is not None:
+        result = search.result
+        error.looked_at = search.looked_at
+        error.search_error = result.why if isinstance(result, Unseen) else None
+        sentences.append(search.told)
     often = "once" if times == 1 else f"{times} times"
     if failed is not None:
-        lost.attempts = failed.attempts
-        again = f"It was sent {often}, and could not be sent again: {failed.message}"
+        error.attempts = failed.attempts
+        sentences.append(f"It was sent {often}, and could not be sent again: {failed.message}")
     else:
-        again = "It was not sent again" if times == 1 else f"It was sent {often}"
-    advice = (
+        sentences.append("It was not sent again" if times == 1 else f"It was sent {often}")
+    sentences.append(
         "Look for it among the agent's tasks, or send it again if running it twice does no harm"
-        if found is None
+        if search is None
         else "Send it again only if running it twice does no harm"
     )
-    lost.message = f"{lost.message}. {again}. {advice}"
-    return lost
-
-
-def refused(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
-    """The attempts of a call, the last of which turned out not to have been executed."""
-    last = [msgspec.structs.replace(one, executed=False) for one in attempts[-1:]]
-    return (*attempts[:-1], *last)
-
-
-def joined(
-    earlier: Sequence[Attempt], later: Sequence[Attempt], *, after: float
-) -> tuple[Attempt, ...]:
-    """The attempts of two calls that sent the same message, as those of one.
-
-    Args:
-        earlier: Those of the first call.
-        later: Those of the second.
-        after: Seconds from the beginning of the first to that of the second.
-    """
-    replace, count = msgspec.structs.replace, len(earlier)
-    moved = tuple(
-        replace(one, number=count + number, started=after + one.started)
-        for number, one in enumerate(later, 1)
-    )
-    if not earlier or not moved:
-        return (*earlier, *moved)
-    last = earlier[-1]
-    wait = moved[0].started - last.started - last.duration
-    return (*earlier[:-1], replace(last, wait=wait), *moved)
+    error.message = ". ".join(sentences)
+    return error

@@ -85,5 +85,5 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
             breaker=None,
             rate_limit=None,
             reconnect=ReconnectPolicy(max_reconnects=0),
-            reconcile=ReconcilePolicy(max_seconds=0),
+            reconcile=ReconcilePolicy(timeout=0),
         )

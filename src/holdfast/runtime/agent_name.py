@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from holdfast.model.card import AgentCard
 from holdfast.runtime.discovery import WELL_KNOWN
-from holdfast.wire.origins import origin_and_aliases
+from holdfast.wire.origins import canonical_origin
 
 __all__ = ["agent_name", "is_address"]
 
@@ -46,7 +46,7 @@ def agent_name(agent: str | Path | AgentCard) -> str:
         path = parts.path.rstrip("/")
         for known in WELL_KNOWN:
             path = path.removesuffix(known)
-        origin = max(origin_and_aliases(address))  # of this machine's names it is "localhost"
+        origin = canonical_origin(address)
         place = origin.removesuffix(_OWN_PORT.get(parts.scheme, "")) + path.rstrip("/")
     if parts.query:
         place += f"{_QUERY}{blake2b(parts.query.encode(), digest_size=8).hexdigest()}"

@@ -1,7 +1,7 @@
 """The seam of journals: what is written down of a call, so that no crash loses it.
 
 A `CallRecord` is there, and durable, before the first byte of its message leaves; it is finished
-when the call has an `Outcome`. Whoever works on a call holds a lease of it, which has to be
+when the call has a `CallOutcome`. Whoever works on a call holds a lease of it, which has to be
 renewed: what a process leaves behind that died is free when its lease is over. The generation of a
 record tells one lease from the next, and whoever writes with an older one is refused.
 
@@ -10,47 +10,45 @@ Times are wall times in seconds since the epoch: they have to mean the same in a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from holdfast.policy.outcome import CallOutcome
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-__all__ = ["CallRecord", "Journal", "Outcome", "RecordUpdate"]
-
-Outcome = Literal["answered", "failed", "unknown", "not_sent", "forgotten"]
-"""What became of a call.
-
-- ``"answered"``: by a task, in whatever state it came to rest, or by a message.
-- ``"failed"``: the agent refused it, or made more than one task of it; nothing goes on.
-- ``"unknown"``: it may have been sent, nothing was found of it, and its caller was told so.
-- ``"not_sent"``: it certainly did not reach the agent, and may be sent again.
-- ``"forgotten"``: nobody wants to know.
-"""
+__all__ = ["CallRecord", "Journal", "RecordUpdate", "shown", "utc"]
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One call, as it is written down.
+    """One call, as it is written down; times are wall times in seconds since the epoch.
 
     Attributes:
-        message_id: Of the message that the call sends.
+        message_id: Id of the message that the call sends; there is one record of it.
         agent: Where it is sent: one name for all that lead there. What may be secret in an address
             is not in it, so it is to be compared, and not always to be called.
-        began: When the call began.
+        began: When the call began, as the clock was then, which may have been set since.
         context_id: The conversation, where one is known.
         task_id: The task that the message is for or has made, where one is known.
         state: The task's state as last seen, as the protocol writes it; None where none was.
         is_own_context: Whether the context was made for this call, and nobody else has used it.
-        request: The message with what goes along, as JSON; None where messages are not stored.
+        request: The `SendMessageRequest` that was to be sent, as the JSON of protocol 1.0; None
+            where messages are not stored.
         label: What the caller calls it; None for nothing. To each agent there is at most one call
-            of a label that may have been sent.
-        digest: Of what the message says, in hexadecimal; there where a label is.
-        outcome: What became of it; None while that is open.
-        detail: More of that, in a line for people.
-        result: The task or message that answers it, as JSON; None where it is not stored.
-        generation: Number of the lease.
-        lease_until: When the lease is over.
+            of a label that may have been sent. A run calls its messages by its own name and their
+            keys, and knows by the labels what it has sent.
+        digest: Of all that the caller's message says but its own id, in 16 hexadecimal digits;
+            there where a label is.
+        outcome: What became of it: see `CallOutcome`; None while that is open.
+        detail: More of that, in a line for people; without what was said where messages are not
+            stored.
+        result: The `Task` or `Message` that answers it, as the JSON of protocol 1.0: a message
+            where there is no ``state``. None where it is not stored.
+        generation: Number of the lease, from 1 on.
+        lease_until: When the lease is over; nobody holds the call from then on.
     """
 
     message_id: str
@@ -63,7 +61,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     request: str | None = None
     label: str | None = None
     digest: str | None = None
-    outcome: Outcome | None = None
+    outcome: CallOutcome | None = None
     detail: str | None = None
     result: str | None = None
     generation: int = 1
@@ -75,18 +73,19 @@ class RecordUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         context_id: The conversation.
-        task_id: The task.
+        task_id: The task that the message has made.
         state: The task's state, as the protocol writes it.
         outcome: What became of the call; it is over with that.
         detail: More of that, in a line for people.
-        result: The answer, as JSON.
-        lease_until: When the lease is over; the present time releases the call.
+        result: The answer: see `CallRecord.result`.
+        lease_until: When the lease is over, in seconds since the epoch; 0 releases the call,
+            wherever clocks are set to.
     """
 
     context_id: str | None = None
     task_id: str | None = None
     state: str | None = None
-    outcome: Outcome | None = None
+    outcome: CallOutcome | None = None
     detail: str | None = None
     result: str | None = None
     lease_until: float | None = None
@@ -95,7 +94,8 @@ class RecordUpdate(msgspec.Struct, frozen=True, kw_only=True):
 class Journal(Protocol):
     """Keeps the records of calls, for all processes that use it at the same time.
 
-    Whoever writes another one than `SqliteJournal` keeps these rules:
+    Whoever writes another one than `SqliteJournal` keeps these rules, which
+    `holdfast.testing.check_journal` checks:
 
     - What a method has returned from survives a crash of the program, and of the machine.
     - Each method is one step: of two processes that do the same at once, one comes first, and the
@@ -103,11 +103,13 @@ class Journal(Protocol):
     - A record is open as long as its ``outcome`` is None. Only `begin` writes one that is over,
       and only in place of one that is ``"not_sent"``.
     - A record is written only by who names its generation, which `claim` makes one more of.
-    - A method may be cancelled, and what it was to do may come about all the same.
-    - What goes wrong is a `JournalError`. Whatever else is raised counts as one, and so does
-      silence that lasts longer than a call can wait.
+    - A record that is open stays, and so does one that has a label. Others may be forgotten.
+    - A method may be cancelled, and what it was to do may come about all the same, as a whole.
+    - What goes wrong is a `JournalError` whose ``reason`` says what. Whatever else is raised
+      counts as one of ``"unusable"``, and so does silence that lasts longer than a call can wait.
 
-    A journal may be used in several event loops, and may be shared by several clients.
+    A journal may be used in several event loops, and may be shared by several clients. It is told
+    the time, in seconds since the epoch, and looks at no clock.
     """
 
     @property
@@ -117,15 +119,16 @@ class Journal(Protocol):
 
     @property
     def lease(self) -> float:
-        """Seconds for which a call is held; it is renewed after a third of that."""
+        """Seconds for which a call is held, more than 0; it is renewed after a third of that."""
         ...
 
     async def begin(self, record: CallRecord, /) -> None:
         """Writes a call down that begins, in place of one of that message that was not sent.
 
         Raises:
-            JournalError: It cannot be written; or a call of that message, or to that agent with
-                that label, is written down already, with another outcome than ``"not_sent"``.
+            JournalError: It cannot be written (``"unusable"``); or a call of that message, or to
+                that agent with that label, is written down already, with another outcome than
+                ``"not_sent"`` (``"exists"``; ``message_id`` is that call's).
         """
         ...
 
@@ -141,7 +144,11 @@ class Journal(Protocol):
         ...
 
     async def renew(self, held: Sequence[tuple[str, int]], lease_until: float, /) -> set[str]:
-        """Puts off the end of leases, by message id and generation.
+        """Puts off the end of leases.
+
+        Args:
+            held: Message ids, each with its generation.
+            lease_until: When the leases are over, in seconds since the epoch.
 
         Returns:
             The ids of those whose records are open and of that generation.
@@ -154,11 +161,17 @@ class Journal(Protocol):
     async def claim(self, message_id: str, /, *, now: float, lease_until: float) -> CallRecord:
         """Takes a lease of a call that is open, and whose lease is over by ``now``.
 
+        Args:
+            message_id: Whose call.
+            now: The present time, in seconds since the epoch.
+            lease_until: When the new lease is over, likewise.
+
         Returns:
             The record, with a generation that is one more than it was.
 
         Raises:
-            JournalError: Somebody holds it, it is over, or it is not there.
+            JournalError: Somebody holds it (``"held"``, with ``held_until``), it is ``"over"``, or
+                it is not there (``"missing"``); or it cannot be written (``"unusable"``).
         """
         ...
 
@@ -171,15 +184,17 @@ class Journal(Protocol):
         ...
 
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
-        """The calls without an outcome, oldest first; of one agent, or of all.
+        """The calls without an outcome, oldest first; of one agent, or of all if None.
 
         Raises:
             JournalError: It cannot be read.
         """
         ...
 
-    async def labelled(self, agent: str, labels: Iterable[str], /) -> dict[str, CallRecord]:
-        """The newest record to this agent of each of these labels that has one, open or over.
+    async def find_label(self, agent: str, label: str, /) -> CallRecord | None:
+        """The record of a label to an agent, open or over; None where there is none.
+
+        Of several it is the one that may have been sent; where there is none, the newest.
 
         Raises:
             JournalError: It cannot be read.
@@ -189,3 +204,13 @@ class Journal(Protocol):
     async def close(self) -> None:
         """Writes what is still to be written, and lets go of everything. Can be called twice."""
         ...
+
+
+def utc(seconds: float) -> datetime:
+    """A time of a record, which is in seconds since the epoch."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def shown(seconds: float) -> str:
+    """The same for people, to the second."""
+    return f"{utc(seconds):%Y-%m-%dT%H:%M:%SZ}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.model.types import Task
     from holdfast.policy.deadline import Deadline
 
-__all__ = ["Endable", "add_last_seen", "in_vain", "overrun", "until"]
+__all__ = ["Endable", "Ended", "add_last_seen", "in_vain", "overrun", "until"]
 
 T = TypeVar("T")
 
@@ -39,6 +40,10 @@ async def until(at: float, awaitable: Awaitable[T], too_late: Callable[[], A2AEr
         raise too_late() from None
 
 
+class Ended(Exception):  # noqa: N818 (it is no error, but what was asked for)
+    """A wait was ended by another task."""
+
+
 class Endable:
     """Waits that another task can end.
 
@@ -50,18 +55,34 @@ class Endable:
         self.is_ended = False
         self._scope: asyncio.Timeout | None = None
 
-    async def wait(self, awaitable: Awaitable[T]) -> T | None:
-        """Waits for something, and no longer than until `end`, which cancels it."""
+    async def result(self, awaitable: Awaitable[T]) -> T:
+        """What something gives, if that is there before `end`, which cancels it.
+
+        Raises:
+            Ended: It is not; what was ended before is not begun.
+        """
+        if self.is_ended:
+            if asyncio.iscoroutine(awaitable):
+                awaitable.close()
+            raise Ended
         scope = self._scope = asyncio.timeout(None)
         try:
             async with scope:
-                return await awaitable
+                result = await awaitable
         except TimeoutError as error:
             if isinstance(error, A2AError) or not scope.expired():
                 raise
+            raise Ended from None
         finally:
             self._scope = None
-        return None
+        if self.is_ended:
+            raise Ended
+        return result
+
+    async def wait(self, awaitable: Awaitable[object]) -> None:
+        """Waits for something, and no longer than until `end`; `is_ended` says which it was."""
+        with contextlib.suppress(Ended):
+            await self.result(awaitable)
 
     def end(self) -> None:
         """Ends the wait, if there is one."""

@@ -15,7 +15,9 @@ from holdfast.errors import (
     A2AError,
     A2AHTTPError,
     A2ATimeoutError,
+    AuthenticationError,
     InvalidAgentResponseError,
+    PermissionDeniedError,
     UnsupportedOperationError,
 )
 from holdfast.wire.status import is_unknown_there
@@ -25,17 +27,21 @@ if TYPE_CHECKING:
 
     from holdfast.model.types import Message
 
-__all__ = ["MAX_SIZE", "GetTask", "ListPage", "Place", "has_no_list", "places"]
+__all__ = ["MAX_SIZE", "GetTask", "ListPage", "Place", "Since", "has_no_list", "places"]
 
 MAX_SIZE = 100
 """Tasks on a page: the most that the protocol allows (A2A 3.1.4)."""
 
-_MAY_PASS = (A2AConnectionError, A2ATimeoutError, InvalidAgentResponseError)
-"""What a later look need not meet, whether or not a single call would be tried again for it."""
+_MAY_PASS = (A2AConnectionError, A2ATimeoutError, InvalidAgentResponseError, A2AHTTPError)
+"""What a later look need not meet, whether or not a single call would be tried again for it: a
+bare HTTP status is the word of something on the way, which may say another one by then."""
+
+_STAYS = (AuthenticationError, PermissionDeniedError)
+"""What it would meet all the same: its credentials are those of this one."""
 
 
 class GetTask(msgspec.Struct, frozen=True):
-    """Ask for a task with its history; say `Reconciliation.got` or `failed` then."""
+    """Ask for the task that the message was for; say `Reconciliation.got` or `failed` then."""
 
     task_id: str
 
@@ -56,13 +62,16 @@ class ListPage(msgspec.Struct, frozen=True, kw_only=True):
     size: int = MAX_SIZE
 
 
+class Since(msgspec.Struct, frozen=True):
+    """Look through the tasks that changed since the message was sent, page by page."""
+
+
 class Place(msgspec.Struct, kw_only=True):
     """Somewhere to look.
 
     Attributes:
         name: As errors name it.
-        ask: What to ask for; None for tasks since the message was sent.
-        is_filtered: Whether the list can be had by time.
+        ask: What to ask for.
         looks: How often it was looked at to the end.
         trouble: Why it could not be looked at, the last time that it could not.
         error: What kept from looking at it the last time; None where nothing did, and where there
@@ -72,8 +81,7 @@ class Place(msgspec.Struct, kw_only=True):
     """
 
     name: str
-    ask: GetTask | ListPage | None
-    is_filtered: bool = True
+    ask: GetTask | ListPage | Since
     looks: int = 0
     trouble: str = ""
     error: A2AError | None = None
@@ -100,8 +108,8 @@ class Place(msgspec.Struct, kw_only=True):
             may_pass: Whether that need not last, whatever the error says.
         """
         self.trouble, self.error = error.message or type(error).__name__, error
-        may_pass = may_pass or error.transient or isinstance(error, _MAY_PASS)
-        self.is_closed = not may_pass and type(error) is not A2AHTTPError
+        by_kind = isinstance(error, _MAY_PASS) and not isinstance(error, _STAYS)
+        self.is_closed = not (may_pass or error.transient or by_kind)
 
     @property
     def is_list(self) -> bool:
@@ -123,7 +131,7 @@ def places(message: Message, *, is_own_context: bool) -> Iterator[Place]:
         name = f"the tasks of context {message.context_id}"
         yield Place(name=name, ask=ListPage(context_id=message.context_id))
     if is_own_context or not (message.context_id or message.task_id):
-        yield Place(name="the tasks changed since the message was sent", ask=None)
+        yield Place(name="the tasks changed since the message was sent", ask=Since())
 
 
 def has_no_list(error: A2AError, *, has_path: bool = True) -> bool:

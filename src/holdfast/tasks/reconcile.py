@@ -35,7 +35,15 @@ from holdfast.errors import (
     UnsupportedOperationError,
 )
 from holdfast.model.types import Task
-from holdfast.tasks.places import MAX_SIZE, GetTask, ListPage, Place, has_no_list, places
+from holdfast.tasks.places import (
+    MAX_SIZE,
+    GetTask,
+    ListPage,
+    Place,
+    Since,
+    has_no_list,
+    places,
+)
 
 if TYPE_CHECKING:
     from holdfast.model.requests import ListTasksResponse
@@ -43,12 +51,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Absent",
+    "Fetch",
     "Found",
     "FoundTwice",
     "GetTask",
     "ListPage",
     "LookAgain",
     "Reconciliation",
+    "SearchReport",
     "SearchResult",
     "Unseen",
 ]
@@ -61,6 +71,15 @@ _MARGIN_KNOWN = 5.0
 
 _MARGIN_UNKNOWN = 60.0
 """The same, as long as nothing is known of the agent's clock."""
+
+
+class Fetch(msgspec.Struct, frozen=True):
+    """Ask for the task that a list has shown; say `Reconciliation.fetched` or `not_fetched` then.
+
+    A list leaves artifacts out.
+    """
+
+    task_id: str
 
 
 class LookAgain(msgspec.Struct, frozen=True):
@@ -102,6 +121,20 @@ class Unseen(msgspec.Struct, frozen=True):
 
 SearchResult: TypeAlias = Found | Absent | Unseen
 """What a search comes to that does not find two tasks."""
+
+
+class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A search that is over.
+
+    Attributes:
+        result: What it came to.
+        looked_at: What was searched, in order, a line each.
+        told: A sentence about it, where nothing was found.
+    """
+
+    result: SearchResult
+    looked_at: tuple[str, ...]
+    told: str
 
 
 class Reconciliation:
@@ -150,7 +183,7 @@ class Reconciliation:
         self._since: datetime | None = None
         self._matches: dict[str, Task] = {}
         self.seen: Task | None = None
-        self.step: GetTask | ListPage | LookAgain | Found | FoundTwice | Absent | Unseen
+        self.step: GetTask | ListPage | Fetch | LookAgain | Found | FoundTwice | Absent | Unseen
         self._look()
 
     @property
@@ -178,16 +211,24 @@ class Reconciliation:
         return "It was not looked for" if why is None else f"It was not looked for: {why.message}"
 
     def got(self, task: Task) -> None:
-        """The task that was asked for."""
-        if self._is_past_places:  # it was seen in a list, which leaves artifacts out
-            (listed,) = self._matches.values()
-            self.step = Found(task if task.id == listed.id else listed)
-            return
+        """The task that the message was for."""
         self._place.read(is_cut_short=False)
         if self._is_ours(task):
             self.step = Found(task)
         else:
             self._next_place()
+
+    def fetched(self, task: Task) -> None:
+        """The task that a list has shown, whole."""
+        (listed,) = self._matches.values()
+        self.step = Found(task if task.id == listed.id else listed)
+
+    def not_fetched(self, error: A2AError) -> None:
+        """It did not come; where that is to stay so, what the list has shown has to do."""
+        if error.transient or isinstance(error, DeadlineExceededError):
+            self._pause()
+        else:
+            self.step = Found(*self._matches.values())
 
     def listed(self, page: ListTasksResponse, *, wall: float, agent_time: float | None) -> None:
         """The page that was asked for.
@@ -212,7 +253,7 @@ class Reconciliation:
             self._tokens.add(token)
             self.step = msgspec.structs.replace(self._page(), page_token=token)
         else:
-            if not self._is_by_no_time:  # that may have no end
+            if not self._is_aside:  # that may have no end
                 self._place.read(is_cut_short=bool(token))
             self._next_place()
 
@@ -223,12 +264,7 @@ class Reconciliation:
             error: Why.
             has_path: Whether operations have paths of their own there; see `has_no_list`.
         """
-        if self._is_past_places:
-            if error.transient or isinstance(error, DeadlineExceededError):
-                self._pause()
-            else:
-                self.step = Found(*self._matches.values())
-        elif isinstance(error, TaskNotFoundError) and isinstance(self.step, GetTask):
+        if isinstance(error, TaskNotFoundError) and isinstance(self.step, GetTask):
             self._place.read(is_cut_short=False)  # an answer, from a store that may be behind
             self._next_place()
         elif isinstance(error, DeadlineExceededError):
@@ -239,10 +275,10 @@ class Reconciliation:
         elif isinstance(error, LimitExceededError) and self._place.is_list and self._size > 1:
             self._size //= 10  # histories are long there
             self._ask_place()
-        elif self._is_by_no_time:
+        elif self._is_aside:
             self._next_place()  # the next look by the clock says whether that is to last
         elif self._since is not None and not self._tokens and isinstance(error, _NOT_BY_TIME):
-            self._place.is_filtered = False  # an agent of 0.3 has no such filter
+            self._place.ask = ListPage()  # an agent of 0.3 has no such filter
             self._ask_place()
         else:
             self._failed_here(error, has_path=has_path)
@@ -267,15 +303,10 @@ class Reconciliation:
         return self._places[self._at]
 
     @property
-    def _is_past_places(self) -> bool:
-        """Whether all places were looked at, and what is asked for is the task that was found."""
-        return self._at == len(self._places)
-
-    @property
-    def _is_by_no_time(self) -> bool:
-        """Whether this look, the second, fourth, eighth and so on, goes by no time."""
-        place, look = self._place, self._looks + 1
-        return place.ask is None and place.is_filtered and look > 1 and not look & (look - 1)
+    def _is_aside(self) -> bool:
+        """Whether this look, the second, fourth, eighth and so on, leaves the time aside."""
+        look = self._looks + 1
+        return isinstance(self._place.ask, Since) and look > 1 and not look & (look - 1)
 
     def _failed_here(self, error: A2AError, *, has_path: bool) -> None:
         place = self._place
@@ -294,19 +325,18 @@ class Reconciliation:
         self._at += 1
         while self._at < len(self._places) and self._place.is_closed:
             self._at += 1
-        if self._is_past_places:
-            self._conclude()
-        else:
+        if self._at < len(self._places):
             self._ask_place()
+        else:
+            self._conclude()
 
     def _ask_place(self) -> None:
         self._pages = 0
         self._tokens.clear()
-        self._since = None
-        place = self._place
-        if place.ask is None and place.is_filtered and not self._is_by_no_time:
-            self._since = self._begin_of_time()
-        self.step = place.ask if isinstance(place.ask, GetTask) else self._page()
+        ask = self._place.ask
+        goes_by_time = isinstance(ask, Since) and not self._is_aside
+        self._since = self._begin_of_time() if goes_by_time else None
+        self.step = ask if isinstance(ask, GetTask) else self._page()
 
     def _page(self) -> ListPage:
         ask = self._place.ask
@@ -319,7 +349,7 @@ class Reconciliation:
         if len(matches) > 1:
             self.step = FoundTwice(matches)
         elif matches:
-            self.step = GetTask(matches[0].id)
+            self.step = Fetch(matches[0].id)
         elif all(place.is_closed for place in self._places):
             self.step = self._end(None)
         else:
@@ -353,7 +383,8 @@ class Reconciliation:
         if self._is_own_context and task.context_id == message.context_id:
             return True
         ask = self._place.ask
-        if isinstance(ask, ListPage) and task.context_id not in {None, "", ask.context_id}:
+        asked = ask.context_id if isinstance(ask, ListPage) else None
+        if asked is not None and task.context_id not in {None, "", asked}:
             return False
         said = (*task.history, task.status.message)
         return any(one is not None and one.message_id == message.message_id for one in said)

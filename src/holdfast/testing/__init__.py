@@ -33,6 +33,7 @@ from holdfast.testing.faults import (
     unavailable,
 )
 from holdfast.testing.history import History
+from holdfast.testing.journals import check_journal
 from holdfast.testing.network import FakeNetwork
 from holdfast.testing.plans import (
     Behaviour,
@@ -87,6 +88,7 @@ __all__ = [
     "VirtualTimeLoop",
     "asks",
     "bad_gateway",
+    "check_journal",
     "completes",
     "crashes",
     "echo",

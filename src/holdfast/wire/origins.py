@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from holdfast.model.hosts import spelled
 
-__all__ = ["origin", "origin_and_aliases"]
+__all__ = ["canonical_origin", "origin", "origin_and_aliases"]
 
 _PORTS = {"http": 80, "https": 443}
 _ALIASES = ("localhost", "127.0.0.1", "::1")
@@ -31,6 +31,18 @@ def origin(url: str) -> str:
     """
     scheme, host, port = _parts(url)
     return _written(scheme, host, port) if host else url
+
+
+def canonical_origin(url: str) -> str:
+    """The origin of a URL, this machine's under the name ``localhost``: one for all its aliases.
+
+    Raises:
+        ValueError: Its host or port cannot be read.
+    """
+    scheme, host, port = _parts(url)
+    if not host:
+        return url
+    return _written(scheme, _ALIASES[0] if host in _ALIASES else host, port)
 
 
 def origin_and_aliases(url: str) -> frozenset[str]:

@@ -1,0 +1,297 @@
+"""A file of SQLite that is a journal: made, opened, written to in transactions, and watched.
+
+Rules:
+- One thread has the file open, and nobody else uses it: the event loop never waits for the disk.
+- A fork finds the file closed: in the child, SQLite would take locks for its own that only the
+  parent has, and what it writes could be lost.
+- A file of a newer Holdfast, or of somebody else, is left alone.
+- A file that is deleted, moved away or replaced meanwhile is noticed by all who wrote to it: what
+  they wrote would be found by nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from holdfast.errors import JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+    from pathlib import Path
+
+__all__ = ["SqliteFile"]
+
+T = TypeVar("T")
+
+_APPLICATION = 0x484F4C44
+"""``PRAGMA application_id`` of a journal: "HOLD"."""
+
+_MIGRATIONS = (
+    """
+    CREATE TABLE calls (
+        message_id TEXT PRIMARY KEY,
+        agent TEXT NOT NULL,
+        began REAL NOT NULL,
+        context_id TEXT,
+        task_id TEXT,
+        state TEXT,
+        is_own_context INTEGER NOT NULL,
+        request TEXT,
+        label TEXT,
+        digest TEXT,
+        outcome TEXT,
+        detail TEXT,
+        result TEXT,
+        generation INTEGER NOT NULL,
+        lease_until REAL NOT NULL
+    );
+    CREATE INDEX calls_unfinished ON calls (agent, began) WHERE outcome IS NULL;
+    CREATE INDEX calls_by_label ON calls (label, began) WHERE label IS NOT NULL;
+    CREATE INDEX calls_finished ON calls (began) WHERE outcome IS NOT NULL AND label IS NULL;
+    """,
+)
+"""What makes each version of the schema of the one before; ``PRAGMA user_version`` counts them."""
+
+_OWNER = (  # in one statement, as somebody else may be making the file just now
+    "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
+    "FROM pragma_application_id, pragma_user_version"
+)
+
+_AGAIN = 0.01
+"""Seconds between two tries of what SQLite does not wait for."""
+
+
+class SqliteFile:
+    """One file that is a journal; it is opened when something is to be done with it.
+
+    Args:
+        path: The file, as it is called in errors; it is made where there is none.
+        busy_timeout: Seconds to wait for another process that writes.
+    """
+
+    def __init__(self, path: Path, busy_timeout: float) -> None:
+        self.path = path
+        self._where = path.absolute()  # wherever the program goes
+        self._busy_timeout = busy_timeout
+        self._identity: tuple[int, int] | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()  # held by who uses it, and while the process forks
+        _files.add(self)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether something was done with it since it was closed."""
+        return self._thread is not None
+
+    def transact(
+        self, works: Sequence[Callable[[sqlite3.Connection], T]]
+    ) -> asyncio.Future[list[T]]:
+        """Does several things in one transaction, behind all that was asked for before.
+
+        Returns:
+            What each came to, once that is on the disk.
+
+        Raises:
+            JournalError: None of them came to anything.
+        """
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-journal")
+        loop = asyncio.get_running_loop()
+        try:
+            return loop.run_in_executor(self._thread, self._transact, works)
+        except RuntimeError as error:  # there is no thread to be had, or the program ends
+            self._thread = None  # which would do later what has failed now
+            failure = JournalError(f"the journal {self.path} cannot be used: {error}")
+            failure.__cause__ = error
+            failed: asyncio.Future[list[T]] = loop.create_future()
+            failed.set_exception(failure)
+            return failed
+
+    async def close(self) -> None:
+        """Closes it, until something is to be done with it again. Can be called twice."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            await asyncio.get_running_loop().run_in_executor(thread, self._disconnect)
+            thread.shutdown(wait=False)
+
+    # ── In the thread ────────────────────────────────────────────────────────────────────────
+
+    def _transact(self, works: Sequence[Callable[[sqlite3.Connection], T]]) -> list[T]:
+        """Does several things in one transaction: in the thread.
+
+        Returns:
+            What each came to.
+
+        Raises:
+            JournalError: None of them came to anything.
+        """
+        try:
+            with self._lock:
+                return self._do_all(works)
+        except sqlite3.Error as error:
+            text = f"the journal {self.path} cannot be used: {error}"
+            if "locked" in str(error):
+                text += f", by another process that wrote for {self._busy_timeout:g} s"
+            raise JournalError(text) from error
+
+    def _do_all(self, works: Sequence[Callable[[sqlite3.Connection], T]]) -> list[T]:
+        try:
+            connection = self._connection or self._open()
+            with _transaction(connection):
+                outcomes = [work(connection) for work in works]
+            self._check_identity()
+        except (sqlite3.Error, JournalError):
+            self._close_file()  # who knows what state it is in
+            raise
+        return outcomes
+
+    def _open(self) -> sqlite3.Connection:
+        if self._identity is not None:
+            self._check_identity()
+        elif not self._where.exists():
+            with contextlib.suppress(OSError):  # which SQLite will tell better
+                os.close(os.open(self._where, os.O_CREAT | os.O_WRONLY, 0o600))
+        connection = sqlite3.connect(
+            self._where, timeout=self._busy_timeout, isolation_level=None, check_same_thread=False
+        )
+        try:
+            self._prepare(connection)
+            self._identity = self._identity or self._identity_now()
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return connection
+
+    def _check_identity(self) -> None:
+        """Sees whether the file is the one that was opened first.
+
+        Raises:
+            JournalError: It is not there, or another one is in its place.
+        """
+        if self._identity_now() != self._identity:
+            text = f"the journal {self.path} is another file than the one that was opened"
+            raise JournalError(text)
+
+    def _identity_now(self) -> tuple[int, int]:
+        try:
+            found = self._where.stat()
+        except OSError as error:
+            text = f"the journal {self.path} is gone since it was opened: {error.strerror}"
+            raise JournalError(text) from error
+        return found.st_dev, found.st_ino
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Makes the file a journal of this version, if it is not one."""
+        self._check_owner(connection)  # before anything is changed
+        self._switch_to_log(connection)
+        connection.execute("PRAGMA synchronous = FULL")
+        with _transaction(connection):
+            self._migrate(connection, self._check_owner(connection))
+
+    def _switch_to_log(self, connection: sqlite3.Connection) -> None:
+        """Has the file written by way of a log; SQLite does not wait for who does so, too."""
+        ends = time.monotonic() + self._busy_timeout
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() >= ends:
+                    raise
+                time.sleep(_AGAIN)
+            else:
+                return
+
+    def _check_owner(self, connection: sqlite3.Connection) -> int:
+        """The version of the schema, of a file that is a journal or nothing yet."""
+        owner, version, tables = connection.execute(_OWNER).fetchone()
+        if owner != _APPLICATION and (tables or owner):
+            text = f"{self.path} is a database of something else, and no journal"
+            raise JournalError(text)
+        if version > len(_MIGRATIONS):
+            text = (
+                f"the journal {self.path} was made by a newer Holdfast: it has schema {version}, "
+                f"and {len(_MIGRATIONS)} is the newest known here"
+            )
+            raise JournalError(text)
+        return int(version)
+
+    def _migrate(self, connection: sqlite3.Connection, version: int) -> None:
+        for migration in _MIGRATIONS[version:]:
+            for statement in migration.split(";"):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
+
+    def _disconnect(self) -> None:
+        with self._lock:
+            self._close_file()
+            self._identity = None
+
+    def _close_file(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+    # ── Forks ────────────────────────────────────────────────────────────────────────────────
+
+    def before_fork(self) -> None:
+        """Closes it, and keeps it closed."""
+        self._lock.acquire()
+        self._close_file()
+
+    def after_fork(self, *, is_child: bool) -> None:
+        """Lets it be opened again; a child has none of its parent's threads."""
+        if is_child:
+            self._thread = None
+        self._lock.release()
+
+
+_files: weakref.WeakSet[SqliteFile] = weakref.WeakSet()
+"""Of all journals there are: a fork is the whole process's."""
+
+_forking: list[SqliteFile] = []
+"""Those that a fork under way keeps closed."""
+
+
+def _before_fork() -> None:
+    _forking.extend(_files)
+    for file in _forking:
+        file.before_fork()
+
+
+def _after_fork(*, is_child: bool) -> None:
+    for file in _forking:
+        file.after_fork(is_child=is_child)
+    _forking.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=lambda: _after_fork(is_child=False),
+        after_in_child=lambda: _after_fork(is_child=True),
+    )
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Generator[None]:
+    """All that is done within, or nothing of it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
