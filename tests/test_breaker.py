@@ -234,6 +234,22 @@ def test_an_answer_that_takes_too_long_counts_as_failed():
     assert one.state(now=100.0) == "open"
 
 
+def test_when_the_last_failure_counted_is_remembered_however_well_all_is_since_then():
+    one = breaker()
+    assert one.failed_at is None
+    call(one, went_well=True, now=100.0)
+    call(one, went_well=False, now=101.0)
+    call(one, went_well=True, now=102.0)
+    one.reset()
+
+    assert one.failed_at == 101.0
+
+    late = one.acquire(now=103.0)
+    one.open()
+    settle(one, late, "away", now=104.0)
+    assert one.failed_at == 101.0
+
+
 def test_by_hand_it_stays_open_until_it_is_reset():
     one = breaker()
     before = one.acquire(now=0.0)

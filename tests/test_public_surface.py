@@ -315,6 +315,23 @@ SIGNATURES = {
     "AiohttpEngine.stream": "self request",
     "Credentials.joined": "self other",
     "Deadline.left": "self now",
+    "AgentResult.unwrap": "self",
+    "Circuit.close": "self",
+    "Circuit.open": "self",
+    "Circuit.reset": "self",
+    "Client.stats": "self",
+    "ClientStats.to_dict": "self",
+    "Coordinator.add": "self name agent",
+    "Coordinator.client": "self name",
+    "Coordinator.close": "self",
+    "Coordinator.delegate": "self agent message **options",
+    "Coordinator.fan_out": (
+        "self message *agents=None *min_results=1 *within=None *cancel_remote=False **options"
+    ),
+    "Coordinator.health": "self",
+    "Coordinator.remove": "self name",
+    "FanOut.close": "self",
+    "FanOut.results": "self",
     "Breaker.acquire": "self *now",
     "Breaker.close": "self",
     "Breaker.open": "self",
@@ -324,6 +341,9 @@ SIGNATURES = {
     "Breaker.state": "self *now",
     "BreakerPolicy.simple": "failures=3 open_for=30.0",
     "Endpoint.breaker": "self policy",
+    "Endpoint.gates": "self",
+    "Endpoint.known_breaker": "self policy",
+    "Endpoint.tokens": "self policy",
     "Endpoint.charge": "self policy *now",
     "Endpoint.gate": "self *sends",
     "Endpoint.told_to_wait": "self seconds *sends *started *draw",
@@ -360,8 +380,13 @@ CONSTRUCTORS = {
         "*signatures=() *icon_url=None"
     ),
     "AgentExtension": "*uri='' *description=None *required=False *params=None",
+    "AgentHealth": (
+        "*url *healthy=True *consecutive_failures=0 *last_failure=None *cause=None "
+        "*open_until=None"
+    ),
     "AgentInterface": "*url='' *protocol_binding='' *tenant=None *protocol_version=None",
     "AgentProvider": "*url='' *organization=''",
+    "AgentResult": "*agent *answer=None *error=None *duration=0.0 *attempts=0",
     "AgentSkill": (
         "*id='' *name='' *description='' *tags=() *examples=() *input_modes=() "
         "*output_modes=() *security_requirements=()"
@@ -406,15 +431,21 @@ CONSTRUCTORS = {
         "*streaming=True *polling=False *engine=None *supported_protocol_bindings=() "
         "*use_client_preference=False *accepted_output_modes=() *push_notification_configs=()"
     ),
+    "ClientStats": "*agent=None *endpoints=() *under_way=None *waiting=0",
     "ClientTools": "functions *max_turns=16 *raises=False",
     "ClientToolsNotSupportedError": "message='' *extensions **facts",
     "ClientFactory": "config=None consumers=None",
     "ClientTaskManager": "*limits=None",
+    "Coordinator": "agents=() *concurrency=100 **options",
     "CredentialOriginError": "message='' *origin **facts",
     "Credentials": "*headers=dict() *query=dict() *cookies=dict()",
     "Deadline": "*name *timeout *at",
     "DuplicateTasksError": "message='' *message_id *tasks **facts",
     "DeadlineExceededError": "message='' *deadline *timeout *task=None **facts",
+    "EndpointStats": (
+        "*agent *binding *version *answered=0 *attempts=0 *circuit='closed' *failures=0 "
+        "*retry_after=0.0 *budget=None *is_held=False *waiting=0"
+    ),
     "Endpoints": "",
     "ExtensionNotSupportedError": "message='' *extensions **facts",
     "ExtensionSupportRequiredError": "message='' *extensions=() **facts",
@@ -494,6 +525,7 @@ CONSTRUCTORS = {
     "RateLimitPolicy": "*queue=1000",
     "RetryScheduled": "*request_id *operation *agent *number *wait *error",
     "SchemeCredentials": "credentials",
+    "SeenFailure": "*at *cause=None",
     "SendMessageConfiguration": (
         "*accepted_output_modes=() *task_push_notification_config=None *history_length=None "
         "*return_immediately=False"
@@ -530,12 +562,14 @@ CONSTRUCTORS = {
 CLASSES = [name for name in holdfast.__all__ if inspect.isclass(getattr(holdfast, name))]
 MADE_BY_THE_LIBRARY = {
     "BulkRun",
+    "Circuit",
     "Client",
     "Conversation",
     "Breaker",
     "Diagnosis",
     "Endpoint",
     "EventStream",
+    "FanOut",
     "PendingCall",
 }
 CONSTRUCTED = [

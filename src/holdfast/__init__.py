@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from holdfast.bulk import BulkRun, RunItem, RunResult
     from holdfast.card_resolver import A2ACardResolver
+    from holdfast.circuit import Circuit, SeenFailure
     from holdfast.client import Client
     from holdfast.client_tools import ClientTools
     from holdfast.config import ClientConfig
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         url_part,
     )
     from holdfast.conversation import Conversation, Interruption, InterruptionHook
+    from holdfast.coordinator import Coordinator
     from holdfast.diagnosis import Diagnosis, Finding, diagnose
     from holdfast.errors import (
         A2AConnectionError,
@@ -100,6 +102,7 @@ if TYPE_CHECKING:
     from holdfast.errors.article import ArticleErrorCode, make_error
     from holdfast.event_stream import EventStream
     from holdfast.factory import ClientFactory, Producer, minimal_agent_card
+    from holdfast.fan_out import FanOut
     from holdfast.journals.sqlite import SqliteJournal
     from holdfast.model.card import (
         AgentCapabilities,
@@ -130,6 +133,7 @@ if TYPE_CHECKING:
         TaskStatus,
         TaskStatusUpdateEvent,
     )
+    from holdfast.named_agent import AgentHealth, AgentResult
     from holdfast.net.aiohttp import AiohttpEngine
     from holdfast.options import CallOptions, ConnectOptions, SendOptions
     from holdfast.pending import PendingCall
@@ -173,6 +177,7 @@ if TYPE_CHECKING:
         Transport,
         UnaryOnly,
     )
+    from holdfast.stats import ClientStats, EndpointStats
     from holdfast.task_manager import ClientTaskManager
     from holdfast.tasks.text import TextChange, TextDelta, TextReset
     from holdfast.tools import ToolError
@@ -190,8 +195,10 @@ __all__ = [
     "AgentCardResolutionError",
     "AgentError",
     "AgentExtension",
+    "AgentHealth",
     "AgentInterface",
     "AgentProvider",
+    "AgentResult",
     "AgentSkill",
     "AiohttpEngine",
     "Answer",
@@ -216,12 +223,14 @@ __all__ = [
     "CallRecord",
     "CancelUnconfirmedError",
     "CardSignatureError",
+    "Circuit",
     "CircuitChanged",
     "CircuitOpenError",
     "Client",
     "ClientCallContext",
     "ClientConfig",
     "ClientFactory",
+    "ClientStats",
     "ClientTaskManager",
     "ClientTools",
     "ClientToolsNotSupportedError",
@@ -233,6 +242,7 @@ __all__ = [
     "ContentTypeNotSupportedError",
     "ContextIds",
     "Conversation",
+    "Coordinator",
     "CredentialOriginError",
     "CredentialService",
     "Credentials",
@@ -241,6 +251,7 @@ __all__ = [
     "Diagnosis",
     "DuplicateTasksError",
     "Endpoint",
+    "EndpointStats",
     "Endpoints",
     "Env",
     "Event",
@@ -248,6 +259,7 @@ __all__ = [
     "ExtendedAgentCardNotConfiguredError",
     "ExtensionNotSupportedError",
     "ExtensionSupportRequiredError",
+    "FanOut",
     "Finding",
     "HedgePolicy",
     "HttpEngine",
@@ -307,6 +319,7 @@ __all__ = [
     "RunItemChangedError",
     "RunResult",
     "SchemeCredentials",
+    "SeenFailure",
     "SendMessageConfiguration",
     "SendOptions",
     "SqliteJournal",
@@ -382,6 +395,7 @@ _MODULES = (
     "runtime.listeners",
     "runtime.produced",
     "tasks.text",
+    "stats",
     "task_manager",
     "auth",
     "answer",
@@ -393,10 +407,14 @@ _MODULES = (
     "bulk",
     "conversation",
     "tools",
+    "circuit",
     "client_tools",
     "client",
     "assembly",
     "card_resolver",
+    "named_agent",
+    "fan_out",
+    "coordinator",
     "diagnosis",
     "factory",
     "push",

@@ -36,13 +36,13 @@ from holdfast.model.card_reading import read_card
 from holdfast.model.requests import SendMessageConfiguration
 from holdfast.policy.reconcile import ContextIds, OnUnknown
 from holdfast.policy.resilience import Resilience
-from holdfast.runtime.admission import AdmissionLayer
+from holdfast.runtime.admission import Admission, AdmissionLayer
 from holdfast.runtime.agent_name import agent_name
 from holdfast.runtime.attempts import AttemptLayer
 from holdfast.runtime.binding import HttpBinding
 from holdfast.runtime.credentials import AuthSlot, CredentialsLayer
 from holdfast.runtime.discovery import CardTransport
-from holdfast.runtime.endpoints import Endpoints
+from holdfast.runtime.endpoints import Endpoints, KnownEndpoints
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.guarding import GuardLayer
 from holdfast.runtime.hedging import HedgeLayer
@@ -55,6 +55,7 @@ from holdfast.runtime.layers import (
     OutcomeLayer,
 )
 from holdfast.runtime.listeners import Consumer, Hooks, Interceptor, Observer, Observers
+from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.produced import ProducedTransports, TransportProducer
 from holdfast.runtime.replicas import Replica, ReplicaCards, ReplicaLayer
 from holdfast.runtime.resolver import AgentCardResolver
@@ -206,18 +207,18 @@ def connect(
     resilience = Resilience.standard() if resilience is None else resilience
     limits = Limits() if limits is None else limits
     env = SystemEnv() if env is None else env
-    endpoints = Endpoints() if shared is None else shared  # an empty registry is false
     configuration = SendMessageConfiguration() if configuration is None else configuration
     producers = _producers(transport_producers)
     check_kind("resilience", resilience, Resilience)
     check_kind("limits", limits, Limits)
-    check_kind("shared", endpoints, Endpoints)
     check_kind("configuration", configuration, SendMessageConfiguration)
     check_configuration(configuration)
     check_kind("streaming", streaming, bool)
     check_one_of("on_unknown", on_unknown, get_args(OnUnknown))
     check_one_of("context_ids", context_ids, get_args(ContextIds))
     check_able("env", env, "wall", "random", "new_id")
+    endpoints = KnownEndpoints(_registry(shared), resilience.breaker)
+    admissions = _admissions(resilience)
     own_headers = check_headers({} if headers is None else headers)
     uris = extension_uris(extensions)
     check_seconds("timeout", timeout)
@@ -295,7 +296,7 @@ def connect(
             intercepted,
             OutcomeLayer,
             DeadlineLayer,
-            *_admitted(resilience),
+            *_admitted(resilience, admissions),
             *call_layers,
             _retried(resilience, env, listening),
             *_hedged(resilience),
@@ -325,6 +326,8 @@ def connect(
         on_unknown=on_unknown,
         context_ids=context_ids,
         journaling=None if kept is None else Journaling(kept, _name_of(in_hand), env),
+        endpoints=endpoints,
+        admissions=admissions,
     )
     # The bottom once more: a layer of the caller's may close without what is below it.
     closed = (bottom, owned, kept if kept is not journal else None)
@@ -382,9 +385,23 @@ def _retried(resilience: Resilience, env: Env, observers: Observers) -> Layer:
     return retried
 
 
-def _admitted(resilience: Resilience) -> tuple[Layer, ...]:
+def _registry(shared: Endpoints | None) -> Endpoints:
+    if shared is None:
+        return Endpoints()
+    check_kind("shared", shared, Endpoints)
+    return shared
+
+
+def _admissions(resilience: Resilience) -> PerLoop[Admission] | None:
     policy = resilience.concurrency
-    return () if policy is None else (lambda inner: AdmissionLayer(inner, policy),)
+    return None if policy is None else PerLoop(lambda: Admission(policy.limit))
+
+
+def _admitted(resilience: Resilience, admissions: PerLoop[Admission] | None) -> tuple[Layer, ...]:
+    policy = resilience.concurrency
+    if policy is None or admissions is None:
+        return ()
+    return (lambda inner: AdmissionLayer(inner, policy, admissions),)
 
 
 def _hedged(resilience: Resilience) -> tuple[Layer, ...]:

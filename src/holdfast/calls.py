@@ -70,8 +70,9 @@ if TYPE_CHECKING:
     from holdfast.model.types import Event, Message, Task
     from holdfast.policy.reconcile import ContextIds
     from holdfast.policy.resilience import Resilience
+    from holdfast.runtime.admission import Admission
     from holdfast.runtime.credentials import AuthSlot
-    from holdfast.runtime.endpoints import Endpoint
+    from holdfast.runtime.endpoints import Endpoint, KnownEndpoints
     from holdfast.runtime.env import Env
     from holdfast.runtime.listeners import Observers
     from holdfast.runtime.replicas import ReplicaCards
@@ -152,6 +153,8 @@ class Calls:
         on_unknown: What to do about a message whose reply was lost.
         context_ids: Who names the context of a conversation.
         journaling: Writes calls down; None for nobody.
+        endpoints: The addresses that it comes to know.
+        admissions: Who is let in; None where everybody is.
 
     Attributes:
         timeout: Seconds of a call that names no timeout.
@@ -164,6 +167,8 @@ class Calls:
         auth: Where credentials come from; a caller may name it later.
         context_ids: Who names the context of a conversation.
         journaling: Writes calls down; None for nobody.
+        endpoints: The addresses that it knows.
+        admissions: Who is let in; None where everybody is.
         agent: The address that answered last, as shown in errors.
         endpoint: What is known of the address that was called last; None before the first call.
         can_be_watched: Whether a subscription leaves a task there as it is; None until somebody
@@ -191,6 +196,8 @@ class Calls:
         on_unknown: OnUnknown,
         context_ids: ContextIds,
         journaling: Journaling | None,
+        endpoints: KnownEndpoints,
+        admissions: PerLoop[Admission] | None,
     ) -> None:
         self.timeout = timeout
         self.observers = observers
@@ -202,6 +209,8 @@ class Calls:
         self.auth = auth
         self.context_ids = context_ids
         self.journaling = journaling
+        self.endpoints = endpoints
+        self.admissions = admissions
         self.agent: str | None = None
         self.endpoint: Endpoint | None = None
         self.can_be_watched: bool | None = None
@@ -317,6 +326,11 @@ class Calls:
             ),
         )
         return check_configuration(configuration)
+
+    @property
+    def needs_card(self) -> bool:
+        """Whether the next call has to fetch the agent's card first."""
+        return self._resolver.is_needed
 
     async def card(self, deadline: Deadline) -> AgentCard:
         """The agent's card."""

@@ -24,6 +24,7 @@ from holdfast.arguments import (
 from holdfast.auth import one_provider
 from holdfast.bulk import BulkRun
 from holdfast.calls import Calls, PerCall, is_settled, is_terminal
+from holdfast.circuit import Circuit
 from holdfast.client_tools import ClientTools, ToolTurns, ask_for_tools, client_tools
 from holdfast.content import to_message
 from holdfast.conversation import Conversation
@@ -56,6 +57,7 @@ from holdfast.pending import PendingCall
 from holdfast.run_records import RunRecords
 from holdfast.runtime.closing import close_in_turn
 from holdfast.sending import Sending
+from holdfast.stats import ClientStats, client_stats
 from holdfast.stream_calls import StreamCalls
 
 if TYPE_CHECKING:
@@ -74,9 +76,9 @@ if TYPE_CHECKING:
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.closing import Closable
     from holdfast.runtime.listeners import Consumer, Interceptor
-    from holdfast.runtime.transport import Reply
+    from holdfast.runtime.transport import Errand, Reply
 
-__all__ = ["Client"]
+__all__ = ["Client", "asking"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -145,6 +147,18 @@ class Client:
         added = hooks("interceptors", (interceptor,), "before", "after")
         self._calls.auth.provider = one_provider(self._calls.auth.provider, added)
         self._calls.hooks.interceptors += added
+
+    # ── How it stands ────────────────────────────────────────────────────────────────────────
+
+    @property
+    def circuit(self) -> Circuit:
+        """Whether the agent is called at all; can be opened, closed and reset by hand."""
+        return Circuit(self._calls)
+
+    def stats(self) -> ClientStats:
+        """What the client knows of its own work by now; costs nothing, and holds no secret."""
+        calls = self._calls
+        return client_stats(calls.agent, calls.endpoints, calls.resilience, calls.admissions)
 
     # ── The card ─────────────────────────────────────────────────────────────────────────────
 
@@ -927,6 +941,31 @@ class Client:
         if task.state is not TaskState.CANCELED:
             raise error
         return task
+
+
+def asking(
+    client: Client, message: Content, options: SendOptions, *, within: Deadline | None = None
+) -> tuple[EventStream, Errand, Deadline]:
+    """What `Client.ask` does, for those who ask several agents.
+
+    Args:
+        client: Who is to ask.
+        message: The message, which says everything itself.
+        options: See `SendOptions`.
+        within: A deadline besides that of the options.
+
+    Returns:
+        The stream of the answer, which sends the message when it is entered; what its requests
+        share; and when it ends.
+    """
+    # Of the class of this module, which has no public way to what it shares with its siblings.
+    calls = client._calls  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    deadline, per_call = calls.begin("call", options, sends=True)
+    if within is not None and within.at < deadline.at:
+        deadline = within
+    ask = client._sending  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    events = ask(deadline, per_call, message, poll_interval=2.0, patient=True)
+    return events, per_call.errand, deadline
 
 
 def _ran_before(error: A2AError) -> bool:

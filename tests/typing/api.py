@@ -31,8 +31,10 @@ from holdfast import (
     AgentCardResolutionError,
     AgentError,
     AgentExtension,
+    AgentHealth,
     AgentInterface,
     AgentProvider,
+    AgentResult,
     AgentSkill,
     AiohttpEngine,
     Answer,
@@ -54,11 +56,13 @@ from holdfast import (
     CallRecord,
     CancelUnconfirmedError,
     CardSignatureError,
+    Circuit,
     CircuitOpenError,
     Client,
     ClientCallContext,
     ClientConfig,
     ClientFactory,
+    ClientStats,
     ClientTaskManager,
     ClientTools,
     ClientToolsNotSupportedError,
@@ -66,16 +70,19 @@ from holdfast import (
     Content,
     ContentTypeNotSupportedError,
     Conversation,
+    Coordinator,
     CredentialOriginError,
     Credentials,
     CredentialService,
     DeadlineExceededError,
     Endpoints,
+    EndpointStats,
     Env,
     EventStream,
     ExtendedAgentCardNotConfiguredError,
     ExtensionNotSupportedError,
     ExtensionSupportRequiredError,
+    FanOut,
     HttpEngine,
     HttpReply,
     HttpRequest,
@@ -128,6 +135,7 @@ from holdfast import (
     RunItemChangedError,
     RunResult,
     SchemeCredentials,
+    SeenFailure,
     SendMessageConfiguration,
     SqliteJournal,
     StaticAuth,
@@ -714,6 +722,50 @@ async def converse(client: Client) -> None:
         assert_type(events, EventStream)
     client.conversation(context_id="c", task=chat.task, max_turns=3, poll_interval=0.5)
     client.conversation(on_input="yes")  # type: ignore[arg-type]
+
+
+async def coordinate(client: Client) -> None:
+    agents = {"a": "https://a.test", "b": client, "c": AgentCard(), "d": ["https://d.test"]}
+    async with Coordinator(agents, concurrency=10, timeout=60) as coordinator:
+        assert_type(coordinator, Coordinator)
+        assert_type(coordinator.agents, tuple[str, ...])
+        assert_type(coordinator.client("b"), Client)
+        coordinator.add("e", ["https://e.test", Path("card.json")])
+        await coordinator.remove("e")
+        result = await coordinator.delegate("a", ["hello"], timeout=5)
+        assert_type(result, AgentResult)
+        assert_type(result.answer, Answer | None)
+        assert_type(result.error, A2AError | None)
+        assert_type(result.attempts, int)
+        assert_type(result.unwrap(), Answer)
+        assert_type(await coordinator.fan_out("hello", agents=["a"]), tuple[AgentResult, ...])
+        pairs = zip(["a", "b"], ["hello", "again"], strict=True)
+        async with coordinator.fan_out(pairs, within=5, cancel_remote=True) as fan_out:
+            assert_type(fan_out, FanOut)
+            assert_type(fan_out.under_way, int)
+            async for one in fan_out:
+                assert_type(one, AgentResult)
+        for content in CONTENTS:
+            coordinator.fan_out(content)
+            coordinator.fan_out([("a", content)])
+        for health in coordinator.health().values():
+            assert_type(health, AgentHealth)
+            assert_type(health.open_until, float | None)
+    Coordinator(["https://a.test"])
+    Coordinator([client])  # type: ignore[list-item]
+
+
+def look(client: Client) -> None:
+    assert_type(client.stats(), ClientStats)
+    assert_type(client.stats().to_dict(), dict[str, Any])
+    for endpoint in client.stats().endpoints:
+        assert_type(endpoint, EndpointStats)
+    circuit = client.circuit
+    assert_type(circuit, Circuit)
+    assert_type(circuit.last_failure, SeenFailure | None)
+    circuit.open()
+    circuit.close()
+    circuit.reset()
 
 
 async def stream(client: Client) -> None:

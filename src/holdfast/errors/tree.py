@@ -34,8 +34,7 @@ whether to try again is decided elsewhere, from `A2AError.executed` and `A2AErro
         ├── DuplicateTasksError                 └── CallEndedError
         └── RunItemChangedError
 
-Not raised yet, and there so that a program may name them: `CardSignatureError`,
-`CircuitOpenError`, `NotEnoughResultsError`.
+Not raised yet, and there so that a program may name it: `CardSignatureError`.
 """
 
 from __future__ import annotations

@@ -126,6 +126,7 @@ class Breaker:
     """The breaker of one endpoint.
 
     Attributes:
+        failed_at: When the last call failed that counted, in monotonic time; None for never.
         policy: When it opens, and for how long.
     """
 
@@ -139,12 +140,14 @@ class Breaker:
         "_state",
         "_until",
         "_window",
+        "failed_at",
         "policy",
     )
 
     def __init__(self, policy: BreakerPolicy) -> None:
         self.policy = policy
         self._window = _Window(policy.window)
+        self.failed_at: float | None = None
         self._state: BreakerState = "closed"
         self._permit = Permit(0)  # what all get while it is closed; tells its states apart
         self._probe: Permit | None = None
@@ -214,6 +217,8 @@ class Breaker:
             return False  # of a state that is over, or of one that nothing changes
         if verdict == "well" and duration > self.policy.slow_after:
             verdict = "away"
+        if verdict == "away":
+            self.failed_at = now
         if permit.is_probe:
             self._settle_probe(permit, verdict, now, draw)
         elif verdict == "well":

@@ -17,7 +17,7 @@ class Deadline(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: Whose deadline, as errors name it: ``"call"``, ``"wait"``, ``"cancel"``,
-            ``"stream"``; or ``"quiet"``, of a stream that brings nothing new.
+            ``"stream"``, ``"fan-out"``; or ``"quiet"``, of a stream that brings nothing new.
         timeout: Seconds from its beginning to its end.
         at: The moment, on the event loop's clock.
     """

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import QueueFullError
 from holdfast.runtime.open_streams import replaced
-from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.transport import (
     AnyCall,
     Call,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.policy.limiter import ConcurrencyPolicy
+    from holdfast.runtime.perloop import PerLoop
 
 __all__ = ["Admission", "AdmissionLayer"]
 
@@ -43,8 +43,13 @@ class Admission:
     """
 
     def __init__(self, places: int) -> None:
-        self._free = places
+        self._places = self._free = places
         self._line = WaitingLine(self.leave)
+
+    @property
+    def taken(self) -> int:
+        """How many places are taken."""
+        return self._places - self._free
 
     @property
     def waiting(self) -> int:
@@ -71,10 +76,12 @@ class Admission:
 class AdmissionLayer(PassThrough):
     """Lets in as many calls at once as its caller wants."""
 
-    def __init__(self, inner: Transport, policy: ConcurrencyPolicy) -> None:
+    def __init__(
+        self, inner: Transport, policy: ConcurrencyPolicy, admissions: PerLoop[Admission]
+    ) -> None:
         super().__init__(inner)
         self._policy = policy
-        self._admissions = PerLoop(lambda: Admission(policy.limit))
+        self._admissions = admissions
 
     async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
         leave = await self._let_in(call)

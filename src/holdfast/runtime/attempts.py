@@ -36,6 +36,8 @@ class AttemptLayer(PassThrough):
         progress.endpoint = call.endpoint
         if call.endpoint is not None:
             call.endpoint.used = started
+            call.endpoint.attempts += 1
+        progress.errand.sends += call.operation.safety == "conditional"
         progress.sent = progress.lacks_credentials = False
         self._observers.attempt_started(call)
         try:

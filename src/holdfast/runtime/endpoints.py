@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.policy.breaker import Breaker, BreakerPolicy
 from holdfast.policy.budget import BudgetPolicy, RetryBudget
@@ -17,13 +17,18 @@ from holdfast.wire.bindings import PROTOCOL_VERSION, spoken_version
 from holdfast.wire.http import presentable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from holdfast.model.card import AgentInterface
     from holdfast.model.operations import Operation
 
     AnyOperation = Operation[Any, Any]
 
-__all__ = ["Endpoint", "Endpoints"]
+__all__ = ["CARD_BINDING", "Endpoint", "Endpoints", "KnownEndpoints"]
 
+
+CARD_BINDING = "card"
+"""What stands for the binding where a card is fetched."""
 
 _MOST = 1000
 """Endpoints that are remembered; the ones that were not used for longest are forgotten."""
@@ -47,6 +52,7 @@ class Endpoint:
         speaks_version: Whether it was seen to speak that version, or another one; None where that
             is not known.
         answered: How many calls went well.
+        attempts: How many tries were made, of any call.
         last_failure: How a call failed last that showed it to be away, in a line.
         used: When it was called last, on the event loop's clock.
         asking: Held by whoever finds that out.
@@ -62,6 +68,7 @@ class Endpoint:
         "answered",
         "asked",
         "asking",
+        "attempts",
         "can_be_watched",
         "clock_skew",
         "interface",
@@ -85,12 +92,18 @@ class Endpoint:
         self.asking = PerLoop(asyncio.Lock)
         self.asked = 0
         self.answered = 0
+        self.attempts = 0
         self.last_failure: str | None = None
         self.used = -math.inf
         self._budgets: dict[BudgetPolicy, RetryBudget] = {}
         self._breakers = PerLoop[dict[BreakerPolicy, Breaker]](dict)
         self._gates: PerLoop[dict[bool, Gate]] | None = None
         self._spoken: dict[str, AnyOperation] = {}
+
+    @property
+    def is_of_card(self) -> bool:
+        """Whether cards come from there, and no calls go there."""
+        return self.interface.protocol_binding == CARD_BINDING
 
     def spoken(self, operation: AnyOperation) -> AnyOperation:
         """An operation as it is spoken here."""
@@ -129,6 +142,21 @@ class Endpoint:
             breaker = breakers[policy] = Breaker(policy)
         return breaker
 
+    def known_breaker(self, policy: BreakerPolicy) -> Breaker | None:
+        """The same, if it was made; None where no event loop runs."""
+        return (self._breakers.known_here() or {}).get(policy)
+
+    def tokens(self, policy: BudgetPolicy | None) -> float | None:
+        """What was left at the last change of a budget; None where nothing bounds retries."""
+        if policy is None:
+            return None
+        budget = self._budgets.get(policy)
+        return float(policy.tokens) if budget is None else budget.tokens
+
+    def gates(self) -> list[Gate]:
+        """Where calls wait, or have waited, in the running event loop."""
+        return [] if self._gates is None else [*(self._gates.known_here() or {}).values()]
+
     @property
     def has_gates(self) -> bool:
         """Whether it has ever asked to be called later."""
@@ -165,12 +193,7 @@ class Endpoints:
 
     def of(self, interface: AgentInterface) -> Endpoint:
         """The endpoint of an interface; the same one each time, while it is remembered."""
-        key = (
-            interface.url,
-            interface.protocol_binding,
-            interface.protocol_version,
-            interface.tenant,
-        )
+        key = _key(interface)
         now = asyncio.get_running_loop().time()
         endpoint = self._endpoints.pop(key, None)
         for other, known in list(self._endpoints.items()):
@@ -187,3 +210,60 @@ class Endpoints:
 
     def __len__(self) -> int:
         return len(self._endpoints)
+
+
+class KnownEndpoints(Endpoints):
+    """Those endpoints of a registry that one client has come to know.
+
+    It keeps them even where the registry, which others may share, forgets them.
+
+    Args:
+        registry: The registry.
+        policy: What breakers the client has; None for none.
+    """
+
+    def __init__(self, registry: Endpoints, policy: BreakerPolicy | None) -> None:
+        super().__init__()
+        self._registry = registry
+        self._policy = policy
+        self._held: Literal["open", "close"] | None = None
+
+    def of(self, interface: AgentInterface) -> Endpoint:
+        """The endpoint of an interface; the same one each time."""
+        key = _key(interface)
+        endpoint = self._endpoints.get(key)
+        if endpoint is None:
+            endpoint = self._registry.of(interface)
+            self._endpoints[key] = endpoint
+            if len(self._endpoints) > _MOST:  # a card may name new ones each time
+                del self._endpoints[next(iter(self._endpoints))]
+            if self._held is not None and self._policy is not None:
+                getattr(endpoint.breaker(self._policy), self._held)()
+        return endpoint
+
+    def hold(self, how: Literal["open", "close"] | None) -> None:
+        """Opens, closes or resets their breakers in the running event loop.
+
+        Those that are not known yet are opened or closed as soon as they are.
+
+        Raises:
+            RuntimeError: The client has no breakers.
+        """
+        if self._policy is None:
+            text = "the client has no circuit breaker: Resilience.breaker is None"
+            raise RuntimeError(text)
+        self._held = how
+        for endpoint in self:
+            getattr(endpoint.breaker(self._policy), how or "reset")()
+
+    def __iter__(self) -> Iterator[Endpoint]:
+        return iter(tuple(self._endpoints.values()))
+
+
+def _key(interface: AgentInterface) -> tuple[str | None, ...]:
+    return (
+        interface.url,
+        interface.protocol_binding,
+        interface.protocol_version,
+        interface.tenant,
+    )

@@ -28,6 +28,11 @@ class Gate:
         """How many wait."""
         return len(self._line)
 
+    @property
+    def is_held(self) -> bool:
+        """Whether nobody passes just now."""
+        return self._pace.is_held(now=asyncio.get_running_loop().time())
+
     def wait_ahead(self) -> float:
         """Seconds until any call may pass."""
         now = asyncio.get_running_loop().time()

@@ -16,7 +16,7 @@ from holdfast.policy.limiter import asks_to_wait
 from holdfast.runtime.transport import AnyCall, Call, Onward, PassThrough, Reply, Transport
 
 if TYPE_CHECKING:
-    from holdfast.policy.breaker import Breaker
+    from holdfast.policy.breaker import Breaker, Permit
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.endpoints import Endpoint
     from holdfast.runtime.env import Env
@@ -62,17 +62,37 @@ class GuardLayer(PassThrough):
             verdict = self._verdict_on(call, error, endpoint, started)
             raise
         except asyncio.CancelledError:
-            if _is_in_vain(call, clock() - started, resilience.breaker):
-                verdict = "away"
+            waited = clock() - started
+            if _is_in_vain(call, waited, resilience.breaker):
+                verdict, endpoint.last_failure = "away", f"no reply began for {waited:.3g} s"
             raise
         else:
             return reply
         finally:
             if breaker is not None and permit is not None:
-                now = clock()
-                draw = self._env.random() if verdict == "away" else 0.0
-                if breaker.settle(permit, verdict, duration=now - started, now=now, draw=draw):
-                    self._observers.circuit_changed(call, breaker, now=now)
+                self._settle(call, breaker, permit, verdict, started=started)
+
+    def _settle(
+        self,
+        call: AnyCall,
+        breaker: Breaker,
+        permit: Permit,
+        verdict: Verdict | None,
+        *,
+        started: float,
+    ) -> None:
+        """Reports what came of a call."""
+        now = asyncio.get_running_loop().time()
+        duration = now - started
+        if (
+            verdict == "well"
+            and duration > breaker.policy.slow_after
+            and call.endpoint is not None
+        ):
+            verdict, call.endpoint.last_failure = "away", f"the reply took {duration:.3g} s"
+        draw = self._env.random() if verdict == "away" else 0.0
+        if breaker.settle(permit, verdict, duration=duration, now=now, draw=draw):
+            self._observers.circuit_changed(call, breaker, now=now)
 
     def _verdict_on(
         self, call: AnyCall, error: A2AError, endpoint: Endpoint, started: float

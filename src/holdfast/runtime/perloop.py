@@ -38,6 +38,13 @@ class PerLoop(Generic[T]):
             made = self._made[loop] = self._make()
         return made
 
+    def known_here(self) -> T | None:
+        """The running loop's, if it was made; None where no loop runs."""
+        try:
+            return self._made.get(asyncio.get_running_loop())
+        except RuntimeError:
+            return None
+
     def here_and_closed(self) -> list[T]:
         """Those that nobody but the running loop can need any more."""
         here = asyncio.get_running_loop()

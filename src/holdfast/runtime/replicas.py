@@ -303,6 +303,11 @@ class ReplicaCards(UnaryOnly):
         raise cast("A2AError", failure)
 
     @property
+    def is_needed(self) -> bool:
+        """Whether the next call has to fetch a card, as no place has one that could stand in."""
+        return all(one.is_needed for one in self._resolvers)
+
+    @property
     def last(self) -> AgentCard | None:
         """A card as last seen, however long ago."""
         return next((one.last for one in self._resolvers if one.last is not None), None)

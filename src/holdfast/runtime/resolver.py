@@ -26,6 +26,7 @@ from holdfast.model.card import AgentCard, AgentInterface
 from holdfast.model.card_reading import read_card
 from holdfast.policy.retry import TOO_LATE
 from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation, FoundCard
+from holdfast.runtime.endpoints import CARD_BINDING
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport, UnaryOnly
 from holdfast.wire.http import excerpt
@@ -148,6 +149,11 @@ class AgentCardResolver(UnaryOnly):
         return self._card if asyncio.get_running_loop().time() < self._fresh_until else None
 
     @property
+    def is_needed(self) -> bool:
+        """Whether the next call has to fetch it, as there is none that could stand in."""
+        return self._card is None or asyncio.get_running_loop().time() >= self._usable_until
+
+    @property
     def last(self) -> AgentCard | None:
         """The card as last seen, however long ago."""
         return self._card
@@ -225,7 +231,7 @@ class AgentCardResolver(UnaryOnly):
         return self._card
 
     async def _fetched(self, agent: str, call: AnyCall, deadline: Deadline) -> FoundCard:
-        server = AgentInterface(url=origin(agent), protocol_binding="card")
+        server = AgentInterface(url=origin(agent), protocol_binding=CARD_BINDING)
         began = asyncio.get_running_loop().time()
         progress = CallProgress(began=began, errand=call.progress.errand)
         call.progress.card = self._flights.here().progress = progress

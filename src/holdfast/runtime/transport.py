@@ -59,11 +59,13 @@ class Errand(msgspec.Struct):
         secrets: What their requests carry.
         places: How many of them are under way that were let in; the others need no leave then.
         home: Where a message was sent, and may have arrived, of several places; None for nowhere.
+        sends: How many tries were made to send a message.
     """
 
     secrets: Secrets = msgspec.field(default_factory=Secrets)
     places: int = 0
     home: object = None
+    sends: int = 0
 
 
 class CallProgress(Progress):

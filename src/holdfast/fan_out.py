@@ -1,0 +1,216 @@
+"""Asking many agents at once: each result as it comes, or all together in the order asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Self
+
+from holdfast.errors import A2AConnectionError, NotEnoughResultsError
+from holdfast.named_agent import AgentResult
+from holdfast.policy.deadline import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator, Sequence
+    from types import TracebackType
+    from typing import Any
+
+    from holdfast.model.types import Message
+    from holdfast.named_agent import NamedAgent
+
+    Ask = Callable[[NamedAgent, Message, Deadline | None], Coroutine[Any, Any, AgentResult]]
+
+__all__ = ["FanOut", "in_turns"]
+
+_SHOWN = 5
+"""Failures that an error names at most."""
+
+
+class FanOut:
+    """The results of asking many agents; made by `Coordinator.fan_out`.
+
+    Iterate over it once for the results as they come, or await it for all of them in the order
+    in which they were asked for. Nothing is sent before either begins, or the context is entered.
+    Whoever iterates and may leave early uses it as an async context manager, or says `close`.
+    """
+
+    def __init__(
+        self,
+        asked: Sequence[tuple[NamedAgent, Message]],
+        ask: Ask,
+        *,
+        min_results: int,
+        within: float | None,
+        begun: Callable[[FanOut], None],
+        over: Callable[[FanOut], None],
+    ) -> None:
+        self._asked = asked
+        self._ask = ask
+        self._min_results = min_results
+        self._within = within
+        self._begun = begun
+        self._over = over
+        self._results: list[AgentResult | None] = [None] * len(asked)
+        self._come: deque[AgentResult] = deque()
+        self._tasks: dict[asyncio.Task[AgentResult], int] = {}
+        self._news = asyncio.Event()
+        self._fault: BaseException | None = None
+        self._is_begun = self._is_closed = False
+
+    @property
+    def under_way(self) -> int:
+        """How many have not come to an end yet."""
+        return len(self._tasks) if self._is_begun else len(self._asked)
+
+    async def __aenter__(self) -> Self:
+        """Asks all.
+
+        Raises:
+            RuntimeError: It was closed.
+        """
+        self._begin()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __await__(self) -> Generator[Any, None, tuple[AgentResult, ...]]:
+        return self.results().__await__()
+
+    async def results(self) -> tuple[AgentResult, ...]:
+        """Waits for all, and gives the results in the order in which they were asked for.
+
+        Cancelled, it waits for none of them any longer.
+
+        Raises:
+            NotEnoughResultsError: Too few have answered; it has all results.
+            RuntimeError: It was closed before; or the client of an agent was.
+            Exception: What a consumer or another hook of the caller's raised.
+        """
+        async with self:
+            while self._tasks:
+                await self._next_news()
+            self._check()
+            return tuple(result for result in self._results if result is not None)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> AgentResult:
+        """The next result, in the order in which they come.
+
+        Raises:
+            NotEnoughResultsError: After the last one: too few have answered.
+            RuntimeError: It was closed before its end; or the client of an agent was.
+            Exception: What a consumer or another hook of the caller's raised.
+        """
+        self._begin()
+        while not self._come:
+            if not self._tasks:
+                self._check()
+                raise StopAsyncIteration
+            await self._next_news()
+        return self._come.popleft()
+
+    async def close(self) -> None:
+        """Waits no longer for those that are under way. Can be called twice."""
+        if self.under_way:
+            self._is_closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ── Inside ───────────────────────────────────────────────────────────────────────────────
+
+    def _begin(self) -> None:
+        if self._is_begun:
+            return
+        if self._is_closed:
+            text = "the fan-out was closed; make another one"
+            raise RuntimeError(text)
+        self._is_begun = True
+        loop, deadline = asyncio.get_running_loop(), None
+        if self._within is not None:
+            end = loop.time() + self._within
+            deadline = Deadline(name="fan-out", timeout=self._within, at=end)
+        for place in in_turns([agent.name for agent, _ in self._asked]):
+            agent, message = self._asked[place]
+            task = loop.create_task(self._ask(agent, message, deadline))
+            self._tasks[task] = place
+            task.add_done_callback(self._has_come)
+        if self._tasks:
+            self._begun(self)
+
+    def _has_come(self, task: asyncio.Task[AgentResult]) -> None:
+        place = self._tasks.pop(task)
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None:
+            self._fault = self._fault or fault
+            for other in self._tasks:
+                other.cancel()
+        else:
+            name = self._asked[place][0].name
+            result = _given_up(name) if task.cancelled() else task.result()
+            self._results[place] = result
+            self._come.append(result)
+        self._news.set()
+        if not self._tasks:
+            self._over(self)
+
+    async def _next_news(self) -> None:
+        self._news.clear()
+        await self._news.wait()
+
+    def _check(self) -> None:
+        """Looks at how it ended.
+
+        Raises:
+            NotEnoughResultsError: Too few have answered.
+            BaseException: What went wrong besides.
+        """
+        if self._fault is not None:
+            raise self._fault
+        results = [result for result in self._results if result is not None]
+        if self._is_closed:
+            text = "the fan-out was closed before its end"
+            raise RuntimeError(text)
+        failed = [result for result in results if result.error is not None]
+        answered = len(results) - len(failed)
+        if answered < self._min_results:
+            raise _not_enough(results, failed, self._min_results)
+
+
+def in_turns(names: Sequence[str]) -> list[int]:
+    """The places of names in an order in which each takes its turn, however often it is there."""
+    turns: dict[str, int] = {}
+    order: list[tuple[int, int]] = []
+    for place, name in enumerate(names):
+        turns[name] = turn = turns.get(name, -1) + 1
+        order.append((turn, place))
+    return [place for _, place in sorted(order)]
+
+
+def _given_up(name: str) -> AgentResult:
+    message = "it was given up while it was under way"
+    return AgentResult(agent=name, error=A2AConnectionError(message, failure="closed"))
+
+
+def _not_enough(
+    results: list[AgentResult], failed: list[AgentResult], wanted: int
+) -> NotEnoughResultsError:
+    errors = [result.error for result in failed if result.error is not None]
+    shown = [f"{one.agent}: {type(one.error).__name__}" for one in failed[:_SHOWN]]
+    more = [f"and {len(failed) - _SHOWN} more"] if len(failed) > _SHOWN else []
+    return NotEnoughResultsError(
+        f"{len(results) - len(failed)} of {len(results)} have answered, and {wanted} should have; "
+        + ", ".join((*shown, *more)),
+        results=results,
+        executed=False if all(error.executed is False for error in errors) else None,
+        transient=any(error.transient for error in errors),
+    )

@@ -1,0 +1,244 @@
+"""One of the agents of a `Coordinator`, and what came of asking it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import msgspec
+
+from holdfast.answer import Answer
+from holdfast.arguments import check_url
+from holdfast.assembly import AnAgent, connect
+from holdfast.client import Client, asking
+from holdfast.errors import (
+    A2AConnectionError,
+    A2AError,
+    DeadlineExceededError,
+    TaskAuthRequiredError,
+    TaskInputRequiredError,
+)
+from holdfast.runtime.waiting import until
+from holdfast.wire.http import presentable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.model.types import Message, Task
+    from holdfast.options import ConnectOptions, SendOptions
+    from holdfast.policy.deadline import Deadline
+    from holdfast.runtime.env import Env
+    from holdfast.runtime.fair_admission import FairAdmission
+    from holdfast.runtime.waiting_line import WaitingLine
+
+__all__ = ["Agent", "AgentHealth", "AgentResult", "NamedAgent"]
+
+Agent: TypeAlias = AnAgent | Sequence[AnAgent] | Client
+"""What a coordinator can be given: what `connect` takes, or a client, which stays its owner's."""
+
+
+class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of asking one agent: either `answer` or `error` is set.
+
+    Attributes:
+        agent: The name of the agent.
+        answer: Its answer: a message, or a task that is completed.
+        error: Why there is none. A task that failed, was rejected or was canceled is an error, and
+            so is one that needs input (`TaskInputRequiredError`): its ``task`` can be gone on
+            with.
+        duration: Seconds that it took from its turn on.
+        attempts: How many tries were made to send the message; of one that got no further than
+            the agent's card, to fetch that.
+    """
+
+    agent: str
+    answer: Answer | None = None
+    error: A2AError | None = None
+    duration: float = 0.0
+    attempts: int = 0
+
+    def unwrap(self) -> Answer:
+        """The answer.
+
+        Raises:
+            A2AError: There is none; `error` says why.
+        """
+        if self.answer is None:
+            raise cast("A2AError", self.error)
+        return self.answer
+
+
+class AgentHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How an agent is, as its circuit breaker sees it.
+
+    Attributes:
+        url: Its address, without credentials or query; None while that is not known.
+        healthy: Whether calls go through. An agent that was never called is healthy.
+        consecutive_failures: Calls that have failed in a row.
+        last_failure: When a call has failed last, in seconds since the epoch; None for never.
+        cause: What that was, in a line.
+        open_until: When the next call may go through, in seconds since the epoch; None where one
+            may now, and where none does because somebody wants it so (see `Circuit.open`).
+    """
+
+    url: str | None
+    healthy: bool = True
+    consecutive_failures: int = 0
+    last_failure: float | None = None
+    cause: str | None = None
+    open_until: float | None = None
+
+
+class NamedAgent:
+    """An agent with a name; its client is made when it is needed.
+
+    Args:
+        name: What results call it.
+        agent: Where it is, or the client to call it with.
+        options: Those of the client.
+
+    Attributes:
+        name: What results call it.
+        is_gone: Whether nobody is to call it any more.
+    """
+
+    def __init__(self, name: str, agent: Agent, options: ConnectOptions) -> None:
+        self.name = name
+        self.is_gone = False
+        self._agent: AnAgent | Sequence[AnAgent] | None = None
+        self._options = options
+        self._client: Client | None = None
+        self._url: str | None = None
+        if isinstance(agent, Client):
+            self._client = agent
+            return
+        self._agent = agent
+        if isinstance(agent, str):
+            self._url = presentable(check_url(agent, f"address of {name!r}", or_path=True))
+        elif not isinstance(agent, Path):
+            self._client = connect(agent, **options)  # cards are judged at once
+
+    @property
+    def client(self) -> Client:
+        """What calls it."""
+        if self._client is None:
+            self._client = connect(cast("AnAgent", self._agent), **self._options)
+        return self._client
+
+    async def close(self) -> None:
+        """Ends the calls under way, unless the client was lent: with that, they go on."""
+        self.is_gone = True
+        if self._client is not None and self._agent is not None:
+            await self._client.close()
+
+    def health(self, env: Env) -> AgentHealth:
+        """How it is.
+
+        Args:
+            env: Where wall time comes from.
+        """
+        client = self._client
+        if client is None:
+            return AgentHealth(url=self._url)
+        circuit, last = client.circuit, client.circuit.last_failure
+        began = env.wall() - asyncio.get_running_loop().time()  # what wall time was at zero
+        left = circuit.retry_after
+        return AgentHealth(
+            url=self._url or client.stats().agent,
+            healthy=circuit.state == "closed",
+            consecutive_failures=circuit.failures,
+            last_failure=None if last is None else began + last.at,
+            cause=None if last is None else last.cause,
+            open_until=env.wall() + left if left else None,
+        )
+
+    async def ask(
+        self,
+        message: Message,
+        options: SendOptions,
+        *,
+        admission: FairAdmission,
+        line: WaitingLine,
+        within: Deadline | None = None,
+        late: Callable[[Client, Task], None] | None = None,
+    ) -> AgentResult:
+        """Asks it as soon as there is a place; its time begins now.
+
+        Args:
+            message: The message.
+            options: See `SendOptions`.
+            admission: The places.
+            line: Where to wait for one.
+            within: When it ends at the latest.
+            late: Told of a task that is waited for no longer, and is not over.
+        """
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        answer: Answer | None = None
+        error: A2AError | None = None
+        client = self.client
+        events, errand, deadline = asking(client, message, options, within=within)
+        # Who is refused at once takes no place, and waits for none.
+        needs_place = client.circuit.state != "open"
+        is_late = False
+        try:
+            if needs_place:
+                await until(deadline.at, admission.enter(line), lambda: _no_place(deadline))
+            try:
+                self._check_there()
+                async with events:
+                    answer = await events.result()
+            finally:
+                if needs_place:
+                    admission.leave()
+            if answer.task is not None and answer.needs_input:
+                error = _asks_back(answer.task, answer.question, agent=client.stats().agent)
+                answer = None
+        except A2AError as failure:
+            error = failure
+            is_late = isinstance(error, DeadlineExceededError | TaskAuthRequiredError)
+        except asyncio.CancelledError:
+            is_late = True
+            raise
+        except RuntimeError:
+            if not self.is_gone:
+                raise
+            # Its client was closed between two requests.
+            error = _gone(self.name, is_sent=errand.sends > 0)
+        finally:
+            task = events.task
+            if is_late and late is not None and task is not None and not task.state.is_terminal:
+                late(client, task)
+        return AgentResult(
+            agent=self.name,
+            answer=answer,
+            error=error,
+            duration=clock() - began,
+            attempts=errand.sends or (0 if error is None else len(error.attempts)),
+        )
+
+    def _check_there(self) -> None:
+        if self.is_gone:
+            raise _gone(self.name)
+
+
+def _gone(name: str, *, is_sent: bool = False) -> A2AConnectionError:
+    message = f"the agent {name!r} was removed{'' if is_sent else '; nothing was sent'}"
+    return A2AConnectionError(message, failure="closed", executed=None if is_sent else False)
+
+
+def _no_place(deadline: Deadline) -> DeadlineExceededError:
+    return DeadlineExceededError(
+        "no place among the calls under way was free within the "
+        f"{deadline.name} timeout of {deadline.timeout:g} s; nothing was sent",
+        deadline=deadline.name,
+        timeout=deadline.timeout,
+        executed=False,
+    )
+
+
+def _asks_back(task: Task, question: str, *, agent: str | None) -> TaskInputRequiredError:
+    message = f"task {task.id} needs input{': ' if question else ''}{question}"
+    return TaskInputRequiredError(message, task=task, executed=True, agent=agent)

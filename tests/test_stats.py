@@ -1,0 +1,250 @@
+"""What a client tells of its own work, and its circuit, which can be opened and closed by hand."""
+
+import asyncio
+import json
+
+import pytest
+
+from holdfast import (
+    A2AConnectionError,
+    AgentInterface,
+    BreakerPolicy,
+    CircuitOpenError,
+    ConcurrencyPolicy,
+    Endpoints,
+    Resilience,
+    RetryPolicy,
+    connect,
+)
+from holdfast.testing import (
+    FakeAgent,
+    FakeNetwork,
+    Refuse,
+    completes,
+    rate_limited,
+    run,
+    works_forever,
+)
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+ONCE = Resilience(retry=RetryPolicy(max_retries=0))
+
+
+def connected(agent, **options):
+    options.setdefault("engine", FakeNetwork(agent))
+    return connect(agent.url, **options)
+
+
+async def fails(client, times, error=A2AConnectionError):
+    for _ in range(times):
+        with pytest.raises(error):
+            await client.ask("hello")
+
+
+# ── Statistics ───────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_client_that_has_done_nothing_tells_nothing():
+    stats = connected(FakeAgent()).stats()
+
+    assert (stats.agent, stats.endpoints, stats.under_way, stats.waiting) == (None, (), None, 0)
+
+
+async def test_stats_tell_of_each_address_what_is_known():
+    agent = FakeAgent(streaming=False)
+    client = connected(agent)
+    await client.ask("hello")
+    agent.inject(Refuse(), times=2)
+    await client.ask("hello")
+
+    stats = client.stats()
+
+    card, calls = stats.endpoints
+    assert (card.agent, card.binding, card.answered) == ("http://agent.test:80", "card", 1)
+    assert (calls.agent, calls.binding, calls.version) == (stats.agent, "JSONRPC", "1.0")
+    assert (calls.answered, calls.attempts) == (2, 4)
+    assert 8 < calls.budget < 8.5
+    assert (calls.circuit, calls.failures, calls.retry_after) == ("closed", 0, 0.0)
+
+
+async def test_stats_tell_of_an_agent_that_is_left_alone():
+    agent = FakeAgent()
+    client = connected(agent, resilience=ONCE)
+    await client.ask("hello")
+    agent.inject(Refuse(), times=5)
+    await fails(client, 5)
+
+    calls = client.stats().endpoints[-1]
+
+    assert (calls.circuit, calls.failures) == ("open", 5)
+    assert 4 <= calls.retry_after <= 6
+
+
+async def test_stats_tell_who_waits():
+    agent = FakeAgent(lambda turn: works_forever() if turn.message.text == "long" else "done")
+    limited = Resilience(concurrency=ConcurrencyPolicy(limit=2))
+    client = connected(agent, resilience=limited)
+    assert (client.stats().under_way, client.stats().waiting) == (0, 0)
+    tasks = [asyncio.create_task(client.ask("long")) for _ in range(5)]
+    await asyncio.sleep(1)
+
+    stats = client.stats()
+
+    assert (stats.under_way, stats.waiting) == (2, 3)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert (client.stats().under_way, client.stats().waiting) == (0, 0)
+
+
+async def test_stats_tell_of_a_gate():
+    agent = FakeAgent(completes("done"))
+    client = connected(agent)
+    await client.ask("hello")
+    agent.inject(rate_limited(10), times=1)
+    tasks = [asyncio.create_task(client.ask("hello"))]
+    await asyncio.sleep(1)
+    tasks.append(asyncio.create_task(client.ask("hello")))
+    await asyncio.sleep(1)
+
+    calls = client.stats().endpoints[-1]
+
+    assert (calls.is_held, calls.waiting) == (True, 2)
+    await asyncio.gather(*tasks)
+    assert (client.stats().endpoints[-1].is_held, client.stats().endpoints[-1].waiting) == (
+        False,
+        0,
+    )
+
+
+def test_stats_are_json_can_be_asked_for_anywhere_and_hold_no_secret():
+    agent = FakeAgent(token="s3cret-token")
+    client = connected(
+        agent,
+        auth="Bearer s3cret-token",
+        headers={"x-key": "s3cret-key"},
+        resilience=Resilience(concurrency=ConcurrencyPolicy(limit=2)),
+    )
+    run(client.ask("hello"))
+
+    stats = client.stats()  # where no event loop runs
+
+    written = json.dumps(stats.to_dict())
+    assert json.loads(written)["endpoints"][1]["answered"] > 0
+    assert "s3cret" not in written + repr(stats)
+    assert (stats.under_way, stats.endpoints[1].circuit) == (0, "closed")
+
+
+# ── By hand ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("called_before", [False, True])
+async def test_a_circuit_that_was_opened_lets_nothing_through_until_it_is_reset(called_before):
+    agent = FakeAgent()
+    client = connected(agent)
+    if called_before:
+        await client.ask("hello")
+    before = len(agent.received)
+
+    client.circuit.open()
+
+    with pytest.raises(CircuitOpenError, match="as asked for") as caught:
+        await client.ask("hello")
+    assert (caught.value.executed, caught.value.retry_after) == (False, None)
+    assert (client.circuit.state, client.circuit.retry_after) == ("open", None)
+    await asyncio.sleep(1000)
+    await fails(client, 1, CircuitOpenError)
+    assert len(agent.received) == before
+
+    client.circuit.reset()
+    assert client.circuit.state == "closed"
+    await client.ask("hello")
+
+
+async def test_a_circuit_that_was_closed_lets_all_through():
+    agent = FakeAgent()
+    client = connected(agent, resilience=ONCE)
+    client.circuit.close()
+    agent.inject(Refuse(), times=20)
+
+    await fails(client, 20)
+
+    assert client.circuit.state == "closed"
+    client.circuit.reset()
+    agent.inject(Refuse(), times=20)
+    await fails(client, 5)
+    await fails(client, 15, CircuitOpenError)
+    assert client.circuit.state == "open"
+
+
+async def test_resetting_closes_a_circuit_that_failures_have_opened():
+    agent = FakeAgent()
+    client = connected(agent, resilience=ONCE)
+    agent.inject(Refuse(), times=5)
+    await fails(client, 5)
+    await fails(client, 1, CircuitOpenError)
+    assert client.circuit.failures == 5
+    assert "refused" in client.circuit.last_failure.cause
+
+    client.circuit.reset()
+
+    assert (client.circuit.failures, client.circuit.state) == (0, "closed")
+    await client.ask("hello")
+
+
+async def test_of_several_places_the_best_that_has_answered_counts():
+    agents = [FakeAgent(url=f"http://{name}.test", bindings=("JSONRPC",)) for name in "ab"]
+    shared = Endpoints()
+    client = connect([one.url for one in agents], engine=FakeNetwork(*agents), shared=shared)
+    for _ in range(20):
+        await client.send_message("hello")
+    assert all(one.calls("SendMessage") for one in agents)
+    breakers = [
+        shared.of(
+            AgentInterface(
+                url=f"{one.url}/rpc", protocol_binding="JSONRPC", protocol_version="1.0"
+            )
+        ).breaker(BreakerPolicy())
+        for one in agents
+    ]
+
+    breakers[0].open()
+    assert client.circuit.state == "closed"
+    breakers[1].open()
+    assert client.circuit.state == "open"
+    breakers[0].reset()
+    assert client.circuit.state == "closed"
+
+
+async def test_clients_that_share_what_they_know_share_the_circuit():
+    agent, shared = FakeAgent(), Endpoints()
+    first, second = (connected(agent, shared=shared) for _ in range(2))
+    await first.ask("hello")
+    await second.ask("hello")
+
+    first.circuit.open()
+
+    assert second.circuit.state == "open"
+    await fails(second, 1, CircuitOpenError)
+
+
+async def test_a_client_without_a_breaker_has_no_circuit_to_open():
+    client = connected(FakeAgent(), resilience=Resilience.off())
+
+    assert (client.circuit.state, client.circuit.retry_after) == ("closed", 0.0)
+    for act in (client.circuit.open, client.circuit.close, client.circuit.reset):
+        with pytest.raises(RuntimeError, match="no circuit breaker"):
+            act()
+
+
+async def test_a_reply_that_was_too_slow_is_told_as_the_last_failure():
+    agent = FakeAgent(latency=2)
+    policy = Resilience(breaker=BreakerPolicy(slow_after=1))
+    client = connected(agent, resilience=policy)
+    await client.agent_card()
+    await client.send_message("hello")
+
+    last = client.circuit.last_failure
+
+    assert (last.cause, last.at) == ("the reply took 2 s", asyncio.get_running_loop().time())
