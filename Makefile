@@ -63,6 +63,7 @@ bench: $(VENV)/.library $(SDK_VENV)/.sdk ## run the benchmarks and print their f
 	$(BIN)/python benchmarks/run.py $(ARGS)
 	$(BIN)/python benchmarks/duplicates.py
 	$(BIN)/python benchmarks/journal_cost.py
+	$(BIN)/python benchmarks/fan_out.py
 
 format: $(VENV)/.lint ## sort imports, apply safe fixes and format the code
 	$(BIN)/ruff check --fix-only

@@ -112,11 +112,11 @@ def streaming_jobs(client: StreamingClient) -> dict[str, Job]:
 
         try:
             await some()  # what there is once, whatever the number
-            before, others = _memory(), len(held)
+            before, others = resident_memory(), len(held)
             until = time.perf_counter() + _LONGEST_OPENING
             while len(held) - others + _AT_A_TIME <= streams and time.perf_counter() < until:
                 await some()
-            grown, streams = _memory() - before, len(held) - others
+            grown, streams = resident_memory() - before, len(held) - others
         finally:
             for task in held:
                 task.cancel()
@@ -130,7 +130,7 @@ def _nothing() -> None:
     """Nobody waits for the first event."""
 
 
-def _memory() -> int:
+def resident_memory() -> int:
     """Bytes of this process that are in memory (Linux)."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])

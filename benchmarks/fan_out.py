@@ -1,0 +1,154 @@
+"""Measures asking many agents at once: how long it takes, for how much memory.
+
+    python benchmarks/fan_out.py [--agents 1000] [--rounds 9] [--processes 4]
+
+First over loopback, to agents that answer at once, each at a port of its own: the first fan-out
+fetches all cards and makes all connections, the rounds after it reuse what is kept of them. Memory
+is what the process has grown by then, with the clients, cards and connections of all (Linux).
+Then in virtual time, where only what the agents do takes time: each works for half a second to two
+seconds, and one in a hundred is away. All are to be done when the slowest is, and who is away is
+to cost the others nothing. A figure is the median of the rounds; the time of a call includes its
+wait for a place.
+
+It fails if an agent that is away costs another one its answer, or time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import random
+import sys
+import time
+from contextlib import AsyncExitStack
+from statistics import median, quantiles
+from typing import TYPE_CHECKING
+
+import payloads
+from descriptors import as_many_as_there_may_be
+from processes import Child
+from worker import resident_memory
+
+from holdfast import Coordinator
+from holdfast.testing import FakeAgent, FakeNetwork, Refuse, completes, run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast import AgentResult
+
+AT_ONCE = (1000, 100)
+"""Memory is looked at with the first of them, when nothing was there before."""
+
+AWAY = 100
+"""One agent in so many is away."""
+
+_DESCRIPTORS = 200
+"""What a process needs besides those of its connections."""
+
+
+# ── Over loopback ────────────────────────────────────────────────────────────────────────────
+
+
+async def timed(coordinator: Coordinator) -> tuple[float, Sequence[AgentResult]]:
+    """One fan-out to all, and how long it took."""
+    began = time.perf_counter()
+    results = await coordinator.fan_out(payloads.QUESTION, min_results=len(coordinator.agents))
+    return time.perf_counter() - began, results
+
+
+def cells(seconds: float, results: Sequence[AgentResult]) -> tuple[float, float, float]:
+    """Seconds of a fan-out, and of half and of 99 % of its calls at most, in milliseconds."""
+    cuts = quantiles((one.duration for one in results), n=100)
+    return seconds * 1000, cuts[49] * 1000, cuts[98] * 1000
+
+
+async def over_loopback(agents: int, processes: int, rounds: int) -> None:
+    """Asks agents in other processes, and prints what that costs."""
+    async with AsyncExitStack() as stack:
+        urls: list[str] = []
+        for place in range(processes):
+            number = len(range(place, agents, processes))
+            child = await Child.start("fan_out_agents.py", str(number))
+            stack.push_async_callback(child.stop)
+            urls += (await child.line()).split()
+        print(f"\n  {len(urls):,} agents over loopback, in {processes} processes")
+        print(f"    {'':<30}{'all ms':>9}{'p50 ms':>9}{'p99 ms':>9}{'agents/s':>10}")
+        grown: list[float] = []
+        for at_once in AT_ONCE:
+            async with Coordinator(urls, concurrency=at_once, streaming=False) as coordinator:
+                before = resident_memory()
+                first = cells(*await timed(coordinator))
+                grown.append((resident_memory() - before) / 1024 / len(urls))
+                later = [cells(*await timed(coordinator)) for _ in range(rounds)]
+            show(f"{at_once:,} at once, the first time", first, len(urls))
+            again = tuple(median(column) for column in zip(*later, strict=True))
+            show(f"{at_once:,} at once, again", again, len(urls))
+        print(f"    {'memory for each, card and connection':<44}{grown[0]:>9.1f} kB")
+
+
+def show(name: str, figures: Sequence[float], agents: int) -> None:
+    """Prints one line."""
+    columns = "".join(f"{figure:>9,.1f}" for figure in figures)
+    print(f"    {name:<30}{columns}{agents / figures[0] * 1000:>10,.0f}")
+
+
+# ── In virtual time ──────────────────────────────────────────────────────────────────────────
+
+
+async def with_some_away(agents: int, seed: int) -> bool:
+    """Asks agents of which some are away, and says whether that cost the others nothing."""
+    dice = random.Random(seed)
+    works = [dice.uniform(0.5, 2.0) for _ in range(agents)]
+    fakes = [
+        FakeAgent(completes("done", after=seconds), url=f"http://agent{number}.test")
+        for number, seconds in enumerate(works)
+    ]
+    for fake in fakes[::AWAY]:
+        fake.inject(Refuse(), times=100)
+    began, virtual = time.process_time(), asyncio.get_running_loop().time
+    names = {fake.url: fake.url for fake in fakes}
+    async with Coordinator(names, engine=FakeNetwork(*fakes), concurrency=agents) as coordinator:
+        present = agents - len(fakes[::AWAY])
+        results = await coordinator.fan_out("hello", min_results=present)
+        once = virtual()
+        again = await coordinator.fan_out("hello", min_results=present)
+    delays = [
+        one.duration - seconds
+        for several in (results, again)
+        for one, seconds in zip(several, works, strict=True)
+        if one.error is None
+    ]
+    spent = (time.process_time() - began) / 2 / agents
+    print(f"\n  {agents:,} agents in virtual time, one in {AWAY} away")
+    print(f"    {'the slowest agent works for':<44}{max(works):>9.2f} s")
+    print(f"    {'all have answered, or failed for good, after':<44}{once:>9.2f} s")
+    print(f"    {'answers of the others':<44}{len(delays) / 2:>9,.0f} of {present:,}")
+    print(f"    {'most that one of them took beyond its work':<44}{max(delays) * 1000:>9.2f} ms")
+    print(f"    {'CPU for each agent, both sides':<44}{spent * 1000:>9.2f} ms")
+    return len(delays) == 2 * present and max(delays) < 0.001
+
+
+def main() -> int:
+    """Takes the options."""
+    parser = argparse.ArgumentParser(description="Print what asking many agents at once costs.")
+    parser.add_argument("--agents", type=int, default=1000, help="how many (default 1000)")
+    parser.add_argument("--rounds", type=int, default=9, help="fan-outs after the first one")
+    parser.add_argument("--processes", type=int, default=4, help="that the agents are in")
+    parser.add_argument("--seed", type=int, default=1, help="of the agents' work")
+    options = parser.parse_args()
+    if options.agents < AWAY or options.rounds < 2 or options.processes < 1:
+        parser.error(f"at least {AWAY} agents, 2 rounds and 1 process")
+    logging.getLogger("holdfast").setLevel(logging.CRITICAL)
+    print("Asking many agents at once")
+    most = as_many_as_there_may_be() - _DESCRIPTORS
+    asyncio.run(over_loopback(min(options.agents, most), options.processes, options.rounds))
+    well = run(with_some_away(options.agents, options.seed))
+    if not well:
+        print("\nmissed: an agent that is away has cost others their answers, or time")
+    return 0 if well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
