@@ -48,7 +48,7 @@ class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
         error: Why there is none. A task that failed, was rejected or was canceled is an error, and
             so is one that needs input (`TaskInputRequiredError`): its ``task`` can be gone on
             with.
-        duration: Seconds that it took from its turn on.
+        duration: Seconds that it took, with its wait for a place.
         attempts: How many tries were made to send the message; of one that got no further than
             the agent's card, to fetch that.
     """
@@ -78,7 +78,7 @@ class AgentHealth(msgspec.Struct, frozen=True, kw_only=True):
         healthy: Whether calls go through. An agent that was never called is healthy.
         consecutive_failures: Calls that have failed in a row.
         last_failure: When a call has failed last, in seconds since the epoch; None for never.
-        cause: What that was, in a line.
+        cause: What that was, in a line; None where that is not known.
         open_until: When the next call may go through, in seconds since the epoch; None where one
             may now, and where none does because somebody wants it so (see `Circuit.open`).
     """
