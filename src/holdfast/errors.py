@@ -111,7 +111,9 @@ ConnectionFailure = Literal[
 ]
 """How a connection failed; the first five happen before a byte of the request is sent."""
 
-JournalFailure = Literal["unusable", "exists", "held", "over", "taken_over", "missing"]
+JournalFailure = Literal[
+    "unusable", "exists", "held", "over", "taken_over", "missing", "elsewhere"
+]
 """Why a journal did not do what it was asked.
 
 - ``"unusable"``: it cannot be written or read, or is silent.
@@ -120,6 +122,7 @@ JournalFailure = Literal["unusable", "exists", "held", "over", "taken_over", "mi
 - ``"over"``: the call has an outcome.
 - ``"taken_over"``: somebody else took the call over while it was worked on.
 - ``"missing"``: it has no such call.
+- ``"elsewhere"``: the call went to an agent of another name, and this one does not know it.
 """
 
 TimeoutPhase = Literal["pool", "connect", "write", "first_byte", "idle"]

@@ -213,14 +213,14 @@ class Journaling:
         return [record]
 
     async def find_label(self, label: str) -> CallRecord | None:
-        """The call of a label to this agent, open or over: see `Journal.find_label`.
+        """The call of a label, open or over, to whichever agent: see `Journal.find_label`.
 
         Raises:
             JournalError: The journal cannot be read.
             RuntimeError: The client is closed.
         """
         self._check_open()
-        return await in_time(said(self.journal.find_label, self.agent, label))
+        return await in_time(said(self.journal.find_label, label))
 
     async def close(self) -> None:
         """Lets go of all calls that are still held, and takes no more."""

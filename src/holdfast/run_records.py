@@ -12,6 +12,7 @@ from holdfast.errors import (
     JournalError,
     OutcomeUnknownError,
     RunItemChangedError,
+    TaskNotFoundError,
 )
 from holdfast.model import codec
 from holdfast.model.digest import digest_of
@@ -159,17 +160,30 @@ class SentBefore:
             kind: type[Message | Task] = Message if record.state is None else Task
             return codec.decode(record.result.encode(), kind)
         if was_answered and record.state is not None and record.task_id is not None:
-            try:
-                return await self._calls.get_task(record.task_id, deadline, per_call)
-            except A2AError as error:
-                error.executed = True  # the message, whatever became of this look
-                raise
+            task = await self._task(record, record.task_id, deadline, per_call)
+            if task is not None:
+                return task
         detail = "" if record.detail is None else f" ({record.detail})"
+        there = "" if record.agent == self._journaling.agent else f" to {record.agent}"
         raise CallEndedError(
-            f"the call of message {record.message_id} has ended before, as {record.outcome}"
-            f"{detail}, and no answer of it is stored; it was not sent again",
+            f"the call of message {record.message_id}{there} has ended before, as "
+            f"{record.outcome}{detail}, and no answer of it is stored; it was not sent again",
             message_id=record.message_id,
             outcome=str(record.outcome),
             detail=record.detail,
             executed=True if was_answered else None,
         )
+
+    async def _task(
+        self, record: CallRecord, task_id: str, deadline: Deadline, per_call: PerCall
+    ) -> Task | None:
+        """The task that answered a call; None where that went to another agent."""
+        is_here = record.agent == self._journaling.agent
+        try:
+            task = await self._calls.get_task(task_id, deadline, per_call)
+        except A2AError as error:
+            if not is_here and isinstance(error, TaskNotFoundError):
+                return None
+            error.executed = True  # the message, whatever became of this look
+            raise
+        return task if is_here or task.context_id == record.context_id else None

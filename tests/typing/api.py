@@ -951,7 +951,7 @@ class JournalOfMyOwn:
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
         return []
 
-    async def find_label(self, agent: str, label: str, /) -> CallRecord | None:
+    async def find_label(self, label: str, /) -> CallRecord | None:
         return None
 
     async def close(self) -> None: ...
