@@ -240,6 +240,7 @@ async def _find(call: HeldCall, calls: Calls, streams: StreamCalls, agent: str) 
         calls,
         streams.deadline,
         streams.per_call,
+        call=call,
         at_least_once=True,
     )
     if not isinstance(search.result, Found):
@@ -248,5 +249,4 @@ async def _find(call: HeldCall, calls: Calls, streams: StreamCalls, agent: str) 
             error.search_error = elsewhere(record, agent)  # which keeps the call open
             error.message = f"{error.search_error.message}. {error.message}"
         raise error from error.search_error
-    await call.saw(search.result.task)
     return search.result.task.id
