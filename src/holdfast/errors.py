@@ -60,6 +60,7 @@ __all__ = [
     "Attempt",
     "AuthenticationError",
     "CallEndedError",
+    "CallOutcome",
     "CancelUnconfirmedError",
     "CardSignatureError",
     "CircuitOpenError",
@@ -123,6 +124,17 @@ JournalFailure = Literal[
 - ``"taken_over"``: somebody else took the call over while it was worked on.
 - ``"missing"``: it has no such call.
 - ``"elsewhere"``: the call went to an agent of another name, and this one does not know it.
+"""
+
+CallOutcome = Literal["answered", "refused", "duplicated", "unknown", "not_sent", "forgotten"]
+"""What became of a call.
+
+- ``"answered"``: by a task, in whatever state it came to rest, or by a message.
+- ``"refused"``: by an error of the protocol, and nothing goes on.
+- ``"duplicated"``: the agent made more than one task of it, and its caller was told so.
+- ``"unknown"``: it may have been sent, nothing was found of it, and its caller was told so.
+- ``"not_sent"``: it certainly did not reach the agent, and may be sent again.
+- ``"forgotten"``: nobody wants to know.
 """
 
 TimeoutPhase = Literal["pool", "connect", "write", "first_byte", "idle"]
@@ -710,13 +722,13 @@ class CallEndedError(A2AError):
         message: str = "",
         *,
         message_id: str,
-        outcome: str,
+        outcome: CallOutcome,
         detail: str | None = None,
         **facts: Unpack[Facts],
     ) -> None:
         super().__init__(message, **facts)
         self.message_id = message_id
-        self.outcome = outcome
+        self.outcome: CallOutcome = outcome
         self.detail = detail
 
 

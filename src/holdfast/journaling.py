@@ -11,11 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
-
 from holdfast.errors import A2AConnectionError, DeadlineExceededError, JournalError
 from holdfast.leases import HeldCall, Leases
-from holdfast.model.digest import digest_of
 from holdfast.runtime.asking import in_time, said
 from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate, shown, utc
 from holdfast.runtime.perloop import PerLoop
@@ -70,7 +67,7 @@ class Journaling:
             deadline: When the time of the call is over.
             is_own_context: Whether its context was made for this call.
             label: What the caller calls it; None for nothing.
-            digest: Of the message as the caller gave it, where there is a label: see `digest_of`.
+            digest: Of the message as the caller gave it; there where a label is: see `digest_of`.
 
         Raises:
             JournalError: It cannot be written; nothing was sent.
@@ -78,9 +75,6 @@ class Journaling:
         """
         self._check_open()
         message, now = request.message, self._env.wall()
-        if label is not None and digest is None:
-            given = msgspec.structs.replace(message, context_id=None)
-            digest = digest_of(given if is_own_context else message)
         record = CallRecord(
             message_id=message.message_id,
             agent=self.agent,

@@ -22,6 +22,7 @@ from holdfast.runtime.waiting import until
 
 if TYPE_CHECKING:
     from holdfast.calls import Calls, PerCall
+    from holdfast.errors import CallOutcome
     from holdfast.journaling import Journaling
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.journal import CallRecord
@@ -118,7 +119,7 @@ class SentBefore:
             A2AError: Why else there is none.
         """
         record = self._record
-        while record.outcome is None:
+        while (outcome := record.outcome) is None:
             record = await self._journaling.until_free(record.message_id, deadline, outlasts=True)
             if record.outcome is None:
                 events = resumed(
@@ -135,9 +136,9 @@ class SentBefore:
                 except JournalError as error:
                     if error.reason not in {"held", "over", "taken_over"}:
                         raise  # else somebody else was quicker
-        if record.outcome == "not_sent":
+        if outcome == "not_sent":
             return None
-        result = await self._result(record, deadline, per_call)
+        result = await self._result(record, outcome, deadline, per_call)
         if isinstance(result, Message):
             return Answer(message=result)
         with per_call.hiding_secrets():
@@ -145,17 +146,17 @@ class SentBefore:
         return Answer(task=result)
 
     async def _result(
-        self, record: CallRecord, deadline: Deadline, per_call: PerCall
+        self, record: CallRecord, outcome: CallOutcome, deadline: Deadline, per_call: PerCall
     ) -> Task | Message:
         """What answered a call that is over."""
-        if record.outcome == "unknown":
+        if outcome == "unknown":
             raise OutcomeUnknownError(
                 f"nobody knows whether the agent ran message {record.message_id}, as an earlier "
                 "run has reported. It was not sent again",
                 message_id=record.message_id,
                 context_id=record.context_id,
             )
-        was_answered = record.outcome == "answered"
+        was_answered = outcome == "answered"
         if was_answered and record.result is not None:
             kind: type[Message | Task] = Message if record.state is None else Task
             return codec.decode(record.result.encode(), kind)
@@ -167,9 +168,9 @@ class SentBefore:
         there = "" if record.agent == self._journaling.agent else f" to {record.agent}"
         raise CallEndedError(
             f"the call of message {record.message_id}{there} has ended before, as "
-            f"{record.outcome}{detail}, and no answer of it is stored; it was not sent again",
+            f"{outcome}{detail}, and no answer of it is stored; it was not sent again",
             message_id=record.message_id,
-            outcome=str(record.outcome),
+            outcome=outcome,
             detail=record.detail,
             executed=True if was_answered else None,
         )

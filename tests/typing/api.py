@@ -958,7 +958,7 @@ class JournalOfMyOwn:
 
 
 def of_a_run(ended: CallEndedError, changed: RunItemChangedError) -> None:
-    assert_type(ended.outcome, str)
+    assert_type(ended.outcome, CallOutcome)
     assert_type(ended.detail, str | None)
     assert_type(changed.key, str)
     assert_type(changed.message_id, str | None)

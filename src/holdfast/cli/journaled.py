@@ -17,8 +17,11 @@ from holdfast.assembly import journal_file
 from holdfast.cli.document import document
 from holdfast.cli.errors import CommandError, Failure, describe, internal
 from holdfast.cli.session import Session
+from holdfast.cli.values import masked_reference, shown_duration
 from holdfast.errors import (
     A2AError,
+    CallEndedError,
+    DeadlineExceededError,
     JournalError,
     OutcomeUnknownError,
     RunItemChangedError,
@@ -169,11 +172,35 @@ def failure_of(outcome: object, session: Session) -> Failure:
         return Failure(code="HOLDFAST_ERR_INPUT", message=outcome.message)
     if isinstance(outcome, A2AError):
         failure = describe(outcome, _Call(session, outcome))
-        if isinstance(outcome, OutcomeUnknownError) and outcome.looked_at:
-            looked_at = f"it was looked for in {'; '.join(outcome.looked_at)}"
-            failure = replace(failure, message=f"{failure.message}; {looked_at}")
+        if isinstance(outcome, OutcomeUnknownError):
+            return _of_unknown(failure, outcome)
+        if isinstance(outcome, CallEndedError) and outcome.outcome == "forgotten":
+            message = (
+                f"the call of message {outcome.message_id} was forgotten with holdfast resume"
+            )
+            return replace(failure, message=f"{message} --forget; it was not sent again")
         return failure
     return internal(outcome if isinstance(outcome, Exception) else RuntimeError(str(outcome)))
+
+
+def _of_unknown(failure: Failure, error: OutcomeUnknownError) -> Failure:
+    """What is said besides of a message that nobody knows about."""
+    why = error.search_error
+    if isinstance(why, JournalError) and why.reason == "elsewhere" and why.agent is not None:
+        there = masked_reference(why.agent)
+        hint = f"name the agent as then, with --agent-card {there}, or another run with --run-id"
+        message = (
+            f"message {error.message_id} was sent to {there}, and this agent has no task of it"
+        )
+        return replace(failure, message=f"{message}; it was not sent again", hint=hint)
+    if error.looked_at:
+        looked_at = f"it was looked for in {'; '.join(error.looked_at)}"
+        failure = replace(failure, message=f"{failure.message}; {looked_at}")
+    if isinstance(why, DeadlineExceededError) and why.deadline == "reconcile":
+        late = f"the search for it was not finished within {shown_duration(why.timeout)}"
+        hint = "the journal keeps the call open: holdfast resume looks for it once more"
+        failure = replace(failure, message=f"{failure.message}; {late}", hint=hint)
+    return failure
 
 
 class _Call:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from holdfast.policy.outcome import CallOutcome
+from holdfast.errors import CallOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

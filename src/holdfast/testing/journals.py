@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec.structs import replace
 
-from holdfast.errors import JournalError
-from holdfast.policy.outcome import CallOutcome
+from holdfast.errors import CallOutcome, JournalError
 from holdfast.runtime.journal import CallRecord, RecordUpdate, utc
 
 if TYPE_CHECKING:
