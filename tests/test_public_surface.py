@@ -243,6 +243,7 @@ SIGNATURES = {
     "Journal.renew": "self held lease_until /",
     "Journal.unfinished": "self agent=None /",
     "Journal.update": "self message_id generation update /",
+    "SqliteJournal.check": "self",
     "SqliteJournal.begin": "self record /",
     "SqliteJournal.claim": "self message_id / *now *lease_until",
     "SqliteJournal.close": "self",
@@ -443,7 +444,8 @@ CONSTRUCTORS = {
         "*refusals=[401, 403, 404, 405, 411, 413, 414, 415, 421, 422, 425, 429, 503]"
     ),
     "SqliteJournal": (
-        "path *store_messages=False *lease=30.0 *retention=604800.0 *busy_timeout=5.0"
+        "path *store_messages=False *lease=30.0 *retention=604800.0 *busy_timeout=5.0 "
+        "*read_only=False"
     ),
     "RunItem": "*key *content",
     "RunItemChangedError": "message='' *key *message_id=None **facts",

@@ -113,11 +113,24 @@ ConnectionFailure = Literal[
 """How a connection failed; the first five happen before a byte of the request is sent."""
 
 JournalFailure = Literal[
-    "unusable", "exists", "held", "over", "taken_over", "missing", "elsewhere"
+    "unusable",
+    "full",
+    "locked",
+    "read_only",
+    "damaged",
+    "gone",
+    "exists",
+    "held",
+    "over",
+    "taken_over",
+    "missing",
+    "elsewhere",
 ]
 """Why a journal did not do what it was asked.
 
-- ``"unusable"``: it cannot be written or read, or is silent.
+- ``"unusable"``: it cannot be written or read, or is silent. Where a journal knows why, it is
+  ``"full"``, as its disk is; ``"locked"`` by somebody else who writes; ``"read_only"``;
+  ``"damaged"``; or ``"gone"``: deleted, moved or replaced since it was opened.
 - ``"exists"``: it has a call of that message or label, and that one may have been sent.
 - ``"held"``: somebody works on the call, or did and died less than a lease ago.
 - ``"over"``: the call has an outcome.

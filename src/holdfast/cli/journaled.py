@@ -32,11 +32,13 @@ from holdfast.journals.sqlite import SqliteJournal
 from holdfast.model.types import Message
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from holdfast.cli.output import Output
     from holdfast.cli.session import World
     from holdfast.cli.settings import Settings
+    from holdfast.errors import JournalFailure
     from holdfast.model.card import AgentCard
     from holdfast.model.types import Event, Task
     from holdfast.runtime.listeners import Observation
@@ -52,6 +54,17 @@ __all__ = [
     "unusable_journal",
     "was_not_sent",
 ]
+
+_HINTS: Mapping[JournalFailure, str] = {
+    "full": "make room on the disk of the journal",
+    "locked": "wait for whoever writes the journal, or end that program",
+    "read_only": "make the journal and its directory writable",
+    "damaged": "put an earlier copy of the journal in its place, or have the sqlite3 program "
+    "recover it: another file knows nothing of what was sent",
+    "gone": "put the journal back where it was: another file knows nothing of what was sent",
+}
+_ANY_HINT = "check --journal: the file is one that holdfast made, and has a writable directory"
+"""What can be done about a journal that cannot be used, by why it cannot, and else."""
 
 _LEASE = 5.0
 """Seconds after which the next run goes on with what a run had under way that was killed."""
@@ -100,12 +113,13 @@ class JournaledSession(Session):
             super()._observed(observation)
 
 
-def journal_at(name: str, *, is_there: bool = False) -> SqliteJournal:
+def journal_at(name: str, *, is_there: bool = False, read_only: bool = False) -> SqliteJournal:
     """The journal of a command.
 
     Args:
         name: The file, or its address, as written.
         is_there: Whether it has to be there.
+        read_only: Whether nothing is written.
 
     Raises:
         CommandError: It is not.
@@ -118,7 +132,9 @@ def journal_at(name: str, *, is_there: bool = False) -> SqliteJournal:
     if is_there and not path.exists():
         message = f"there is no journal {path}"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
-    return SqliteJournal(path, store_messages=True, lease=_LEASE, retention=None)
+    return SqliteJournal(
+        path, store_messages=True, lease=_LEASE, retention=None, read_only=read_only
+    )
 
 
 async def check_journal(journal: SqliteJournal) -> None:
@@ -133,9 +149,16 @@ async def check_journal(journal: SqliteJournal) -> None:
         raise CommandError(unusable_journal(error)) from None
 
 
-def unusable_journal(error: JournalError) -> Failure:
-    """What is said where a journal cannot be read."""
-    hint = "check --journal: the file is one that holdfast made, and has a writable directory"
+def unusable_journal(error: JournalError, *, again: str | None = None) -> Failure:
+    """What is said where a journal cannot be used.
+
+    Args:
+        error: Why.
+        again: The command that goes on once that is mended; None where the user knows it.
+    """
+    hint = _HINTS.get(error.reason, _ANY_HINT)
+    if again is not None:
+        hint = f"{hint}; then, to go on: {again}"
     return replace(journal_failure(error), hint=hint)
 
 

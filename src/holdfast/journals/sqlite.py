@@ -85,6 +85,8 @@ class SqliteJournal:
             once an hour, whoever wrote it. Calls without an outcome are kept, and so are those
             with a label: they are what a run knows of its messages.
         busy_timeout: Seconds to wait for another process that writes; more than 0.
+        read_only: Whether to write nothing, and to make no file; what would write is a
+            `JournalError`.
 
     Attributes:
         path: The file, as it was given.
@@ -104,9 +106,11 @@ class SqliteJournal:
         lease: float = 30.0,
         retention: float | None = 7 * 86400.0,
         busy_timeout: float = 5.0,
+        read_only: bool = False,
     ) -> None:
         check_kind("path", path, (str, os.PathLike))
         check_kind("store_messages", store_messages, bool)
+        check_kind("read_only", read_only, bool)
         waits = {"lease": lease, "busy_timeout": busy_timeout}
         if retention is not None:
             waits["retention"] = retention
@@ -120,7 +124,7 @@ class SqliteJournal:
         self.lease = lease
         self._retention = retention
         self._forgot = float("-inf")
-        self._file = SqliteFile(self.path, busy_timeout)
+        self._file = SqliteFile(self.path, busy_timeout, read_only=read_only)
         self._writing = PerLoop(_Writing)
 
     async def begin(self, record: CallRecord, /) -> None:
@@ -243,6 +247,21 @@ class SqliteJournal:
             JournalError: It cannot be read.
         """
         return await self._do(lambda connection: _first(connection, _OF_LABEL, label))
+
+    async def check(self) -> None:
+        """Reads the whole file, and sees whether it is in order; that takes a while.
+
+        Raises:
+            JournalError: It cannot be read, or is ``"damaged"``.
+        """
+
+        def check(connection: sqlite3.Connection) -> None:
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                text = f"the journal {self.path} is damaged: {' '.join(found.split())}"
+                raise JournalError(text, reason="damaged")
+
+        await self._do(check)
 
     async def close(self) -> None:
         """Writes what is still to be written, and closes the file. Can be called twice."""
