@@ -231,7 +231,7 @@ def test_a_call_that_comes_to_its_end_while_it_is_to_be_forgotten_is_told(left):
     done = left.resume("--forget", "m1", engine=engine)
 
     assert done.exit == 1
-    assert "Error: the call of message m1 is over meanwhile\n" in done.err
+    assert "Error: the call of message m1 has come to its end meanwhile\n" in done.err
 
 
 def held(left, agent, *, is_alive, outcome=None):
@@ -341,11 +341,27 @@ def test_a_journal_with_damaged_pages_is_told(left, words):
 
 def test_listing_writes_nothing(left):
     left.add("m1")
-    before = left.path.stat(), left.path.read_bytes()
+    before = left.path.stat().st_mtime_ns, left.path.read_bytes()
     done = left.resume("--list")
 
     assert (done.exit, "Message ID: m1\n" in done.out) == (0, True)
-    assert (left.path.stat(), left.path.read_bytes()) == before
+    assert (left.path.stat().st_mtime_ns, left.path.read_bytes()) == before
+    assert [*left.path.parent.iterdir()] == [left.path]
+
+
+def test_a_journal_that_cannot_be_written_is_told_where_a_call_is_to_be_forgotten(left):
+    left.add("m1")
+
+    def engine(*, verify):
+        left.path.unlink()
+        left.path.mkdir()
+        return FakeNetwork(FakeAgent())
+
+    done = left.resume("--forget", "m1", "-o", "json", engine=engine)
+
+    assert done.exit == 1
+    assert done.error["code"] == "HOLDFAST_ERR_JOURNAL"
+    assert done.error["hint"].startswith("check --journal")
 
 
 def test_an_empty_file_is_no_journal_and_is_left_empty(left):

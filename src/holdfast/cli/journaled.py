@@ -164,7 +164,8 @@ def unusable_journal(error: JournalError, *, again: str | None = None) -> Failur
 
 def journal_failure(error: JournalError) -> Failure:
     """What is said where a journal refuses something."""
-    return Failure(code="HOLDFAST_ERR_JOURNAL", message=error.message)
+    hint = _HINTS.get(error.reason)
+    return Failure(code="HOLDFAST_ERR_JOURNAL", message=error.message, hint=hint)
 
 
 def answer_of(outcome: Answer | Exception) -> Task | Message | None:

@@ -107,11 +107,14 @@ async def forget(session: JournaledSession, output: Output, *, record: CallRecor
     """Notes that nobody wants to know what becomes of a call.
 
     Raises:
-        CommandError: Somebody works on it, or it is over.
+        CommandError: Somebody works on it, it is over, or the journal cannot be used.
     """
-    calls = await session.client.pending(message_id=record.message_id)
+    try:
+        calls = await session.client.pending(message_id=record.message_id)
+    except JournalError as error:
+        raise CommandError(unusable_journal(error)) from None
     if not calls:
-        message = f"the call of message {record.message_id} is over meanwhile"
+        message = f"the call of message {record.message_id} has come to its end meanwhile"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
     try:
         await calls[0].forget()
@@ -126,11 +129,14 @@ async def resume(
     """Goes on with calls to one agent, and shows what comes of each.
 
     Raises:
-        CommandError: Not all of them have an answer.
+        CommandError: Not all of them have an answer, or the journal cannot be used.
         A2AError: The agent cannot be talked to at all.
     """
     await session.prepare()
-    calls = {one.message_id: one for one in await session.client.pending()}
+    try:
+        calls = {one.message_id: one for one in await session.client.pending()}
+    except JournalError as error:
+        raise CommandError(unusable_journal(error)) from None
     room = asyncio.Semaphore(_AT_ONCE)
 
     async def one(record: CallRecord) -> bool:

@@ -197,13 +197,15 @@ class SqliteFile:
         )
 
     def _connect_to_read(self) -> sqlite3.Connection:
-        """Opens it without writing anything, beside it neither.
+        """Opens it so that nothing is made and nothing is written down.
 
-        Where SQLite cannot make the files that several readers and writers share, nobody writes.
+        Where SQLite cannot make the files that readers and writers share, nobody writes. Where it
+        can, it takes them away again, as it would not if it were told that it may only read.
         """
-        where = f"{self._where.as_uri()}?mode=ro"
+        where = f"{self._where.as_uri()}?mode=rw"
         connection = self._connect(where)
         try:
+            connection.execute("PRAGMA query_only = ON")
             connection.execute(_OWNER)
         except sqlite3.OperationalError as error:
             connection.close()
