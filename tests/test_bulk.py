@@ -710,6 +710,7 @@ async def test_what_is_over_stays_over_where_a_run_moves_to_another_agent(
 
     assert results["1"].answer.text == "there"
     assert len(there.executions) == 1
+    assert [results[key].agent for key in "01"] == [here.url, None]
     if store_messages:
         assert results["0"].answer.text == "here"
     else:

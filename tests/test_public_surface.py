@@ -449,7 +449,7 @@ CONSTRUCTORS = {
     ),
     "RunItem": "*key *content",
     "RunItemChangedError": "message='' *key *message_id=None **facts",
-    "RunResult": "*key *answer=None *error=None *duration=0.0 *was_resumed=False",
+    "RunResult": "*key *answer=None *error=None *duration=0.0 *was_resumed=False *agent=None",
     "RetryPolicy": (
         "*max_retries=3 *base_delay=1.0 *backoff_factor=2.0 *max_delay=30.0 *jitter=True "
         "*max_retry_after=60.0 *retry_predicate=None *on_retry=None"

@@ -107,6 +107,11 @@ class SentBefore:
         self._journaling = journaling
         self._poll_interval = poll_interval
 
+    @property
+    def agent(self) -> str:
+        """What the journal calls the agent that it was sent to."""
+        return self._record.agent
+
     async def answer(self, deadline: Deadline, per_call: PerCall) -> Answer | None:
         """The answer, whoever brings the call to its end; None if it turned out to be not sent.
 
