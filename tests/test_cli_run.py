@@ -510,6 +510,8 @@ def test_a_journal_that_is_gone_ends_the_sending_and_no_line_is_lost(tmp_path):
 
     assert done.exit == 1
     assert f"Error: the journal {runs.journal} is gone since it was opened" in done.err
+    assert "Hint: put the journal back where it was: " in done.err
+    assert "; then, to go on: holdfast " in done.err
     assert [one for one in runs.results if "error" in one] == []
     assert runs.sent < 10
 

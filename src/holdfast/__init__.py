@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Attempt,
         AuthenticationError,
         CallEndedError,
+        CallOutcome,
         CancelUnconfirmedError,
         CardSignatureError,
         CircuitOpenError,
@@ -132,7 +133,6 @@ if TYPE_CHECKING:
     from holdfast.pending import PendingCall
     from holdfast.policy.budget import BudgetPolicy
     from holdfast.policy.deadline import Deadline
-    from holdfast.policy.outcome import CallOutcome
     from holdfast.policy.reconcile import ContextIds, OnUnknown, ReconcilePolicy
     from holdfast.policy.reconnect import ReconnectPolicy
     from holdfast.policy.resilience import Resilience

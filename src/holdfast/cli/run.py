@@ -196,7 +196,8 @@ class Run:
         async for result in run:
             line = self._on_the_way.pop(result.key)
             if isinstance(result.error, JournalError) and not was_not_sent(result.error):
-                self._give_up(unusable_journal(result.error))
+                again = self._session.command(*self._plan.words())
+                self._give_up(unusable_journal(result.error, again=again))
                 continue  # the line has no result: the journal knows whether it was sent
             outcome = result.answer if result.answer is not None else result.error
             if isinstance(outcome, RunItemChangedError):
