@@ -15,6 +15,7 @@ from tests.test_cli_process import BOUND, NOBODY_READS, served, start
 from holdfast.cli.lines import LARGEST_LINE
 from holdfast.cli.values import read_grace, read_rate, shown_rate
 from holdfast.testing import (
+    Cut,
     FakeAgent,
     Refuse,
     Reset,
@@ -413,11 +414,11 @@ def test_an_agent_that_takes_nothing_for_long_ends_the_sending(tmp_path):
     down = runs("--concurrency", "4", lines=many)
 
     assert down.exit == 3
-    assert " could not be sent; the next one is tried in 1s\n" in down.err
-    assert "Error: the last 14 messages could not be sent, and no more are tried: " in down.err
+    assert "Warning: the agent cannot be reached: the connection was refused (" in down.err
+    assert "Error: the agent has not been reached for 5m: the connection was refused (" in down.err
     assert "to go on: holdfast run --input" in down.err
     unsent = len(runs.results)
-    assert 14 <= unsent < 18
+    assert 4 <= unsent < 20
     assert f"Summary: 0 completed, {unsent} not sent, {100 - unsent} left\n" in down.err
     assert runs.sent == 0
 
@@ -446,8 +447,52 @@ def test_an_agent_that_lets_nobody_in_ends_the_sending_without_waiting(tmp_path)
     done = runs("--concurrency", "4", lines=[str(number) for number in range(100)])
 
     assert done.exit == 4
-    assert "the next one is tried in" not in done.err
-    assert "messages could not be sent, and no more are tried: " in done.err
+    assert "cannot be reached" not in done.err
+    assert "Error: no more is sent: HTTP 401 Unauthorized" in done.err
+    assert "Summary: 0 completed, 4 not sent, 96 left\n" in done.err
+
+
+class GoneAgent(FakeAgent):
+    """An agent that dies while the fourth message comes to its end, and may come back."""
+
+    def __init__(self, failures):
+        super().__init__(self._behave)
+        self.inject(Cut(after_events=1), on="SendStreamingMessage", times=4)
+        self._begun = 0
+        self._failures = failures
+
+    def _behave(self, turn):
+        self._begun += 1
+        if self._begun == 4:
+            self.inject(Refuse(), times=self._failures)
+        return completes(turn.message.text.upper(), after=20)
+
+
+def test_an_agent_that_dies_is_told_at_once_and_left_after_minutes(tmp_path):
+    runs = Runs(tmp_path, GoneAgent(100_000))
+    down = runs("--concurrency", "4", lines=[str(number) for number in range(100)])
+
+    assert down.exit == 3
+    assert "Warning: the agent cannot be reached: the connection was refused" in down.err
+    assert "; waiting up to 5m until it answers\n" in down.err
+    assert "Summary: 0 completed, 100 left\n" in down.err
+    assert "Error: the agent has not been reached for 5m: " in down.err
+    assert "; then, to go on: holdfast run --input" in down.err
+    assert (runs.sent, len(runs.agent.calls("SendStreamingMessage"))) == (4, 4)
+    assert runs.results == []
+
+    runs.agent._faults.clear()
+    assert runs().exit == 0
+    assert len(runs.texts) == runs.sent == 100
+
+
+def test_an_agent_that_is_back_is_sent_what_is_left(tmp_path):
+    runs = Runs(tmp_path, GoneAgent(60))
+    done = runs("--concurrency", "4", lines=[str(number) for number in range(100)])
+
+    assert "Warning: the agent cannot be reached: " in done.err
+    assert "Warning: the agent answers again\n" in done.err
+    assert (done.exit, runs.sent) == (0, 100)
 
 
 def test_messages_that_are_not_sent_now_and_then_do_not_end_the_sending(runs):
@@ -468,7 +513,7 @@ def test_lines_whose_ids_are_taken_do_not_end_the_sending(runs):
     done = runs("--concurrency", "1", lines=[*changed, "last"])
 
     assert "Summary: 1 completed, 30 not sent\n" in done.err
-    assert "is tried in" not in done.err
+    assert "cannot be reached" not in done.err
 
 
 def test_a_call_that_was_forgotten_is_told_as_that_and_not_sent_again(tmp_path):

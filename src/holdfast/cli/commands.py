@@ -442,7 +442,8 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     task ended, 1 if one has an error in its place, or is no message, 3 or 4 if the agent cannot
     be reached or lets nobody in.
     """
-    from holdfast.cli.journaled import JournaledSession, journal_at  # heavy; help is not
+    from holdfast.cli.journaled import journal_at  # heavy; help is not
+    from holdfast.cli.outage import WatchedSession
     from holdfast.cli.plan import STANDARD, Plan
     from holdfast.cli.run import Run
 
@@ -469,7 +470,7 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     )
     output = output_for(settings.output, settings)
     _announce(ctx, output)
-    session = JournaledSession(
+    session = WatchedSession(
         world, settings, _reference(ctx, settings), output, journal_at(plan.journal)
     )
     run = Run(session, output, plan, world.interrupts)

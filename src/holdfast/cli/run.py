@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.bulk import RunItem
-from holdfast.cli.errors import CommandError, Failure
+from holdfast.cli.errors import CommandError, Failure, away
 from holdfast.cli.journaled import (
     check_journal,
     failure_of,
@@ -24,7 +24,7 @@ from holdfast.cli.journaled import (
 )
 from holdfast.cli.lines import BadLine, Line
 from holdfast.cli.moved import check_not_moved
-from holdfast.cli.outage import Outage
+from holdfast.cli.outage import LONGEST_OUTAGE
 from holdfast.cli.plan import STANDARD
 from holdfast.cli.progress import Counts, Progress
 from holdfast.cli.values import shown_duration
@@ -43,16 +43,26 @@ if TYPE_CHECKING:
 
     from holdfast.answer import Answer
     from holdfast.bulk import BulkRun
-    from holdfast.cli.journaled import JournaledSession
     from holdfast.cli.lines import Lines
+    from holdfast.cli.outage import WatchedSession
     from holdfast.cli.output import Output
     from holdfast.cli.plan import Plan
     from holdfast.cli.results import Results
+    from holdfast.errors import A2AError
 
 __all__ = ["Run"]
 
 _OPEN = (A2AConnectionError, A2ATimeoutError, DeadlineExceededError, ReconnectError)
 """Errors after which an answer may still be waited for."""
+
+_LOOK = 0.5
+"""Seconds between two looks at whether the agent is away."""
+
+_TOLD = 3.0
+"""Seconds for which it is, before that is told."""
+
+_LAST = 30.0
+"""Seconds in which a message that cannot be sent is given up at the latest, but for slow ones."""
 
 
 class Run:
@@ -67,7 +77,7 @@ class Run:
 
     def __init__(
         self,
-        session: JournaledSession,
+        session: WatchedSession,
         output: Output,
         plan: Plan,
         interrupts: Callable[[Callable[[], None]], AbstractContextManager[None]],
@@ -80,9 +90,10 @@ class Run:
         self._on_the_way: dict[str, Line] = {}
         self._fault: CommandError | None = None
         self._interruptions = 0
-        self._outage = Outage(plan.concurrency)
+        self._outage = session.outage
         self._has_open = False
         self._stop: Callable[[], None] = lambda: None
+        self._under_way: Callable[[], int] = lambda: 0
 
     async def run(self) -> None:
         """Sends what is to be sent, and writes what comes.
@@ -122,10 +133,12 @@ class Run:
             headers=session.svc_params,
             on_unknown=plan.on_unknown,
         )
-        progress = Progress(self._counts, self._output)
+        progress = Progress(self._counts, session.outage, self._output)
         progress.begin(lines, run)
         writing = asyncio.create_task(self._write_all(run, results))
         self._stop = run.stop
+        self._under_way = lambda: run.under_way
+        watching = asyncio.create_task(self._watch(writing))
 
         def interrupted() -> None:
             self._interruptions += 1
@@ -144,9 +157,10 @@ class Run:
             with self._interrupts(interrupted):
                 await writing
         except asyncio.CancelledError:
-            if not self._interruptions:
+            if not self._interruptions and self._fault is None:
                 raise
         finally:
+            watching.cancel()
             writing.cancel()
             await run.close()
             progress.end()
@@ -220,21 +234,62 @@ class Run:
 
     def _look_at(self, outcome: Answer | Exception) -> None:
         """Sends no more if nothing can be sent."""
-        outage = self._outage
-        outage.saw(outcome)
+        self._outage.saw(outcome)
         self._has_open |= isinstance(outcome, _OPEN) and not was_not_sent(outcome)
-        if outage.is_final:
-            failure = failure_of(outcome, self._session)
-            told = f"{outage}, and no more are tried: {failure.message}"
-            then = f"to go on: {self._session.command(*self._plan.words())}"
-            hint = f"{failure.hint}; then, {then}" if failure.hint else then
-            self._give_up(replace(failure, message=told, hint=hint))
+        if self._outage.has_ended_with(outcome):
+            self._give_up(self._to_go_on(failure_of(outcome, self._session), "no more is sent"))
+
+    def _to_go_on(self, failure: Failure, what: str) -> Failure:
+        then = f"to go on: {self._session.command(*self._plan.words())}"
+        hint = f"{failure.hint}; then, {then}" if failure.hint else then
+        return replace(failure, message=f"{what}: {failure.message}", hint=hint)
 
     async def _wait(self) -> None:
-        """Waits before the next message where the last ones could not be sent."""
-        if pause := self._outage.pause():
-            self._output.warn(f"{self._outage}; the next one is tried in {shown_duration(pause)}")
-            await asyncio.sleep(pause)
+        """Waits before the next message while the agent is away, or takes none."""
+        outage, clock = self._outage, asyncio.get_running_loop().time
+        if not outage.is_on:
+            return
+        until = clock() + outage.pause()
+
+        def is_over() -> bool:
+            is_asked_for = outage.is_asked_for() and self._under_way() > 0
+            return not outage.is_on or (clock() >= until and not is_asked_for)
+
+        await _looking(is_over)
+
+    async def _watch(self, work: asyncio.Task[None]) -> None:
+        """Says when the agent is away and when it is back; ends the work when that is for long."""
+        outage, is_told = self._outage, False
+        while True:
+            await asyncio.sleep(_LOOK)
+            if outage.error is not None and outage.is_over_long:
+                self._give_up(self._left_alone(outage.error))
+                await self._until_sent()
+                work.cancel()
+            elif outage.error is not None and outage.seconds >= _TOLD and not is_told:
+                is_told = True
+                self._warn_of(outage.error)
+            elif outage.error is None and is_told:
+                is_told = False
+                self._output.warn("the agent answers again")
+
+    async def _until_sent(self) -> None:
+        """Waits for what is being sent: of what is cancelled meanwhile, nobody knows."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + _LAST
+        await _looking(lambda: not self._outage.sending or clock() >= until)
+
+    def _warn_of(self, error: A2AError) -> None:
+        most = shown_duration(LONGEST_OUTAGE)
+        self._output.warn(
+            f"the agent cannot be reached: {away(error)}; waiting up to {most} until it answers"
+        )
+
+    def _left_alone(self, error: A2AError) -> Failure:
+        """What is said of an agent that is waited for no more."""
+        failure = replace(failure_of(error, self._session), message=away(error))
+        most = shown_duration(LONGEST_OUTAGE)
+        return self._to_go_on(failure, f"the agent has not been reached for {most}")
 
     def _unwritable(self, error: OSError) -> CommandError:
         return CommandError(
@@ -300,6 +355,11 @@ class Run:
             return f"to try once more what was not sent: {command(*plan.words())}"
         again = command(*plan.words(run_id=f"{plan.name}-again"), "--retry-errors")
         return f"to send them once more, although the agent may have run them: {again}"
+
+
+async def _looking(is_over: Callable[[], bool]) -> None:
+    while not is_over():  # noqa: ASYNC110  which time alone may make it
+        await asyncio.sleep(_LOOK)
 
 
 def _changed(line: Line, known_by: str, message_id: str | None = None) -> RunItemChangedError:
