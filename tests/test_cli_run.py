@@ -495,6 +495,65 @@ def test_an_agent_that_is_back_is_sent_what_is_left(tmp_path):
     assert (done.exit, runs.sent) == (0, 100)
 
 
+def test_an_agent_that_is_away_at_the_start_is_waited_for(tmp_path):
+    runs = Runs(tmp_path)
+    runs.agent.inject(Refuse(), on="GetAgentCard", times=9)
+    done = runs("--timeout", "20s", lines=["a", "b"])
+
+    assert "Warning: the agent cannot be reached: the connection was refused (" in done.err
+    assert "Warning: the agent answers again\n" in done.err
+    assert (done.exit, runs.sent) == (0, 2)
+
+
+def test_an_agent_that_is_away_at_the_start_for_long_ends_the_run(tmp_path):
+    runs = Runs(tmp_path)
+    runs.agent.inject(Refuse(), on="GetAgentCard", times=10_000)
+    done = runs(lines=["a", "b"])
+
+    assert done.exit == 3
+    assert "Summary: 0 completed, 2 left\n" in done.err
+    assert "Error: the agent has not been reached for 5m: the connection was refused (" in done.err
+    assert "; then, to go on: holdfast run --input" in done.err
+
+
+def test_somebody_who_does_not_wait_for_an_agent_that_is_away_is_told_how_to_go_on(tmp_path):
+    runs = Runs(tmp_path)
+    runs.agent.inject(Refuse(), on="GetAgentCard", times=10_000)
+    done = runs(lines=["a", "b"], stops=[20])
+
+    assert done.exit == 130
+    assert "Summary: 0 completed, 2 left\nHint: to go on: holdfast run --input" in done.err
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (Respond(status=404), "A2ACLI_ERR_CARD_NOT_FOUND"),
+        (Respond(status=401), "A2ACLI_ERR_CREDENTIALS_MISSING"),
+    ],
+)
+def test_an_address_that_is_wrong_ends_the_run_at_once(runs, fault, code):
+    runs.agent.inject(fault, on="GetAgentCard", times=100)
+    done = runs(lines=["a"])
+
+    assert done.exit in {3, 4}
+    assert f"Code: {code}\n" in done.err
+    assert "waiting up to" not in done.err
+    assert "Summary: " not in done.err
+
+
+def test_a_name_that_is_not_found_ends_a_run_that_has_not_begun(runs):
+    nowhere = "http://nowhere.test"
+    first = runs(lines=["a"], card=nowhere)
+    assert (first.exit, "waiting up to" in first.err) == (3, False)
+    assert f"Error: the name could not be resolved (agent {nowhere}" in first.err
+
+    runs()
+    again = runs(lines=["a", "b"], card=nowhere)
+    assert "Warning: the agent cannot be reached: the name could not be resolved (" in again.err
+    assert "Summary: 0 completed, 1 left\n" in again.err
+
+
 def test_messages_that_are_not_sent_now_and_then_do_not_end_the_sending(runs):
     many = []
     for number in range(30):

@@ -24,18 +24,20 @@ from holdfast.cli.journaled import (
 )
 from holdfast.cli.lines import BadLine, Line
 from holdfast.cli.moved import check_not_moved
-from holdfast.cli.outage import LONGEST_OUTAGE
+from holdfast.cli.outage import LONGEST_OUTAGE, is_away
 from holdfast.cli.plan import STANDARD
 from holdfast.cli.progress import Counts, Progress
 from holdfast.cli.values import shown_duration
 from holdfast.errors import (
     A2AConnectionError,
+    A2AError,
     A2ATimeoutError,
     DeadlineExceededError,
     JournalError,
     ReconnectError,
     RunItemChangedError,
 )
+from holdfast.runtime.agent_name import agent_name
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -48,12 +50,14 @@ if TYPE_CHECKING:
     from holdfast.cli.output import Output
     from holdfast.cli.plan import Plan
     from holdfast.cli.results import Results
-    from holdfast.errors import A2AError
 
 __all__ = ["Run"]
 
 _OPEN = (A2AConnectionError, A2ATimeoutError, DeadlineExceededError, ReconnectError)
 """Errors after which an answer may still be waited for."""
+
+_WRONG = frozenset({"dns", "tls"})
+"""Failures that are those of a wrong address, where none is known to be right."""
 
 _LOOK = 0.5
 """Seconds between two looks at whether the agent is away."""
@@ -91,7 +95,7 @@ class Run:
         self._fault: CommandError | None = None
         self._interruptions = 0
         self._outage = session.outage
-        self._has_open = False
+        self._has_open = self._is_away = False
         self._stop: Callable[[], None] = lambda: None
         self._under_way: Callable[[], int] = lambda: 0
 
@@ -111,13 +115,80 @@ class Run:
             results = plan.open_output()
             try:
                 await check_not_moved(plan, session, lines, results)
-                await session.prepare()
-                await self._work(lines, results)
+                if await self._is_there(results):
+                    await self._work(lines, results)
             finally:
                 results.close()
             self._tell(self._left(lines, results))
         finally:
             lines.close()
+
+    # ── The agent ────────────────────────────────────────────────────────────────────────────
+
+    async def _is_there(self, results: Results) -> bool:
+        """Makes ready for calls, as soon as the agent is there; False where that was ended.
+
+        Raises:
+            A2AError: The agent cannot be talked to at all.
+        """
+        asking = asyncio.create_task(self._prepare(results))
+        watching = asyncio.create_task(self._watch(asking))
+
+        def interrupted() -> None:
+            self._interruptions += 1
+            asking.cancel()
+
+        try:
+            with self._interrupts(interrupted):
+                await asking
+        except asyncio.CancelledError:
+            if not self._is_ended:
+                raise
+        finally:
+            watching.cancel()
+            asking.cancel()
+        return not self._is_ended
+
+    @property
+    def _is_ended(self) -> bool:
+        """Whether it was ended before its time."""
+        return self._interruptions > 0 or self._fault is not None
+
+    async def _prepare(self, results: Results) -> None:
+        session = self._session
+        try:
+            await session.prepare()
+        except A2AError as error:
+            if not is_away(error):
+                raise
+            if getattr(error, "failure", None) in _WRONG and not await self._has_begun(results):
+                raise
+            await self._until_there()
+            await session.prepare()
+
+    async def _until_there(self) -> None:
+        session, outage = self._session, self._outage
+        while True:
+            await asyncio.sleep(outage.pause())
+            session.begin()
+            try:
+                await session.client.agent_card(timeout=session.left())
+            except A2AError as error:
+                if not is_away(error):
+                    raise
+            else:
+                return
+
+    async def _has_begun(self, results: Results) -> bool:
+        """Whether the agent was reached under this address before, as far as is known."""
+        if results.known:
+            return True
+        try:
+            return bool(
+                await self._session.journal.unfinished(agent_name(self._session.reference))
+            )
+        except JournalError as error:
+            raise CommandError(unusable_journal(error)) from None
 
     # ── The work ─────────────────────────────────────────────────────────────────────────────
 
@@ -157,10 +228,11 @@ class Run:
             with self._interrupts(interrupted):
                 await writing
         except asyncio.CancelledError:
-            if not self._interruptions and self._fault is None:
+            if not self._is_ended:
                 raise
         finally:
             watching.cancel()
+            self._look()
             writing.cancel()
             await run.close()
             progress.end()
@@ -258,32 +330,34 @@ class Run:
         await _looking(is_over)
 
     async def _watch(self, work: asyncio.Task[None]) -> None:
-        """Says when the agent is away and when it is back; ends the work when that is for long."""
-        outage, is_told = self._outage, False
+        """Tells of the agent's absence, and ends the work where it is for long."""
+        outage = self._outage
         while True:
             await asyncio.sleep(_LOOK)
+            self._look()
             if outage.error is not None and outage.is_over_long:
                 self._give_up(self._left_alone(outage.error))
                 await self._until_sent()
                 work.cancel()
-            elif outage.error is not None and outage.seconds >= _TOLD and not is_told:
-                is_told = True
-                self._warn_of(outage.error)
-            elif outage.error is None and is_told:
-                is_told = False
-                self._output.warn("the agent answers again")
+
+    def _look(self) -> None:
+        """Says when the agent is away, and when it is back."""
+        error = self._outage.error
+        if error is not None and self._outage.seconds >= _TOLD and not self._is_away:
+            self._is_away = True
+            most = shown_duration(LONGEST_OUTAGE)
+            self._output.warn(
+                f"the agent cannot be reached: {away(error)}; waiting up to {most} until it answers"
+            )
+        elif error is None and self._is_away:
+            self._is_away = False
+            self._output.warn("the agent answers again")
 
     async def _until_sent(self) -> None:
         """Waits for what is being sent: of what is cancelled meanwhile, nobody knows."""
         clock = asyncio.get_running_loop().time
         until = clock() + _LAST
         await _looking(lambda: not self._outage.sending or clock() >= until)
-
-    def _warn_of(self, error: A2AError) -> None:
-        most = shown_duration(LONGEST_OUTAGE)
-        self._output.warn(
-            f"the agent cannot be reached: {away(error)}; waiting up to {most} until it answers"
-        )
 
     def _left_alone(self, error: A2AError) -> Failure:
         """What is said of an agent that is waited for no more."""
@@ -309,7 +383,7 @@ class Run:
 
     def _left(self, lines: Lines, results: Results) -> int | None:
         """How many lines have no result yet; None where nobody knows."""
-        if not self._interruptions and self._fault is None:
+        if not self._is_ended:
             return 0
         if not lines.is_file:
             return None
