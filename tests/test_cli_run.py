@@ -129,7 +129,7 @@ def test_a_result_is_a_task_a_message_or_an_error(tmp_path):
     ]  # fmt: skip
     summary = "2 completed, 1 failed, 1 waiting for somebody to act, 1 without an answer"
     assert f"Summary: {summary}\n" in done.err
-    assert "Error: 1 of 5 lines have no answer\nCode: HOLDFAST_ERR_RUN\n" in done.err
+    assert "Error: 1 of 5 lines has no answer\nCode: HOLDFAST_ERR_RUN\n" in done.err
     assert done.exit == 1
 
 
@@ -377,7 +377,12 @@ def test_an_id_whose_line_has_changed_is_an_error_of_that_line(runs, known_by):
 
     assert done.exit == 1
     assert "Summary: 2 completed, 1 not sent\n" in done.err
-    assert "Error: 1 of 3 lines have no answer\n" in done.err
+    assert "Error: 1 of 3 lines has no answer\n" in done.err
+    assert "Warning: 1 line has an id that another message had before: line 2\n" in done.err
+    command = f"holdfast run --input {runs.input} "
+    hint = "give what has changed an id of its own, else it is not sent; then, to go on"
+    assert f"Hint: {hint}: {command}" in done.err
+    assert "to try once more" not in done.err
     (error,) = [one for one in runs.results if "error" in one]
     assert (error["id"], error["line"], error["executed"]) == ("x", 2, False)
     assert error["error"]["code"] == "HOLDFAST_ERR_INPUT"
@@ -396,7 +401,7 @@ def test_what_was_not_sent_has_its_turn_again(runs):
     first = runs("--concurrency", "1", lines=[line, "b"])
     assert first.exit == 1
     assert "Summary: 1 completed, 1 not sent\n" in first.err
-    assert "Error: 1 of 2 lines have no answer\n" in first.err
+    assert "Error: 1 of 2 lines has no answer\n" in first.err
     assert "--retry-errors" not in first.err
     assert [one.get("executed", "") for one in runs.results] == [False, ""]
 
@@ -542,16 +547,11 @@ def test_an_address_that_is_wrong_ends_the_run_at_once(runs, fault, code):
     assert "Summary: " not in done.err
 
 
-def test_a_name_that_is_not_found_ends_a_run_that_has_not_begun(runs):
-    nowhere = "http://nowhere.test"
-    first = runs(lines=["a"], card=nowhere)
-    assert (first.exit, "waiting up to" in first.err) == (3, False)
-    assert f"Error: the name could not be resolved (agent {nowhere}" in first.err
+def test_a_name_that_nobody_has_ends_the_run_at_once(runs):
+    done = runs(lines=["a"], card="http://nowhere.test")
 
-    runs()
-    again = runs(lines=["a", "b"], card=nowhere)
-    assert "Warning: the agent cannot be reached: the name could not be resolved (" in again.err
-    assert "Summary: 0 completed, 1 left\n" in again.err
+    assert done.exit == 3
+    assert done.err.startswith("Error: the name could not be resolved (agent http://nowhere.test")
 
 
 def test_messages_that_are_not_sent_now_and_then_do_not_end_the_sending(runs):
@@ -561,6 +561,9 @@ def test_messages_that_are_not_sent_now_and_then_do_not_end_the_sending(runs):
     runs(lines=many[::2])
     changed = [line.replace("first", "second") for line in many]
     done = runs("--concurrency", "1", lines=changed)
+
+    told = "30 lines have an id that another message had before: lines 1, 3, 5, 7, 9 and others"
+    assert f"Warning: {told}\n" in done.err
 
     assert "Summary: 30 completed, 30 not sent\n" in done.err
 
@@ -599,6 +602,7 @@ def test_a_message_that_another_run_has_sent_is_an_error_of_its_line(runs):
     (error,) = [one["error"] for one in runs.results if "error" in one]
     assert error["code"] == "HOLDFAST_ERR_JOURNAL"
     assert "message m1 is in the journal" in error["message"]
+    assert "to try once more" not in done.err
     assert runs.sent == 2
 
 
@@ -625,7 +629,7 @@ def test_errors_of_earlier_runs_are_still_errors(runs):
 
     assert again.exit == 1
     assert "Summary: 0 completed, 1 without an answer, 1 done by an earlier run\n" in again.err
-    assert "Error: 1 of 2 lines have no answer\n" in again.err
+    assert "Error: 1 of 2 lines has no answer\n" in again.err
 
 
 def test_what_nobody_knows_is_sent_once_more_under_another_name(runs):
@@ -838,12 +842,36 @@ def test_an_output_that_takes_nothing_more_ends_the_sending(runs):
     done = runs("--concurrency", "1", lines=["a", "b", "c"], output="/dev/full")
 
     assert done.exit == 1
+    assert "Summary: 0 completed, 3 left\n" in done.err
     assert "Error: /dev/full cannot be written: No space left on device\n" in done.err
     assert runs.sent < 3
 
     assert runs().exit == 0
     assert runs.texts == {1: "A", 2: "B", 3: "C"}
     assert runs.sent == 3
+
+
+@pytest.mark.parametrize("last", ["5", "9"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_an_output_that_is_gone_ends_the_sending_and_no_answer_is_lost(tmp_path, last, replaced):
+    def behave(turn):
+        if turn.message.text == last:
+            runs.output.unlink()
+            if replaced:
+                runs.output.write_bytes(b"")
+        return completes(turn.message.text, after=1)
+
+    runs = Runs(tmp_path, FakeAgent(behave))
+    done = runs("--concurrency", "1", lines=[str(number) for number in range(10)])
+
+    assert done.exit == 1
+    assert "Summary: 0 completed, " not in done.err
+    assert f"Error: {runs.output} is gone since it was opened; the journal has what" in done.err
+    assert "Hint: to write all results anew, and go on: holdfast run --input" in done.err
+
+    runs.agent = echo()
+    assert runs().exit == 0
+    assert len(runs.texts) == 10
 
 
 def test_what_is_under_way_is_not_waited_for_where_nobody_reads_results(tmp_path):

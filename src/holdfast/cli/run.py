@@ -37,7 +37,6 @@ from holdfast.errors import (
     ReconnectError,
     RunItemChangedError,
 )
-from holdfast.runtime.agent_name import agent_name
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -56,8 +55,8 @@ __all__ = ["Run"]
 _OPEN = (A2AConnectionError, A2ATimeoutError, DeadlineExceededError, ReconnectError)
 """Errors after which an answer may still be waited for."""
 
-_WRONG = frozenset({"dns", "tls"})
-"""Failures that are those of a wrong address, where none is known to be right."""
+_NAMED = 5
+"""Lines that are named where something is said of many."""
 
 _LOOK = 0.5
 """Seconds between two looks at whether the agent is away."""
@@ -95,6 +94,8 @@ class Run:
         self._fault: CommandError | None = None
         self._interruptions = 0
         self._outage = session.outage
+        self._changed: list[int] = []
+        self._unsendable = 0
         self._has_open = self._is_away = False
         self._stop: Callable[[], None] = lambda: None
         self._under_way: Callable[[], int] = lambda: 0
@@ -115,7 +116,7 @@ class Run:
             results = plan.open_output()
             try:
                 await check_not_moved(plan, session, lines, results)
-                if await self._is_there(results):
+                if await self._is_there():
                     await self._work(lines, results)
             finally:
                 results.close()
@@ -125,13 +126,13 @@ class Run:
 
     # ── The agent ────────────────────────────────────────────────────────────────────────────
 
-    async def _is_there(self, results: Results) -> bool:
+    async def _is_there(self) -> bool:
         """Makes ready for calls, as soon as the agent is there; False where that was ended.
 
         Raises:
             A2AError: The agent cannot be talked to at all.
         """
-        asking = asyncio.create_task(self._prepare(results))
+        asking = asyncio.create_task(self._prepare())
         watching = asyncio.create_task(self._watch(asking))
 
         def interrupted() -> None:
@@ -154,14 +155,12 @@ class Run:
         """Whether it was ended before its time."""
         return self._interruptions > 0 or self._fault is not None
 
-    async def _prepare(self, results: Results) -> None:
+    async def _prepare(self) -> None:
         session = self._session
         try:
             await session.prepare()
         except A2AError as error:
             if not is_away(error):
-                raise
-            if getattr(error, "failure", None) in _WRONG and not await self._has_begun(results):
                 raise
             await self._until_there()
             await session.prepare()
@@ -178,17 +177,6 @@ class Run:
                     raise
             else:
                 return
-
-    async def _has_begun(self, results: Results) -> bool:
-        """Whether the agent was reached under this address before, as far as is known."""
-        if results.known:
-            return True
-        try:
-            return bool(
-                await self._session.journal.unfinished(agent_name(self._session.reference))
-            )
-        except JournalError as error:
-            raise CommandError(unusable_journal(error)) from None
 
     # ── The work ─────────────────────────────────────────────────────────────────────────────
 
@@ -227,6 +215,8 @@ class Run:
         try:
             with self._interrupts(interrupted):
                 await writing
+        except CommandError as fault:
+            self._fault = self._fault or fault
         except asyncio.CancelledError:
             if not self._is_ended:
                 raise
@@ -296,6 +286,8 @@ class Run:
         if "error" in members:
             executed = False if was_not_sent(outcome) else getattr(outcome, "executed", None)
             members = {"executed": executed, **members}
+        if results.is_gone:
+            raise self._gone()
         try:
             results.write(line, members)
         except BrokenPipeError:
@@ -303,6 +295,10 @@ class Run:
         except OSError as error:  # the journal has it
             raise self._unwritable(error) from None
         self._counts.add(outcome)
+        if isinstance(outcome, RunItemChangedError):
+            self._changed.append(line.number)
+        if _stays_unsent(outcome):
+            self._unsendable += 1
 
     def _look_at(self, outcome: Answer | Exception) -> None:
         """Sends no more if nothing can be sent."""
@@ -345,10 +341,8 @@ class Run:
         error = self._outage.error
         if error is not None and self._outage.seconds >= _TOLD and not self._is_away:
             self._is_away = True
-            most = shown_duration(LONGEST_OUTAGE)
-            self._output.warn(
-                f"the agent cannot be reached: {away(error)}; waiting up to {most} until it answers"
-            )
+            told = f"waiting up to {shown_duration(LONGEST_OUTAGE)} until it answers"
+            self._output.warn(f"the agent cannot be reached: {away(error)}; {told}")
         elif error is None and self._is_away:
             self._is_away = False
             self._output.warn("the agent answers again")
@@ -373,6 +367,13 @@ class Run:
                 hint=f"to go on: {self._session.command(*self._plan.words())}",
             )
         )
+
+    def _gone(self) -> CommandError:
+        told = f"{self._plan.output} is gone since it was opened; the journal has what was in it"
+        hint = (
+            f"to write all results anew, and go on: {self._session.command(*self._plan.words())}"
+        )
+        return CommandError(Failure(code="HOLDFAST_ERR_FILE", message=told, hint=hint))
 
     def _give_up(self, failure: Failure) -> None:
         """Sends no more; what is under way comes to its end."""
@@ -405,8 +406,11 @@ class Run:
         """
         counts, session, fault = self._counts, self._session, self._fault
         summary = counts.told(left)
+        if self._changed:
+            self._output.warn(_told_of_changed(sorted(self._changed)))
         if fault is None and not self._interruptions and counts.unanswered:
-            message = f"{counts.unanswered} of {counts.results} lines have no answer"
+            have = "has" if counts.unanswered == 1 else "have"
+            message = f"{counts.unanswered} of {counts.results} lines {have} no answer"
             failure = Failure(code="HOLDFAST_ERR_RUN", message=message, hint=self._way_out())
             fault = CommandError(failure)
         if fault is None and self._plan.output != STANDARD:
@@ -425,8 +429,13 @@ class Run:
         if self._has_open:
             again = command(*plan.words(), "--retry-errors")
             return f"to try these once more: {again}"
-        if self._counts.not_sent:
+        if self._counts.not_sent > self._unsendable:
             return f"to try once more what was not sent: {command(*plan.words())}"
+        if self._changed:
+            give = "give what has changed an id of its own, else it is not sent"
+            return f"{give}; then, to go on: {command(*plan.words())}"
+        if self._counts.not_sent:
+            return "the results say why"
         again = command(*plan.words(run_id=f"{plan.name}-again"), "--retry-errors")
         return f"to send them once more, although the agent may have run them: {again}"
 
@@ -434,6 +443,21 @@ class Run:
 async def _looking(is_over: Callable[[], bool]) -> None:
     while not is_over():  # noqa: ASYNC110  which time alone may make it
         await asyncio.sleep(_LOOK)
+
+
+def _stays_unsent(outcome: Answer | Exception) -> bool:
+    """Whether the same command would not send it, either."""
+    if isinstance(outcome, JournalError):
+        return outcome.reason == "exists" and was_not_sent(outcome)
+    return isinstance(outcome, RunItemChangedError)
+
+
+def _told_of_changed(numbers: list[int]) -> str:
+    many = len(numbers) > 1
+    first = ", ".join(map(str, numbers[:_NAMED]))
+    others = " and others" if len(numbers) > _NAMED else ""
+    what = f"{len(numbers)} {'lines have' if many else 'line has'} an id that another message had"
+    return f"{what} before: line{'s' if many else ''} {first}{others}"
 
 
 def _changed(line: Line, known_by: str, message_id: str | None = None) -> RunItemChangedError:
