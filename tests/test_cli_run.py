@@ -24,6 +24,7 @@ from holdfast.testing import (
     completes,
     fails,
     needs_auth,
+    rate_limited,
     replies,
 )
 
@@ -498,6 +499,16 @@ def test_an_agent_that_is_back_is_sent_what_is_left(tmp_path):
     assert "Warning: the agent cannot be reached: " in done.err
     assert "Warning: the agent answers again\n" in done.err
     assert (done.exit, runs.sent) == (0, 100)
+
+
+@pytest.mark.parametrize(("fault", "seconds"), [(Refuse(), 60), (rate_limited(), 180)])
+def test_an_agent_that_is_back_is_soon_as_busy_as_before(tmp_path, fault, seconds):
+    runs = Runs(tmp_path, echo(after=10_000))
+    words = ("--concurrency", "20", "--rate", "2/s", "--grace", "0", "--timeout", "5h")
+    runs.agent.inject(fault, on="SendStreamingMessage", times=8)
+    runs(*words, lines=[str(number) for number in range(20)], stops=[seconds])
+
+    assert runs.sent >= 12
 
 
 def test_an_agent_that_is_away_at_the_start_is_waited_for(tmp_path):

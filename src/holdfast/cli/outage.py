@@ -51,7 +51,7 @@ _FIRST, _LONGEST = 1.0, 30.0
 """Seconds before the first message to try with, and most; in between they double."""
 
 _RECENT = 60.0
-"""Seconds after a read failed in which the next one is expected."""
+"""Seconds after something failed in which the next try is expected."""
 
 _SENDS = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name})
 
@@ -78,7 +78,7 @@ class Outage:
         self.sending = set[str]()
         self._since = self._failed = 0.0
         self._read_failed = -_RECENT
-        self._not_sent = 0
+        self._not_sent = False
         self._not_sent_since = self._not_sent_last = 0.0
         self._refused = 0
         self._pause = 0.0
@@ -96,7 +96,9 @@ class Outage:
     @property
     def is_on(self) -> bool:
         """Whether no message is to be begun but to try with."""
-        return self.error is not None or self._not_sent > 0
+        return self.error is not None or (
+            self._not_sent and _now() - self._not_sent_last < _RECENT
+        )
 
     def failed(self, error: A2AError, *, is_read: bool = True) -> None:
         """Takes in that a try failed."""
@@ -124,24 +126,23 @@ class Outage:
         if isinstance(outcome, RunItemChangedError | JournalError):
             return  # the agent was not asked
         if not isinstance(outcome, A2AError) or not was_not_sent(outcome):
-            self._not_sent = self._refused = 0
+            self._not_sent, self._refused = False, 0
             self._pause = 0.0
+        elif outcome.transient and not isinstance(outcome, A2AHTTPError):
+            return  # it is away until it answers
         elif outcome.transient:
             self._not_sent_last = _now()
             if not self._not_sent:
-                self._not_sent_since = self._not_sent_last
-            self._not_sent += 1
+                self._not_sent, self._not_sent_since = True, self._not_sent_last
         else:
             self._refused += 1
 
     def has_ended_with(self, outcome: Answer | Exception) -> bool:
         """Whether no more are to be sent, after this came of a message."""
-        return isinstance(outcome, AuthenticationError) or (
-            self._refused >= _REFUSALS
-            or (
-                self._not_sent > 0 and self._not_sent_last - self._not_sent_since >= LONGEST_OUTAGE
-            )
-        )
+        if isinstance(outcome, AuthenticationError) or self._refused >= _REFUSALS:
+            return True
+        seconds = self._not_sent_last - self._not_sent_since
+        return self._not_sent and seconds >= LONGEST_OUTAGE
 
     def pause(self) -> float:
         """Seconds to wait before the next message to try with; longer each time."""
