@@ -2,9 +2,9 @@
 
 Rules: what is in the results is over; what is not, the journal may know, and is gone on with; the
 rest is sent, and so is what is in the results as certainly not executed. So the same command goes
-on wherever the one before ended. A line that is no message, and an agent or a journal that takes
-nothing for long, end the sending; what is under way comes to its end first, and is written.
-Where results cannot be written, nothing is waited for.
+on wherever the one before ended. A line that is no message, an agent that lets nobody in and a
+journal that takes nothing end the sending; what is under way comes to its end first, and is
+written. Where the agent is away for long, or results cannot be written, nothing is waited for.
 """
 
 from __future__ import annotations
