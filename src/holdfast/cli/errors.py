@@ -36,6 +36,7 @@ __all__ = [
     "CommandError",
     "Failure",
     "Situation",
+    "away",
     "describe",
     "internal",
     "out_of_time",
@@ -189,6 +190,13 @@ def reconnecting(error: A2AError) -> str:
     told = copy.copy(error)
     told.excerpt = None
     return f"the stream was cut, and cannot be picked up yet: {_bare(told)}; trying again"
+
+
+def away(error: A2AError) -> str:
+    """Why the agent is not reached, in one line without how often it was tried."""
+    told = copy.copy(error)
+    told.excerpt = told.gave_up = None
+    return _bare(told)
 
 
 def out_of_time(seconds: float) -> Failure:
