@@ -442,7 +442,7 @@ def test_an_agent_that_is_away_for_a_while_is_waited_for(tmp_path):
 
     assert done.exit == 1
     missing = 100 - runs.sent
-    assert 4 <= missing < 24
+    assert 1 <= missing < 24
     assert f"Summary: {runs.sent} completed, {missing} not sent\n" in done.err
     assert runs("--concurrency", "4").exit == 0
 
