@@ -43,7 +43,7 @@ demo: $(VENV)/.library ## watch calls survive a failing agent; AGENT=<url> makes
 	$(BIN)/python examples/demo.py $(ARGS)
 
 test: $(VENV)/.test agents ## run every test
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 # ROUNDS=<number>, SEED=<where they begin> and TOGETHER=<how many at once> reach it in its environment.
 soak: $(VENV)/.library ## kill client processes for long: no message executed twice, no call lost

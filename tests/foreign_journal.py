@@ -19,10 +19,7 @@ class Foreign:
     async def begin(self, record):
         for there in self.records.values():
             is_message = there.message_id == record.message_id
-            is_label = record.label is not None and (there.agent, there.label) == (
-                record.agent,
-                record.label,
-            )
+            is_label = record.label is not None and there.label == record.label
             if (is_message or is_label) and there.outcome != "not_sent":
                 raise JournalError("it is there", reason="exists", message_id=there.message_id)
         self.records[record.message_id] = record
@@ -64,8 +61,8 @@ class Foreign:
         ]
         return sorted(found, key=lambda one: one.began)
 
-    async def find_label(self, agent, label):
-        found = [one for one in self.records.values() if (one.agent, one.label) == (agent, label)]
+    async def find_label(self, label):
+        found = [one for one in self.records.values() if one.label == label]
         may_be_sent = [one for one in found if one.outcome != "not_sent"]
         return max(may_be_sent or found, key=lambda one: one.began, default=None)
 

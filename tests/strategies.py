@@ -1,5 +1,7 @@
 """Arbitrary values of the data model, of JSON and of replies, for the property tests."""
 
+import re
+
 import hypothesis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -37,6 +39,11 @@ def given(*, max_examples=60, **arguments):
         max_examples=max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
     return lambda test: bounded(hypothesis.given(**arguments)(test))
+
+
+def shown(value):
+    """A value in the name of a test, which is the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 # Servers send lone surrogates, which `st.text()` leaves out.

@@ -26,7 +26,7 @@ from holdfast.model.requests import GetTaskRequest
 from holdfast.runtime.env import SystemEnv
 from holdfast.testing import FakeAgent, FakeNetwork, Stall, fails, run
 
-from .strategies import any_text, given
+from .strategies import any_text, given, shown
 
 URL = "http://agent.test"
 SECRET = "s3cret-value"
@@ -347,7 +347,7 @@ WRONG_KINDS = [
 ]
 
 
-@pytest.mark.parametrize("options", WRONG_KINDS, ids=str)
+@pytest.mark.parametrize("options", WRONG_KINDS, ids=shown)
 def test_an_option_of_another_kind_is_refused_and_named(options):
     error = refused(URL, **options)
 

@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import aclosing
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast import (
     CallEndedError,
@@ -669,15 +670,90 @@ async def test_a_message_with_an_id_of_its_own_that_was_not_sent_is_sent_by_the_
 # ── Once ─────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_one_name_of_a_run_is_another_run_with_another_agent(tmp_path):
-    journal = SqliteJournal(tmp_path / "calls.db")
+async def named_by_its_file(agent, path):
+    """Another name of an agent: the file of its card."""
+    card = await connected(agent).agent_card()
+    path.write_bytes(card.to_json().encode())
+    return path
+
+
+@pytest.mark.parametrize("store_messages", [True, False])
+async def test_what_a_run_has_sent_is_known_whatever_its_agent_is_called(tmp_path, store_messages):
+    agent = doubles(after=60)
+    journal = SqliteJournal(tmp_path / "calls.db", store_messages=store_messages)
+    async with connected(agent, journal=journal) as client:
+        await collected(client.run(["a"], run_id="night"))
+        await collected(client.run(["a", "b"], run_id="night", timeout=5))
+    path = await named_by_its_file(agent, tmp_path / "card.json")
+    network = FakeNetwork(agent)
+    async with connect(path, engine=network, journal=journal, env=VirtualWall()) as client:
+        for _ in range(2):
+            results = await collected(client.run(["a", "b"], run_id="night"))
+
+            assert [results[key].answer.text for key in "01"] == ["aa", "bb"]
+            assert all(one.was_resumed for one in results.values())
+
+    assert len(agent.executions) == 2
+    await journal.close()
+
+
+@pytest.mark.parametrize("store_messages", [True, False])
+async def test_what_is_over_stays_over_where_a_run_moves_to_another_agent(
+    tmp_path, store_messages
+):
+    journal = SqliteJournal(tmp_path / "calls.db", store_messages=store_messages)
     here, there = FakeAgent("here"), FakeAgent("there", url="http://other.test")
     async with connected(here, journal=journal) as one, connected(there, journal=journal) as other:
-        await collected(one.run(["where?"], run_id="night"))
+        await collected(one.run(["a"], run_id="night"))
 
-        results = await collected(other.run(["where?"], run_id="night"))
+        results = await collected(other.run(["a", "b"], run_id="night"))
 
-    assert results["0"].answer.text == "there"
+    assert results["1"].answer.text == "there"
+    assert len(there.executions) == 1
+    assert [results[key].agent for key in "01"] == [here.url, None]
+    if store_messages:
+        assert results["0"].answer.text == "here"
+    else:
+        error = results["0"].error
+        assert isinstance(error, CallEndedError)
+        assert (error.outcome, error.executed) == ("answered", True)
+        assert f"to {here.url} has ended before, as answered" in str(error)
+    await journal.close()
+
+
+async def test_what_another_agent_has_under_way_is_left_to_who_names_that_one(tmp_path):
+    journal = SqliteJournal(tmp_path / "calls.db")
+    here, there = doubles(after=60), FakeAgent("there", url="http://other.test")
+    async with connected(here, journal=journal) as one, connected(there, journal=journal) as other:
+        await collected(one.run(["a"], run_id="night", timeout=5))
+
+        error = (await collected(other.run(["a"], run_id="night")))["0"].error
+        results = await collected(one.run(["a"], run_id="night"))
+
+    assert isinstance(error, OutcomeUnknownError)
+    assert (error.executed, error.search_error.reason) == (None, "elsewhere")
+    assert f"went to {here.url}, and {there.url} does not know it: name the agent" in str(error)
+    assert error.search_error.agent == here.url
+    assert there.executions == {}
+    assert results["0"].answer.text == "aa"
+    await journal.close()
+
+
+async def test_a_task_of_another_message_is_none_though_its_id_is_the_same(tmp_path):
+    agent = doubles()
+    task = (await connected(agent).ask("something else")).task
+    journal = SqliteJournal(tmp_path / "calls.db")
+    for number, outcome in enumerate([None, "answered"]):
+        record = held(agent, task_id=task.id, state="TASK_STATE_WORKING", lease_until=0.0)
+        names = {"message_id": f"m{number}", "label": f"r:{number}", "context_id": "c-7"}
+        await journal.begin(replace(record, agent="http://other.test", **names))
+        if outcome is not None:
+            await journal.update(f"m{number}", 1, RecordUpdate(outcome=outcome))
+    async with connected(agent, journal=journal) as client:
+        results = await collected(client.run(["a", "b"], run_id="r"))
+
+    assert results["0"].error.search_error.reason == "elsewhere"
+    assert isinstance(results["1"].error, CallEndedError)
     await journal.close()
 
 

@@ -124,7 +124,7 @@ def test_calls_are_listed_and_left(left):
 
     assert told.out.startswith(
         "Message ID: m1\nAgent: http://agent.test\nTask ID: task-7\nContext ID: c-1\n"
-        "State: TASK_STATE_WORKING\nBegan: 2023-11-14T22:13:20Z\nMessage ID: m2\n"
+        "State: TASK_STATE_WORKING\nBegan: 2023-11-14T22:13:20Z\n\nMessage ID: m2\n"
     )
     first, second = documents(listed)
     assert first == {
@@ -230,7 +230,7 @@ def test_a_call_that_comes_to_its_end_while_it_is_to_be_forgotten_is_told(left):
     done = left.resume("--forget", "m1", engine=engine)
 
     assert done.exit == 1
-    assert "Error: the call of message m1 is over meanwhile\n" in done.err
+    assert "Error: the call of message m1 has come to its end meanwhile\n" in done.err
 
 
 def held(left, agent, *, is_alive, outcome=None):
@@ -263,18 +263,21 @@ def test_a_call_that_somebody_works_on_is_named_and_left(left):
     agent = FakeAgent()
     done = held(left, agent, is_alive=True)
 
-    assert done.exit == 0
+    assert done.exit == 1
     assert "Warning: 1 of 1 calls are held, by somebody who works on them or by a " in done.err
-    assert done.json["status"] == "is held by somebody who works on it"
+    first, last = documents(done)
+    assert first["status"] == "held"
+    assert last["error"]["message"] == "1 of 1 calls to http://agent.test have no answer"
     assert agent.calls("GetTask") == []
 
 
-def test_a_call_that_somebody_brings_to_its_end_is_named_and_left(left):
+@pytest.mark.parametrize(("outcome", "code"), [("answered", 0), ("unknown", 1)])
+def test_a_call_that_somebody_brings_to_its_end_is_named_and_left(left, outcome, code):
     agent = FakeAgent()
-    done = held(left, agent, is_alive=True, outcome="answered")
+    done = held(left, agent, is_alive=True, outcome=outcome)
 
-    assert done.exit == 0
-    assert done.json["status"] == "is over meanwhile"
+    assert done.exit == code
+    assert documents(done)[0]["status"] == "ended"
     assert agent.calls("GetTask") == []
 
 
@@ -315,3 +318,64 @@ def test_an_agent_that_cannot_be_called_is_told_and_the_others_are_gone_on_with(
 
 def test_list_and_forget_contradict_each_other(left):
     assert left.resume("--list", "--forget", "m1").exit == 2
+
+
+def spoil(path):
+    """Damages pages in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[4096 * 2 : 4096 * 5] = b"\xff" * 4096 * 3
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("words", [(), ("--list",)])
+def test_a_journal_with_damaged_pages_is_told(left, words):
+    left.add("m1")
+    spoil(left.path)
+    done = left.resume(*words, "-o", "json", agent=FakeAgent())
+
+    assert done.exit == 1
+    assert done.error["code"] == "HOLDFAST_ERR_JOURNAL"
+    assert done.error["hint"].startswith("put an earlier copy of the journal in its place")
+
+
+def test_listing_writes_nothing(left):
+    left.add("m1")
+    before = left.path.stat().st_mtime_ns, left.path.read_bytes()
+    done = left.resume("--list")
+
+    assert (done.exit, "Message ID: m1\n" in done.out) == (0, True)
+    assert (left.path.stat().st_mtime_ns, left.path.read_bytes()) == before
+    assert [*left.path.parent.iterdir()] == [left.path]
+
+
+def test_a_journal_that_cannot_be_written_is_told_where_a_call_is_to_be_forgotten(left):
+    left.add("m1")
+
+    def engine(*, verify):
+        left.path.unlink()
+        left.path.mkdir()
+        return FakeNetwork(FakeAgent())
+
+    done = left.resume("--forget", "m1", "-o", "json", engine=engine)
+
+    assert done.exit == 1
+    assert done.error["code"] == "HOLDFAST_ERR_JOURNAL"
+    assert done.error["hint"].startswith("check --journal")
+
+
+def test_an_empty_file_is_no_journal_and_is_left_empty(left):
+    left.path.touch()
+    done = left.resume("--list")
+
+    assert done.exit == 1
+    assert "is no journal yet: nothing was written to it" in done.err
+    assert left.path.read_bytes() == b""
+
+
+def test_calls_are_listed_without_a_byte_written(left):
+    left.add("m1")
+    before = {file.name: file.read_bytes() for file in left.path.parent.iterdir()}
+    done = left.resume("--list")
+
+    assert (done.exit, "Message ID: m1\n" in done.out) == (0, True)
+    assert {file.name: file.read_bytes() for file in left.path.parent.iterdir()} == before

@@ -22,6 +22,8 @@ from holdfast import (
 from holdfast.content import to_message
 from holdfast.testing import FakeAgent, FakeNetwork, completes
 
+from .strategies import shown
+
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 HI = Part(text="hi")
 
@@ -42,7 +44,7 @@ HI = Part(text="hi")
         (Part(data=None), (Part(data=None),)),
         (Part(data=False), (Part(data=False),)),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_whatever_is_at_hand_becomes_a_message_from_the_user(content, parts):
     message = to_message(content, new_id="m-1")

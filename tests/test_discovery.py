@@ -1041,7 +1041,7 @@ async def test_without_secrets_there_is_nothing_to_keep():
         ("HTTP://ELSEWHERE.test/some/path",),
         {"https://other.test", "http://elsewhere.test"},
     ],
-    ids=str,
+    ids=lambda origins: " ".join(sorted(origins)),
 )
 async def test_an_origin_that_was_named_gets_them(binding, secrets, origins):
     agent, elsewhere, network = moved()

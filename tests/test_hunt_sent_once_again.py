@@ -103,7 +103,7 @@ async def test_a_label_leads_to_what_may_have_been_sent_though_the_clock_was_set
     await journal.update("later", 1, RecordUpdate(outcome="not_sent"))
     await journal.begin(CallRecord(message_id="sent", agent="a", began=3.0, label="l"))
 
-    found = await journal.find_label("a", "l")
+    found = await journal.find_label("l")
 
     assert found.message_id == "sent"
     await journal.close()

@@ -337,7 +337,7 @@ async def test_what_was_refused_is_told_in_a_line_that_says_no_more_than_is_stor
     async with connected(agent, journal) as client:
         async with client.run([RunItem(key="a", content="Stew.")], run_id="r") as run:
             assert [isinstance(result.error, A2AError) async for result in run] == [True]
-        record = await journal.find_label(agent.url, "r:a")
+        record = await journal.find_label("r:a")
 
     assert record.outcome == "refused"
     assert record.detail.startswith("InvalidParamsError")

@@ -725,6 +725,38 @@ async def test_who_has_seen_the_task_knows_that_it_was_executed():
     assert len(caught.value.attempts) == 1
 
 
+async def test_a_task_that_is_seen_when_the_time_of_the_search_is_over_is_found(tmp_path):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
+    client = connected(agent, env=VirtualWall())
+    for _ in range(500):
+        await client.send_message("before")
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    agent.inject(Delay(seconds=9), on="ListTasks", times=9)
+    client = connected(agent, journal=journal, env=VirtualWall())
+
+    task = await client.send_message("How far?")
+
+    assert task.text == "42"
+    assert len(agent.calls("ListTasks")) == 4
+    assert await client.pending() == []
+    await journal.close()
+
+
+async def test_a_task_that_was_seen_is_in_the_journal_though_it_cannot_be_had(tmp_path):
+    agent, journal = FakeAgent(completes("42")), SqliteJournal(tmp_path / "j")
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    agent.inject(Stall(), on="GetTask", times=9)
+    client = connected(agent, journal=journal, env=VirtualWall())
+
+    with pytest.raises(DeadlineExceededError, match="was last seen"):
+        await client.send_message("How far?", timeout=60)
+    (call,) = await client.pending()
+
+    assert (call.task_id, call.state) == ("task-1", TaskState.COMPLETED)
+    assert (await call.resume()).text == "42"
+    await journal.close()
+
+
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 async def test_what_cannot_be_looked_for_was_not_looked_for(version):
     agent = FakeAgent(completes("42"), lists_tasks=False, versions=(version,))

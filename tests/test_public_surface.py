@@ -251,15 +251,16 @@ SIGNATURES = {
     "Journal.claim": "self message_id / *now *lease_until",
     "Journal.close": "self",
     "Journal.find": "self message_id /",
-    "Journal.find_label": "self agent label /",
+    "Journal.find_label": "self label /",
     "Journal.renew": "self held lease_until /",
     "Journal.unfinished": "self agent=None /",
     "Journal.update": "self message_id generation update /",
+    "SqliteJournal.check": "self",
     "SqliteJournal.begin": "self record /",
     "SqliteJournal.claim": "self message_id / *now *lease_until",
     "SqliteJournal.close": "self",
     "SqliteJournal.find": "self message_id /",
-    "SqliteJournal.find_label": "self agent label /",
+    "SqliteJournal.find_label": "self label /",
     "SqliteJournal.renew": "self held lease_until /",
     "SqliteJournal.unfinished": "self agent=None /",
     "SqliteJournal.update": "self message_id generation update /",
@@ -511,11 +512,12 @@ CONSTRUCTORS = {
         "*refusals=[401, 403, 404, 405, 411, 413, 414, 415, 421, 422, 425, 429, 503]"
     ),
     "SqliteJournal": (
-        "path *store_messages=False *lease=30.0 *retention=604800.0 *busy_timeout=5.0"
+        "path *store_messages=False *lease=30.0 *retention=604800.0 *busy_timeout=5.0 "
+        "*read_only=False"
     ),
     "RunItem": "*key *content",
     "RunItemChangedError": "message='' *key *message_id=None **facts",
-    "RunResult": "*key *answer=None *error=None *duration=0.0 *was_resumed=False",
+    "RunResult": "*key *answer=None *error=None *duration=0.0 *was_resumed=False *agent=None",
     "RetryPolicy": (
         "*max_retries=3 *base_delay=1.0 *backoff_factor=2.0 *max_delay=30.0 *jitter=True "
         "*max_retry_after=60.0 *retry_predicate=None *on_retry=None"

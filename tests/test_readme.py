@@ -227,30 +227,32 @@ async def test_a_program_goes_on_with_what_another_has_left(tmp_path, monkeypatc
     monkeypatch.setattr(holdfast, "connect", connect)
     seen = []
 
-    names = await execute(the_one_with("journal="), print=seen.append)
+    names = await execute(the_one_with("agent.pending()"), print=seen.append)
 
     assert [answer.text for answer in (*seen, names["answer"])] == ["moon", "moon"]
     assert len(agent.executions) == 2
     await names["agent"].close()
 
 
-async def test_many_messages_are_one_run(tmp_path):
-    agent = FakeAgent(lambda turn: completes(turn.message.text.upper()))
-    journal = f"sqlite:///{tmp_path}/calls.db"
+async def test_many_messages_are_one_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    agent = FakeAgent(
+        lambda turn: completes(turn.message.text.upper()), url="http://localhost:9999"
+    )
+    connect = functools.partial(holdfast.connect, engine=FakeNetwork(agent))
+    monkeypatch.setattr(holdfast, "connect", connect)
     seen = []
-    async with holdfast.connect(agent.url, engine=FakeNetwork(agent), journal=journal) as client:
-        await execute(
-            the_one_with("run_id"),
-            agent=client,
-            prompts=["a", "b"],
-            print=lambda *words: seen.append(words),
-        )
+
+    await execute(
+        the_one_with("run_id"), prompts=["a", "b"], print=lambda *words: seen.append(words)
+    )
+
     assert sorted(seen) == [("0", "A"), ("1", "B")]
 
 
 def test_every_block_is_run():
     tried = (
-        "journal=",
+        "agent.pending()",
         "run_id",
         "tools=",
         "on_input",

@@ -268,9 +268,31 @@ def test_what_was_seen_once_is_not_absent():
     search.listed(page(), wall=SENT, agent_time=None)
 
     search.finish(LATE)
+    assert search.step == Fetch("b")
+    search.not_fetched(LATE)
 
     assert search.step == Unseen(LATE)
     assert search.seen == task("b", ID)
+
+
+def test_what_was_seen_is_asked_for_though_the_pages_were_not_read_to_the_end():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    search.listed(page(task("b", ID), token="2"), wall=SENT, agent_time=None)
+
+    search.finish(LATE)
+    assert search.step == Fetch("b")
+    search.fetched(task("b", ID, "m-2"))
+
+    assert search.step == Found(task("b", ID, "m-2"))
+
+
+def test_two_that_were_seen_are_two_when_the_time_is_over_too():
+    search = Reconciliation(message(context_id="c"), sent_at=SENT)
+    search.listed(page(task("a", ID), task("b", ID), token="2"), wall=SENT, agent_time=None)
+
+    search.finish(LATE)
+
+    assert search.step == FoundTwice((task("a", ID), task("b", ID)))
 
 
 def test_two_tasks_are_two_tasks_on_whichever_page():

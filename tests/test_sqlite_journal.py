@@ -130,10 +130,9 @@ async def test_a_label_leads_to_the_newest_record(path):
     await journal.update("a", 1, RecordUpdate(outcome="not_sent", detail="refused"))
     await journal.begin(record("b", label="1", began=2.0))
     await journal.begin(record("c", label="2"))
-    await journal.begin(record("other", label="1", began=3.0, agent="http://other.test"))
     await journal.update("c", 1, RecordUpdate(outcome="answered"))
 
-    found = [await journal.find_label(AGENT, label) for label in "123"]
+    found = [await journal.find_label(label) for label in "123"]
 
     assert [one and one.message_id for one in found] == ["b", "c", None]
     await journal.close()
@@ -366,7 +365,7 @@ async def test_a_record_that_nobody_can_read_is_told_to_who_asks_for_it(path):
     await journal.begin(record("b", label="2"))
     spoil(path, "UPDATE calls SET outcome = 'COMPLETED' WHERE message_id = 'a'")
 
-    asked = (journal.find_label(AGENT, "1"), journal.find_label(AGENT, "2"), journal.find("b"))
+    asked = (journal.find_label("1"), journal.find_label("2"), journal.find("b"))
     refused, *found = await asyncio.gather(*asked, return_exceptions=True)
 
     assert isinstance(refused, JournalError)
@@ -587,6 +586,7 @@ def test_what_parent_and_child_write_after_a_fork_is_there(path):
         ({"retention": 0}, ValueError),
         ({"busy_timeout": -1}, ValueError),
         ({"store_messages": 1}, TypeError),
+        ({"read_only": "yes"}, TypeError),
     ],
 )
 def test_wrong_options_are_refused(path, options, error):
@@ -619,3 +619,58 @@ async def test_a_file_is_made_by_several_at_once(tmp_path):
         await asyncio.gather(*(journal.unfinished() for journal in journals))
         for journal in journals:
             await journal.close()
+
+
+async def reason_of(work):
+    with pytest.raises(JournalError) as caught:
+        await work
+    return caught.value.reason
+
+
+async def test_why_a_file_cannot_be_written_is_told(path):
+    journal = SqliteJournal(path, busy_timeout=0.01)
+    await journal.begin(record("a"))
+    with sqlite3.connect(path, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert await reason_of(journal.begin(record("b"))) == "locked"
+        other.execute("ROLLBACK")
+    other.close()
+    reader = SqliteJournal(path, read_only=True)
+    assert await reader.find("a") == record("a")
+    assert await reason_of(reader.begin(record("b"))) == "read_only"
+    await reader.close()
+    path.rename(path.with_name("elsewhere.db"))
+    assert await reason_of(journal.begin(record("b"))) == "gone"
+    await journal.close()
+
+
+async def test_a_full_disk_is_told(path, monkeypatch):
+    journal = SqliteJournal(path)
+    await journal.begin(record("a"))
+    await journal.update("a", 1, RecordUpdate(outcome="answered"))
+    pages = path.stat().st_size // 4096
+    connect = sqlite3.connect
+
+    def full(*args, **kwargs):
+        connection = connect(*args, **kwargs)
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        return connection
+
+    await journal.close()
+    monkeypatch.setattr(sqlite3, "connect", full)
+
+    assert await reason_of(journal.begin(record("b", request="x" * 99_999))) == "full"
+    await journal.close()
+
+
+async def test_a_file_is_seen_to_be_in_order(path):
+    journal = SqliteJournal(path)
+    await journal.begin(record("a"))
+    await journal.check()
+    await journal.close()
+    content = bytearray(path.read_bytes())
+    content[4096 * 2 : 4096 * 5] = b"\xff" * 4096 * 3
+    path.write_bytes(content)
+
+    assert await reason_of(journal.check()) == "damaged"
+    await journal.close()

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         Attempt,
         AuthenticationError,
         CallEndedError,
+        CallOutcome,
         CancelUnconfirmedError,
         CardSignatureError,
         CircuitOpenError,
@@ -142,7 +143,6 @@ if TYPE_CHECKING:
     from holdfast.policy.deadline import Deadline
     from holdfast.policy.hedge import HedgePolicy
     from holdfast.policy.limiter import ConcurrencyPolicy, RateLimitPolicy
-    from holdfast.policy.outcome import CallOutcome
     from holdfast.policy.reconcile import ContextIds, OnUnknown, ReconcilePolicy
     from holdfast.policy.reconnect import ReconnectPolicy
     from holdfast.policy.resilience import Resilience

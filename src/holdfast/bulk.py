@@ -52,6 +52,9 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
             no message.
         duration: Seconds that it took in this run.
         was_resumed: Whether an earlier run had sent it, or may have.
+        agent: Where that one sent it, as the journal calls it: see `CallRecord.agent`. It may be
+            another name than the one that this run uses, or another agent. None where
+            `was_resumed` is False.
     """
 
     key: str
@@ -59,6 +62,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     error: Exception | None = None
     duration: float = 0.0
     was_resumed: bool = False
+    agent: str | None = None
 
 
 class BulkRun:
@@ -253,6 +257,7 @@ class BulkRun:
             error=error,
             duration=clock() - began,
             was_resumed=before is not None,
+            agent=None if before is None else before.agent,
         )
 
     async def _sent_before(

@@ -11,11 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
-
 from holdfast.errors import A2AConnectionError, DeadlineExceededError, JournalError
 from holdfast.leases import HeldCall, Leases
-from holdfast.model.digest import digest_of
 from holdfast.runtime.asking import in_time, said
 from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate, shown, utc
 from holdfast.runtime.perloop import PerLoop
@@ -70,7 +67,7 @@ class Journaling:
             deadline: When the time of the call is over.
             is_own_context: Whether its context was made for this call.
             label: What the caller calls it; None for nothing.
-            digest: Of the message as the caller gave it, where there is a label: see `digest_of`.
+            digest: Of the message as the caller gave it; there where a label is: see `digest_of`.
 
         Raises:
             JournalError: It cannot be written; nothing was sent.
@@ -78,9 +75,6 @@ class Journaling:
         """
         self._check_open()
         message, now = request.message, self._env.wall()
-        if label is not None and digest is None:
-            given = msgspec.structs.replace(message, context_id=None)
-            digest = digest_of(given if is_own_context else message)
         record = CallRecord(
             message_id=message.message_id,
             agent=self.agent,
@@ -213,14 +207,14 @@ class Journaling:
         return [record]
 
     async def find_label(self, label: str) -> CallRecord | None:
-        """The call of a label to this agent, open or over: see `Journal.find_label`.
+        """The call of a label, open or over, to whichever agent: see `Journal.find_label`.
 
         Raises:
             JournalError: The journal cannot be read.
             RuntimeError: The client is closed.
         """
         self._check_open()
-        return await in_time(said(self.journal.find_label, self.agent, label))
+        return await in_time(said(self.journal.find_label, label))
 
     async def close(self) -> None:
         """Lets go of all calls that are still held, and takes no more."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Unpack
 
 from holdfast.arguments import check_seconds
-from holdfast.errors import OutcomeUnknownError
+from holdfast.errors import JournalError, OutcomeUnknownError
 from holdfast.event_stream import EventStream
 from holdfast.model import codec
 from holdfast.model.operations import SEND_MESSAGE
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.journal import CallRecord
 
-__all__ = ["PendingCall", "resumed"]
+__all__ = ["PendingCall", "elsewhere", "resumed"]
 
 
 class PendingCall:
@@ -181,7 +181,7 @@ def resumed(
         free = await journaling.until_free(record.message_id, deadline)
         call = streams.call = await journaling.claim(free, deadline)
         try:
-            task_id = await call.while_held(_find(call, calls, streams))
+            task_id = await call.while_held(_find(call, calls, streams, journaling.agent))
             return await call.while_held(streams.subscribe_to(task_id)())
         except BaseException as error:
             await call.failed(error)
@@ -190,10 +190,32 @@ def resumed(
     return EventStream(streams, begin)
 
 
-async def _find(call: HeldCall, calls: Calls, streams: StreamCalls) -> str:
-    """The id of the task that the message made."""
+def elsewhere(record: CallRecord, agent: str) -> JournalError:
+    """That a call went to an agent of another name, and this one does not know it."""
+    return JournalError(
+        f"message {record.message_id} went to {record.agent}, and {agent} does not know it: name "
+        "the agent as it was named then, or give the run another run_id",
+        reason="elsewhere",
+        message_id=record.message_id,
+        agent=record.agent,
+    )
+
+
+async def _find(call: HeldCall, calls: Calls, streams: StreamCalls, agent: str) -> str:
+    """The id of the task that the message made.
+
+    Where the call went to an agent of another name, which may be this one all the same, the task
+    has to show that it is the message's: another agent may use the same id for one of its own.
+
+    Args:
+        call: The call.
+        calls: What makes calls.
+        streams: When all of it ends, and what goes with each request.
+        agent: What the journal calls the agent that is asked.
+    """
     record = call.record
-    if record.state is not None and record.task_id is not None:
+    is_here = record.agent == agent
+    if is_here and record.state is not None and record.task_id is not None:
         return record.task_id
     message = Message(
         message_id=record.message_id,
@@ -218,10 +240,13 @@ async def _find(call: HeldCall, calls: Calls, streams: StreamCalls) -> str:
         calls,
         streams.deadline,
         streams.per_call,
+        call=call,
         at_least_once=True,
     )
     if not isinstance(search.result, Found):
         error = outcome_unknown(lost, search)
+        if not is_here and error.search_error is None:
+            error.search_error = elsewhere(record, agent)  # which keeps the call open
+            error.message = f"{error.search_error.message}. {error.message}"
         raise error from error.search_error
-    await call.saw(search.result.task)
     return search.result.task.id

@@ -41,6 +41,7 @@ from holdfast.wire.fields import http_date
 if TYPE_CHECKING:
     from holdfast.calls import Calls, PerCall
     from holdfast.errors import OutcomeUnknownError
+    from holdfast.leases import HeldCall
     from holdfast.model.types import Task
 
 __all__ = ["Lost", "find_task"]
@@ -73,6 +74,7 @@ async def find_task(
     deadline: Deadline,
     per_call: PerCall,
     *,
+    call: HeldCall | None = None,
     at_least_once: bool = False,
 ) -> SearchReport:
     """Looks for the task that a message made.
@@ -83,6 +85,7 @@ async def find_task(
         calls: What makes calls.
         deadline: When the caller's patience ends; the search has a bound of its own too.
         per_call: What goes with each request.
+        call: Where to note the task; None where there is no journal.
         at_least_once: Whether only the caller's deadline ends the first look.
 
     Raises:
@@ -114,6 +117,8 @@ async def find_task(
         task_id=None if task is None else task.id,
         seconds=seconds,
     )
+    if task is not None and call is not None:
+        await call.saw(task)
     if isinstance(outcome, Unseen) and outcome.why is not None and task is not None:
         raise _only_seen(outcome.why, task) from error
     told = "" if isinstance(outcome, Found) else search.told(seconds)
@@ -140,7 +145,7 @@ class _Searcher:
         self._calls = calls
         self._deadline = deadline
         self._patience = Deadline(name="reconcile", timeout=seconds, at=now + seconds)
-        self._is_due = at_least_once  # the first look, however little patience there is
+        self._is_due = at_least_once  # what is next, however little patience there is
         self._per_call = per_call
         self._epoch = calls.env.wall() - now  # once: the wall clock may be set meanwhile
 
@@ -156,6 +161,7 @@ class _Searcher:
                 search.cut_short(self._late(self._deadline))
             elif loop.time() >= self._within.at:
                 search.finish(self._late(self._patience))
+                self._is_due = isinstance(search.step, Fetch)  # if it is not too late for that
             elif not isinstance(step, LookAgain):
                 await self._ask(step)
             else:

@@ -12,6 +12,7 @@ from holdfast.errors import (
     JournalError,
     OutcomeUnknownError,
     RunItemChangedError,
+    TaskNotFoundError,
 )
 from holdfast.model import codec
 from holdfast.model.digest import digest_of
@@ -21,6 +22,7 @@ from holdfast.runtime.waiting import until
 
 if TYPE_CHECKING:
     from holdfast.calls import Calls, PerCall
+    from holdfast.errors import CallOutcome
     from holdfast.journaling import Journaling
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.journal import CallRecord
@@ -105,6 +107,11 @@ class SentBefore:
         self._journaling = journaling
         self._poll_interval = poll_interval
 
+    @property
+    def agent(self) -> str:
+        """What the journal calls the agent that it was sent to."""
+        return self._record.agent
+
     async def answer(self, deadline: Deadline, per_call: PerCall) -> Answer | None:
         """The answer, whoever brings the call to its end; None if it turned out to be not sent.
 
@@ -117,7 +124,7 @@ class SentBefore:
             A2AError: Why else there is none.
         """
         record = self._record
-        while record.outcome is None:
+        while (outcome := record.outcome) is None:
             record = await self._journaling.until_free(record.message_id, deadline, outlasts=True)
             if record.outcome is None:
                 events = resumed(
@@ -134,9 +141,9 @@ class SentBefore:
                 except JournalError as error:
                     if error.reason not in {"held", "over", "taken_over"}:
                         raise  # else somebody else was quicker
-        if record.outcome == "not_sent":
+        if outcome == "not_sent":
             return None
-        result = await self._result(record, deadline, per_call)
+        result = await self._result(record, outcome, deadline, per_call)
         if isinstance(result, Message):
             return Answer(message=result)
         with per_call.hiding_secrets():
@@ -144,32 +151,45 @@ class SentBefore:
         return Answer(task=result)
 
     async def _result(
-        self, record: CallRecord, deadline: Deadline, per_call: PerCall
+        self, record: CallRecord, outcome: CallOutcome, deadline: Deadline, per_call: PerCall
     ) -> Task | Message:
         """What answered a call that is over."""
-        if record.outcome == "unknown":
+        if outcome == "unknown":
             raise OutcomeUnknownError(
                 f"nobody knows whether the agent ran message {record.message_id}, as an earlier "
                 "run has reported. It was not sent again",
                 message_id=record.message_id,
                 context_id=record.context_id,
             )
-        was_answered = record.outcome == "answered"
+        was_answered = outcome == "answered"
         if was_answered and record.result is not None:
             kind: type[Message | Task] = Message if record.state is None else Task
             return codec.decode(record.result.encode(), kind)
         if was_answered and record.state is not None and record.task_id is not None:
-            try:
-                return await self._calls.get_task(record.task_id, deadline, per_call)
-            except A2AError as error:
-                error.executed = True  # the message, whatever became of this look
-                raise
+            task = await self._task(record, record.task_id, deadline, per_call)
+            if task is not None:
+                return task
         detail = "" if record.detail is None else f" ({record.detail})"
+        there = "" if record.agent == self._journaling.agent else f" to {record.agent}"
         raise CallEndedError(
-            f"the call of message {record.message_id} has ended before, as {record.outcome}"
-            f"{detail}, and no answer of it is stored; it was not sent again",
+            f"the call of message {record.message_id}{there} has ended before, as "
+            f"{outcome}{detail}, and no answer of it is stored; it was not sent again",
             message_id=record.message_id,
-            outcome=str(record.outcome),
+            outcome=outcome,
             detail=record.detail,
             executed=True if was_answered else None,
         )
+
+    async def _task(
+        self, record: CallRecord, task_id: str, deadline: Deadline, per_call: PerCall
+    ) -> Task | None:
+        """The task that answered a call; None where that went to another agent."""
+        is_here = record.agent == self._journaling.agent
+        try:
+            task = await self._calls.get_task(task_id, deadline, per_call)
+        except A2AError as error:
+            if not is_here and isinstance(error, TaskNotFoundError):
+                return None
+            error.executed = True  # the message, whatever became of this look
+            raise
+        return task if is_here or task.context_id == record.context_id else None

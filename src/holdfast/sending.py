@@ -228,10 +228,7 @@ class Sending:
             sent_at=calls.env.wall() - ago,
             is_own_context=self._is_own_context,
         )
-        search = await find_task(lost, error, calls, self._deadline, self._per_call)
-        if isinstance(search.result, Found) and self.call is not None:
-            await self.call.saw(search.result.task)
-        return search
+        return await find_task(lost, error, calls, self._deadline, self._per_call, call=self.call)
 
     async def _may_resend(self, search: SearchReport | None, times: int) -> bool:
         """Whether the caller allows another try, and so many; waits before it."""

@@ -1037,14 +1037,14 @@ class JournalOfMyOwn:
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
         return []
 
-    async def find_label(self, agent: str, label: str, /) -> CallRecord | None:
+    async def find_label(self, label: str, /) -> CallRecord | None:
         return None
 
     async def close(self) -> None: ...
 
 
 def of_a_run(ended: CallEndedError, changed: RunItemChangedError) -> None:
-    assert_type(ended.outcome, str)
+    assert_type(ended.outcome, CallOutcome)
     assert_type(ended.detail, str | None)
     assert_type(changed.key, str)
     assert_type(changed.message_id, str | None)

@@ -439,12 +439,16 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     the output holds of other inputs stays there, and a line that says the same is over, too.
 
     Ctrl-C sends no more, and waits for what is under way; a second one leaves it to the agent and
-    to the next run. Where messages cannot be sent, it waits longer before each next one, for some
-    minutes in all, and then sends no more. Exit codes: 0 if each line has an answer, however its
-    task ended, 1 if one has an error in its place, or is no message, 3 or 4 if the agent cannot
-    be reached or lets nobody in.
+    to the next run. While the agent cannot be reached, at the start too, no more is sent; after 5
+    minutes the run ends as by a second Ctrl-C. A name that nobody has, a card that is not there
+    and credentials that the agent does not take end it at once.
+
+    Exit codes: 0 if each line has an answer, however its task ended, or was left out; 1 if one has
+    an error in its place, or is no message; 3 or 4 if the agent cannot be reached or lets nobody
+    in.
     """
-    from holdfast.cli.journaled import JournaledSession, journal_at  # heavy; help is not
+    from holdfast.cli.journaled import journal_at  # heavy; help is not
+    from holdfast.cli.outage import WatchedSession
     from holdfast.cli.plan import STANDARD, Plan
     from holdfast.cli.run import Run
 
@@ -471,7 +475,7 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     )
     output = output_for(settings.output, settings)
     _announce(ctx, output)
-    session = JournaledSession(
+    session = WatchedSession(
         world, settings, _reference(ctx, settings), output, journal_at(plan.journal)
     )
     run = Run(session, output, plan, world.interrupts)

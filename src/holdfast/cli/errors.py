@@ -36,6 +36,7 @@ __all__ = [
     "CommandError",
     "Failure",
     "Situation",
+    "away",
     "describe",
     "internal",
     "out_of_time",
@@ -191,6 +192,13 @@ def reconnecting(error: A2AError) -> str:
     return f"the stream was cut, and cannot be picked up yet: {_bare(told)}; trying again"
 
 
+def away(error: A2AError) -> str:
+    """Why the agent is not reached, in one line without how often it was tried."""
+    told = copy.copy(error)
+    told.excerpt = told.gave_up = None
+    return _bare(told)
+
+
 def out_of_time(seconds: float) -> Failure:
     """The time of a command that is over while no call is under way."""
     return Failure(
@@ -287,6 +295,9 @@ def _out_of_time(error: A2AError, situation: Situation) -> str:
     if isinstance(error, errors.DeadlineExceededError) and error.timeout < seconds - 1:
         seconds = error.timeout  # a cancel has a shorter one of its own
     limit = f"the timeout of {shown_duration(seconds)} is over"
+    if isinstance(error, errors.DeadlineExceededError) and error.deadline == _SEARCH:
+        within = shown_duration(error.timeout)
+        limit = f"the reply was lost, and the search for the task did not finish within {within}"
     if isinstance(error, errors.OutcomeUnknownError):
         return (
             f"{limit}; message {error.message_id} was sent, and nobody knows whether the agent "
@@ -315,8 +326,8 @@ def _since_then(error: A2AError) -> str:
     failure = error.__cause__
     while isinstance(failure, errors.DeadlineExceededError):
         failure = failure.__cause__
-    if not isinstance(failure, errors.A2AError):
-        return ""
+    if not isinstance(failure, errors.A2AError) or isinstance(failure, errors.OutcomeUnknownError):
+        return ""  # a reply that was lost is what came before
     return f"; since then: {_bare(failure)}"
 
 
@@ -532,6 +543,9 @@ def _find_task(_error: A2AError, situation: Situation) -> str | None:
 
 
 _SERVER_ERROR, _BUSY = 500, 503
+_SEARCH = "reconcile"
+"""The deadline that is not the caller's: the time that a message is looked for."""
+
 _SHOWN = 300
 """Characters of what a card asks for that a hint shows at most."""
 
@@ -650,6 +664,6 @@ _ROWS = (
 
 def _kind(error: A2AError) -> type[A2AError]:
     """The kind that an error counts as: a reply that was lost to the timeout is a timeout."""
-    lost = isinstance(error, errors.OutcomeUnknownError)
-    late = isinstance(error.__cause__, errors.DeadlineExceededError)
+    lost, cause = isinstance(error, errors.OutcomeUnknownError), error.__cause__
+    late = isinstance(cause, errors.DeadlineExceededError) and cause.deadline != _SEARCH
     return errors.DeadlineExceededError if lost and late else type(error)

@@ -17,8 +17,11 @@ from holdfast.assembly import journal_file
 from holdfast.cli.document import document
 from holdfast.cli.errors import CommandError, Failure, describe, internal
 from holdfast.cli.session import Session
+from holdfast.cli.values import masked_reference, shown_duration
 from holdfast.errors import (
     A2AError,
+    CallEndedError,
+    DeadlineExceededError,
     JournalError,
     OutcomeUnknownError,
     RunItemChangedError,
@@ -29,11 +32,13 @@ from holdfast.journals.sqlite import SqliteJournal
 from holdfast.model.types import Message
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from holdfast.cli.output import Output
     from holdfast.cli.session import World
     from holdfast.cli.settings import Settings
+    from holdfast.errors import JournalFailure
     from holdfast.model.card import AgentCard
     from holdfast.model.types import Event, Task
     from holdfast.runtime.listeners import Observation
@@ -49,6 +54,17 @@ __all__ = [
     "unusable_journal",
     "was_not_sent",
 ]
+
+_HINTS: Mapping[JournalFailure, str] = {
+    "full": "make room on the disk of the journal",
+    "locked": "wait for whoever writes the journal, or end that program",
+    "read_only": "make the journal and its directory writable",
+    "damaged": "put an earlier copy of the journal in its place, or have the sqlite3 program "
+    "recover it: another file knows nothing of what was sent",
+    "gone": "put the journal back where it was: another file knows nothing of what was sent",
+}
+_ANY_HINT = "check --journal: the file is one that holdfast made, and has a writable directory"
+"""What can be done about a journal that cannot be used, by why it cannot, and else."""
 
 _LEASE = 5.0
 """Seconds after which the next run goes on with what a run had under way that was killed."""
@@ -97,12 +113,13 @@ class JournaledSession(Session):
             super()._observed(observation)
 
 
-def journal_at(name: str, *, is_there: bool = False) -> SqliteJournal:
+def journal_at(name: str, *, is_there: bool = False, read_only: bool = False) -> SqliteJournal:
     """The journal of a command.
 
     Args:
         name: The file, or its address, as written.
         is_there: Whether it has to be there.
+        read_only: Whether nothing is written.
 
     Raises:
         CommandError: It is not.
@@ -115,7 +132,9 @@ def journal_at(name: str, *, is_there: bool = False) -> SqliteJournal:
     if is_there and not path.exists():
         message = f"there is no journal {path}"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
-    return SqliteJournal(path, store_messages=True, lease=_LEASE, retention=None)
+    return SqliteJournal(
+        path, store_messages=True, lease=_LEASE, retention=None, read_only=read_only
+    )
 
 
 async def check_journal(journal: SqliteJournal) -> None:
@@ -130,15 +149,23 @@ async def check_journal(journal: SqliteJournal) -> None:
         raise CommandError(unusable_journal(error)) from None
 
 
-def unusable_journal(error: JournalError) -> Failure:
-    """What is said where a journal cannot be read."""
-    hint = "check --journal: the file is one that holdfast made, and has a writable directory"
+def unusable_journal(error: JournalError, *, again: str | None = None) -> Failure:
+    """What is said where a journal cannot be used.
+
+    Args:
+        error: Why.
+        again: The command that goes on once that is mended; None where the user knows it.
+    """
+    hint = _HINTS.get(error.reason, _ANY_HINT)
+    if again is not None:
+        hint = f"{hint}; then, to go on: {again}"
     return replace(journal_failure(error), hint=hint)
 
 
 def journal_failure(error: JournalError) -> Failure:
     """What is said where a journal refuses something."""
-    return Failure(code="HOLDFAST_ERR_JOURNAL", message=error.message)
+    hint = _HINTS.get(error.reason)
+    return Failure(code="HOLDFAST_ERR_JOURNAL", message=error.message, hint=hint)
 
 
 def answer_of(outcome: Answer | Exception) -> Task | Message | None:
@@ -169,11 +196,35 @@ def failure_of(outcome: object, session: Session) -> Failure:
         return Failure(code="HOLDFAST_ERR_INPUT", message=outcome.message)
     if isinstance(outcome, A2AError):
         failure = describe(outcome, _Call(session, outcome))
-        if isinstance(outcome, OutcomeUnknownError) and outcome.looked_at:
-            looked_at = f"it was looked for in {'; '.join(outcome.looked_at)}"
-            failure = replace(failure, message=f"{failure.message}; {looked_at}")
+        if isinstance(outcome, OutcomeUnknownError):
+            return _of_unknown(failure, outcome)
+        if isinstance(outcome, CallEndedError) and outcome.outcome == "forgotten":
+            message = (
+                f"the call of message {outcome.message_id} was forgotten with holdfast resume"
+            )
+            return replace(failure, message=f"{message} --forget; it was not sent again")
         return failure
     return internal(outcome if isinstance(outcome, Exception) else RuntimeError(str(outcome)))
+
+
+def _of_unknown(failure: Failure, error: OutcomeUnknownError) -> Failure:
+    """What is said besides of a message that nobody knows about."""
+    why = error.search_error
+    if isinstance(why, JournalError) and why.reason == "elsewhere" and why.agent is not None:
+        there = masked_reference(why.agent)
+        hint = f"name the agent as then, with --agent-card {there}, or another run with --run-id"
+        message = (
+            f"message {error.message_id} was sent to {there}, and this agent has no task of it"
+        )
+        return replace(failure, message=f"{message}; it was not sent again", hint=hint)
+    if error.looked_at:
+        looked_at = f"it was looked for in {'; '.join(error.looked_at)}"
+        failure = replace(failure, message=f"{failure.message}; {looked_at}")
+    if isinstance(why, DeadlineExceededError) and why.deadline == "reconcile":
+        late = f"the search for it was not finished within {shown_duration(why.timeout)}"
+        hint = "the journal keeps the call open: holdfast resume looks for it once more"
+        failure = replace(failure, message=f"{failure.message}; {late}", hint=hint)
+    return failure
 
 
 class _Call:

@@ -436,7 +436,7 @@ RUNNING = (
         metavar="RATE",
         type=Reads("rate", read_rate),
         show_default="no bound",
-        help="How many are begun at most, as 50/s, 3/min or 100/h.",
+        help="How many are begun at most, as 50/s, 3/min or 100/h; 50 is 50/s.",
     ),
     click.option(
         "--on-unknown",

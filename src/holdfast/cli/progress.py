@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.answer import Answer
 from holdfast.cli.journaled import answer_of, was_not_sent
+from holdfast.cli.values import shown_duration
 from holdfast.model.types import Task
 
 if TYPE_CHECKING:
     from holdfast.bulk import BulkRun
     from holdfast.cli.lines import Lines
+    from holdfast.cli.outage import Outage
     from holdfast.cli.output import Output
 
 __all__ = ["Counts", "Progress"]
@@ -102,8 +104,9 @@ def _some(count: int, what: str) -> list[str]:
 class Progress:
     """A line that tells somebody at a terminal how far it has come."""
 
-    def __init__(self, counts: Counts, output: Output) -> None:
+    def __init__(self, counts: Counts, outage: Outage, output: Output) -> None:
         self._counts = counts
+        self._outage = outage
         self._output = output
         self._drawing: asyncio.Task[None] | None = None
 
@@ -123,8 +126,10 @@ class Progress:
         began, total = clock(), _total(lines)
         while True:
             done = f"{counts.results + counts.skipped}{total}"
-            rate = counts.written / max(clock() - began, _DRAWN)
-            told = f"{done}, {run.under_way} under way, {rate:.1f}/s: {counts.told(0)}"
+            rate = f"{counts.written / max(clock() - began, _DRAWN):.1f}/s"
+            if away := int(self._outage.seconds):
+                rate = f"agent away for {shown_duration(away)}"
+            told = f"{done}, {run.under_way} under way, {rate}: {counts.told(0)}"
             self._output.progress(told[:_COLUMNS])
             await asyncio.sleep(_DRAWN)
 

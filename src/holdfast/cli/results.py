@@ -99,6 +99,7 @@ class Results:
         self.known: dict[str, Known] = {}
         self._without_errors = without_errors
         self._file: BinaryIO | None = None
+        self._path = path
         if path is not None:
             try:
                 self._open(path)
@@ -108,6 +109,16 @@ class Results:
             except BaseException:
                 self.close()
                 raise
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the file was taken away, or another one is in its place."""
+        if self._file is None or self._path is None:
+            return False
+        try:
+            return not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
+        except FileNotFoundError:
+            return True
 
     def write(self, line: Line, members: Mapping[str, Any]) -> None:
         """Writes the result of a line.

@@ -40,12 +40,13 @@ __all__ = ["forget", "list_calls", "resume", "unfinished"]
 _AT_ONCE = 32
 """Calls that are gone on with at once."""
 
-_LEFT: Mapping[JournalFailure, str] = {
-    "held": "is held by somebody who works on it",
-    "taken_over": "is held by somebody who works on it",
-    "over": "is over meanwhile",
+_LEFT: Mapping[JournalFailure, tuple[str, str]] = {
+    "held": ("held", "another program works on it"),
+    "taken_over": ("held", "another program works on it"),
+    "over": ("ended", "another program has brought it to its end"),
 }
-"""What is said of a call that is left to somebody else, by why the journal did not give it."""
+"""What is said of a call that is left to somebody else, by why the journal did not give it: in a
+document, and in a line."""
 
 
 async def unfinished(
@@ -61,8 +62,9 @@ async def unfinished(
     Raises:
         CommandError: The journal cannot be used, or the one that is wanted is not among them.
     """
-    journal = journal_at(name, is_there=True)
+    journal = journal_at(name, is_there=True, read_only=True)
     try:
+        await journal.check()  # a page that is lost may be the one with the calls
         if message_id is None:
             records = await journal.unfinished()
         else:
@@ -90,11 +92,13 @@ def list_calls(calls: Mapping[str, Sequence[CallRecord]], output: Output, *, now
         output: Where.
         now: Seconds since the epoch.
     """
-    for record in sorted(chain(*calls.values()), key=lambda record: record.began):
+    records = sorted(chain(*calls.values()), key=lambda record: record.began)
+    for place, record in enumerate(records):
         until = record.lease_until if record.lease_until > now else None
         held = {} if until is None else {"heldUntil": shown(until)}
         lines = [] if until is None else [text.field("Held until", shown(until))]
-        output.call({**_members(record), **held}, [*_lines(record), *lines])
+        between = [""] if place else []
+        output.call({**_members(record), **held}, [*between, *_lines(record), *lines])
     if not calls:
         output.tell("Calls", "none is without an outcome")
 
@@ -103,11 +107,14 @@ async def forget(session: JournaledSession, output: Output, *, record: CallRecor
     """Notes that nobody wants to know what becomes of a call.
 
     Raises:
-        CommandError: Somebody works on it, or it is over.
+        CommandError: Somebody works on it, it is over, or the journal cannot be used.
     """
-    calls = await session.client.pending(message_id=record.message_id)
+    try:
+        calls = await session.client.pending(message_id=record.message_id)
+    except JournalError as error:
+        raise CommandError(unusable_journal(error)) from None
     if not calls:
-        message = f"the call of message {record.message_id} is over meanwhile"
+        message = f"the call of message {record.message_id} has come to its end meanwhile"
         raise CommandError(Failure(code="HOLDFAST_ERR_JOURNAL", message=message))
     try:
         await calls[0].forget()
@@ -122,11 +129,14 @@ async def resume(
     """Goes on with calls to one agent, and shows what comes of each.
 
     Raises:
-        CommandError: Not all of them have an answer.
+        CommandError: Not all of them have an answer, or the journal cannot be used.
         A2AError: The agent cannot be talked to at all.
     """
     await session.prepare()
-    calls = {one.message_id: one for one in await session.client.pending()}
+    try:
+        calls = {one.message_id: one for one in await session.client.pending()}
+    except JournalError as error:
+        raise CommandError(unusable_journal(error)) from None
     room = asyncio.Semaphore(_AT_ONCE)
 
     async def one(record: CallRecord) -> bool:
@@ -167,13 +177,23 @@ async def _one(
         )
     except A2AError as error:
         outcome = error
-    if isinstance(outcome, JournalError) and (status := _LEFT.get(outcome.reason)):
+    if isinstance(outcome, JournalError) and (left := _LEFT.get(outcome.reason)):
+        status, told = left
         members = {**_members(record), "status": status}
-        output.call(members, [*_lines(record), text.field("Left", f"it {status}")])
-        return True
+        output.call(members, [*_lines(record), text.field("Left", told)])
+        return await _was_answered(session, record)
     members = members_of(outcome, session, output)
     output.call({**_named(record), **members}, _told(record, outcome, session, output))
     return "error" not in members
+
+
+async def _was_answered(session: JournaledSession, record: CallRecord) -> bool:
+    """Whether somebody else has brought a call to its end with an answer."""
+    try:
+        found = await session.journal.find(record.message_id)
+    except JournalError:
+        return False
+    return found is not None and found.outcome == "answered"
 
 
 def _named(record: CallRecord) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 Rules: what is in the results is over; what is not, the journal may know, and is gone on with; the
 rest is sent, and so is what is in the results as certainly not executed. So the same command goes
-on wherever the one before ended. A line that is no message, and an agent or a journal that takes
-nothing for long, end the sending; what is under way comes to its end first, and is written.
-Where results cannot be written, nothing is waited for.
+on wherever the one before ended. A line that is no message, an agent that lets nobody in and a
+journal that takes nothing end the sending; what is under way comes to its end first, and is
+written. Where the agent is away for long, or results cannot be written, nothing is waited for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.bulk import RunItem
-from holdfast.cli.errors import CommandError, Failure
+from holdfast.cli.errors import CommandError, Failure, away
 from holdfast.cli.journaled import (
     check_journal,
     failure_of,
@@ -24,12 +24,13 @@ from holdfast.cli.journaled import (
 )
 from holdfast.cli.lines import BadLine, Line
 from holdfast.cli.moved import check_not_moved
-from holdfast.cli.outage import Outage
+from holdfast.cli.outage import LONGEST_OUTAGE, is_away
 from holdfast.cli.plan import STANDARD
 from holdfast.cli.progress import Counts, Progress
 from holdfast.cli.values import shown_duration
 from holdfast.errors import (
     A2AConnectionError,
+    A2AError,
     A2ATimeoutError,
     DeadlineExceededError,
     JournalError,
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 
     from holdfast.answer import Answer
     from holdfast.bulk import BulkRun
-    from holdfast.cli.journaled import JournaledSession
     from holdfast.cli.lines import Lines
+    from holdfast.cli.outage import WatchedSession
     from holdfast.cli.output import Output
     from holdfast.cli.plan import Plan
     from holdfast.cli.results import Results
@@ -53,6 +54,18 @@ __all__ = ["Run"]
 
 _OPEN = (A2AConnectionError, A2ATimeoutError, DeadlineExceededError, ReconnectError)
 """Errors after which an answer may still be waited for."""
+
+_NAMED = 5
+"""Lines that are named where something is said of many."""
+
+_LOOK = 0.5
+"""Seconds between two looks at whether the agent is away."""
+
+_TOLD = 3.0
+"""Seconds for which it is, before that is told."""
+
+_LAST = 30.0
+"""Seconds in which a message that cannot be sent is given up at the latest, but for slow ones."""
 
 
 class Run:
@@ -67,7 +80,7 @@ class Run:
 
     def __init__(
         self,
-        session: JournaledSession,
+        session: WatchedSession,
         output: Output,
         plan: Plan,
         interrupts: Callable[[Callable[[], None]], AbstractContextManager[None]],
@@ -80,9 +93,12 @@ class Run:
         self._on_the_way: dict[str, Line] = {}
         self._fault: CommandError | None = None
         self._interruptions = 0
-        self._outage = Outage(plan.concurrency)
-        self._has_open = False
+        self._outage = session.outage
+        self._changed: list[int] = []
+        self._unsendable = 0
+        self._has_open = self._is_away = False
         self._stop: Callable[[], None] = lambda: None
+        self._under_way: Callable[[], int] = lambda: 0
 
     async def run(self) -> None:
         """Sends what is to be sent, and writes what comes.
@@ -100,13 +116,67 @@ class Run:
             results = plan.open_output()
             try:
                 await check_not_moved(plan, session, lines, results)
-                await session.prepare()
-                await self._work(lines, results)
+                if await self._is_there():
+                    await self._work(lines, results)
             finally:
                 results.close()
             self._tell(self._left(lines, results))
         finally:
             lines.close()
+
+    # ── The agent ────────────────────────────────────────────────────────────────────────────
+
+    async def _is_there(self) -> bool:
+        """Makes ready for calls, as soon as the agent is there; False where that was ended.
+
+        Raises:
+            A2AError: The agent cannot be talked to at all.
+        """
+        asking = asyncio.create_task(self._prepare())
+        watching = asyncio.create_task(self._watch(asking))
+
+        def interrupted() -> None:
+            self._interruptions += 1
+            asking.cancel()
+
+        try:
+            with self._interrupts(interrupted):
+                await asking
+        except asyncio.CancelledError:
+            if not self._is_ended:
+                raise
+        finally:
+            watching.cancel()
+            asking.cancel()
+        return not self._is_ended
+
+    @property
+    def _is_ended(self) -> bool:
+        """Whether it was ended before its time."""
+        return self._interruptions > 0 or self._fault is not None
+
+    async def _prepare(self) -> None:
+        session = self._session
+        try:
+            await session.prepare()
+        except A2AError as error:
+            if not is_away(error):
+                raise
+            await self._until_there()
+            await session.prepare()
+
+    async def _until_there(self) -> None:
+        session, outage = self._session, self._outage
+        while True:
+            await asyncio.sleep(outage.pause())
+            session.begin()
+            try:
+                await session.client.agent_card(timeout=session.left())
+            except A2AError as error:
+                if not is_away(error):
+                    raise
+            else:
+                return
 
     # ── The work ─────────────────────────────────────────────────────────────────────────────
 
@@ -122,10 +192,12 @@ class Run:
             headers=session.svc_params,
             on_unknown=plan.on_unknown,
         )
-        progress = Progress(self._counts, self._output)
+        progress = Progress(self._counts, session.outage, self._output)
         progress.begin(lines, run)
         writing = asyncio.create_task(self._write_all(run, results))
         self._stop = run.stop
+        self._under_way = lambda: run.under_way
+        watching = asyncio.create_task(self._watch(writing))
 
         def interrupted() -> None:
             self._interruptions += 1
@@ -143,10 +215,14 @@ class Run:
         try:
             with self._interrupts(interrupted):
                 await writing
+        except CommandError as fault:
+            self._fault = self._fault or fault
         except asyncio.CancelledError:
-            if not self._interruptions:
+            if not self._is_ended:
                 raise
         finally:
+            watching.cancel()
+            self._look()
             writing.cancel()
             await run.close()
             progress.end()
@@ -196,7 +272,8 @@ class Run:
         async for result in run:
             line = self._on_the_way.pop(result.key)
             if isinstance(result.error, JournalError) and not was_not_sent(result.error):
-                self._give_up(unusable_journal(result.error))
+                again = self._session.command(*self._plan.words())
+                self._give_up(unusable_journal(result.error, again=again))
                 continue  # the line has no result: the journal knows whether it was sent
             outcome = result.answer if result.answer is not None else result.error
             if isinstance(outcome, RunItemChangedError):
@@ -210,6 +287,8 @@ class Run:
         if "error" in members:
             executed = False if was_not_sent(outcome) else getattr(outcome, "executed", None)
             members = {"executed": executed, **members}
+        if results.is_gone:
+            raise self._gone()
         try:
             results.write(line, members)
         except BrokenPipeError:
@@ -217,24 +296,69 @@ class Run:
         except OSError as error:  # the journal has it
             raise self._unwritable(error) from None
         self._counts.add(outcome)
+        if isinstance(outcome, RunItemChangedError):
+            self._changed.append(line.number)
+        if _stays_unsent(outcome):
+            self._unsendable += 1
 
     def _look_at(self, outcome: Answer | Exception) -> None:
         """Sends no more if nothing can be sent."""
-        outage = self._outage
-        outage.saw(outcome)
+        self._outage.saw(outcome)
         self._has_open |= isinstance(outcome, _OPEN) and not was_not_sent(outcome)
-        if outage.is_final:
-            failure = failure_of(outcome, self._session)
-            told = f"{outage}, and no more are tried: {failure.message}"
-            then = f"to go on: {self._session.command(*self._plan.words())}"
-            hint = f"{failure.hint}; then, {then}" if failure.hint else then
-            self._give_up(replace(failure, message=told, hint=hint))
+        if self._outage.has_ended_with(outcome):
+            self._give_up(self._to_go_on(failure_of(outcome, self._session), "no more is sent"))
+
+    def _to_go_on(self, failure: Failure, what: str) -> Failure:
+        then = f"to go on: {self._session.command(*self._plan.words())}"
+        hint = f"{failure.hint}; then, {then}" if failure.hint else then
+        return replace(failure, message=f"{what}: {failure.message}", hint=hint)
 
     async def _wait(self) -> None:
-        """Waits before the next message where the last ones could not be sent."""
-        if pause := self._outage.pause():
-            self._output.warn(f"{self._outage}; the next one is tried in {shown_duration(pause)}")
-            await asyncio.sleep(pause)
+        """Waits before the next message while the agent is away, or takes none."""
+        outage, clock = self._outage, asyncio.get_running_loop().time
+        if not outage.is_on:
+            return
+        until = clock() + outage.pause()
+
+        def is_over() -> bool:
+            is_asked_for = outage.is_asked_for() and self._under_way() > 0
+            return not outage.is_on or (clock() >= until and not is_asked_for)
+
+        await _looking(is_over)
+
+    async def _watch(self, work: asyncio.Task[None]) -> None:
+        """Tells of the agent's absence, and ends the work where it is for long."""
+        outage = self._outage
+        while True:
+            await asyncio.sleep(_LOOK)
+            self._look()
+            if outage.error is not None and outage.is_over_long:
+                self._give_up(self._left_alone(outage.error))
+                await self._until_sent()
+                work.cancel()
+
+    def _look(self) -> None:
+        """Says when the agent is away, and when it is back."""
+        error = self._outage.error
+        if error is not None and self._outage.seconds >= _TOLD and not self._is_away:
+            self._is_away = True
+            told = f"waiting up to {shown_duration(LONGEST_OUTAGE)} until it answers"
+            self._output.warn(f"the agent cannot be reached: {away(error)}; {told}")
+        elif error is None and self._is_away:
+            self._is_away = False
+            self._output.warn("the agent answers again")
+
+    async def _until_sent(self) -> None:
+        """Waits for what is being sent: of what is cancelled meanwhile, nobody knows."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + _LAST
+        await _looking(lambda: not self._outage.sending or clock() >= until)
+
+    def _left_alone(self, error: A2AError) -> Failure:
+        """What is said of an agent that is waited for no more."""
+        failure = replace(failure_of(error, self._session), message=away(error))
+        most = shown_duration(LONGEST_OUTAGE)
+        return self._to_go_on(failure, f"the agent has not been reached for {most}")
 
     def _unwritable(self, error: OSError) -> CommandError:
         return CommandError(
@@ -245,6 +369,13 @@ class Run:
             )
         )
 
+    def _gone(self) -> CommandError:
+        told = f"{self._plan.output} is gone since it was opened; the journal has what was in it"
+        hint = (
+            f"to write all results anew, and go on: {self._session.command(*self._plan.words())}"
+        )
+        return CommandError(Failure(code="HOLDFAST_ERR_FILE", message=told, hint=hint))
+
     def _give_up(self, failure: Failure) -> None:
         """Sends no more; what is under way comes to its end."""
         self._fault = self._fault or CommandError(failure)
@@ -254,7 +385,7 @@ class Run:
 
     def _left(self, lines: Lines, results: Results) -> int | None:
         """How many lines have no result yet; None where nobody knows."""
-        if not self._interruptions and self._fault is None:
+        if not self._is_ended:
             return 0
         if not lines.is_file:
             return None
@@ -276,8 +407,11 @@ class Run:
         """
         counts, session, fault = self._counts, self._session, self._fault
         summary = counts.told(left)
+        if self._changed:
+            self._output.warn(_told_of_changed(sorted(self._changed)))
         if fault is None and not self._interruptions and counts.unanswered:
-            message = f"{counts.unanswered} of {counts.results} lines have no answer"
+            have = "has" if counts.unanswered == 1 else "have"
+            message = f"{counts.unanswered} of {counts.results} lines {have} no answer"
             failure = Failure(code="HOLDFAST_ERR_RUN", message=message, hint=self._way_out())
             fault = CommandError(failure)
         if fault is None and self._plan.output != STANDARD:
@@ -296,10 +430,35 @@ class Run:
         if self._has_open:
             again = command(*plan.words(), "--retry-errors")
             return f"to try these once more: {again}"
-        if self._counts.not_sent:
+        if self._counts.not_sent > self._unsendable:
             return f"to try once more what was not sent: {command(*plan.words())}"
+        if self._changed:
+            give = "give what has changed an id of its own, else it is not sent"
+            return f"{give}; then, to go on: {command(*plan.words())}"
+        if self._counts.not_sent:
+            return "the results say why"
         again = command(*plan.words(run_id=f"{plan.name}-again"), "--retry-errors")
         return f"to send them once more, although the agent may have run them: {again}"
+
+
+async def _looking(is_over: Callable[[], bool]) -> None:
+    while not is_over():  # noqa: ASYNC110  which time alone may make it
+        await asyncio.sleep(_LOOK)
+
+
+def _stays_unsent(outcome: Answer | Exception) -> bool:
+    """Whether the same command would not send it, either."""
+    if isinstance(outcome, JournalError):
+        return outcome.reason == "exists" and was_not_sent(outcome)
+    return isinstance(outcome, RunItemChangedError)
+
+
+def _told_of_changed(numbers: list[int]) -> str:
+    many = len(numbers) > 1
+    first = ", ".join(map(str, numbers[:_NAMED]))
+    others = " and others" if len(numbers) > _NAMED else ""
+    what = f"{len(numbers)} {'lines have' if many else 'line has'} an id that another message had"
+    return f"{what} before: line{'s' if many else ''} {first}{others}"
 
 
 def _changed(line: Line, known_by: str, message_id: str | None = None) -> RunItemChangedError:

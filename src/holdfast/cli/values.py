@@ -110,7 +110,7 @@ def read_rate(text: str) -> float:
     """
     match = _RATE.fullmatch("".join(text.split()))
     if match is None:
-        message = f"{text!r} is not a rate; write 50/s, 3/min or 100/h"
+        message = f"{text!r} is not a rate; write 50 or 50/s, 3/min or 100/h"
         raise ValueError(message)
     rate = float(match[1]) / _PER[match[2] or "s"]
     if not 0 < rate < math.inf:

@@ -68,6 +68,7 @@ __all__ = [
     "Attempt",
     "AuthenticationError",
     "CallEndedError",
+    "CallOutcome",
     "CancelUnconfirmedError",
     "CardSignatureError",
     "CircuitOpenError",
@@ -119,15 +120,42 @@ ConnectionFailure = Literal[
 ]
 """How a connection failed; the first five happen before a byte of the request is sent."""
 
-JournalFailure = Literal["unusable", "exists", "held", "over", "taken_over", "missing"]
+JournalFailure = Literal[
+    "unusable",
+    "full",
+    "locked",
+    "read_only",
+    "damaged",
+    "gone",
+    "exists",
+    "held",
+    "over",
+    "taken_over",
+    "missing",
+    "elsewhere",
+]
 """Why a journal did not do what it was asked.
 
-- ``"unusable"``: it cannot be written or read, or is silent.
+- ``"unusable"``: it cannot be written or read, or is silent. Where a journal knows why, it is
+  ``"full"``, as its disk is; ``"locked"`` by somebody else who writes; ``"read_only"``;
+  ``"damaged"``; or ``"gone"``: deleted, moved or replaced since it was opened.
 - ``"exists"``: it has a call of that message or label, and that one may have been sent.
 - ``"held"``: somebody works on the call, or did and died less than a lease ago.
 - ``"over"``: the call has an outcome.
 - ``"taken_over"``: somebody else took the call over while it was worked on.
 - ``"missing"``: it has no such call.
+- ``"elsewhere"``: the call went to an agent of another name, and this one does not know it.
+"""
+
+CallOutcome = Literal["answered", "refused", "duplicated", "unknown", "not_sent", "forgotten"]
+"""What became of a call.
+
+- ``"answered"``: by a task, in whatever state it came to rest, or by a message.
+- ``"refused"``: by an error of the protocol, and nothing goes on.
+- ``"duplicated"``: the agent made more than one task of it, and its caller was told so.
+- ``"unknown"``: it may have been sent, nothing was found of it, and its caller was told so.
+- ``"not_sent"``: it certainly did not reach the agent, and may be sent again.
+- ``"forgotten"``: nobody wants to know.
 """
 
 TimeoutPhase = Literal["pool", "connect", "write", "first_byte", "idle"]
@@ -814,13 +842,13 @@ class CallEndedError(A2AError):
         message: str = "",
         *,
         message_id: str,
-        outcome: str,
+        outcome: CallOutcome,
         detail: str | None = None,
         **facts: Unpack[Facts],
     ) -> None:
         super().__init__(message, **facts)
         self.message_id = message_id
-        self.outcome = outcome
+        self.outcome: CallOutcome = outcome
         self.detail = detail
 
 

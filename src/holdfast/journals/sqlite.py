@@ -38,7 +38,7 @@ _UPDATED = tuple(RecordUpdate.__struct_fields__)
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM calls"  # noqa: S608  nothing but our own names
 _OF_MESSAGE = f"{_SELECT} WHERE message_id = ?"
 _OF_LABEL = (
-    f"{_SELECT} WHERE agent = ? AND label = ? "
+    f"{_SELECT} WHERE label = ? "
     "ORDER BY outcome IS NOT 'not_sent' DESC, began DESC, rowid DESC LIMIT 1"
 )
 _INSERT = (
@@ -56,9 +56,7 @@ _CLAIM = (
     "UPDATE calls SET generation = generation + 1, lease_until = ? "
     "WHERE message_id = ? AND outcome IS NULL AND lease_until <= ?"
 )
-_LABELLED = (
-    "SELECT message_id FROM calls WHERE label = ? AND agent = ? AND outcome IS NOT 'not_sent'"
-)
+_LABELLED = "SELECT message_id FROM calls WHERE label = ? AND outcome IS NOT 'not_sent'"
 _SEND_AFTER_ALL = "DELETE FROM calls WHERE message_id = ? AND outcome = 'not_sent'"
 _FORGET = "DELETE FROM calls WHERE outcome IS NOT NULL AND label IS NULL AND began < ?"
 
@@ -87,6 +85,8 @@ class SqliteJournal:
             once an hour, whoever wrote it. Calls without an outcome are kept, and so are those
             with a label: they are what a run knows of its messages.
         busy_timeout: Seconds to wait for another process that writes; more than 0.
+        read_only: Whether to write nothing, and to make no file; what would write is a
+            `JournalError`.
 
     Attributes:
         path: The file, as it was given.
@@ -106,9 +106,11 @@ class SqliteJournal:
         lease: float = 30.0,
         retention: float | None = 7 * 86400.0,
         busy_timeout: float = 5.0,
+        read_only: bool = False,
     ) -> None:
         check_kind("path", path, (str, os.PathLike))
         check_kind("store_messages", store_messages, bool)
+        check_kind("read_only", read_only, bool)
         waits = {"lease": lease, "busy_timeout": busy_timeout}
         if retention is not None:
             waits["retention"] = retention
@@ -122,22 +124,21 @@ class SqliteJournal:
         self.lease = lease
         self._retention = retention
         self._forgot = float("-inf")
-        self._file = SqliteFile(self.path, busy_timeout)
+        self._file = SqliteFile(self.path, busy_timeout, read_only=read_only)
         self._writing = PerLoop(_Writing)
 
     async def begin(self, record: CallRecord, /) -> None:
         """Writes a call down that begins, in place of one of that message that was not sent.
 
         Raises:
-            JournalError: It cannot be written (``"unusable"``); or a call of that message, or to
-                that agent with that label, is written down already, with another outcome than
+            JournalError: It cannot be written (``"unusable"``); or a call of that message, or with
+                that label to whichever agent, is written down already, with another outcome than
                 ``"not_sent"`` (``"exists"``; ``message_id`` is that call's).
         """
-        labelled = (record.label, record.agent)
 
         def insert(connection: sqlite3.Connection) -> None:
             self._forget(connection, record.began)
-            if other := connection.execute(_LABELLED, labelled).fetchone():
+            if other := connection.execute(_LABELLED, (record.label,)).fetchone():
                 text = f"{record.label} is in the journal {self.path} already: message {other[0]}"
                 raise JournalError(text, reason="exists", message_id=other[0])
             connection.execute(_SEND_AFTER_ALL, (record.message_id,))
@@ -237,15 +238,30 @@ class SqliteJournal:
         question = f"{_SELECT} WHERE outcome IS NULL{of_agent} ORDER BY began"
         return await self._do(lambda connection: _records(connection.execute(question, values)))
 
-    async def find_label(self, agent: str, label: str, /) -> CallRecord | None:
-        """The record of a label to an agent, open or over; None where there is none.
+    async def find_label(self, label: str, /) -> CallRecord | None:
+        """The record of a label, open or over, to whichever agent; None where there is none.
 
         Of several it is the one that may have been sent; where there is none, the newest.
 
         Raises:
             JournalError: It cannot be read.
         """
-        return await self._do(lambda connection: _first(connection, _OF_LABEL, agent, label))
+        return await self._do(lambda connection: _first(connection, _OF_LABEL, label))
+
+    async def check(self) -> None:
+        """Reads the whole file, and sees whether it is in order; that takes a while.
+
+        Raises:
+            JournalError: It cannot be read, or is ``"damaged"``.
+        """
+
+        def check(connection: sqlite3.Connection) -> None:
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                text = f"the journal {self.path} is damaged: {' '.join(found.split())}"
+                raise JournalError(text, reason="damaged")
+
+        await self._do(check)
 
     async def close(self) -> None:
         """Writes what is still to be written, and closes the file. Can be called twice."""

@@ -24,8 +24,10 @@ from typing import TYPE_CHECKING, TypeVar
 from holdfast.errors import JournalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
     from pathlib import Path
+
+    from holdfast.errors import JournalFailure
 
 __all__ = ["SqliteFile"]
 
@@ -65,6 +67,18 @@ _OWNER = (  # in one statement, as somebody else may be making the file just now
     "FROM pragma_application_id, pragma_user_version"
 )
 
+_REASONS: Mapping[int, JournalFailure] = {
+    sqlite3.SQLITE_BUSY: "locked",
+    sqlite3.SQLITE_CORRUPT: "damaged",
+    sqlite3.SQLITE_FULL: "full",
+    sqlite3.SQLITE_LOCKED: "locked",
+    sqlite3.SQLITE_READONLY: "read_only",
+}
+"""What errors of SQLite mean."""
+
+_CANNOT_SHARE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+"""How SQLite says that it may not write beside a file."""
+
 _AGAIN = 0.01
 """Seconds between two tries of what SQLite does not wait for."""
 
@@ -75,12 +89,14 @@ class SqliteFile:
     Args:
         path: The file, as it is called in errors; it is made where there is none.
         busy_timeout: Seconds to wait for another process that writes.
+        read_only: Whether it is neither made nor written, as where nobody may.
     """
 
-    def __init__(self, path: Path, busy_timeout: float) -> None:
+    def __init__(self, path: Path, busy_timeout: float, *, read_only: bool = False) -> None:
         self.path = path
         self._where = path.absolute()  # wherever the program goes
         self._busy_timeout = busy_timeout
+        self._is_read_only = read_only
         self._identity: tuple[int, int] | None = None
         self._connection: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
@@ -139,14 +155,15 @@ class SqliteFile:
                 return self._do_all(works)
         except sqlite3.Error as error:
             text = f"the journal {self.path} cannot be used: {error}"
-            if "locked" in str(error):
+            reason = _REASONS.get(_code(error), "unusable")
+            if reason == "locked":
                 text += f", by another process that wrote for {self._busy_timeout:g} s"
-            raise JournalError(text) from error
+            raise JournalError(text, reason=reason) from error
 
     def _do_all(self, works: Sequence[Callable[[sqlite3.Connection], T]]) -> list[T]:
         try:
             connection = self._connection or self._open()
-            with _transaction(connection):
+            with _transaction(connection, is_read_only=self._is_read_only):
                 outcomes = [work(connection) for work in works]
             self._check_identity()
         except (sqlite3.Error, JournalError):
@@ -157,12 +174,10 @@ class SqliteFile:
     def _open(self) -> sqlite3.Connection:
         if self._identity is not None:
             self._check_identity()
-        elif not self._where.exists():
+        elif not (self._is_read_only or self._where.exists()):
             with contextlib.suppress(OSError):  # which SQLite will tell better
                 os.close(os.open(self._where, os.O_CREAT | os.O_WRONLY, 0o600))
-        connection = sqlite3.connect(
-            self._where, timeout=self._busy_timeout, isolation_level=None, check_same_thread=False
-        )
+        connection = self._connect_to_read() if self._is_read_only else self._connect(self._where)
         try:
             self._prepare(connection)
             self._identity = self._identity or self._identity_now()
@@ -170,6 +185,37 @@ class SqliteFile:
             connection.close()
             raise
         self._connection = connection
+        return connection
+
+    def _connect(self, where: Path | str) -> sqlite3.Connection:
+        return sqlite3.connect(
+            where,
+            timeout=self._busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=isinstance(where, str),
+        )
+
+    def _connect_to_read(self) -> sqlite3.Connection:
+        """Opens it so that nothing is made and nothing is written down.
+
+        Where SQLite cannot make the files that readers and writers share, nobody writes. Where it
+        can, it takes them away again, as it would not if it were told that it may only read.
+        """
+        where = f"{self._where.as_uri()}?mode=rw"
+        connection = self._connect(where)
+        try:
+            connection.execute("PRAGMA query_only = ON")
+            connection.execute(_OWNER)
+        except sqlite3.OperationalError as error:
+            connection.close()
+            log = self._where.with_name(f"{self._where.name}-wal")
+            if _code(error) not in _CANNOT_SHARE or (log.exists() and log.stat().st_size):
+                raise
+            connection = self._connect(f"{where}&immutable=1")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _check_identity(self) -> None:
@@ -180,19 +226,24 @@ class SqliteFile:
         """
         if self._identity_now() != self._identity:
             text = f"the journal {self.path} is another file than the one that was opened"
-            raise JournalError(text)
+            raise JournalError(text, reason="gone")
 
     def _identity_now(self) -> tuple[int, int]:
         try:
             found = self._where.stat()
         except OSError as error:
             text = f"the journal {self.path} is gone since it was opened: {error.strerror}"
-            raise JournalError(text) from error
+            raise JournalError(text, reason="gone") from error
         return found.st_dev, found.st_ino
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Makes the file a journal of this version, if it is not one."""
-        self._check_owner(connection)  # before anything is changed
+        version = self._check_owner(connection)  # before anything is changed
+        if self._is_read_only:
+            if version < len(_MIGRATIONS):
+                text = f"{self.path} is no journal yet: nothing was written to it"
+                raise JournalError(text)
+            return
         self._switch_to_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
         with _transaction(connection):
@@ -205,7 +256,7 @@ class SqliteFile:
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() >= ends:
+                if _REASONS.get(_code(error)) != "locked" or time.monotonic() >= ends:
                     raise
                 time.sleep(_AGAIN)
             else:
@@ -284,10 +335,15 @@ if hasattr(os, "register_at_fork"):
     )
 
 
+def _code(error: sqlite3.Error) -> int:
+    """The primary result code of SQLite; 0 for what Python has found wrong."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
 @contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Generator[None]:
+def _transaction(connection: sqlite3.Connection, *, is_read_only: bool = False) -> Generator[None]:
     """All that is done within, or nothing of it."""
-    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("BEGIN" if is_read_only else "BEGIN IMMEDIATE")
     try:
         yield
         connection.execute("COMMIT")

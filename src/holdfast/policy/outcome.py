@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from holdfast.errors import (
     A2AConnectionError,
@@ -16,18 +16,10 @@ from holdfast.errors import (
     TaskInterruptedError,
 )
 
-__all__ = ["CallOutcome", "outcome_of"]
+if TYPE_CHECKING:
+    from holdfast.errors import CallOutcome
 
-CallOutcome = Literal["answered", "refused", "duplicated", "unknown", "not_sent", "forgotten"]
-"""What became of a call.
-
-- ``"answered"``: by a task, in whatever state it came to rest, or by a message.
-- ``"refused"``: by an error of the protocol, and nothing goes on.
-- ``"duplicated"``: the agent made more than one task of it, and its caller was told so.
-- ``"unknown"``: it may have been sent, nothing was found of it, and its caller was told so.
-- ``"not_sent"``: it certainly did not reach the agent, and may be sent again.
-- ``"forgotten"``: nobody wants to know.
-"""
+__all__ = ["outcome_of"]
 
 _GOES_ON = (
     A2AConnectionError,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from holdfast.policy.outcome import CallOutcome
+from holdfast.errors import CallOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,9 +37,9 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
         is_own_context: Whether the context was made for this call, and nobody else has used it.
         request: The `SendMessageRequest` that was to be sent, as the JSON of protocol 1.0; None
             where messages are not stored.
-        label: What the caller calls it; None for nothing. To each agent there is at most one call
-            of a label that may have been sent. A run calls its messages by its own name and their
-            keys, and knows by the labels what it has sent.
+        label: What the caller calls it; None for nothing. There is at most one call of a label
+            that may have been sent, whatever the agent is called. A run calls its messages by its
+            own name and their keys, and knows by the labels what it has sent.
         digest: Of all that the caller's message says but its own id, in 16 hexadecimal digits;
             there where a label is.
         outcome: What became of it: see `CallOutcome`; None while that is open.
@@ -126,8 +126,8 @@ class Journal(Protocol):
         """Writes a call down that begins, in place of one of that message that was not sent.
 
         Raises:
-            JournalError: It cannot be written (``"unusable"``); or a call of that message, or to
-                that agent with that label, is written down already, with another outcome than
+            JournalError: It cannot be written (``"unusable"``); or a call of that message, or with
+                that label to whichever agent, is written down already, with another outcome than
                 ``"not_sent"`` (``"exists"``; ``message_id`` is that call's).
         """
         ...
@@ -191,8 +191,8 @@ class Journal(Protocol):
         """
         ...
 
-    async def find_label(self, agent: str, label: str, /) -> CallRecord | None:
-        """The record of a label to an agent, open or over; None where there is none.
+    async def find_label(self, label: str, /) -> CallRecord | None:
+        """The record of a label, open or over, to whichever agent; None where there is none.
 
         Of several it is the one that may have been sent; where there is none, the newest.
 

@@ -15,6 +15,7 @@ Rules (A2A 3.1.3, 3.1.4, 3.4):
 - Not found proves nothing. A history may leave messages out, a reply that is a message is in no
   list, a request may still be under way, stores may differ. So a look that finds nothing is
   repeated, until the time is over or the agent has said that there is nothing to be had.
+- A task that was seen is found, though there was no time for the rest of the pages.
 - A search that was not finished proves even less, and says why it was not (`Unseen`). Of one that
   was, it is known that each place was read to its end when it was last looked at (`Absent`).
 """
@@ -182,6 +183,7 @@ class Reconciliation:
         self._tokens: set[str] = set()
         self._since: datetime | None = None
         self._matches: dict[str, Task] = {}
+        self._late: A2AError | None = None
         self.seen: Task | None = None
         self.step: GetTask | ListPage | Fetch | LookAgain | Found | FoundTwice | Absent | Unseen
         self._look()
@@ -220,15 +222,18 @@ class Reconciliation:
 
     def fetched(self, task: Task) -> None:
         """The task that a list has shown, whole."""
-        (listed,) = self._matches.values()
-        self.step = Found(task if task.id == listed.id else listed)
+        listed = self.seen
+        self.step = Found(task if listed is None or task.id == listed.id else listed)
 
     def not_fetched(self, error: A2AError) -> None:
         """It did not come; where that is to stay so, what the list has shown has to do."""
-        if error.transient or isinstance(error, DeadlineExceededError):
-            self._pause()
+        may_pass = error.transient or isinstance(error, DeadlineExceededError)
+        if not may_pass and self.seen is not None:
+            self.step = Found(self.seen)
+        elif self._late is not None:
+            self.step = self._end(self._late)
         else:
-            self.step = Found(*self._matches.values())
+            self._pause()
 
     def listed(self, page: ListTasksResponse, *, wall: float, agent_time: float | None) -> None:
         """The page that was asked for.
@@ -289,8 +294,17 @@ class Reconciliation:
         self._look()
 
     def finish(self, late: A2AError) -> None:
-        """The search has had its time; ``late`` says so, where that was too short for a look."""
-        self.step = self._end(late)
+        """The search has had its time; ``late`` says so, where that was too short for a look.
+
+        A task that was seen by then is asked for all the same.
+        """
+        if len(self._matches) > 1:
+            self.step = FoundTwice(tuple(self._matches.values()))
+        elif self.seen is not None and self._late is None:
+            self._late = late
+            self.step = Fetch(self.seen.id)
+        else:
+            self.step = self._end(late)
 
     def cut_short(self, why: A2AError) -> None:
         """The search may not go on."""
