@@ -191,7 +191,7 @@ async def test_a_task_that_cannot_be_asked_for_at_its_end_is_asked_for_again(str
     agent = FakeAgent(streams(*"abcdef", every=5), streaming=streaming)
     agent.inject(Cut(after_events=3), on="SendStreamingMessage")
     agent.inject(unavailable(retry_after=11), on="SubscribeToTask")
-    agent.inject(bad_gateway(), on="GetTask", times=24)
+    agent.inject(bad_gateway(), on="GetTask", times=12)
     client = connected(agent, binding, engine=FakeNetwork(agent))
 
     async with client.stream_message("hi") as events:

@@ -24,6 +24,7 @@ from holdfast import (
     RetryPolicy,
     connect,
 )
+from holdfast.policy.limiter import asks_to_wait
 from holdfast.testing import FakeAgent, FakeNetwork, completes, run
 
 CANCELLATIONS = 100_000
@@ -219,7 +220,9 @@ def test_cancelled_calls_leave_nothing_behind(binding, seed, caplog):
 
 
 def charged(observation):
-    return isinstance(observation, AttemptFailed) and observation.error.transient
+    if not isinstance(observation, AttemptFailed) or asks_to_wait(observation.error):
+        return False  # who waits in line with all others pays nothing
+    return observation.error.transient
 
 
 def tokens_spent(endpoints):

@@ -204,6 +204,7 @@ async def test_what_could_not_be_looked_for_stays_to_be_resumed(path, streaming)
         while agent.pending_faults:
             with contextlib.suppress(A2AError):
                 await client.list_tasks()
+            await asyncio.sleep(1)  # the agent is left alone in between
         (pending,) = await client.pending()
 
         assert (await pending.resume()).text == "42"

@@ -280,7 +280,7 @@ def connect(
 
     def routed(inner: Transport) -> Transport:
         ways = [
-            InterfaceLayer(inner, resolver, route, endpoints, slot)
+            InterfaceLayer(inner, resolver, route, endpoints)
             for resolver, route in zip(resolvers, routes, strict=True)
         ]
         if len(ways) == 1:

@@ -529,6 +529,7 @@ class Calls:
             headers={**self._headers, **per_call.headers} if per_call.headers else self._headers,
             extensions=per_call.extensions,
             context=per_call.context,
+            auth=self.auth.provider,
             is_retried=is_retried,
             progress=progress or self.progress(per_call),
         )

@@ -194,19 +194,21 @@ class Endpoints:
     def of(self, interface: AgentInterface) -> Endpoint:
         """The endpoint of an interface; the same one each time, while it is remembered."""
         key = _key(interface)
-        now = asyncio.get_running_loop().time()
-        endpoint = self._endpoints.pop(key, None)
-        for other, known in list(self._endpoints.items()):
-            if now - known.used > _UNUSED:
-                self._endpoints.pop(other, None)
+        endpoint = self._endpoints.get(key)
         if endpoint is None:
-            endpoint = Endpoint(interface)
-        endpoint.used = max(endpoint.used, now)
-        self._endpoints[key] = endpoint
-        if len(self._endpoints) > _MOST:
-            longest = min(self._endpoints, key=lambda key: self._endpoints[key].used)
-            self._endpoints.pop(longest, None)
+            endpoint = self._endpoints[key] = Endpoint(interface)
+            self._forget_the_unused()
         return endpoint
+
+    def _forget_the_unused(self) -> None:
+        """Makes room; what nobody has called yet is the newest."""
+        endpoints = dict(self._endpoints)  # other threads may add to them
+        last = max(endpoint.used for endpoint in endpoints.values())
+        unused = {key for key, one in endpoints.items() if -math.inf < one.used < last - _UNUSED}
+        if len(endpoints) - len(unused) > _MOST:
+            unused.add(min(endpoints, key=lambda key: endpoints[key].used))
+        for key in unused:
+            self._endpoints.pop(key, None)
 
     def __len__(self) -> int:
         return len(self._endpoints)

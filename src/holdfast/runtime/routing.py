@@ -48,7 +48,6 @@ from holdfast.wire.status import is_unknown_there
 if TYPE_CHECKING:
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Capability
-    from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.endpoints import Endpoint, Endpoints
     from holdfast.runtime.resolver import AgentCardResolver
     from holdfast.runtime.transport import AnyCall, AuthProvider, Onward, Reply, Transport
@@ -69,12 +68,10 @@ class InterfaceLayer(PassThrough):
         resolver: AgentCardResolver,
         route: Route,
         endpoints: Endpoints,
-        auth: AuthSlot,
     ) -> None:
         super().__init__(inner)
         self._resolver = resolver
         self._route = route
-        self._auth = auth
         self._endpoints = endpoints
         self._trusted: frozenset[str] | None = None  # until the first card is there
         self._choice: _Choice | None = None
@@ -98,7 +95,7 @@ class InterfaceLayer(PassThrough):
             error.executed = False  # of this call, whatever became of the card's
             raise
         call.progress.card = None  # it has come
-        provider = self._auth.provider
+        provider = call.auth
         if self._resolver.secrets:  # which the card may repeat
             call.progress.secrets.note_values(self._resolver.secrets)
         choice = self._checked(call, card, provider)

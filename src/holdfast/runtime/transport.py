@@ -161,8 +161,7 @@ class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
         endpoint: Where the call goes; None until it is chosen.
         reach: How far inside that may lie; None where the caller named it.
         card: The card that names the endpoint; None until it is chosen.
-        auth: Where credentials for the endpoint come from; None until it is chosen, and where
-            there are none.
+        auth: Where credentials come from; None for nowhere.
         attempt: Number of the try, from 1.
         is_retried: Whether to try it again where that is safe; who looks after that by themselves
             say no.
