@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["LIMIT", "ag2_process", "sdk03_process", "sdk_process", "sdk_python"]
+import holdfast
+
+__all__ = ["LIMIT", "ag2_process", "guarded_process", "sdk03_process", "sdk_process", "sdk_python"]
 
 HERE = Path(__file__).parent
 
@@ -33,6 +35,12 @@ def sdk_python(variable="HOLDFAST_SDK_PYTHON", environment=".venv-sdk"):
 def sdk_process(errors, *options):
     """Runs a real agent; gives its origin."""
     return _process(errors, sdk_python(), "sdk_agent.py", *options)
+
+
+def guarded_process(errors, *options):
+    """Runs a real agent behind Holdfast's errors; gives its origin."""
+    package = Path(holdfast.__file__).parent.parent
+    return _process(errors, sdk_python(), "guarded_agent.py", "--holdfast", package, *options)
 
 
 def sdk03_process(errors, *options):

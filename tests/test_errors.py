@@ -102,6 +102,8 @@ COMMON_FACTS = {
     "agent": "http://agent.example/rpc",
     "request_id": "r-1",
     "hops": ("http://a", "http://b"),
+    "loop": "http://a",
+    "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     "excerpt": "<html>",
 }
 

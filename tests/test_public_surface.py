@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 import holdfast
+import holdfast.server
 import holdfast.testing
 from holdfast.options import CreateOptions
 
@@ -37,12 +38,12 @@ def imported_names(tree, *, under_type_checking):
 # ── Names ────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("module", [holdfast, holdfast.testing])
+@pytest.mark.parametrize("module", [holdfast, holdfast.server, holdfast.testing])
 def test_the_names_are_sorted_and_there_once(module):
     assert list(module.__all__) == sorted(set(module.__all__))
 
 
-@pytest.mark.parametrize("module", [holdfast, holdfast.testing])
+@pytest.mark.parametrize("module", [holdfast, holdfast.server, holdfast.testing])
 def test_every_name_resolves(module):
     assert [name for name in module.__all__ if not hasattr(module, name)] == []
 
@@ -142,6 +143,12 @@ def test_a_client_over_another_engine_needs_no_aiohttp():
     assert "aiohttp" not in modules_after(code)
 
 
+def test_those_who_serve_an_agent_need_no_client():
+    loaded = modules_after("import holdfast.server")
+
+    assert not loaded & {"aiohttp", "holdfast.client", "holdfast.push", "holdfast.testing"}
+
+
 def test_the_package_is_typed():
     assert (PACKAGE / "py.typed").exists()
 
@@ -162,6 +169,7 @@ SIGNATURES = {
         "*interceptors=() *consumers=() *observers=() *call_layers=() *attempt_layers=()"
     ),
     "make_error": "code message data=None",
+    "wrap_downstream": "error *current *agent=None *nested=False",
     "create_text_message_object": "role=<Role.USER: 'ROLE_USER'> content=''",
     "minimal_agent_card": "url transports=None",
     "text_part": "text *media_type=None",
@@ -293,6 +301,9 @@ SIGNATURES = {
     "Env.random": "self",
     "Env.new_id": "self",
     "A2AError.facts": "self",
+    "A2AError.from_jsonrpc": "error",
+    "A2AError.to_jsonrpc": "self *nested=False *request_id=None",
+    "A2AError.to_rest": "self *request_id=None",
     "AiohttpEngine.close": "self",
     "AiohttpEngine.request": "self request",
     "AiohttpEngine.stream": "self request",
@@ -634,7 +645,7 @@ def undocumented(module):
     return found
 
 
-@pytest.mark.parametrize("module", [holdfast, holdfast.testing])
+@pytest.mark.parametrize("module", [holdfast, holdfast.server, holdfast.testing])
 def test_everything_public_is_documented(module):
     assert undocumented(module) == []
 

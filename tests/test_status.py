@@ -20,6 +20,7 @@ from holdfast.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from holdfast.errors.tree import BY_CODE
 from holdfast.model.operations import CANCEL_TASK, GET_TASK, SEND_MESSAGE
 from holdfast.model.types import TaskState
 from holdfast.wire import status
@@ -223,7 +224,7 @@ def test_a_code_of_the_agents_own_is_kept_and_ends_the_convention(binding, code,
 
 @pytest.mark.parametrize("binding", BOTH)
 @pytest.mark.parametrize(
-    ("code", "kind"), [(code, kind.__name__) for code, kind in status._BY_CODE.items()]
+    ("code", "kind"), [(code, kind.__name__) for code, kind in BY_CODE.items()]
 )
 def test_a_code_is_the_error_of_the_protocols_table(binding, code, kind):
     error = failure(binding, 400, rpc(code))
@@ -234,7 +235,7 @@ def test_a_code_is_the_error_of_the_protocols_table(binding, code, kind):
 
 
 def test_the_table_of_codes_is_the_protocols():
-    assert {code: kind.__name__ for code, kind in status._BY_CODE.items()} == {
+    assert {code: kind.__name__ for code, kind in BY_CODE.items()} == {
         -32001: "TaskNotFoundError",
         -32002: "TaskNotCancelableError",
         -32003: "PushNotificationNotSupportedError",
@@ -336,7 +337,7 @@ carriers = pytest.mark.parametrize("carrier", CARRIERS.values(), ids=CARRIERS)
 def test_an_error_is_the_same_over_both_bindings(carrier, reason, code):
     error = failure(*carrier(code, reason))
 
-    assert type(error) is status._BY_CODE[code]
+    assert type(error) is BY_CODE[code]
     assert error.code == code
     assert error.details == (error_info(reason),)
 
@@ -581,7 +582,7 @@ def test_without_the_dialects_members_the_codes_mean_what_the_protocol_says(data
 def test_codes_outside_the_dialect_keep_their_meaning(code):
     error = failure("JSONRPC", 200, rpc(code, data={"retryable": True}))
 
-    assert type(error) is status._BY_CODE[code]
+    assert type(error) is BY_CODE[code]
 
 
 # ── Messages ─────────────────────────────────────────────────────────────────────────────────

@@ -95,7 +95,9 @@ if TYPE_CHECKING:
         TimeoutPhase,
         UnsupportedOperationError,
         VersionNotSupportedError,
+        wrap_downstream,
     )
+    from holdfast.errors.article import ArticleErrorCode, make_error
     from holdfast.event_stream import EventStream
     from holdfast.factory import ClientFactory, Producer, minimal_agent_card
     from holdfast.journals.sqlite import SqliteJournal
@@ -169,7 +171,6 @@ if TYPE_CHECKING:
     from holdfast.task_manager import ClientTaskManager
     from holdfast.tasks.text import TextChange, TextDelta, TextReset
     from holdfast.tools import ToolError
-    from holdfast.wire.article import ArticleErrorCode, make_error
     from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, Timeouts
     from holdfast.wire.limits import Limits
 
@@ -336,15 +337,16 @@ __all__ = [
     "minimal_agent_card",
     "text_part",
     "url_part",
+    "wrap_downstream",
 ]
 
 _MODULES = (
     "_version",
     "errors",
+    "errors.article",
     "model.types",
     "model.card",
     "model.requests",
-    "wire.article",
     "wire.http",
     "wire.limits",
     "model.operations",

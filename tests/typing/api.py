@@ -167,6 +167,7 @@ from holdfast import (
     minimal_agent_card,
     text_part,
     url_part,
+    wrap_downstream,
 )
 from holdfast.model import operations as op
 from holdfast.model.requests import GetTaskRequest, SendMessageRequest, SendMessageResponse
@@ -425,6 +426,25 @@ assert_type(LIMITS.body, int)
 # ── An older dialect of errors ───────────────────────────────────────────────────────────────
 
 assert_type(make_error(ArticleErrorCode.RATE_LIMITED, "later", {"retryAfter": 5}), dict[str, Any])
+
+# ── Chains of agents ─────────────────────────────────────────────────────────────────────────
+
+
+async def answer_for(client: Client, name: str) -> dict[str, Any]:
+    try:
+        return {"result": (await client.ask("go on")).text}
+    except A2AError as error:
+        wrapped = wrap_downstream(error, current=name, agent="next", nested=True)
+        assert_type(wrapped, A2AError)
+        assert_type(wrapped.hops, tuple[str, ...])
+        assert_type(wrapped.loop, str | None)
+        assert_type(wrapped.traceparent, str | None)
+        assert_type(wrapped.to_rest(request_id="r-1"), dict[str, Any])
+        assert_type(A2AError.from_jsonrpc(wrapped.to_jsonrpc()), A2AError)
+        wrap_downstream(error)  # type: ignore[call-arg]
+        return {"error": wrapped.to_jsonrpc(nested=True, request_id="r-1")}
+
+
 assert_type(ArticleErrorCode(-32004), ArticleErrorCode)
 
 

@@ -84,6 +84,7 @@ class ObservedLayer(PassThrough):
             if isinstance(failure, A2AError):
                 call.progress.secrets.hide_in(failure)
                 failure.request_id = call.request_id
+                failure.traceparent = failure.traceparent or call.headers.get("traceparent")
             self._observers.call_finished(call, failure)
             raise
         if not call.operation.streaming:  # a stream is over when it is closed
@@ -297,6 +298,7 @@ def _ended(call: AnyCall) -> Facts:
         attempts=attempts,
         agent=attempts[-1].agent if attempts else call.agent,
         request_id=call.request_id,
+        traceparent=call.headers.get("traceparent"),
     )
 
 

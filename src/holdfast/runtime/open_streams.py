@@ -74,6 +74,7 @@ class ObservedStream(StreamOver[T]):
             if isinstance(failure, A2AError) and self._call is not None:
                 self._call.progress.secrets.hide_in(failure)
                 failure.request_id = self._call.request_id
+                failure.traceparent = failure.traceparent or self._call.headers.get("traceparent")
             raise
 
     async def close(self) -> None:
@@ -123,6 +124,7 @@ class InterceptedStream(StreamOver[T]):
         except A2AError as error:
             self._call.progress.secrets.hide_in(error)  # before anybody is told of it
             error.request_id = self._call.request_id
+            error.traceparent = self._call.headers.get("traceparent")
             return error
         return msgspec.structs.replace(self._reply, value=event)
 

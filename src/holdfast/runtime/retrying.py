@@ -74,7 +74,7 @@ class RetryLayer(PassThrough):
     ) -> float:
         """Returns the wait before the next try, or raises the error with its attempts."""
         call.progress.secrets.hide_in(error)  # before anybody is told of it
-        error.request_id = call.request_id
+        error.request_id, error.traceparent = call.request_id, call.headers.get("traceparent")
         error.agent = error.agent or call.agent
         call.progress.failed(error)
         self._observers.attempt_failed(call, error, duration=now - started)

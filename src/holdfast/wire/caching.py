@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from holdfast.wire.fields import http_date, seconds
+from holdfast.errors.values import seconds
+from holdfast.wire.fields import http_date
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,14 +1,10 @@
-"""Values of HTTP fields and JSON members that real servers write in more than one way."""
+"""Values of HTTP fields that real servers write in more than one way."""
 
 from __future__ import annotations
 
-import re
 from datetime import UTC
-from typing import Any
 
-__all__ = ["http_date", "seconds"]
-
-_NUMBER = re.compile(r"\s*[0-9]+(\.[0-9]+)?\s*")
+__all__ = ["http_date"]
 
 
 def http_date(value: str) -> float | None:
@@ -21,16 +17,3 @@ def http_date(value: str) -> float | None:
         return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     except (ValueError, TypeError, OverflowError):
         return None
-
-
-def seconds(value: Any) -> float | None:
-    """A number of seconds, or its text; None if it is none, negative or without end."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    if isinstance(value, str) and not _NUMBER.fullmatch(value):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if 0 <= number < float("inf") else None

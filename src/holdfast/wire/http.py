@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol, cast
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from holdfast.errors.values import excerpt, presentable
 from holdfast.model.settings import check_numbers
 from holdfast.wire.limits import Limits
 from holdfast.wire.reach import Reach
@@ -57,6 +57,11 @@ _FRAMING = frozenset(
     }
 )
 """What belongs to one connection (RFC 9110, 7.6.1) or frames a request on it."""
+_TRACEPARENT = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?"
+)
+"""W3C Trace Context 3.2; only a later version than the first may have more behind it."""
+
 _TOKEN_FOLLOWS = frozenset({"basic", "bearer"})
 _IN_NAMES = frozenset("!#$%&'*+-.^_`|~")
 
@@ -193,8 +198,8 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Checks headers that a caller passes, and puts their names into lower case.
 
     Raises:
-        ValueError: A name or value that would break the request, or an ``Authorization`` without
-            what it should hold; the value is not shown.
+        ValueError: A name or value that would break the request, an ``Authorization`` without
+            what it should hold, or a ``traceparent`` that is none; the value is not shown.
         TypeError: It is not a mapping of strings to strings.
     """
     if not isinstance(cast("object", headers), Mapping):
@@ -219,9 +224,22 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
             text = f"the header {name} has a line break or another character that HTTP forbids"
             raise ValueError(text)
         checked[lowered] = value
+    if "traceparent" in checked:
+        _check_traceparent(checked["traceparent"])
     if "authorization" in checked:
         _check_authorization(checked["authorization"])
     return checked
+
+
+def _check_traceparent(value: str) -> None:
+    """Refuses what would end the trace at the next agent, which takes no notice of it."""
+    found = _TRACEPARENT.fullmatch(value)
+    if found is None or (found[1] and value.startswith("00")):
+        text = (
+            "the header traceparent is not one of W3C Trace Context: "
+            "version-traceid-parentid-flags, as 00-<32 digits>-<16 digits>-01"
+        )
+        raise ValueError(text)
 
 
 def _check_authorization(value: str) -> None:
@@ -244,33 +262,9 @@ def media_type(headers: Mapping[str, str]) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def presentable(url: str) -> str:
-    """A URL to show in errors and logs: without user, password, query and fragment."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "(unreadable address)"
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
 def harmless_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers of a reply that an error may carry."""
     found = {name: value for name in _HARMLESS if (value := headers.get(name)) is not None}
     if "location" in found:
         found["location"] = presentable(found["location"])
     return found
-
-
-_USER = re.compile(r"(?<=://)[^\s/?#\"'<>]*@")
-
-
-def excerpt(body: bytes, length: int = 200) -> str:
-    """The beginning of a body as one line of readable text, without users of URLs.
-
-    Where it was cut off there is an ellipsis.
-    """
-    text = _USER.sub("***@", body[: length * 4].decode("utf-8", "replace"))
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    if len(body) <= length * 4 and len(line) <= length:
-        return line
-    return f"{line[: length - 1]}…"

@@ -165,7 +165,7 @@ def _error(
     error = members["error"]
     if not (isinstance(error, dict) and "code" in error) and not _is_success(reply):
         return status.from_http_status(reply, now=now, refusals=refusals)
-    return status.from_rpc_error(error, reply, now=now)
+    return status.from_rpc_error(error, reply, now=now, refusals=refusals)
 
 
 def _or_empty(result: Any, operation: Operation[P, R]) -> Any:

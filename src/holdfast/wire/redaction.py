@@ -29,6 +29,9 @@ _SHORTEST_KEY = 16
 
 _SECRET_NAME = re.compile(r"auth|cookie|credential|key|passw|secret|session|sign|token")
 
+_OPEN = frozenset({"traceparent", "tracestate"})
+"""What is there to be read by all on the way, however long it is (W3C Trace Context)."""
+
 _OWN = frozenset({"agent", "request_id"})
 """What the client itself says in an error."""
 
@@ -44,7 +47,7 @@ def secrets_in(headers: Mapping[str, str]) -> list[str]:
     found = [
         value
         for name, value in headers.items()
-        if len(value) >= _SHORTEST_KEY or _SECRET_NAME.search(name)
+        if name not in _OPEN and (len(value) >= _SHORTEST_KEY or _SECRET_NAME.search(name))
     ]
     cookies = [pair.partition("=")[2].strip() for pair in headers.get("cookie", "").split(";")]
     return found + [value for value in cookies if value]

@@ -153,11 +153,12 @@ def _error(reply: HttpReply, *, now: float, refusals: frozenset[int]) -> A2AErro
     error = members.get("error")
     found: A2AError | None = None
     if isinstance(error, dict):
-        found = status.from_rest_status(cast("dict[str, Any]", error), reply, now=now)
+        members = cast("dict[str, Any]", error)
+        found = status.from_rest_status(members, reply, now=now, refusals=refusals)
     else:
         found = status.from_problem(members, reply, now=now)
         if found is None and "code" in members:
-            found = status.from_rest_status(members, reply, now=now)
+            found = status.from_rest_status(members, reply, now=now, refusals=refusals)
     return found or status.from_http_status(reply, now=now, refusals=refusals)
 
 

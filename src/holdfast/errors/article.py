@@ -8,12 +8,18 @@ and when to try again. Its errors are recognised by those members; to a caller e
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ArticleErrorCode", "is_article_error", "make_error"]
+__all__ = [
+    "ArticleErrorCode",
+    "is_article_code",
+    "is_article_data",
+    "is_article_error",
+    "make_error",
+]
 
 _MEMBERS = frozenset({"retryable", "retryAfter", "detail"})
 
@@ -34,9 +40,19 @@ class ArticleErrorCode(IntEnum):
 _CODES = frozenset(ArticleErrorCode)
 
 
+def is_article_code(code: int | None) -> bool:
+    """Whether the dialect gives a code a meaning of its own."""
+    return code in _CODES
+
+
+def is_article_data(data: Any) -> bool:
+    """Whether the ``data`` of an error has the dialect's members."""
+    return isinstance(data, dict) and not cast("dict[str, Any]", data).keys().isdisjoint(_MEMBERS)
+
+
 def is_article_error(code: int, data: Mapping[str, Any]) -> bool:
     """Whether an error with these members is the dialect's and not A2A's own."""
-    return code in _CODES and not data.keys().isdisjoint(_MEMBERS)
+    return is_article_code(code) and is_article_data(data)
 
 
 def make_error(code: int, message: str, data: Mapping[str, Any] | None = None) -> dict[str, Any]:

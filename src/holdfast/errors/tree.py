@@ -40,15 +40,24 @@ Not raised yet, and there so that a program may name them: `CardSignatureError`,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack, cast
 
 import msgspec
+
+from holdfast.errors import reading, writing
+from holdfast.errors.article import ArticleErrorCode as Dialect
+from holdfast.errors.article import is_article_code, is_article_data
+from holdfast.errors.values import one_line
+from holdfast.errors.writing import HTTP_STATUS, UNNAMED, Entry
+from holdfast.model.types import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from holdfast.model.types import Task, TaskState
+    from holdfast.errors.reading import ErrorObject
+    from holdfast.model.types import Task
 
 __all__ = [
     "A2AConnectionError",
@@ -193,6 +202,8 @@ class Facts(TypedDict, total=False):
     request_id: str | None
     gave_up: str | None
     hops: Sequence[str]
+    loop: str | None
+    traceparent: str | None
     excerpt: str | None
     other_version: str | None
 
@@ -201,6 +212,7 @@ class A2AError(Exception):
     """Base of every error that Holdfast raises.
 
     Attributes:
+        entry: How the protocol writes errors of this kind; the same for all of them.
         code: The JSON-RPC code of the A2A error, whichever binding carried it; None where the
             failure has none.
         details: Typed details (`google.rpc` objects with an ``@type``), as received.
@@ -215,11 +227,16 @@ class A2AError(Exception):
         gave_up: Why it was not tried again, where trying again might have helped.
         agent: The address that failed, without credentials or query.
         request_id: The id under which the call is logged.
-        hops: The agents on the way to the failure, nearest first.
+        hops: The agents behind `agent` on the way to the failure, nearest first; in the last one
+            it broke. Of more than 16 the nearest 14 and the last one, with ``"…"`` between.
+        loop: The agent that is in that chain more than once.
+        traceparent: The call's place in a distributed trace (W3C Trace Context), if it had one.
         excerpt: The beginning of a reply that was not understood.
         other_version: Version of the protocol to try, ``"1.0"`` or ``"0.3"``, where the agent
             seems not to speak the one that it was spoken to in.
     """
+
+    entry: ClassVar[Entry] = Entry()
 
     def __init__(self, message: str = "", **facts: Unpack[Facts]) -> None:
         super().__init__(message)
@@ -237,6 +254,8 @@ class A2AError(Exception):
         self.request_id: str | None = facts.get("request_id")
         self.gave_up: str | None = facts.get("gave_up")
         self.hops: tuple[str, ...] = tuple(facts.get("hops", ()))
+        self.loop: str | None = facts.get("loop")
+        self.traceparent: str | None = facts.get("traceparent")
         self.excerpt: str | None = facts.get("excerpt")
         self.other_version: str | None = facts.get("other_version")
 
@@ -253,9 +272,53 @@ class A2AError(Exception):
         """The facts, to give to another error."""
         return cast("Facts", {name: getattr(self, name) for name in Facts.__annotations__})
 
+    @staticmethod
+    def from_jsonrpc(error: Mapping[str, Any]) -> A2AError:
+        """Makes the typed error of a JSON-RPC error object (JSON-RPC 2.0, 5.1; A2A 9.5).
+
+        Args:
+            error: The ``error`` of a reply, parsed: of A2A 1.0, or in the older dialect.
+
+        Returns:
+            With the facts that it tells; `InvalidAgentResponseError` if it is no such object.
+        """
+        try:
+            told = reading.read(error)
+        except ValueError as why:
+            return InvalidAgentResponseError(f"the error {why}")
+        return error_of(told)
+
+    def to_jsonrpc(self, *, nested: bool = False, request_id: str | None = None) -> dict[str, Any]:
+        """The JSON-RPC error object that an agent answers with (JSON-RPC 2.0, 5.1; A2A 9.5).
+
+        Its ``data`` is a list of typed details: whether it may help to try again, and `hops`, are
+        members of the `google.rpc.ErrorInfo`; `retry_after` is a `google.rpc.RetryInfo`. Foreign
+        details are kept, up to 8,000 characters; secrets, file paths and stack traces are taken
+        out wherever they can be told by their look.
+
+        Args:
+            nested: Whether ``data`` is an object of the older dialect: ``retryable``,
+                ``retryAfter``, and of a chain ``currentAgent``, ``downstreamAgent`` and
+                ``downstreamError``, one inside the other. An error that came so goes out so.
+            request_id: The id under which the agent logs it, for those who ask about it.
+        """
+        own_code = isinstance(self, AgentError) and is_article_code(self.code)
+        nested = nested or own_code or is_article_data(self.data)
+        return writing.rpc_error(self, self.entry, nested=nested, request_id=request_id)
+
+    def to_rest(self, *, request_id: str | None = None) -> dict[str, Any]:
+        """The `google.rpc.Status` object that an agent answers with over HTTP+JSON (A2A 11.6).
+
+        It is the member ``error`` of the body, and its ``code`` the HTTP status of the reply.
+
+        Args:
+            request_id: The id under which the agent logs it, for those who ask about it.
+        """
+        return writing.rest_error(self, self.entry, request_id=request_id)
+
     def __str__(self) -> str:
-        notes = "; ".join(_one_line(note, _MAX_NOTE) for note in self._notes())
-        message = _one_line(self.message or type(self).__name__, _MAX_MESSAGE)
+        notes = "; ".join(one_line(note, _MAX_NOTE) for note in self._notes())
+        message = one_line(self.message or type(self).__name__, _MAX_MESSAGE)
         return f"{message} ({notes})" if notes else message
 
     def __repr__(self) -> str:
@@ -274,6 +337,10 @@ class A2AError(Exception):
         notes: list[str] = []
         if self.agent is not None:
             notes.append(f"agent {self.agent}")
+        if self.hops and not (self.hops[-1] and self.hops[-1] in self.message):
+            notes.append(f"it broke at {' → '.join(self.hops)}")
+        if self.loop is not None:
+            notes.append(f"{self.loop} is in the chain twice")
         if len(self.attempts) > 1:
             notes.append(f"{len(self.attempts)} attempts")
         if self.retry_after is not None:
@@ -295,13 +362,6 @@ _MAX_NOTE = 250
 """What `str` shows of a message and of each fact, in characters; the attributes keep it whole."""
 
 
-def _one_line(text: str, length: int) -> str:
-    """Whatever an agent wrote, as one readable line of bounded length."""
-    shown = "".join(c if c.isprintable() else " " for c in text[: length * 4])
-    line = " ".join(shown.split())
-    return line if len(line) <= length else f"{line[: length - 1]}…"
-
-
 def _rebuild(kind: type[A2AError], args: tuple[Any, ...], state: dict[str, Any]) -> A2AError:
     error = kind.__new__(kind)
     error.args = args
@@ -319,6 +379,8 @@ class TaskNotFoundError(A2AError):
         task_id: The id that was asked for, where known.
     """
 
+    entry = Entry(-32001, "TASK_NOT_FOUND", 404, "NOT_FOUND", Dialect.TASK_NOT_FOUND)
+
     def __init__(
         self, message: str = "", *, task_id: str | None = None, **facts: Unpack[Facts]
     ) -> None:
@@ -333,6 +395,8 @@ class TaskNotCancelableError(A2AError):
         task_id: The id that was asked for, where known.
         state: The state that the task is in, where the agent told it.
     """
+
+    entry = Entry(-32002, "TASK_NOT_CANCELABLE", 400, "FAILED_PRECONDITION", -32600)
 
     def __init__(
         self,
@@ -350,13 +414,19 @@ class TaskNotCancelableError(A2AError):
 class PushNotificationNotSupportedError(A2AError):
     """The agent has no push notifications (A2A 3.3.2)."""
 
+    entry = Entry(-32003, "PUSH_NOTIFICATION_NOT_SUPPORTED", 400, "FAILED_PRECONDITION", -32601)
+
 
 class UnsupportedOperationError(A2AError):
     """The agent does not offer this operation, or not for this task (A2A 3.3.2)."""
 
+    entry = Entry(-32004, "UNSUPPORTED_OPERATION", 400, "FAILED_PRECONDITION", -32601)
+
 
 class ContentTypeNotSupportedError(A2AError):
     """The agent does not take a media type of the message (A2A 3.3.2)."""
+
+    entry = Entry(-32005, "CONTENT_TYPE_NOT_SUPPORTED", 400, "INVALID_ARGUMENT", -32602)
 
 
 class InvalidAgentResponseError(A2AError):
@@ -366,9 +436,13 @@ class InvalidAgentResponseError(A2AError):
     (``code`` None; ``excerpt`` shows its beginning).
     """
 
+    entry = Entry(-32006, "INVALID_AGENT_RESPONSE", 500, "INTERNAL", -32603)
+
 
 class ExtendedAgentCardNotConfiguredError(A2AError):
     """The agent declares an extended card but has none (A2A 3.3.2)."""
+
+    entry = Entry(-32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", 400, "FAILED_PRECONDITION", -32601)
 
 
 class ExtensionSupportRequiredError(A2AError):
@@ -380,6 +454,8 @@ class ExtensionSupportRequiredError(A2AError):
         extensions: The URIs that are missing, where a card says so.
     """
 
+    entry = Entry(-32008, "EXTENSION_SUPPORT_REQUIRED", 400, "FAILED_PRECONDITION", -32600)
+
     def __init__(
         self, message: str = "", *, extensions: Sequence[str] = (), **facts: Unpack[Facts]
     ) -> None:
@@ -390,21 +466,31 @@ class ExtensionSupportRequiredError(A2AError):
 class VersionNotSupportedError(A2AError):
     """The agent does not speak the protocol version that was asked for (A2A 3.6)."""
 
+    entry = Entry(-32009, "VERSION_NOT_SUPPORTED", 400, "FAILED_PRECONDITION")
+
 
 class ParseError(A2AError):
     """The agent could not read the request as JSON (JSON-RPC -32700)."""
+
+    entry = Entry(-32700, "PARSE_ERROR", 400, "INVALID_ARGUMENT")
 
 
 class InvalidRequestError(A2AError):
     """The agent does not take the request for a valid one (JSON-RPC -32600)."""
 
+    entry = Entry(-32600, "INVALID_REQUEST", 400, "INVALID_ARGUMENT")
+
 
 class MethodNotFoundError(A2AError):
     """The agent does not know the method (JSON-RPC -32601)."""
 
+    entry = Entry(-32601, "METHOD_NOT_FOUND", 404, "NOT_FOUND")
+
 
 class InvalidParamsError(A2AError):
     """The agent refuses the parameters (JSON-RPC -32602)."""
+
+    entry = Entry(-32602, "INVALID_PARAMS", 400, "INVALID_ARGUMENT")
 
 
 class InternalError(A2AError):
@@ -413,6 +499,8 @@ class InternalError(A2AError):
 
 class AgentError(A2AError):
     """The agent answered with an error code of its own; ``code`` keeps it."""
+
+    entry = Entry(-32000, UNNAMED, 500, "UNKNOWN")
 
 
 # ── How it travelled ─────────────────────────────────────────────────────────────────────────
@@ -424,6 +512,8 @@ class A2AConnectionError(A2AError, ConnectionError):
     Attributes:
         failure: What broke: see `ConnectionFailure`.
     """
+
+    entry = Entry(in_article=Dialect.AGENT_UNAVAILABLE)
 
     def __init__(
         self, message: str = "", *, failure: ConnectionFailure, **facts: Unpack[Facts]
@@ -439,6 +529,8 @@ class A2ATimeoutError(A2AError, TimeoutError):
         phase: Which wait expired: see `TimeoutPhase`.
         timeout: Its limit in seconds.
     """
+
+    entry = Entry(in_article=Dialect.TASK_TIMEOUT)
 
     def __init__(
         self,
@@ -456,6 +548,8 @@ class A2ATimeoutError(A2AError, TimeoutError):
 class A2AHTTPError(A2AError):
     """An HTTP status that says no, without an A2A error in the body."""
 
+    entry = Entry(-32000, HTTP_STATUS, 500, "UNKNOWN", -32603)
+
 
 class AuthenticationError(A2AHTTPError):
     """The agent wants credentials, or other ones (HTTP 401).
@@ -466,6 +560,8 @@ class AuthenticationError(A2AHTTPError):
         schemes: Names of the card's security schemes that it is about, where a card says so.
         missing: Those of them for which there is no credential.
     """
+
+    entry = Entry(-32000, HTTP_STATUS, 401, "UNAUTHENTICATED", Dialect.AUTH_REQUIRED)
 
     def __init__(
         self,
@@ -483,9 +579,13 @@ class AuthenticationError(A2AHTTPError):
 class PermissionDeniedError(A2AHTTPError):
     """The credentials do not allow this (HTTP 403)."""
 
+    entry = Entry(-32000, HTTP_STATUS, 403, "PERMISSION_DENIED", Dialect.INSUFFICIENT_SCOPE)
+
 
 class RateLimitedError(A2AHTTPError):
     """Too many requests (HTTP 429); ``retry_after`` says when to come back, if the agent did."""
+
+    entry = Entry(-32000, HTTP_STATUS, 429, "RESOURCE_EXHAUSTED", Dialect.RATE_LIMITED)
 
 
 # ── Discovery and trust ──────────────────────────────────────────────────────────────────────
@@ -569,6 +669,8 @@ class LimitExceededError(A2AError):
         task: The task as last seen, where the agent still waits for the client.
     """
 
+    entry = Entry(in_article=Dialect.CONTENT_TOO_LARGE)
+
     def __init__(
         self,
         message: str = "",
@@ -641,6 +743,8 @@ class DeadlineExceededError(A2AError, TimeoutError):
         task: The task as last seen, if one is known. It may still be running.
     """
 
+    entry = Entry(in_article=Dialect.TASK_TIMEOUT)
+
     def __init__(
         self,
         message: str = "",
@@ -659,9 +763,13 @@ class DeadlineExceededError(A2AError, TimeoutError):
 class CircuitOpenError(A2AError):
     """The agent failed so often that it is left alone for ``retry_after`` seconds."""
 
+    entry = Entry(in_article=Dialect.AGENT_UNAVAILABLE)
+
 
 class QueueFullError(A2AError):
     """Too many calls wait already."""
+
+    entry = Entry(in_article=Dialect.AGENT_UNAVAILABLE)
 
 
 class OutcomeUnknownError(A2AError):
@@ -835,3 +943,64 @@ class JournalError(A2AError):
         self.reason: JournalFailure = reason
         self.message_id = message_id
         self.held_until = held_until
+
+# ── By the protocol's names ──────────────────────────────────────────────────────────────────
+
+_KINDS: tuple[type[A2AError], ...] = (
+    TaskNotFoundError,
+    TaskNotCancelableError,
+    PushNotificationNotSupportedError,
+    UnsupportedOperationError,
+    ContentTypeNotSupportedError,
+    InvalidAgentResponseError,
+    ExtendedAgentCardNotConfiguredError,
+    ExtensionSupportRequiredError,
+    VersionNotSupportedError,
+    ParseError,
+    InvalidRequestError,
+    MethodNotFoundError,
+    InvalidParamsError,
+    InternalError,
+)
+
+BY_CODE: Mapping[int, type[A2AError]] = MappingProxyType({k.entry.code: k for k in _KINDS})
+"""The errors that the protocol names."""
+
+CODE_BY_REASON: Mapping[str, int] = MappingProxyType(
+    {kind.entry.reason: kind.entry.code for kind in _KINDS}
+    | {"INTERNAL": -32603, "JSON_PARSE": -32700}
+)
+"""By the ``reason`` of a `google.rpc.ErrorInfo`; some are written in more than one way."""
+
+_NOT_EXECUTED_CODES = frozenset({-32700, -32009})
+_TRANSIENT_CODES = frozenset({-32603})
+
+
+def error_of(told: ErrorObject, otherwise: type[A2AError] | None = None) -> A2AError:
+    """The error that an error object tells of.
+
+    Args:
+        told: What it tells.
+        otherwise: What it is if the protocol does not name it; `AgentError` if that is None.
+    """
+    kind = BY_CODE.get(told.code) or otherwise or AgentError
+    if told.in_article_dialect:
+        kind = AgentError
+    hint = told.code in _TRANSIENT_CODES or told.retry_after is not None
+    facts = Facts(
+        code=told.code,
+        details=told.details,
+        data=told.data,
+        executed=False if told.code in _NOT_EXECUTED_CODES else None,
+        transient=hint if told.retryable is None else told.retryable,
+        retry_after=told.retry_after,
+        hops=told.hops,
+        loop=told.loop,
+    )
+    task_id, state = told.metadata.get("taskId"), told.metadata.get("state")
+    if kind is TaskNotFoundError:
+        return TaskNotFoundError(told.message, task_id=task_id, **facts)
+    if kind is TaskNotCancelableError:
+        known = None if state is None else TaskState(state)
+        return TaskNotCancelableError(told.message, task_id=task_id, state=known, **facts)
+    return kind(told.message, **facts)
