@@ -168,6 +168,10 @@ SIGNATURES = {
         "*extensions=() *credential_origins=() *allowed_networks=() "
         "*interceptors=() *consumers=() *observers=() *call_layers=() *attempt_layers=()"
     ),
+    "diagnose": (
+        "agent *send=None *twice=False *auth=None *headers=None *timeout=120.0 "
+        "*protocol_version=None *bindings=() *limits=None *engine=None *env=None"
+    ),
     "make_error": "code message data=None",
     "wrap_downstream": "error *current *agent=None *nested=False",
     "create_text_message_object": "role=<Role.USER: 'ROLE_USER'> content=''",
@@ -260,6 +264,9 @@ SIGNATURES = {
     "SqliteJournal.renew": "self held lease_until /",
     "SqliteJournal.unfinished": "self agent=None /",
     "SqliteJournal.update": "self message_id generation update /",
+    "Diagnosis.hiding": "self hide",
+    "Diagnosis.of": "self check",
+    "Diagnosis.to_dict": "self",
     "EventStream.close": "self",
     "EventStream.result": "self",
     "EventStream.text_changes": "self",
@@ -397,6 +404,7 @@ CONSTRUCTORS = {
     "Endpoints": "",
     "ExtensionNotSupportedError": "message='' *extensions **facts",
     "ExtensionSupportRequiredError": "message='' *extensions=() **facts",
+    "Finding": "check level saw means='' do='' about=''",
     "HttpReply": "*status *headers=dict() *body=b'' *address=None",
     "HttpRequest": (
         "*method *url *headers=dict() *body=b'' *timeouts=Timeouts() *max_idle=4.0 "
@@ -505,6 +513,7 @@ MADE_BY_THE_LIBRARY = {
     "BulkRun",
     "Client",
     "Conversation",
+    "Diagnosis",
     "Endpoint",
     "EventStream",
     "PendingCall",

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         url_part,
     )
     from holdfast.conversation import Conversation, Interruption, InterruptionHook
+    from holdfast.diagnosis import Diagnosis, Finding, diagnose
     from holdfast.errors import (
         A2AConnectionError,
         A2AError,
@@ -229,6 +230,7 @@ __all__ = [
     "Credentials",
     "Deadline",
     "DeadlineExceededError",
+    "Diagnosis",
     "DuplicateTasksError",
     "Endpoint",
     "Endpoints",
@@ -238,6 +240,7 @@ __all__ = [
     "ExtendedAgentCardNotConfiguredError",
     "ExtensionNotSupportedError",
     "ExtensionSupportRequiredError",
+    "Finding",
     "HttpEngine",
     "HttpReply",
     "HttpRequest",
@@ -332,6 +335,7 @@ __all__ = [
     "connect",
     "create_text_message_object",
     "data_part",
+    "diagnose",
     "file_part",
     "make_error",
     "minimal_agent_card",
@@ -380,6 +384,7 @@ _MODULES = (
     "client",
     "assembly",
     "card_resolver",
+    "diagnosis",
     "factory",
     "push",
     "journals.sqlite",

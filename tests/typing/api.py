@@ -945,6 +945,20 @@ async def survives() -> None:
         assert_type(run.under_way, int)
 
 
+async def examines() -> None:
+    diagnosis = await holdfast.diagnose(
+        Path("card.json"), send="hi", twice=True, auth="Bearer t", timeout=60, bindings=["JSONRPC"]
+    )
+    assert_type(diagnosis, holdfast.Diagnosis)
+    assert_type(diagnosis.is_healthy, bool)
+    assert_type(diagnosis.error, A2AError | None)
+    assert_type(diagnosis.to_dict(), dict[str, Any])
+    for finding in diagnosis.of("card"):
+        assert_type(finding, holdfast.Finding)
+        if finding.level == "problem":
+            assert_type(finding.do, str)
+
+
 JOURNAL: Journal = SqliteJournal("calls.db", store_messages=True, lease=30, retention=86400)
 
 

@@ -47,7 +47,9 @@ __all__ = [
     "DEFAULT_POLL_INTERVAL",
     "DEFAULT_TIMEOUT",
     "EVERYWHERE",
+    "EVERYWHERE_BRIEFLY",
     "EVERYWHERE_BUT_FILES",
+    "EXAMINING",
     "HISTORY",
     "LINES",
     "LISTING",
@@ -69,6 +71,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 OUTPUT_FORMATS = ("text", "json")
 DEFAULT_TIMEOUT = 900.0
+DEFAULT_TIMEOUT_OF_DOCTOR = 120.0
 DEFAULT_CONCURRENCY = 32
 DEFAULT_POLL_INTERVAL = 2.0
 
@@ -93,6 +96,17 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: object) -
     if value and not ctx.resilient_parsing:
         click.echo(f"holdfast {__version__}")
         ctx.exit()
+
+
+def _timeout(seconds: float) -> Callable[[F], F]:
+    return _option(
+        "--timeout",
+        metavar="DURATION",
+        type=Reads("duration", read_timeout),
+        default=shown_duration(seconds),
+        shown=shown_duration,
+        help="How long to wait before giving up, as 30s or 1m30s.",
+    )
 
 
 EVERYWHERE = (
@@ -162,14 +176,7 @@ EVERYWHERE = (
         shown=_as_flag,
         help="Do not verify TLS certificates, as is done otherwise. For development only.",
     ),
-    _option(
-        "--timeout",
-        metavar="DURATION",
-        type=Reads("duration", read_timeout),
-        default=shown_duration(DEFAULT_TIMEOUT),
-        shown=shown_duration,
-        help="How long to wait before giving up, as 30s or 1m30s.",
-    ),
+    _timeout(DEFAULT_TIMEOUT),
     _option(
         "--config",
         metavar="PATH",
@@ -218,6 +225,9 @@ EVERYWHERE_BUT_FILES = (
     *EVERYWHERE[2:],
 )
 """The same where ``--output`` names a file."""
+
+EVERYWHERE_BRIEFLY = (*EVERYWHERE[:8], _timeout(DEFAULT_TIMEOUT_OF_DOCTOR), *EVERYWHERE[9:])
+"""The same where nobody waits for a task."""
 
 WAITING = (
     _option(
@@ -460,6 +470,21 @@ RUNNING = (
         default="30s",
         show_default=True,
         help="How long to wait after Ctrl-C for what is under way.",
+    ),
+)
+EXAMINING = (
+    click.option(
+        "--send",
+        "sends",
+        metavar="TEXT",
+        help="Send this text as a message, once: the agent executes it. Shows how streams come, "
+        "and what the agent keeps of messages.",
+    ),
+    click.option(
+        "--twice",
+        is_flag=True,
+        help="With --send: send the same message, under the same id, once more at the end, to see "
+        "whether the agent executes it again. Most do.",
     ),
 )
 RESUMING = (

@@ -18,6 +18,7 @@ import click
 
 from holdfast.cli import text
 from holdfast.cli.chat_text import ChatText
+from holdfast.cli.doctor_text import paper, render_diagnosis
 from holdfast.cli.document import document, with_paths, write_json
 from holdfast.cli.live import LiveText
 from holdfast.cli.values import secrets_in_params, secrets_in_reference
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from holdfast.cli.errors import Failure
     from holdfast.cli.saving import Saved
     from holdfast.cli.settings import Effective, Settings
+    from holdfast.diagnosis import Diagnosis
     from holdfast.model.card import AgentCard, AgentInterface
     from holdfast.model.types import Event, WireValue
 
@@ -137,6 +139,10 @@ class Output(Protocol):
 
     def call(self, members: Mapping[str, Any], lines: Iterable[str]) -> None:
         """One call of a journal, as members of a document and as lines."""
+        ...
+
+    def diagnosis(self, diagnosis: Diagnosis, *, is_last: bool) -> None:
+        """What was found of an agent, and whether nothing else is said of it."""
         ...
 
     def envelope(self, failure: Failure) -> dict[str, Any]:
@@ -284,6 +290,10 @@ class TextOutput(_Speaks):
     def call(self, members: Mapping[str, Any], lines: Iterable[str]) -> None:  # noqa: ARG002  same
         self._lines(lines)
 
+    def diagnosis(self, diagnosis: Diagnosis, *, is_last: bool) -> None:  # noqa: ARG002  same
+        shown = diagnosis.hiding(self._hidden)
+        self._lines(render_diagnosis(shown, paper(), verbose=self._verbose))
+
     def _lines(self, lines: Iterable[str]) -> None:
         _write("".join(f"{line}\n" for line in lines))
 
@@ -323,6 +333,8 @@ class JsonOutput(_Speaks):
     def __init__(self, settings: Settings | None = None, *, in_lines: bool = False) -> None:
         super().__init__(settings)
         self._in_lines = in_lines or (settings is not None and settings.stream)
+        self._found: dict[str, Any] = {}
+        """What belongs into the document of a failure."""
 
     def sending(self, message: Message) -> None:
         """The document is what comes back."""
@@ -382,13 +394,20 @@ class JsonOutput(_Speaks):
         self._document({"settings": stated, "files": files})
 
     def failure(self, failure: Failure) -> None:
-        self._document({"error": self.envelope(failure)})
+        self._document({"error": self.envelope(failure), **self._found})
 
     def run(self, counts: Mapping[str, Any], summary: str) -> None:  # noqa: ARG002  all is there
         self._document({"run": counts})
 
     def call(self, members: Mapping[str, Any], lines: Iterable[str]) -> None:  # noqa: ARG002  same
         self._document(dict(members))
+
+    def diagnosis(self, diagnosis: Diagnosis, *, is_last: bool) -> None:
+        found = {"diagnosis": diagnosis.hiding(self._hidden).to_dict()}
+        if is_last:
+            self._document(found)
+        else:
+            self._found = found
 
     def _document(self, value: Any) -> None:
         """Writes JSON as UTF-8 or, where the stream takes something else, as ASCII."""

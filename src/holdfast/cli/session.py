@@ -40,7 +40,7 @@ from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, Reconnecte
 from holdfast.wire.bindings import OLDER_VERSION, PROTOCOL_VERSION, PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.journal import Journal
     from holdfast.runtime.listeners import Observation
+    from holdfast.runtime.transport import AuthProvider
+    from holdfast.wire.tls import TlsFacts
 
 __all__ = ["Session", "World"]
 
@@ -62,6 +64,12 @@ logger = logging.getLogger("holdfast.cli")
 _SENDS = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name})
 _SHORTEST_TIME = 0.001
 """Seconds; what is left when nothing is left, so that the call itself reports it."""
+
+
+async def _look_at_tls(url: str, *, timeout: float) -> TlsFacts | None:
+    from holdfast.net.tls import look_at_tls
+
+    return await look_at_tls(url, timeout=timeout)
 
 
 def _aiohttp_engine(*, verify: bool) -> HttpEngine:
@@ -82,6 +90,7 @@ class World:
         terminal: Gives the terminal that somebody sits at; None for none.
         interrupts: Calls at each Ctrl-C, as long as the context is open.
         env: Wall time, randomness and ids.
+        look_at_tls: Looks at the TLS of a server; see `holdfast.net.tls`.
     """
 
     run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
@@ -91,6 +100,7 @@ class World:
     terminal: Callable[[], Terminal | None] = open_terminal
     interrupts: Callable[[Callable[[], None]], AbstractContextManager[None]] = interrupts
     env: Env = field(default_factory=SystemEnv)
+    look_at_tls: Callable[..., Awaitable[TlsFacts | None]] = _look_at_tls
 
     def read_configuration(self, named: str | None) -> Configuration:
         """Reads the configuration files.
@@ -213,6 +223,20 @@ class Session:
         """The headers that carry the service parameters."""
         return dict(self.settings.svc_params)
 
+    @property
+    def auth(self) -> AuthProvider | None:
+        """Where credentials come from."""
+        return self._credentials
+
+    def check(self) -> None:
+        """Checks what was asked for before anything is sent, and names what may surprise.
+
+        Raises:
+            VersionNotSupportedError: The caller asks for a version that we do not speak.
+        """
+        _check_version(self.settings.version)
+        self._warn()
+
     async def get_card(self) -> AgentCard:
         """Fetches the card.
 
@@ -220,8 +244,7 @@ class Session:
             VersionNotSupportedError: The caller asks for a version that we do not speak.
             A2AError: There is none, or it is not usable.
         """
-        _check_version(self.settings.version)
-        self._warn()
+        self.check()
         card = await self.client.agent_card(timeout=self.left())
         self.card = card
         version = self.settings.version
@@ -245,6 +268,16 @@ class Session:
             interface.protocol_binding,
             self.settings.version,
         )
+        self.fit(card)
+
+    def fit(self, card: AgentCard) -> None:
+        """Learns from the card how credentials are carried.
+
+        Raises:
+            InvalidAgentCardError: It wants them where they cannot be.
+            click.UsageError: They cannot be carried as it wants.
+        """
+        self.card = card
         if self._credentials is not None:
             try:
                 self._credentials.fit(card)

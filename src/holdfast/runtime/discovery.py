@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GET_AGENT_CARD",
+    "WELL_KNOWN",
     "CardLocation",
     "CardTransport",
     "FoundCard",

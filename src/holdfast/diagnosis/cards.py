@@ -1,0 +1,147 @@
+"""Getting an agent's card, and how its server gives it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from holdfast.assembly import card_source
+from holdfast.diagnosis.facts import CardFacts
+from holdfast.errors import A2AError, AgentCardResolutionError, InvalidAgentCardError
+from holdfast.model import codec
+from holdfast.model.card import AgentInterface
+from holdfast.model.card_reading import read_card
+from holdfast.policy.deadline import Deadline
+from holdfast.runtime.discovery import WELL_KNOWN, CardLocation
+from holdfast.runtime.listeners import Observers
+from holdfast.runtime.resolver import FETCH_CARD
+from holdfast.runtime.transport import Call, CallProgress
+from holdfast.wire.bindings import PROTOCOL_VERSION, protocol_headers
+from holdfast.wire.http import HttpRequest, excerpt, presentable
+from holdfast.wire.limits import check_json_size, exceeded, of_cards
+from holdfast.wire.origins import origin
+from holdfast.wire.reach import Reach, Scope
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from holdfast.diagnosis.questions import Caller
+    from holdfast.diagnosis.witness import Seen
+    from holdfast.runtime.discovery import FoundCard
+    from holdfast.runtime.endpoints import Endpoints
+    from holdfast.wire.limits import Limits
+
+__all__ = ["fetch_card", "read_card_file"]
+
+
+async def fetch_card(
+    caller: Caller, agent: str, endpoints: Endpoints, seen: Seen, *, timeout: float
+) -> tuple[CardFacts, Scope]:
+    """Fetches the card of an agent, and asks once more whether it is still the same.
+
+    Args:
+        caller: What all requests have in common.
+        agent: Where the agent is.
+        endpoints: What is known of servers.
+        seen: What replies have told.
+        timeout: Seconds.
+
+    Returns:
+        The card, and where the host lies that has it.
+
+    Raises:
+        A2AError: There is none, or it is not usable.
+    """
+    location, now = CardLocation.of(agent), asyncio.get_running_loop().time()
+    source = card_source(
+        caller.engine,
+        caller.resilience,
+        caller.env,
+        Observers(()),
+        limits=caller.limits,
+        networks=(),
+    )
+    server = AgentInterface(url=origin(agent), protocol_binding="card")
+    before = seen.unauthorized
+    reply = await source.unary(
+        Call(
+            operation=FETCH_CARD,
+            params=location,
+            request_id=caller.env.new_id(),
+            deadline=Deadline(name="call", timeout=timeout, at=now + timeout),
+            headers=caller.headers,
+            endpoint=endpoints.of(server),
+            auth=caller.auth,
+            progress=CallProgress(began=now, secrets=caller.secrets),
+        )
+    )
+    found: FoundCard = reply.value
+    facts = CardFacts(
+        card=found.card,
+        document=codec.as_object(codec.parse(reply.raw)) or {},
+        url=presentable(found.url),
+        moved_to=presentable(found.moved_to),
+        is_at_older_path=found.url.endswith(WELL_KNOWN[1]) and len(location.urls) > 1,
+        headers={name.lower(): value for name, value in reply.headers.items()},
+        is_confirmed=await _is_confirmed(caller, found),
+        is_guarded=seen.unauthorized > before,
+    )
+    return facts, found.scope
+
+
+async def _is_confirmed(caller: Caller, found: FoundCard) -> bool | None:
+    """Whether the server knows that nothing has changed; asked without credentials."""
+    conditions = found.caching.conditions()
+    if not conditions:
+        return None
+    is_there = origin(found.moved_to) == origin(found.url)
+    accept = {"accept": "application/json"}
+    request = HttpRequest(
+        method="GET",
+        url=found.moved_to,
+        headers={**accept, **protocol_headers(PROTOCOL_VERSION), **conditions},
+        timeouts=caller.resilience.timeouts,
+        limits=of_cards(caller.limits),
+        reach=None if is_there else Reach(inward=found.scope),
+    )
+    try:
+        reply = await caller.engine.request(request)
+    except A2AError:
+        return None
+    return reply.status == 304 if reply.status < 400 else None
+
+
+def read_card_file(path: Path, limits: Limits) -> CardFacts:
+    """Reads a card from a file.
+
+    Raises:
+        AgentCardResolutionError: There is none.
+        InvalidAgentCardError: It is not usable.
+        LimitExceededError: It is too large.
+    """
+    if path.exists() and not path.is_file():
+        text = f"cannot read the agent card {path}: it is not a file"
+        raise AgentCardResolutionError(text, executed=False)
+    try:
+        with path.open("rb") as file:
+            content = file.read(limits.card + 1)
+    except OSError as error:
+        text = f"cannot read the agent card {path}: {error.strerror or error}"
+        raise AgentCardResolutionError(text, executed=False) from None
+    if len(content) > limits.card:
+        what = f"the agent card {path} is larger than {limits.card} bytes"
+        raise exceeded("card", limits, what, executed=False)
+    try:
+        check_json_size(content, limits)
+        document = codec.parse(content)
+    except codec.MalformedError as error:
+        text = f"the agent card {path} is {error}"
+        raise InvalidAgentCardError(text, executed=False, excerpt=excerpt(content)) from None
+    card = read_card(document)
+    return CardFacts(
+        card=card,
+        document=codec.as_object(document) or {},
+        url=str(path),
+        moved_to=str(path),
+        is_fetched=False,
+    )

@@ -1,0 +1,176 @@
+"""What the agent asks for, and whether it takes what it was given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.diagnosis.findings import Finding
+from holdfast.wire.security import alternatives, in_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.diagnosis.facts import InterfaceFacts, Observed
+    from holdfast.model.card import AgentCard
+
+__all__ = ["judge_authentication"]
+
+
+def judge_authentication(observed: Observed, _now: float) -> Iterator[Finding]:
+    """Judges what is declared, what is asked for without credentials, and what is accepted."""
+    if observed.card is None:
+        return
+    card = observed.card.card
+    yield _declared(card)
+    for interface in observed.interfaces:
+        if interface.task is not None and interface.task.status is not None:
+            yield from _asked(interface, card, observed)
+            if observed.has_credentials:
+                yield from _accepted(interface)
+
+
+def _declared(card: AgentCard) -> Finding:
+    asked = alternatives(card)
+    words = ", or ".join(in_words(one, card) or "nothing" for one in asked)
+    undeclared = sorted({name for one in asked for name in one.schemes if name in one.hindrances})
+    if undeclared:
+        return Finding(
+            "authentication.declared",
+            "warning",
+            f"the card asks for {words}",
+            "callers cannot know how to carry what is not declared, or of no known kind",
+            f"declare {', '.join(undeclared)} in securitySchemes (A2A 4.5)",
+        )
+    if words:
+        return Finding("authentication.declared", "ok", f"the card asks for {words}")
+    names = ", ".join(card.security_schemes)
+    if names:
+        return Finding(
+            "authentication.declared",
+            "info",
+            f"the card declares {names}, and requires none of them",
+            "callers send no credentials unless they are told to",
+            "name what is required in securityRequirements (A2A 4.5), if it is",
+        )
+    return Finding("authentication.declared", "ok", "the card asks for no credentials")
+
+
+def _asked(interface: InterfaceFacts, card: AgentCard, observed: Observed) -> Iterator[Finding]:
+    about = interface.about
+    without = interface.unauthorized if observed.has_credentials else interface.task
+    required = any(one.schemes for one in alternatives(card))
+    if without is None or without.status is None:
+        yield Finding("authentication.asked", "not measured", observed.why_unmeasured, about=about)
+        return
+    saw = f"without credentials: {without.in_words}"
+    if without.status == 401 and without.challenge:
+        yield from _challenged(saw, about, observed, required=required)
+    elif without.status == 401:
+        yield Finding(
+            "authentication.asked",
+            "warning",
+            f"{saw}, without WWW-Authenticate",
+            "callers are not told what to send; HTTP requires it (RFC 9110, 11.6.1)",
+            "send WWW-Authenticate with each 401",
+            about,
+        )
+        yield from _missing(about, observed)
+    elif without.status == 403:
+        yield Finding(
+            "authentication.asked",
+            "warning",
+            saw,
+            "callers take it for a lack of permission, and do not look for credentials",
+            "answer 401 with WWW-Authenticate to who sends none (A2A 7.4)",
+            about,
+        )
+        yield from _missing(about, observed)
+    elif required and (without.is_result or without.error == "TaskNotFoundError"):
+        yield Finding(
+            "authentication.asked",
+            "problem",
+            saw,
+            "the card asks for credentials, and the agent answers without them",
+            "check that the agent verifies credentials, or ask for none in the card",
+            about,
+        )
+    elif required:
+        yield Finding(
+            "authentication.asked",
+            "warning",
+            saw,
+            "callers cannot tell that credentials are missing from any other failure",
+            "answer 401 with WWW-Authenticate to who sends none (A2A 7.4)",
+            about,
+        )
+    else:
+        told = "callers without credentials are answered, as the card says"
+        yield Finding("authentication.asked", "ok", told, about=about)
+
+
+def _challenged(saw: str, about: str, observed: Observed, *, required: bool) -> Iterator[Finding]:
+    if required:
+        yield Finding("authentication.asked", "ok", f"{saw}, with WWW-Authenticate", about=about)
+    else:
+        yield Finding(
+            "authentication.asked",
+            "warning",
+            f"{saw}, and the card asks for none",
+            "callers send no credentials where the card asks for none",
+            "name what is required in securityRequirements (A2A 4.5)",
+            about,
+        )
+    yield from _missing(about, observed)
+
+
+def _missing(about: str, observed: Observed) -> Iterator[Finding]:
+    if not observed.has_credentials:
+        yield Finding(
+            "authentication.accepted",
+            "problem",
+            "there were no credentials to send",
+            "no call works without them, and little else could be examined",
+            "examine it with the credentials that the card asks for",
+            about,
+        )
+
+
+def _accepted(interface: InterfaceFacts) -> Iterator[Finding]:
+    answered, about = interface.task, interface.about
+    if answered is None:
+        return
+    if not interface.is_trusted:
+        yield Finding(
+            "authentication.accepted",
+            "not measured",
+            "credentials were not sent to another origin than the one they were given for",
+            about=about,
+        )
+    elif interface.unmet:
+        yield Finding(
+            "authentication.accepted",
+            "problem",
+            interface.unmet,
+            "no call leaves without them",
+            "give what the card asks for",
+            about,
+        )
+    elif answered.is_refusal:
+        yield Finding(
+            "authentication.accepted",
+            "problem",
+            f"with the credentials that were given: {answered.in_words}",
+            "no call works with them",
+            "check that they are for this agent, valid, and of the kind that its card asks for",
+            about,
+        )
+    elif interface.unauthorized is not None and interface.unauthorized.is_refusal:
+        yield Finding("authentication.accepted", "ok", "the credentials are taken", about=about)
+    else:
+        yield Finding(
+            "authentication.accepted",
+            "info",
+            "the agent answers the same with and without credentials",
+            "whether it looks at them cannot be told",
+            about=about,
+        )
