@@ -944,6 +944,7 @@ class JournalError(A2AError):
         self.message_id = message_id
         self.held_until = held_until
 
+
 # ── By the protocol's names ──────────────────────────────────────────────────────────────────
 
 _KINDS: tuple[type[A2AError], ...] = (
