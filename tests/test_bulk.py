@@ -439,6 +439,7 @@ async def test_what_was_reported_as_unknown_stays_so_and_is_not_sent_again(tmp_p
 
     assert isinstance(first.error, OutcomeUnknownError)
     assert isinstance(second.error, OutcomeUnknownError)
+    assert "This run has not sent it" in str(second.error)
     assert second.error.message_id == first.error.message_id
     assert agent.executions == {}
     await client.close()

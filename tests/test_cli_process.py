@@ -37,7 +37,9 @@ SOURCE = str(Path(__file__).parents[1] / "src")
 
 
 def environment(**more):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("A2ACLI_")}
+    # The terminal says how wide it is, and not the environment that the tests run in.
+    ours = ("A2ACLI_", "COLUMNS", "LINES")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return {**kept, "PYTHONPATH": SOURCE, "HOME": "/no/such/home", **more}
 
 

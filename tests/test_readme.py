@@ -4,17 +4,21 @@ import ast
 import asyncio
 import functools
 import inspect
+import json
 import re
 import sys
 from pathlib import Path
 
 import pytest
 import trustme
+from tests.asgi_client import request
 from tests.test_client_tools import Scripted, call, calls
 
 import holdfast
+from holdfast.server import ProtocolErrors
 from holdfast.testing import (
     Cut,
+    Fail,
     FakeAgent,
     FakeNetwork,
     LoopbackServer,
@@ -250,8 +254,30 @@ async def test_many_messages_are_one_run(tmp_path, monkeypatch):
     assert sorted(seen) == [("0", "A"), ("1", "B")]
 
 
+async def test_an_agent_tells_its_callers_where_it_broke(monkeypatch):
+    b = FakeAgent(url="https://b.example.com")
+    broken = holdfast.AgentError("the model is overloaded", code=-32050)
+    told = holdfast.wrap_downstream(broken, agent="C", current="B").to_jsonrpc()
+    b.inject(Fail(code=told["code"], message=told["message"], data=told["data"]))
+    connect = functools.partial(holdfast.connect, engine=FakeNetwork(b))
+    monkeypatch.setattr(holdfast, "connect", connect)
+
+    names = await execute(the_one_with("wrap_downstream"), ProtocolErrors=ProtocolErrors)
+    call = {"jsonrpc": "2.0", "id": "1", "method": "SendMessage", "params": {}}
+    reply = await request(
+        names["app"],
+        json.dumps(call).encode(),
+        headers=[("content-type", "application/json")],
+    )
+
+    error = holdfast.A2AError.from_jsonrpc(json.loads(reply.text)["error"])
+    assert error.hops == ("B", "C")
+    assert "the model is overloaded" in str(error)
+
+
 def test_every_block_is_run():
     tried = (
+        "wrap_downstream",
         "agent.pending()",
         "run_id",
         "tools=",

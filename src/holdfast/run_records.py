@@ -157,7 +157,7 @@ class SentBefore:
         if outcome == "unknown":
             raise OutcomeUnknownError(
                 f"nobody knows whether the agent ran message {record.message_id}, as an earlier "
-                "run has reported. It was not sent again",
+                "run has reported. This run has not sent it",
                 message_id=record.message_id,
                 context_id=record.context_id,
             )
