@@ -416,7 +416,7 @@ def test_a_cancel_that_saw_only_failures_tells_the_last_one():
         (
             rate_limited(retry_after=3000),
             "HTTP 429 Too Many Requests",
-            "; not tried again: the agent asks to wait 3000 s",
+            "; not tried again: another try has to wait 3000 s",
         ),
         (Respond(status=404), "HTTP 404 Not Found", ""),
     ],

@@ -22,6 +22,7 @@ from holdfast import (
     RateLimitPolicy,
     Resilience,
     RetryPolicy,
+    RetryScheduled,
     TaskState,
     connect,
 )
@@ -193,7 +194,7 @@ async def test_one_that_gives_up_says_what_failed_and_not_only_that_it_was_refus
     with pytest.raises(A2AConnectionError) as caught:
         await asyncio.gather(*(client.get_task("task-1", timeout=4) for _ in range(5)))
 
-    assert "left alone" in caught.value.gave_up
+    assert "circuit to the agent is open" in caught.value.gave_up
     assert caught.value.attempts
 
 
@@ -434,6 +435,28 @@ async def test_a_cancel_never_waits():
     assert canceled.state is TaskState.CANCELED
     assert now() < 2
     looking.cancel()
+
+
+async def test_a_cancel_that_is_refused_comes_again_when_it_was_asked_to():
+    agent = FakeAgent(works_forever())
+    client = connected(agent)
+    task = await client.send_message("hello", return_immediately=True)
+    agent.inject(rate_limited(30), on="CancelTask")
+
+    await client.cancel_task(task.id)
+
+    assert now() >= 30
+
+
+async def test_a_wait_in_the_line_is_as_long_as_it_is_told():
+    seen, agent = [], FakeAgent()
+    client = await with_a_task(agent, observers=[seen.append], env=SystemEnv())
+    agent.inject(rate_limited(30), on="GetTask")
+
+    await client.get_task("task-1")
+
+    (told,) = (each.wait for each in seen if isinstance(each, RetryScheduled))
+    assert now() == told > 30
 
 
 async def test_who_has_no_time_to_wait_is_told_at_once():

@@ -1330,7 +1330,7 @@ async def test_the_headers_of_one_call_do_not_go_with_the_card_that_many_share(b
 @pytest.mark.parametrize(
     ("fault", "options", "why"),
     [
-        (rate_limited(retry_after=90), {}, "the agent asks to wait 90 s"),
+        (rate_limited(retry_after=90), {}, "another try has to wait 90 s"),
         (
             rate_limited(),
             {"resilience": Resilience(retry=RetryPolicy(max_retries=1))},

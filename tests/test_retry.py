@@ -124,7 +124,7 @@ def test_those_who_got_the_same_hint_do_not_come_back_together():
 
 
 def test_a_hint_beyond_what_the_caller_follows_ends_it_at_once():
-    assert after(busy(retry_after=60.5)) == GiveUp("the agent asks to wait 60.5 s")
+    assert after(busy(retry_after=60.5)) == GiveUp("another try has to wait 60.5 s")
     assert isinstance(after(busy(retry_after=60.0)), Retry)
     assert isinstance(after(busy(retry_after=60.5), RetryPolicy(max_retry_after=100)), Retry)
 

@@ -206,7 +206,7 @@ async def test_an_agent_that_asks_to_wait_too_long_ends_the_stream_at_once(bindi
     error = caught.value
     assert (error.http_status, error.retry_after) == (503, 3600)
     assert error.executed is True  # the message, whatever became of the subscription
-    assert error.gave_up == "the agent asks to wait 3600 s"
+    assert error.gave_up == "another try has to wait 3600 s"
     assert now() < 2
 
 
@@ -221,7 +221,7 @@ async def test_an_agent_that_asks_to_wait_beyond_the_deadline_ends_the_stream_at
 
     error = caught.value
     assert (error.http_status, error.retry_after, error.executed) == (503, 30, True)
-    assert re.fullmatch(r"the agent asks to wait 30 s, and 1[\d.]+ s are left", error.gave_up)
+    assert re.fullmatch(r"another try has to wait 30 s, and 1[\d.]+ s are left", error.gave_up)
     assert now() < 2
 
 
@@ -803,7 +803,8 @@ async def test_a_task_is_asked_for_where_a_subscription_stays_silent(binding):
 
 
 def patience(**policy):
-    return Resilience(reconnect=ReconnectPolicy(**policy), retry=RetryPolicy(max_retries=0))
+    once = RetryPolicy(max_retries=0)
+    return Resilience(reconnect=ReconnectPolicy(**policy), retry=once, breaker=None)
 
 
 @both_bindings
@@ -900,7 +901,7 @@ async def test_a_hint_of_the_agent_is_the_least_that_is_waited(binding):
         for at, each in seen
         if isinstance(each, AttemptStarted) and each.operation == "SubscribeToTask"
     ]
-    assert again - refused == pytest.approx(15)
+    assert 15 <= again - refused <= 16  # a little later, so that not all come at once
 
 
 @both_bindings

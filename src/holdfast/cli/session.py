@@ -166,7 +166,8 @@ class Session:
         self._credentials = (
             Credentials(settings.bearer, settings.api_key) if settings.credentials else None
         )
-        self._resilience = Resilience.standard()
+        # One who waits for one agent has nowhere else to go: who is away is asked again.
+        self._resilience = Resilience(breaker=None)
         engine = world.engine(verify=not settings.insecure)
         if settings.debug:
             engine = LoggedEngine(engine)

@@ -221,7 +221,8 @@ class A2AError(Exception):
         headers: The harmless part of the reply's headers, names in lower case.
         executed: Whether the agent ran the operation: True, False, or None where nobody can know.
         transient: Whether the same call may succeed later.
-        retry_after: Seconds that the agent asked to wait, if it did.
+        retry_after: Seconds to wait before another try, where the agent said so, or its circuit
+            breaker did.
         attempts: Every attempt that was made, in order.
         gave_up: Why it was not tried again, where trying again might have helped.
         agent: The address that failed, without credentials or query.

@@ -59,11 +59,11 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):
         patience: Seconds that a read must have waited for it to count as failed where the caller's
             own deadline ends it; what is given up sooner, or takes its time because it works for
             the caller, says nothing of the agent.
-        open_for: Seconds that it is open for the first time, drawn within a fifth of it.
+        open_for: Seconds that it is open for the first time, drawn within a fifth around it.
         backoff_factor: What that time is multiplied by with each probe that fails. With the
             default, an agent that is back is noticed after a fifth of the time that it was away,
             and some seconds.
-        most_open_for: Where that time stops growing, in seconds.
+        most_open_for: Seconds that it is open at most.
 
     Raises:
         ValueError: A number is out of its bounds.
@@ -110,9 +110,10 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
         Args:
             failures: Failures in a row.
-            open_for: Seconds, drawn within a fifth of it.
+            open_for: Seconds, drawn within a fifth around it.
         """
-        return cls(failures=failures, failure_rate=None, open_for=open_for, most_open_for=open_for)
+        most = open_for * (1 + _SPREAD)
+        return cls(failures=failures, failure_rate=None, open_for=open_for, most_open_for=most)
 
 
 class Permit(msgspec.Struct, frozen=True, eq=False):
@@ -292,12 +293,14 @@ class Breaker:
         )
 
     def _open_for(self) -> float:
+        """Around which the time is drawn that it is open now."""
         policy = self.policy
+        most = policy.most_open_for / (1 + _SPREAD)
         try:
             growth = float(policy.backoff_factor) ** self._reopened
         except OverflowError:
-            return policy.most_open_for
-        return min(policy.most_open_for, policy.open_for * growth)
+            return most
+        return min(most, policy.open_for * growth)
 
 
 class _Window:

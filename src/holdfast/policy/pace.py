@@ -6,9 +6,10 @@ and afterwards they do not come all at once. Rules:
 - Nothing is held back before the first hint; the price of a quick agent is nothing.
 - A hint is a lower bound, and never shortened; the moment is drawn a little later, once for all,
   so that separate programs do not meet.
-- It begins with one call a second, and twice as many each second. When the agent complains again,
+- When the wait is over, one call may start: the agent has said so.
+- It goes on with one call a second, and twice as many each second. When the agent complains again,
   the rate is halved, once for each wait: what was already under way has no part in it. From then
-  on it grows by a tenth each second.
+  on it grows by a tenth each second. One call for each wait that was asked for is always allowed.
 - What counts is how many start, and never how many end: agents work for minutes.
 - A while without a complaint and without a queue, and all is as before.
 
@@ -29,9 +30,6 @@ _QUICK = 2.0
 
 _CAREFUL = 1.1
 """How it grows from then on."""
-
-_LEAST = 1 / 60
-"""Calls a second that are always allowed."""
 
 _FREE = 256.0
 """Calls a second from which on nobody is held back."""
@@ -105,17 +103,17 @@ class Pace:
         self._complained = now
         is_new = now >= self._until and started >= self._held_at
         if is_new:
-            self._slow_down(now)
+            self._slow_down(now, least=1 / max(1.0, seconds))
             self._held_at = now
             seconds += draw * min(1.0, _SPREAD * seconds)
         self._until = max(self._until, now + seconds)
-        self._next = max(self._next, self._until)
+        self._next = self._until if is_new else max(self._next, self._until)
 
-    def _slow_down(self, now: float) -> None:
+    def _slow_down(self, now: float, *, least: float) -> None:
         if self._rate is None:
             self._rate, self._growth = _FIRST, _QUICK
         else:
-            self._rate, self._growth = max(_LEAST, self._rate_at(now) / 2), _CAREFUL
+            self._rate, self._growth = max(least, self._rate_at(now) / 2), _CAREFUL
 
     def _rate_at(self, now: float) -> float:
         """Calls a second that may start by now."""

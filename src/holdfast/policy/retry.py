@@ -132,7 +132,7 @@ def decide(
     delay = backoff(policy, attempt, draw)
     if error.retry_after is not None:
         if error.retry_after > policy.max_retry_after:
-            return GiveUp(f"the agent asks to wait {error.retry_after:g} s")
+            return GiveUp(f"another try has to wait {error.retry_after:g} s")
         # All who were told the same moment would otherwise come back in the same moment.
         spread = draw * min(policy.base_delay, policy.max_delay) if policy.jitter else 0.0
         delay = max(delay, error.retry_after + spread)

@@ -9,6 +9,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
+from holdfast.model.operations import CANCEL_TASK
 from holdfast.policy.breaker import Breaker, BreakerPolicy
 from holdfast.policy.budget import BudgetPolicy, RetryBudget
 from holdfast.runtime.gate import Gate
@@ -162,26 +163,29 @@ class Endpoint:
         """Whether it has ever asked to be called later."""
         return self._gates is not None
 
-    def gate(self, *, sends: bool) -> Gate | None:
-        """Where calls wait, of a kind that was told to come later; None for those that were not.
+    def gate(self, operation: AnyOperation) -> Gate | None:
+        """Where calls of an operation wait, if such calls were ever told to come later.
 
-        Args:
-            sends: Whether it is about calls that must not run twice.
+        A cancel never waits: what it ends is what the agent is busy with.
         """
-        return None if self._gates is None else self._gates.here().get(sends)
+        if self._gates is None or operation.name == CANCEL_TASK.name:
+            return None
+        return self._gates.here().get(_sends(operation))
 
-    def told_to_wait(self, seconds: float, *, sends: bool, started: float, draw: float) -> None:
-        """Holds calls of a kind back.
+    def told_to_wait(
+        self, operation: AnyOperation, seconds: float, *, started: float, draw: float
+    ) -> None:
+        """Holds back calls of an operation's kind, sends and reads apart.
 
         Args:
+            operation: What was refused.
             seconds: How long the agent asks to wait.
-            sends: Whether it is about calls that must not run twice.
             started: When the call started that was refused, by the event loop's clock.
             draw: A random number from 0 up to 1.
         """
         if self._gates is None:
             self._gates = PerLoop[dict[bool, Gate]](dict)
-        gate = self._gates.here().setdefault(sends, Gate())
+        gate = self._gates.here().setdefault(_sends(operation), Gate())
         gate.told_to_wait(seconds, started=started, draw=draw)
 
 
@@ -260,6 +264,11 @@ class KnownEndpoints(Endpoints):
 
     def __iter__(self) -> Iterator[Endpoint]:
         return iter(tuple(self._endpoints.values()))
+
+
+def _sends(operation: AnyOperation) -> bool:
+    """Whether it is one that must not run twice."""
+    return operation.safety == "conditional"
 
 
 def _key(interface: AgentInterface) -> tuple[str | None, ...]:

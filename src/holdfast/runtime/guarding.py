@@ -10,7 +10,6 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import A2AError, CircuitOpenError, QueueFullError, RateLimitedError
-from holdfast.model.operations import CANCEL_TASK
 from holdfast.policy.breaker import BreakerPolicy, Verdict, judge
 from holdfast.policy.limiter import asks_to_wait
 from holdfast.runtime.transport import AnyCall, Call, Onward, PassThrough, Reply, Transport
@@ -101,8 +100,8 @@ class GuardLayer(PassThrough):
         resilience = self._resilience
         if resilience.rate_limit is not None and asks_to_wait(error):
             endpoint.told_to_wait(
+                call.operation,
                 min(error.retry_after or 0.0, resilience.retry.max_retry_after),
-                sends=call.operation.safety == "conditional",
                 started=started,
                 draw=self._env.random(),
             )
@@ -121,15 +120,15 @@ async def _take_turn(endpoint: Endpoint, call: AnyCall, *, queue: int) -> None:
         QueueFullError: Too many wait.
         RateLimitedError: The agent's wait ends after the call's deadline.
     """
-    gate = endpoint.gate(sends=call.operation.safety == "conditional")
-    if gate is None or gate.is_open or call.operation.name == CANCEL_TASK.name:
+    gate = endpoint.gate(call.operation)
+    if gate is None or gate.is_open:
         return
     now = asyncio.get_running_loop().time()
     ahead, waits = gate.wait_ahead(), gate.waiting
     if ahead >= call.deadline.left(now):
         raise RateLimitedError(
-            f"the agent has asked to wait for {ahead:.3g} s more, which would exceed the "
-            "deadline; nothing was sent",
+            f"the agent has asked others to come later, and the next turn is in {ahead:.3g} s, "
+            "after the deadline; nothing was sent",
             executed=False,
             transient=True,
             retry_after=ahead,
@@ -150,9 +149,9 @@ async def _take_turn(endpoint: Endpoint, call: AnyCall, *, queue: int) -> None:
 
 def _refused(call: AnyCall, breaker: Breaker, *, now: float) -> CircuitOpenError:
     known = call.endpoint.last_failure if call.endpoint is not None and breaker.failures else None
-    why = "as asked for" if known is None else f"the last call to it failed: {known}"
+    why = "was opened by hand" if known is None else f"is open; its last failure: {known}"
     return CircuitOpenError(
-        f"nothing was sent, and the agent is left alone for now; {why}",
+        f"nothing was sent, as the circuit to the agent {why}",
         executed=False,
         transient=True,
         retry_after=breaker.retry_after(now=now),

@@ -131,7 +131,7 @@ async def _first_answer(first: asyncio.Task[Reply[T]], second: asyncio.Task[Repl
 def _may_hedge(call: AnyCall) -> bool:
     """Whether the agent has not asked to be called less."""
     endpoint = call.progress.endpoint
-    gate = None if endpoint is None else endpoint.gate(sends=False)
+    gate = None if endpoint is None else endpoint.gate(call.operation)
     return gate is None or gate.is_open
 
 

@@ -344,7 +344,7 @@ class LiveStream:
         error, left, most = step.error, self._time_left, self._max_retry_after
         if error is None or most is None or step.at_least <= min(most, left):
             return
-        error.gave_up = f"the agent asks to wait {step.at_least:g} s"
+        error.gave_up = f"another try has to wait {step.at_least:g} s"
         if left < step.at_least <= most:
             error.gave_up = f"{error.gave_up}, and {left:g} s are left"
         raise error

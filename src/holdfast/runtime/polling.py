@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from holdfast.errors import A2AError, DeadlineExceededError
+from holdfast.errors import A2AError, CircuitOpenError, DeadlineExceededError
 from holdfast.policy.deadline import Deadline, poll_delays
 from holdfast.runtime.waiting import add_last_seen, in_vain
 
@@ -50,9 +50,9 @@ async def poll(
     loop = asyncio.get_running_loop()
     delays = poll_delays(interval)
     failure: A2AError | None = None
+    asked = 0.0
     while task is None or not until(task):
         if task is not None or failure is not None:
-            asked = 0.0 if failure is None else failure.retry_after or 0.0
             left = deadline.left(loop.time())
             await pause(min(max(next(delays), asked), left))
         if deadline.left(loop.time()) <= 0:
@@ -66,9 +66,11 @@ async def poll(
             if not error.transient:
                 add_last_seen(error, task_id, None if task is None else task.state)
                 raise
-            failure = error
+            asked = error.retry_after or 0.0
+            if failure is None or not isinstance(error, CircuitOpenError):
+                failure = error  # what was tried says more than what was not
         else:
-            changed, task, failure = found != task, found, None
+            changed, task, failure, asked = found != task, found, None, 0.0
             if changed:
                 await seen(task)
     return task

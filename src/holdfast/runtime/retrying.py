@@ -16,6 +16,7 @@ from holdfast.runtime.transport import AnyCall, Call, Onward, PassThrough, Reply
 if TYPE_CHECKING:
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.env import Env
+    from holdfast.runtime.gate import Gate
     from holdfast.runtime.listeners import Observers
 
 __all__ = ["RetryLayer"]
@@ -77,9 +78,12 @@ class RetryLayer(PassThrough):
         if isinstance(decision, GiveUp):
             if error.transient and call.is_retried:
                 last.gave_up = decision.reason if error is last else error.message
+            if last.retry_after is None:
+                last.retry_after = error.retry_after  # of who was refused here after that
             last.attempts = tuple(call.progress.attempts)
             raise last from last.__cause__
-        wait = decision.delay
+        # In a line the wait is the agent's, and everybody's; it is waited for below.
+        wait = decision.delay if tries.gate is None else tries.gate.wait_ahead()
         attempts = call.progress.attempts
         attempts[-1] = msgspec.structs.replace(attempts[-1], wait=(attempts[-1].wait or 0) + wait)
         last.attempts = tuple(attempts)
@@ -88,12 +92,12 @@ class RetryLayer(PassThrough):
             told = self._policy.on_retry(tries.failures, last, wait)
             if inspect.isawaitable(told):
                 await told
-        await asyncio.sleep(0.0 if tries.is_held else wait)
+        await asyncio.sleep(wait if tries.gate is None else 0.0)
 
     def _decide(self, call: AnyCall, error: A2AError, tries: _Tries) -> Retry | GiveUp:
         now, endpoint = asyncio.get_running_loop().time(), call.progress.endpoint
         # What was refused on this side cost the agent nothing, and nor does who waits in line.
-        is_paid = error is tries.last and error.transient and not tries.is_held
+        is_paid = error is tries.last and error.transient and tries.gate is None
         within_budget = not is_paid or endpoint is None or endpoint.charge(self._budget, now=now)
         decision: Retry | GiveUp = decide(
             self._policy,
@@ -116,15 +120,15 @@ class _Tries:
     Attributes:
         last: What the last attempt came to; None before the first.
         failures: How many failures count.
-        is_held: Whether the call waits below, in line with all others that call there.
+        gate: Where the call waits below, in line with all others that call there, if it does.
     """
 
-    __slots__ = ("_answered", "_attempts", "failures", "is_held", "last")
+    __slots__ = ("_answered", "_attempts", "failures", "gate", "last")
 
     def __init__(self) -> None:
         self.last: A2AError | None = None
         self.failures = 0
-        self.is_held = False
+        self.gate: Gate | None = None
         self._attempts = 0
         self._answered: int | None = None  # calls that had got through at the last failure
 
@@ -134,9 +138,11 @@ class _Tries:
         if attempts > self._attempts:
             self.last = error
         self._attempts = attempts
-        self.is_held = waits_in_line and endpoint is not None and asks_to_wait(error)
+        self.gate = None
+        if waits_in_line and endpoint is not None and asks_to_wait(error):
+            self.gate = endpoint.gate(call.operation)
         answered = None if endpoint is None else endpoint.answered
         # Others have got through meanwhile: it is a question of time.
-        is_only_slow = self.is_held and self._answered not in {None, answered}
+        is_only_slow = self.gate is not None and self._answered not in {None, answered}
         self.failures += not is_only_slow
         self._answered = answered

@@ -24,6 +24,7 @@ from holdfast.errors import (
     A2AConnectionError,
     A2AError,
     A2ATimeoutError,
+    CircuitOpenError,
     Facts,
     ReconnectError,
     TaskNotFoundError,
@@ -113,6 +114,7 @@ class Resume:
         self._resubscribes = resubscribes
         self._is_kept = True  # as far as anybody knows
         self._fruitless = 0
+        self._failure: A2AError | None = None  # what failed last of those tries
         self._counted = 0  # events told when the last reconnect was counted
         self._in_vain = 0
         self._why = _Why.POLLING
@@ -319,19 +321,21 @@ class Resume:
     def _again(self, step: Step, error: A2AError | None) -> None:
         """Tries a step again after a wait, if that was not in vain too often."""
         if self._counted < self.told.count:
-            self._fruitless = 0
+            self._fruitless, self._failure = 0, None
+        if self._failure is None or not isinstance(error, CircuitOpenError):
+            self._failure = error  # what was tried says more than what was not
         self._fruitless, self._counted = self._fruitless + 1, self.told.count
         is_in_vain = self._fruitless > self._max_reconnects
         is_final = step is Step.LOOK or not self._max_reconnects
         if is_in_vain and is_final and not self._patient:
-            raise self._hopeless(error) from error
+            raise self._hopeless(self._failure) from self._failure
         if step is Step.SUBSCRIBE and (is_in_vain or not self._resubscribes):
             self._poll(error)
             return
         if step is Step.SUBSCRIBE and self.told.status is not None:
             self.gap = self._is_cut = True
-        asked = _asked(error)
-        self.step = Wait(attempt=self._fruitless, at_least=asked, error=error, then=step)
+        asked, failure = _asked(error), self._failure
+        self.step = Wait(attempt=self._fruitless, at_least=asked, error=failure, then=step)
 
     def _hopeless(self, error: A2AError | None) -> ReconnectError:
         name = f"task {self.told.task_id}"
