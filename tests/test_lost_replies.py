@@ -7,6 +7,7 @@ import pytest
 
 from holdfast import (
     A2AConnectionError,
+    BreakerPolicy,
     CallFinished,
     CircuitOpenError,
     DeadlineExceededError,
@@ -70,6 +71,13 @@ SENDS = {True: "SendStreamingMessage", False: "SendMessage"}
 def connected(agent, binding="JSONRPC", **options):
     options.setdefault("engine", FakeNetwork(agent))
     return connect(agent.url, bindings=[binding], **options)
+
+
+class Middle(SystemEnv):
+    """Draws that change nothing."""
+
+    def random(self):
+        return 0.5
 
 
 class VirtualWall(SystemEnv):
@@ -343,6 +351,19 @@ async def test_an_address_behind_which_nobody_is_for_a_while_is_no_agent_without
     task = await connected(agent, "JSONRPC").send_message("How far?")
 
     assert task.text == "42"
+
+
+async def test_a_search_waits_for_the_circuit_that_the_lost_reply_has_opened():
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    policies = Resilience(
+        breaker=BreakerPolicy.simple(failures=1, open_for=10),
+        reconcile=ReconcilePolicy(backoff=100, max_backoff=100),
+    )
+
+    task = await connected(agent, resilience=policies, env=Middle()).send_message("How far?")
+
+    assert (task.text, now()) == ("42", 10)
 
 
 # ── Not found ────────────────────────────────────────────────────────────────────────────────

@@ -14,6 +14,7 @@ import msgspec
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
+    CircuitOpenError,
     DeadlineExceededError,
     DuplicateTasksError,
     Facts,
@@ -196,10 +197,23 @@ class _Searcher:
         except A2AError as error:
             if self._calls.is_closed:  # which is what ends it
                 return
+            if await self._waited(error):
+                return  # the same is asked again
             if isinstance(step, Fetch):
                 search.not_fetched(error)
             else:
                 self._failed(error)
+
+    async def _waited(self, error: A2AError) -> bool:
+        """Whether it was a circuit that is open, and is worth to be asked again by now.
+
+        A search belongs to a message that was sent: it waits as a retry of that would.
+        """
+        wait, left = error.retry_after, self._within.left(asyncio.get_running_loop().time())
+        if not isinstance(error, CircuitOpenError) or wait is None or wait >= left:
+            return False
+        await self._calls.pause(wait)
+        return True
 
     async def _get(self, task_id: str) -> Task:
         get = GetTaskRequest(id=task_id, history_length=_HISTORY)
