@@ -14,10 +14,10 @@ from holdfast.answer import Answer
 from holdfast.content import Content, to_message
 from holdfast.errors import A2AError, JournalError
 from holdfast.runtime.callbacks import uncancelled
+from holdfast.runtime.closing import ClosingContext
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
-    from types import TracebackType
 
     from holdfast.calls import PerCall
     from holdfast.model.types import Message
@@ -65,7 +65,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     agent: str | None = None
 
 
-class BulkRun:
+class BulkRun(ClosingContext):
     """The results of many messages, as they come; made by `Client.run`.
 
     Iterate over it once: at its end it is exhausted. Messages are taken when there is room for
@@ -104,17 +104,6 @@ class BulkRun:
 
     def __aiter__(self) -> Self:
         return self
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def __anext__(self) -> RunResult:
         """The next result, in the order in which they come.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from holdfast.arguments import (
     check_able,
@@ -19,8 +19,9 @@ from holdfast.errors import A2AError
 from holdfast.model.card import AgentInterface
 from holdfast.policy.deadline import Deadline
 from holdfast.policy.resilience import Resilience
+from holdfast.runtime.closing import ClosingContext
 from holdfast.runtime.discovery import CardLocation
-from holdfast.runtime.endpoints import Endpoints
+from holdfast.runtime.endpoints import CARD_BINDING, Endpoints
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.layers import DeadlineLayer, ObservedLayer
 from holdfast.runtime.listeners import Observers
@@ -32,7 +33,6 @@ from holdfast.wire.origins import origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from types import TracebackType
 
     import aiohttp
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["A2ACardResolver"]
 
 
-class A2ACardResolver:
+class A2ACardResolver(ClosingContext):
     """Fetches agent cards below one address; use it as an async context manager.
 
     Nothing is kept: each call is a fetch, with the retries and limits of `connect`.
@@ -98,7 +98,7 @@ class A2ACardResolver:
         self._timeout = check_seconds("timeout", timeout)
         self._env = env
         self._server = Endpoints().of(
-            AgentInterface(url=origin(base_url), protocol_binding="card")
+            AgentInterface(url=origin(base_url), protocol_binding=CARD_BINDING)
         )
         used, self._owned = engine_of(engine)
         observers = Observers(())
@@ -106,17 +106,6 @@ class A2ACardResolver:
         cards = card_source(used, resilience, env, observers, limits=limits, networks=networks)
         self._closed = False
         self._cards = ObservedLayer(DeadlineLayer(cards), observers)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Ends the fetches under way, and closes the connections unless the engine was lent.

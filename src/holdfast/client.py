@@ -6,7 +6,7 @@ The path of every call is one list, in `assembly.py`; this file has no second on
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 import msgspec
 
@@ -55,7 +55,7 @@ from holdfast.model.settings import check_count, check_kind
 from holdfast.model.types import Message, Task, TaskArtifactUpdateEvent, TaskState
 from holdfast.pending import PendingCall
 from holdfast.run_records import RunRecords
-from holdfast.runtime.closing import close_in_turn
+from holdfast.runtime.closing import ClosingContext, close_in_turn
 from holdfast.sending import Sending
 from holdfast.stats import ClientStats, client_stats
 from holdfast.stream_calls import StreamCalls
@@ -63,7 +63,6 @@ from holdfast.stream_calls import StreamCalls
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
     from datetime import datetime
-    from types import TracebackType
 
     from holdfast.answer import Answer
     from holdfast.bulk import RunItem
@@ -88,7 +87,7 @@ _CLOSING = 30.0
 _MOST_EMPTY_PAGES = 100
 
 
-class Client:
+class Client(ClosingContext):
     """Calls one agent. Made by `holdfast.connect`; use it as an async context manager.
 
     Every operation takes `CallOptions` by keyword, and raises an `A2AError`: an error that the
@@ -99,17 +98,6 @@ class Client:
     def __init__(self, calls: Calls, *, owned: Sequence[Closable]) -> None:
         self._calls = calls
         self._owned = owned
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Ends the calls under way, and closes the connections unless the engine was lent.

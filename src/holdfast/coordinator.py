@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import msgspec
 
@@ -17,14 +17,13 @@ from holdfast.errors import A2AError, NotEnoughResultsError
 from holdfast.fan_out import FanOut
 from holdfast.model.settings import check_count, check_kind
 from holdfast.named_agent import Agent, AgentHealth, AgentResult, NamedAgent
-from holdfast.runtime.closing import close_in_turn, raise_first
+from holdfast.runtime.closing import ClosingContext, close_in_turn, raise_first
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.fair_admission import FairAdmission
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from holdfast.client import Client
     from holdfast.model.types import Message, Task
@@ -58,7 +57,7 @@ _SHOWN = 10
 """Names that a message lists at most."""
 
 
-class Coordinator:
+class Coordinator(ClosingContext):
     """Calls many agents. Use it as an async context manager, in one event loop.
 
     All share their connections and what is known of the places they are at. An agent that is away
@@ -100,17 +99,6 @@ class Coordinator:
         self._is_closed = False
         for name, agent in named:
             self.add(name, agent)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Ends what is under way, and closes the clients and connections that are its own.

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Self
 from holdfast.errors import A2AConnectionError, NotEnoughResultsError
 from holdfast.named_agent import AgentResult
 from holdfast.policy.deadline import Deadline
+from holdfast.runtime.closing import ClosingContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Sequence
-    from types import TracebackType
     from typing import Any
 
     from holdfast.model.types import Message
@@ -26,7 +26,7 @@ _SHOWN = 5
 """Failures that an error names at most."""
 
 
-class FanOut:
+class FanOut(ClosingContext):
     """The results of asking many agents; made by `Coordinator.fan_out`.
 
     Iterate over it once for the results as they come, or await it for all of them in the order
@@ -70,14 +70,6 @@ class FanOut:
         """
         self._begin()
         return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     def __await__(self) -> Generator[Any, None, tuple[AgentResult, ...]]:
         return self.results().__await__()

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 
 from holdfast.assembly import card_source
 from holdfast.diagnosis.facts import CardFacts
-from holdfast.errors import A2AError, AgentCardResolutionError, InvalidAgentCardError
+from holdfast.errors import A2AError
 from holdfast.model import codec
 from holdfast.model.card import AgentInterface
-from holdfast.model.card_reading import read_card
 from holdfast.policy.deadline import Deadline
+from holdfast.runtime.card_files import read_card_file
 from holdfast.runtime.discovery import WELL_KNOWN, CardLocation
+from holdfast.runtime.endpoints import CARD_BINDING
 from holdfast.runtime.listeners import Observers
 from holdfast.runtime.resolver import FETCH_CARD
 from holdfast.runtime.transport import Call, CallProgress, Errand
 from holdfast.wire.bindings import PROTOCOL_VERSION, protocol_headers
-from holdfast.wire.http import HttpRequest, excerpt, presentable
-from holdfast.wire.limits import check_json_size, exceeded, of_cards
+from holdfast.wire.http import HttpRequest, presentable
+from holdfast.wire.limits import of_cards
 from holdfast.wire.origins import origin
 from holdfast.wire.reach import Reach, Scope
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.endpoints import Endpoints
     from holdfast.wire.limits import Limits
 
-__all__ = ["fetch_card", "read_card_file"]
+__all__ = ["card_of_file", "fetch_card"]
 
 
 async def fetch_card(
@@ -61,7 +62,7 @@ async def fetch_card(
         limits=caller.limits,
         networks=(),
     )
-    server = AgentInterface(url=origin(agent), protocol_binding="card")
+    server = AgentInterface(url=origin(agent), protocol_binding=CARD_BINDING)
     before = seen.unauthorized
     reply = await source.unary(
         Call(
@@ -111,33 +112,13 @@ async def _is_confirmed(caller: Caller, found: FoundCard) -> bool | None:
     return reply.status == 304 if reply.status < 400 else None
 
 
-def read_card_file(path: Path, limits: Limits) -> CardFacts:
+def card_of_file(path: Path, limits: Limits) -> CardFacts:
     """Reads a card from a file.
 
     Raises:
-        AgentCardResolutionError: There is none.
-        InvalidAgentCardError: It is not usable.
-        LimitExceededError: It is too large.
+        A2AError: There is none, or it is not usable.
     """
-    if path.exists() and not path.is_file():
-        text = f"cannot read the agent card {path}: it is not a file"
-        raise AgentCardResolutionError(text, executed=False)
-    try:
-        with path.open("rb") as file:
-            content = file.read(limits.card + 1)
-    except OSError as error:
-        text = f"cannot read the agent card {path}: {error.strerror or error}"
-        raise AgentCardResolutionError(text, executed=False) from None
-    if len(content) > limits.card:
-        what = f"the agent card {path} is larger than {limits.card} bytes"
-        raise exceeded("card", limits, what, executed=False)
-    try:
-        check_json_size(content, limits)
-        document = codec.parse(content)
-    except codec.MalformedError as error:
-        text = f"the agent card {path} is {error}"
-        raise InvalidAgentCardError(text, executed=False, excerpt=excerpt(content)) from None
-    card = read_card(document)
+    card, document = read_card_file(path, limits)
     return CardFacts(
         card=card,
         document=codec.as_object(document) or {},

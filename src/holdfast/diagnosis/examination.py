@@ -18,7 +18,7 @@ from holdfast.arguments import check_able, check_kind, check_one_of, check_secon
 from holdfast.assembly import engine_of
 from holdfast.auth import to_provider
 from holdfast.content import to_message
-from holdfast.diagnosis.cards import fetch_card, read_card_file
+from holdfast.diagnosis.cards import card_of_file, fetch_card
 from holdfast.diagnosis.delivery import Delivery
 from holdfast.diagnosis.facts import CardFacts, InterfaceFacts, Observed, SendingFacts
 from holdfast.diagnosis.findings import Diagnosis
@@ -309,7 +309,7 @@ class Examination:
         try:
             if isinstance(self._agent, Path):
                 limits = self._caller.limits
-                observed.card = await asyncio.to_thread(read_card_file, self._agent, limits)
+                observed.card = await asyncio.to_thread(card_of_file, self._agent, limits)
                 # Whoever brings a card along is where it leads to.
                 observed.scope = scope_of_host(observed.card.card.supported_interfaces[0].url)
             else:

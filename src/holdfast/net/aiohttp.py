@@ -27,6 +27,7 @@ from holdfast.net.failures import Failing, presentable_cause
 from holdfast.net.pools import Pools, Settings, ssl_option
 from holdfast.net.proxies import Proxies
 from holdfast.net.sockets import ForbiddenAddressError
+from holdfast.runtime.closing import ClosingContext
 from holdfast.runtime.perloop import PerLoop
 from holdfast.wire.http import HttpReply, HttpRequest, HttpStream
 from holdfast.wire.inflating import Inflater
@@ -54,7 +55,7 @@ _PIECE = 32 * 1024
 _UNASKED = "a reply was there before the request"
 
 
-class AiohttpEngine:
+class AiohttpEngine(ClosingContext):
     """Carries requests with `aiohttp`. Use it as an async context manager.
 
     Clients that share one leave it open; whoever made it closes it.
@@ -99,17 +100,6 @@ class AiohttpEngine:
             lent=session,
         )
         self._pools = PerLoop(lambda: Pools(settings))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def request(self, request: HttpRequest) -> HttpReply:
         """Sends a request and reads the whole reply.

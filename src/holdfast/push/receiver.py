@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from holdfast.arguments import check_able, check_hook, check_seconds, check_url, not_empty
@@ -36,13 +36,12 @@ from holdfast.push.signatures import JwtPolicy, SignatureCheck, check_library
 from holdfast.push.used_tokens import UsedTokens
 from holdfast.push.waits import TaskWait
 from holdfast.push.watches import Watch, Watches
+from holdfast.runtime.closing import ClosingContext
 from holdfast.runtime.env import SystemEnv
 from holdfast.wire.http import presentable
 from holdfast.wire.limits import Limits
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     import aiohttp
 
     from holdfast.client import Client
@@ -54,7 +53,7 @@ __all__ = ["PushReceiver"]
 logger = logging.getLogger("holdfast.push")
 
 
-class PushReceiver:
+class PushReceiver(ClosingContext):
     """Takes what agents push (A2A 4.3.3), and tells those who wait how their tasks go.
 
     An instance is an ASGI 3 application: serve it at `url`, or mount it there in one of your own
@@ -121,17 +120,6 @@ class PushReceiver:
 
     def __repr__(self) -> str:
         return f"PushReceiver({presentable(self.url)!r}, {len(self._watches)} tasks)"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Ends every wait with an `A2AConnectionError`, and answers 503 from now on.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from types import TracebackType
 
-__all__ = ["Closable", "close", "close_in_turn", "raise_first"]
+__all__ = ["Closable", "ClosingContext", "close", "close_in_turn", "raise_first"]
 
 
 class Closable(Protocol):
@@ -17,6 +19,27 @@ class Closable(Protocol):
     async def close(self) -> None:
         """Frees everything."""
         ...
+
+
+class ClosingContext(ABC):
+    """An async context manager that is closed at its end."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Frees everything."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
 
 
 async def close(thing: Closable, *, seconds: float) -> None:

@@ -15,22 +15,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from holdfast.errors import (
-    A2AError,
-    AgentCardResolutionError,
-    InvalidAgentCardError,
-    LimitExceededError,
-)
-from holdfast.model import codec
+from holdfast.errors import A2AError
 from holdfast.model.card import AgentCard, AgentInterface
-from holdfast.model.card_reading import read_card
 from holdfast.policy.retry import TOO_LATE
+from holdfast.runtime.card_files import read_card_file
 from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation, FoundCard
 from holdfast.runtime.endpoints import CARD_BINDING
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport, UnaryOnly
-from holdfast.wire.http import excerpt
-from holdfast.wire.limits import check_json_size, exceeded
 from holdfast.wire.origins import origin
 
 if TYPE_CHECKING:
@@ -184,7 +176,7 @@ class AgentCardResolver(UnaryOnly):
             case str():
                 return await self._load_from(self._agent, call)
             case Path():
-                card = await asyncio.to_thread(_read_card_file, self._agent, self._limits)
+                card, _ = await asyncio.to_thread(read_card_file, self._agent, self._limits)
                 return self._keep(card, self._ttl)
 
     async def _load_from(self, agent: str, call: AnyCall) -> AgentCard:
@@ -263,27 +255,3 @@ class _Flight:
         self.progress: CallProgress | None = None
         self.card: AgentCard | None = None
         self.failure: A2AError | None = None
-
-
-def _read_card_file(path: Path, limits: Limits) -> AgentCard:
-    if path.exists() and not path.is_file():
-        message = f"cannot read the agent card {path}: it is not a file"
-        raise AgentCardResolutionError(message, executed=False)
-    try:
-        with path.open("rb") as file:
-            content = file.read(limits.card + 1)
-    except OSError as error:
-        message = f"cannot read the agent card {path}: {error.strerror or error}"
-        raise AgentCardResolutionError(message, executed=False) from None
-    if len(content) > limits.card:
-        what = f"the agent card {path} is larger than {limits.card} bytes"
-        raise exceeded("card", limits, what, executed=False)
-    try:
-        check_json_size(content, limits)
-        return read_card(codec.parse(content))
-    except LimitExceededError as error:
-        error.executed = False
-        raise
-    except codec.MalformedError as error:
-        message = f"the agent card {path} is {error}"
-        raise InvalidAgentCardError(message, executed=False, excerpt=excerpt(content)) from None
