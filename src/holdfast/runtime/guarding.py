@@ -45,11 +45,13 @@ class GuardLayer(PassThrough):
         endpoint, resilience = call.endpoint, self._resilience
         if endpoint is None:
             return await onward(call)
-        if endpoint.has_gates and resilience.rate_limit is not None:
-            await _take_turn(endpoint, call, queue=resilience.rate_limit.queue)
         clock = asyncio.get_running_loop().time
-        started = clock()
         breaker = None if resilience.breaker is None else endpoint.breaker(resilience.breaker)
+        if endpoint.has_gates and resilience.rate_limit is not None:
+            if breaker is not None and breaker.retry_after(now=clock()) != 0:
+                raise _refused(call, breaker, now=clock())
+            await _take_turn(endpoint, call, queue=resilience.rate_limit.queue)
+        started = clock()
         permit = None if breaker is None else breaker.acquire(now=started)
         if breaker is not None and permit is None:
             raise _refused(call, breaker, now=started)
