@@ -23,7 +23,7 @@ from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.fair_admission import FairAdmission
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from holdfast.client import Client
@@ -266,7 +266,10 @@ class Coordinator:
             leaving.add_done_callback(self._leaving.discard)
 
         async def ask(
-            agent: NamedAgent, message: Message, deadline: Deadline | None
+            agent: NamedAgent,
+            message: Message,
+            deadline: Deadline | None,
+            cancelled: Callable[[AgentResult], None],
         ) -> AgentResult:
             return await agent.ask(
                 message,
@@ -275,6 +278,7 @@ class Coordinator:
                 line=line,
                 within=deadline,
                 late=late if cancel_remote else None,
+                cancelled=cancelled,
             )
 
         return FanOut(

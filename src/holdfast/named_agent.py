@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.fair_admission import FairAdmission
     from holdfast.runtime.waiting_line import WaitingLine
 
-__all__ = ["Agent", "AgentHealth", "AgentResult", "NamedAgent"]
+__all__ = ["Agent", "AgentHealth", "AgentResult", "NamedAgent", "given_up"]
 
 Agent: TypeAlias = AnAgent | Sequence[AnAgent] | Client
 """What a coordinator can be given: what `connect` takes, or a client, which stays its owner's."""
@@ -163,6 +163,7 @@ class NamedAgent:
         line: WaitingLine,
         within: Deadline | None = None,
         late: Callable[[Client, Task], None] | None = None,
+        cancelled: Callable[[AgentResult], None] = lambda _: None,
     ) -> AgentResult:
         """Asks it as soon as there is a place; its time begins now.
 
@@ -173,6 +174,7 @@ class NamedAgent:
             line: Where to wait for one.
             within: When it ends at the latest.
             late: Told of a task that is waited for no longer, and is not over.
+            cancelled: Told how far it has come if it is cancelled.
         """
         clock = asyncio.get_running_loop().time
         began = clock()
@@ -201,6 +203,7 @@ class NamedAgent:
             is_late = isinstance(error, DeadlineExceededError | TaskAuthRequiredError)
         except asyncio.CancelledError:
             is_late = True
+            cancelled(given_up(self.name, sends=errand.sends, duration=clock() - began))
             raise
         except RuntimeError:
             if not self.is_gone:
@@ -222,6 +225,13 @@ class NamedAgent:
     def _check_there(self) -> None:
         if self.is_gone:
             raise _gone(self.name)
+
+
+def given_up(name: str, *, sends: int = 0, duration: float = 0.0) -> AgentResult:
+    """The result of who was not waited for any longer."""
+    message = f"it was given up{' while it was under way' if sends else '; nothing was sent'}"
+    error = A2AConnectionError(message, failure="closed", executed=None if sends else False)
+    return AgentResult(agent=name, error=error, duration=duration, attempts=sends)
 
 
 def _gone(name: str, *, is_sent: bool = False) -> A2AConnectionError:
