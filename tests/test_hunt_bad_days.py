@@ -5,6 +5,7 @@ import gc
 import random
 
 import pytest
+from hypothesis import strategies as st
 
 from holdfast import (
     A2AConnectionError,
@@ -25,16 +26,21 @@ from holdfast import (
     connect,
 )
 from holdfast.runtime.env import SystemEnv
+from holdfast.runtime.fair_admission import FairAdmission, FairLine
 from holdfast.testing import (
     Delay,
     FakeAgent,
     FakeNetwork,
     Refuse,
     Respond,
+    Stall,
     completes,
     rate_limited,
+    run,
     works_forever,
 )
+
+from .strategies import given
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -333,3 +339,102 @@ async def test_what_lies_at_the_callers_end_says_nothing_of_the_agent(kind):
             await client.list_tasks()
 
     assert client.circuit.state == "closed"
+
+
+def test_where_no_event_loop_runs_nothing_is_known_to_be_away():
+    agent = fake("agent")
+    agent.inject(Refuse(), on="ListTasks", times=5)
+    client = connect(agent.url, engine=FakeNetwork(agent), resilience=ONCE)
+    coordinator = Coordinator({"agent": client})
+
+    async def use():
+        for _ in range(5):
+            with pytest.raises(A2AConnectionError):
+                await client.list_tasks()
+        assert client.circuit.state == "open"
+
+    before = (client.circuit.state, client.circuit.failures, client.circuit.retry_after)
+    run(use())
+
+    assert (client.circuit.state, client.circuit.failures, client.circuit.retry_after) == before
+    assert before == ("closed", 0, 0.0)
+    assert coordinator.health()["agent"].healthy
+
+
+# ── One does not wait for another ────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("silent", [1, 2])
+async def test_agents_that_never_answer_take_no_place_from_the_others(silent):
+    agents = [fake(f"agent{n}", completes("done", after=1)) for n in range(6)]
+    for agent in agents[:silent]:
+        agent.inject(Stall(), on="SendStreamingMessage", times=1000)
+
+    async with coordinating(*agents, concurrency=12) as coordinator:
+        healthy = set(coordinator.agents[silent:])
+        answered = []
+
+        async def ask():
+            began = now()
+            async with coordinator.fan_out("hello") as fan_out:
+                async for result in fan_out:
+                    if result.agent in healthy:
+                        answered.append(result.answer.text)
+                        assert now() == pytest.approx(began + 1, abs=0.01)
+
+        asking = []
+        for _ in range(60):
+            asking.append(asyncio.create_task(ask()))
+            await asyncio.sleep(1)
+        await asyncio.sleep(2)
+        for one in asking:
+            one.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+    assert answered == ["done"] * 60 * len(healthy)
+
+
+async def test_an_agent_that_is_alone_has_all_places():
+    agent = fake("agent", completes("done", after=1))
+
+    async with coordinating(agent, concurrency=10) as coordinator:
+        await coordinator.fan_out([("agent", "hello")] * 10)
+
+    assert now() == pytest.approx(1)
+
+
+@given(seed=st.integers(0, 2**32), places=st.integers(1, 6))
+def test_whoever_leaves_a_line_and_when_no_place_is_lost(seed, places):
+    dice = random.Random(seed)
+
+    async def main():
+        admission = FairAdmission(places, lambda: True)
+        lines = [FairLine() for _ in range(3)]
+        inside = []
+
+        async def comes():
+            name = dice.choice("abcd")
+            await admission.enter(dice.choice(lines), name)
+            inside.append(name)
+            try:
+                assert len(inside) <= places
+                for _ in range(dice.randrange(4)):
+                    await asyncio.sleep(0)
+            finally:
+                inside.remove(name)
+                admission.leave(name)
+
+        tasks = []
+        for _ in range(60):
+            tasks.append(asyncio.create_task(comes()))
+            for _ in range(dice.randrange(3)):
+                await asyncio.sleep(0)
+            if dice.random() < 0.4:
+                dice.choice(tasks).cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+        async with asyncio.timeout(1):  # as many others as there are places
+            for n in range(places):
+                await admission.enter(lines[0], f"other{n}")
+
+    run(main(), seed=seed)

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from holdfast.options import ConnectOptions, SendOptions
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.env import Env
-    from holdfast.runtime.fair_admission import FairAdmission
-    from holdfast.runtime.waiting_line import WaitingLine
+    from holdfast.runtime.fair_admission import FairAdmission, FairLine
 
 __all__ = ["Agent", "AgentHealth", "AgentResult", "NamedAgent", "given_up"]
 
@@ -143,13 +142,12 @@ class NamedAgent:
         if client is None:
             return AgentHealth(url=self._url)
         circuit, last = client.circuit, client.circuit.last_failure
-        began = env.wall() - asyncio.get_running_loop().time()  # what wall time was at zero
         left = circuit.retry_after
         return AgentHealth(
             url=self._url or client.stats().agent,
             healthy=circuit.state == "closed",
             consecutive_failures=circuit.failures,
-            last_failure=None if last is None else began + last.at,
+            last_failure=None if last is None else env.wall() - _ago(last.at),
             cause=None if last is None else last.cause,
             open_until=env.wall() + left if left else None,
         )
@@ -160,7 +158,7 @@ class NamedAgent:
         options: SendOptions,
         *,
         admission: FairAdmission,
-        line: WaitingLine,
+        line: FairLine,
         within: Deadline | None = None,
         late: Callable[[Client, Task], None] | None = None,
         cancelled: Callable[[AgentResult], None] = lambda _: None,
@@ -187,14 +185,15 @@ class NamedAgent:
         is_late = False
         try:
             if needs_place:
-                await until(deadline.at, admission.enter(line), lambda: _no_place(deadline))
+                entering = admission.enter(line, self.name)
+                await until(deadline.at, entering, lambda: _no_place(deadline))
             try:
                 self._check_there()
                 async with events:
                     answer = await events.result()
             finally:
                 if needs_place:
-                    admission.leave()
+                    admission.leave(self.name)
             if answer.task is not None and answer.needs_input:
                 error = _asks_back(answer.task, answer.question, agent=client.stats().agent)
                 answer = None
@@ -225,6 +224,11 @@ class NamedAgent:
     def _check_there(self) -> None:
         if self.is_gone:
             raise _gone(self.name)
+
+
+def _ago(at: float) -> float:
+    """Seconds since a moment on the event loop's clock."""
+    return asyncio.get_running_loop().time() - at
 
 
 def given_up(name: str, *, sends: int = 0, duration: float = 0.0) -> AgentResult:
