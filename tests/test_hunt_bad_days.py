@@ -21,6 +21,7 @@ from holdfast import (
     HedgePolicy,
     NotEnoughResultsError,
     PassThrough,
+    RateLimitedError,
     Resilience,
     RetryPolicy,
     connect,
@@ -438,3 +439,44 @@ def test_whoever_leaves_a_line_and_when_no_place_is_lost(seed, places):
                 await admission.enter(lines[0], f"other{n}")
 
     run(main(), seed=seed)
+
+
+class NoTokens:
+    """Credentials from a server that asks to come later."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def credentials(self, call, /):
+        self.asked.append(now())
+        raise RateLimitedError("no", http_status=429, retry_after=60, transient=True)
+
+    async def on_unauthorized(self, call, error, /):
+        return False
+
+
+async def test_who_gets_no_credentials_in_time_holds_back_nobody_else():
+    agent = fake("agent")
+    common = {"engine": FakeNetwork(agent), "shared": Endpoints(), "resilience": ONCE}
+    without = connect(card_of(agent), auth=NoTokens(), **common)
+    for _ in range(3):
+        with pytest.raises(RateLimitedError):
+            await without.list_tasks()
+
+    await connect(card_of(agent), **common).list_tasks()
+
+    assert now() == 0
+
+
+async def test_who_gets_no_credentials_in_time_waits_for_those():
+    agent, tokens = fake("agent"), NoTokens()
+    common = {"engine": FakeNetwork(agent), "shared": Endpoints(), "env": Middle()}
+    agent.inject(rate_limited(1), on="ListTasks")
+    await connect(card_of(agent), **common).list_tasks()
+    await asyncio.sleep(300)  # by now nobody is held back
+    began = now()
+
+    with pytest.raises(RateLimitedError):
+        await connect(card_of(agent), auth=tokens, **common).list_tasks()
+
+    assert [at - began for at in tokens.asked] == pytest.approx([0.0, 60.5, 121.0, 181.5])

@@ -100,6 +100,8 @@ class GuardLayer(PassThrough):
     ) -> Verdict | None:
         """What an error shows of the agent; notes whether it asks to be called later."""
         resilience = self._resilience
+        if call.progress.lacks_credentials:
+            return None
         if resilience.rate_limit is not None and asks_to_wait(error):
             endpoint.told_to_wait(
                 call.operation,
@@ -107,8 +109,6 @@ class GuardLayer(PassThrough):
                 started=started,
                 draw=self._env.random(),
             )
-        if call.progress.lacks_credentials:
-            return None
         verdict = judge(error)
         if verdict == "away":
             endpoint.last_failure = error.message
