@@ -21,6 +21,7 @@ from holdfast import (
     HedgePolicy,
     NotEnoughResultsError,
     PassThrough,
+    QueueFullError,
     RateLimitedError,
     Resilience,
     RetryPolicy,
@@ -480,3 +481,21 @@ async def test_who_gets_no_credentials_in_time_waits_for_those():
         await connect(card_of(agent), auth=tokens, **common).list_tasks()
 
     assert [at - began for at in tokens.asked] == pytest.approx([0.0, 60.5, 121.0, 181.5])
+
+
+async def test_a_stream_without_a_deadline_waits_for_no_place_for_ever():
+    agent = fake("agent", works_forever())
+    client = connect(
+        agent.url,
+        engine=FakeNetwork(agent),
+        resilience=Resilience(concurrency=ConcurrencyPolicy(limit=1)),
+    )
+    async with client.stream_message("first") as events:
+        await anext(events)
+        async with asyncio.timeout(10_000):
+            with pytest.raises(QueueFullError, match="for 900 s") as caught:
+                await client.stream_message("second").__aenter__()
+
+    assert (caught.value.executed, caught.value.transient) == (False, True)
+    assert client.stats().waiting == 0
+    assert len(agent.executions) == 1
