@@ -499,3 +499,32 @@ async def test_a_stream_without_a_deadline_waits_for_no_place_for_ever():
     assert (caught.value.executed, caught.value.transient) == (False, True)
     assert client.stats().waiting == 0
     assert len(agent.executions) == 1
+
+
+class NowhereToAsk:
+    """Credentials from a server that has lost its name."""
+
+    def __init__(self):
+        self.asked = 0
+
+    async def credentials(self, call, /):
+        self.asked += 1
+        raise A2AConnectionError("no such server", failure="dns")
+
+    async def on_unauthorized(self, call, error, /):
+        return False
+
+
+@pytest.mark.parametrize("is_one_card", [True, False])
+async def test_who_gets_no_credentials_does_not_ask_for_them_at_every_place(is_one_card):
+    agents, tokens = [fake(f"agent{n}") for n in range(3)], NowhereToAsk()
+    place = card_of(*agents) if is_one_card else [card_of(agent) for agent in agents]
+    origins = tuple(agent.url for agent in agents)
+    client = connect(
+        place, engine=FakeNetwork(*agents), auth=tokens, env=Middle(), credential_origins=origins
+    )
+
+    with pytest.raises(A2AConnectionError, match="no such server"):
+        await client.list_tasks()
+
+    assert tokens.asked == 1

@@ -154,7 +154,8 @@ class ReplicaLayer:
                 return replica, await self._at(replica, call, way(replica))
             except A2AError as error:
                 is_untried = len(progress.attempts) == tried and error.executed is False
-                if not is_untried and not nobody_is_there(error):
+                is_nowhere = nobody_is_there(error) and not progress.lacks_credentials
+                if not is_untried and not is_nowhere:
                     raise
                 refused = _sooner(error, refused)
         raise cast("A2AError", refused)
@@ -170,7 +171,7 @@ class ReplicaLayer:
         except A2AError as error:
             if sends and error.executed is False:
                 progress.errand.home = None
-            if judge(error) == "away":
+            if judge(error) == "away" and not progress.lacks_credentials:
                 replica.failed(asyncio.get_running_loop().time())
             raise
         finally:

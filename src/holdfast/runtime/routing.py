@@ -127,7 +127,7 @@ class InterfaceLayer(PassThrough):
                     raise
                 refused = _sooner(error, refused)
             except A2AError as error:
-                if nobody_is_there(error):
+                if nobody_is_there(error) and not progress.lacks_credentials:
                     refused = refused or error
                     continue
                 if way is choice or not _is_of_no_use(call, error):
