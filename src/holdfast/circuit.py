@@ -103,11 +103,16 @@ class Circuit:
 
     def _breaker(self) -> Breaker | None:
         """The breaker that decides about the next call; None where nobody was called yet."""
-        policy = self._calls.resilience.breaker
+        calls, policy = self._calls, self._calls.resilience.breaker
         if policy is None:
             return None
-        places = [one for one in self._calls.endpoints if one.is_of_card == self._calls.needs_card]
-        known = [(one, breaker) for one in places if (breaker := one.known_breaker(policy))]
+        called = [
+            (one, breaker) for one in calls.endpoints if (breaker := one.known_breaker(policy))
+        ]
+        if not called:  # as where no event loop runs
+            return None
+        needs_card = calls.needs_card
+        known = [(one, breaker) for one, breaker in called if one.is_of_card == needs_card]
         newest = max((one.used for one, _ in known), default=0.0)
         lately = [(one, breaker) for one, breaker in known if one.used >= newest - _RECENTLY]
         now = _now()

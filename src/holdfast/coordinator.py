@@ -20,10 +20,10 @@ from holdfast.named_agent import Agent, AgentHealth, AgentResult, NamedAgent
 from holdfast.runtime.closing import ClosingContext, close_in_turn, raise_first
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import SystemEnv
-from holdfast.runtime.fair_admission import FairAdmission
+from holdfast.runtime.fair_admission import FairAdmission, FairLine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from holdfast.client import Client
     from holdfast.model.types import Message, Task
@@ -67,7 +67,8 @@ class Coordinator(ClosingContext):
         agents: Names, and what `connect` takes as an agent, or a `Client`; that one is used and
             not closed. Or addresses, which are their names as well.
         concurrency: How many messages are under way at once. Each waits for its answer; the
-            others wait in line, each fan-out in turns with the others.
+            others wait in line, each fan-out in turns with the others. Where there are several
+            agents, each leaves as many places free as it has.
         options: See `connect`. They are for every agent, ``auth`` and ``headers`` too: where those
             differ, pass clients. An ``engine`` and a ``journal`` of the coordinator's own are
             closed with it.
@@ -89,7 +90,7 @@ class Coordinator(ClosingContext):
             text = "url= is the address of one agent; pass connect(…, url=…) as that agent"
             raise ValueError(text)
         named = _named(agents)
-        self._admission = FairAdmission(concurrency)
+        self._admission = FairAdmission(concurrency, lambda: len(self._agents) > 1)
         self._options, self._owned = _shared(options, concurrency)
         self._env = self._options.get("env") or SystemEnv()
         connect(_NOBODY, **self._options)  # what cannot be right is told at once
@@ -195,7 +196,7 @@ class Coordinator(ClosingContext):
             to_message(message, new_id=""),
             options,
             admission=self._admission,
-            line=self._admission.line(),
+            line=FairLine(),
         )
 
     def fan_out(
@@ -246,7 +247,7 @@ class Coordinator(ClosingContext):
             raise NotEnoughResultsError(f"{text}; nothing was sent", executed=False)
         for agent, first in asked[:1]:
             asking(agent.client, first, options)  # what cannot be right is told at once
-        line = self._admission.line()
+        line = FairLine()
 
         def late(client: Client, task: Task) -> None:
             leaving = asyncio.get_running_loop().create_task(_cancel(client, task, options))
@@ -254,7 +255,10 @@ class Coordinator(ClosingContext):
             leaving.add_done_callback(self._leaving.discard)
 
         async def ask(
-            agent: NamedAgent, message: Message, deadline: Deadline | None
+            agent: NamedAgent,
+            message: Message,
+            deadline: Deadline | None,
+            cancelled: Callable[[AgentResult], None],
         ) -> AgentResult:
             return await agent.ask(
                 message,
@@ -263,6 +267,7 @@ class Coordinator(ClosingContext):
                 line=line,
                 within=deadline,
                 late=late if cancel_remote else None,
+                cancelled=cancelled,
             )
 
         return FanOut(

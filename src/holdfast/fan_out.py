@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from holdfast.errors import A2AConnectionError, NotEnoughResultsError
-from holdfast.named_agent import AgentResult
+from holdfast.errors import NotEnoughResultsError
+from holdfast.named_agent import given_up
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.closing import ClosingContext
 
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.model.types import Message
-    from holdfast.named_agent import NamedAgent
+    from holdfast.named_agent import AgentResult, NamedAgent
 
-    Ask = Callable[[NamedAgent, Message, Deadline | None], Coroutine[Any, Any, AgentResult]]
+    Cancelled = Callable[[AgentResult], None]
+    Ask = Callable[
+        [NamedAgent, Message, Deadline | None, Cancelled], Coroutine[Any, Any, AgentResult]
+    ]
 
 __all__ = ["FanOut", "in_turns"]
 
@@ -50,7 +54,7 @@ class FanOut(ClosingContext):
         self._within = within
         self._begun = begun
         self._over = over
-        self._results: list[AgentResult | None] = [None] * len(asked)
+        self._results = [given_up(agent.name) for agent, _ in asked]  # as long as there is none
         self._come: deque[AgentResult] = deque()
         self._tasks: dict[asyncio.Task[AgentResult], int] = {}
         self._news = asyncio.Event()
@@ -88,7 +92,7 @@ class FanOut(ClosingContext):
             while self._tasks:
                 await self._next_news()
             self._check()
-            return tuple(result for result in self._results if result is not None)
+            return tuple(self._results)
 
     def __aiter__(self) -> Self:
         return self
@@ -133,7 +137,8 @@ class FanOut(ClosingContext):
             deadline = Deadline(name="fan-out", timeout=self._within, at=end)
         for place in in_turns([agent.name for agent, _ in self._asked]):
             agent, message = self._asked[place]
-            task = loop.create_task(self._ask(agent, message, deadline))
+            cancelled = partial(self._results.__setitem__, place)
+            task = loop.create_task(self._ask(agent, message, deadline, cancelled))
             self._tasks[task] = place
             task.add_done_callback(self._has_come)
         if self._tasks:
@@ -147,10 +152,9 @@ class FanOut(ClosingContext):
             for other in self._tasks:
                 other.cancel()
         else:
-            name = self._asked[place][0].name
-            result = _given_up(name) if task.cancelled() else task.result()
-            self._results[place] = result
-            self._come.append(result)
+            if not task.cancelled():
+                self._results[place] = task.result()
+            self._come.append(self._results[place])
         self._news.set()
         if not self._tasks:
             self._over(self)
@@ -168,14 +172,13 @@ class FanOut(ClosingContext):
         """
         if self._fault is not None:
             raise self._fault
-        results = [result for result in self._results if result is not None]
         if self._is_closed:
             text = "the fan-out was closed before its end"
             raise RuntimeError(text)
-        failed = [result for result in results if result.error is not None]
-        answered = len(results) - len(failed)
+        failed = [result for result in self._results if result.error is not None]
+        answered = len(self._results) - len(failed)
         if answered < self._min_results:
-            raise _not_enough(results, failed, self._min_results)
+            raise _not_enough(self._results, failed, self._min_results)
 
 
 def in_turns(names: Sequence[str]) -> list[int]:
@@ -188,21 +191,17 @@ def in_turns(names: Sequence[str]) -> list[int]:
     return [place for _, place in sorted(order)]
 
 
-def _given_up(name: str) -> AgentResult:
-    message = "it was given up while it was under way"
-    return AgentResult(agent=name, error=A2AConnectionError(message, failure="closed"))
-
-
 def _not_enough(
     results: list[AgentResult], failed: list[AgentResult], wanted: int
 ) -> NotEnoughResultsError:
     errors = [result.error for result in failed if result.error is not None]
+    is_untouched = len(failed) == len(results) and all(e.executed is False for e in errors)
     shown = [f"{one.agent}: {type(one.error).__name__}" for one in failed[:_SHOWN]]
     more = [f"and {len(failed) - _SHOWN} more"] if len(failed) > _SHOWN else []
     return NotEnoughResultsError(
         f"{len(results) - len(failed)} of {len(results)} have answered, and {wanted} should have; "
         + ", ".join((*shown, *more)),
         results=results,
-        executed=False if all(error.executed is False for error in errors) else None,
+        executed=False if is_untouched else None,
         transient=any(error.transient for error in errors),
     )

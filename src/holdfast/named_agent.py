@@ -30,10 +30,9 @@ if TYPE_CHECKING:
     from holdfast.options import ConnectOptions, SendOptions
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.env import Env
-    from holdfast.runtime.fair_admission import FairAdmission
-    from holdfast.runtime.waiting_line import WaitingLine
+    from holdfast.runtime.fair_admission import FairAdmission, FairLine
 
-__all__ = ["Agent", "AgentHealth", "AgentResult", "NamedAgent"]
+__all__ = ["Agent", "AgentHealth", "AgentResult", "NamedAgent", "given_up"]
 
 Agent: TypeAlias = AnAgent | Sequence[AnAgent] | Client
 """What a coordinator can be given: what `connect` takes, or a client, which stays its owner's."""
@@ -143,13 +142,12 @@ class NamedAgent:
         if client is None:
             return AgentHealth(url=self._url)
         circuit, last = client.circuit, client.circuit.last_failure
-        began = env.wall() - asyncio.get_running_loop().time()  # what wall time was at zero
         left = circuit.retry_after
         return AgentHealth(
             url=self._url or client.stats().agent,
             healthy=circuit.state == "closed",
             consecutive_failures=circuit.failures,
-            last_failure=None if last is None else began + last.at,
+            last_failure=None if last is None else env.wall() - _ago(last.at),
             cause=None if last is None else last.cause,
             open_until=env.wall() + left if left else None,
         )
@@ -160,9 +158,10 @@ class NamedAgent:
         options: SendOptions,
         *,
         admission: FairAdmission,
-        line: WaitingLine,
+        line: FairLine,
         within: Deadline | None = None,
         late: Callable[[Client, Task], None] | None = None,
+        cancelled: Callable[[AgentResult], None] = lambda _: None,
     ) -> AgentResult:
         """Asks it as soon as there is a place; its time begins now.
 
@@ -173,6 +172,7 @@ class NamedAgent:
             line: Where to wait for one.
             within: When it ends at the latest.
             late: Told of a task that is waited for no longer, and is not over.
+            cancelled: Told how far it has come if it is cancelled.
         """
         clock = asyncio.get_running_loop().time
         began = clock()
@@ -185,14 +185,15 @@ class NamedAgent:
         is_late = False
         try:
             if needs_place:
-                await until(deadline.at, admission.enter(line), lambda: _no_place(deadline))
+                entering = admission.enter(line, self.name)
+                await until(deadline.at, entering, lambda: _no_place(deadline))
             try:
                 self._check_there()
                 async with events:
                     answer = await events.result()
             finally:
                 if needs_place:
-                    admission.leave()
+                    admission.leave(self.name)
             if answer.task is not None and answer.needs_input:
                 error = _asks_back(answer.task, answer.question, agent=client.stats().agent)
                 answer = None
@@ -201,6 +202,7 @@ class NamedAgent:
             is_late = isinstance(error, DeadlineExceededError | TaskAuthRequiredError)
         except asyncio.CancelledError:
             is_late = True
+            cancelled(given_up(self.name, sends=errand.sends, duration=clock() - began))
             raise
         except RuntimeError:
             if not self.is_gone:
@@ -222,6 +224,18 @@ class NamedAgent:
     def _check_there(self) -> None:
         if self.is_gone:
             raise _gone(self.name)
+
+
+def _ago(at: float) -> float:
+    """Seconds since a moment on the event loop's clock."""
+    return asyncio.get_running_loop().time() - at
+
+
+def given_up(name: str, *, sends: int = 0, duration: float = 0.0) -> AgentResult:
+    """The result of who was not waited for any longer."""
+    message = f"it was given up{' while it was under way' if sends else '; nothing was sent'}"
+    error = A2AConnectionError(message, failure="closed", executed=None if sends else False)
+    return AgentResult(agent=name, error=error, duration=duration, attempts=sends)
 
 
 def _gone(name: str, *, is_sent: bool = False) -> A2AConnectionError:

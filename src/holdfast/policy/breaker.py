@@ -348,8 +348,9 @@ def judge(error: A2AError) -> Verdict | None:
     refused = isinstance(error, CircuitOpenError | QueueFullError | RateLimitedError)
     if refused or asks_to_wait(error):
         return None
-    if isinstance(error, A2AConnectionError) and error.failure == "closed":
-        return None
+    if isinstance(error, A2AConnectionError):
+        is_own = error.failure == "closed" or (error.failure == "proxy" and not error.transient)
+        return None if is_own else "away"
     if isinstance(error, A2ATimeoutError) and error.phase == "pool":
         return None
     if isinstance(error, InternalError):

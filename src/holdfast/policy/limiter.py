@@ -21,7 +21,8 @@ class ConcurrencyPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How many calls of a client are under way at once.
 
     Calls and open streams count; what belongs to one call of the caller's, such as a look at the
-    task of an open stream, counts once. Who waits is let in in order, within their deadlines.
+    task of an open stream, counts once. Who waits is let in in order, within their deadlines; a
+    stream that has none waits 15 minutes at most.
 
     Attributes:
         limit: Calls under way at once.

@@ -31,7 +31,16 @@ from holdfast.model.settings import check_count, check_kinds, check_numbers
 if TYPE_CHECKING:
     from holdfast.model.operations import Safety
 
-__all__ = ["TOO_LATE", "GiveUp", "Retry", "RetryPolicy", "backoff", "decide", "lost_the_reply"]
+__all__ = [
+    "TOO_LATE",
+    "GiveUp",
+    "Retry",
+    "RetryPolicy",
+    "backoff",
+    "decide",
+    "lost_the_reply",
+    "nobody_is_there",
+]
 
 
 TOO_LATE = "would exceed the deadline"
@@ -161,3 +170,10 @@ def lost_the_reply(error: A2AError) -> bool:
     if isinstance(error, A2AConnectionError | A2ATimeoutError | DeadlineExceededError):
         return True
     return type(error) is A2AHTTPError and error.transient
+
+
+def nobody_is_there(error: A2AError) -> bool:
+    """Whether no connection came about, and none will: another place is all that may help."""
+    if not isinstance(error, A2AConnectionError) or error.failure == "closed":
+        return False
+    return error.executed is False and not error.transient

@@ -6,6 +6,8 @@ one which has a place needs none, so that nobody waits for themselves.
 
 from __future__ import annotations
 
+import asyncio
+import math
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import QueueFullError
@@ -20,6 +22,7 @@ from holdfast.runtime.transport import (
     StreamOver,
     Transport,
 )
+from holdfast.runtime.waiting import until
 from holdfast.runtime.waiting_line import WaitingLine
 
 if TYPE_CHECKING:
@@ -33,6 +36,10 @@ __all__ = ["Admission", "AdmissionLayer"]
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+
+_PATIENCE = 900.0
+"""Seconds that a call waits for a place which has no deadline."""
 
 
 class Admission:
@@ -103,21 +110,15 @@ class AdmissionLayer(PassThrough):
         """Waits until the call may go on, and gives what is to be called when it is over.
 
         Raises:
-            QueueFullError: Too many wait already.
+            QueueFullError: Too many wait already, or this one has waited for too long.
         """
         admission, errand = self._admissions.here(), call.progress.errand
         needs_place = not errand.places
         if needs_place and not admission.enter_at_once():
             if admission.waiting >= self._policy.queue:
-                raise QueueFullError(
-                    f"{self._policy.limit} calls are under way, and {admission.waiting} wait; "
-                    "nothing was sent",
-                    executed=False,
-                    transient=True,
-                    request_id=call.request_id,
-                )
+                raise self._full(call, f"{admission.waiting} wait")
             call.progress.awaits = "place among the calls under way"
-            await admission.enter()
+            await self._enter(admission, call)
             call.progress.awaits = None
         errand.places += 1
 
@@ -127,6 +128,30 @@ class AdmissionLayer(PassThrough):
                 admission.leave()
 
         return leave
+
+    async def _enter(self, admission: Admission, call: AnyCall) -> None:
+        """Waits for a place; a stream without a deadline waits no longer than other calls do.
+
+        Raises:
+            QueueFullError: No place was free for so long.
+        """
+        if call.deadline.at < math.inf:
+            await admission.enter()  # who watches the deadline ends it
+            return
+
+        def too_late() -> QueueFullError:
+            return self._full(call, f"no place was free for {_PATIENCE:g} s")
+
+        at = asyncio.get_running_loop().time() + _PATIENCE
+        await until(at, admission.enter(), too_late)
+
+    def _full(self, call: AnyCall, why: str) -> QueueFullError:
+        return QueueFullError(
+            f"{self._policy.limit} calls are under way, and {why}; nothing was sent",
+            executed=False,
+            transient=True,
+            request_id=call.request_id,
+        )
 
 
 class _Admitted(StreamOver[T]):

@@ -210,7 +210,7 @@ class Endpoints:
         last = max(endpoint.used for endpoint in endpoints.values())
         unused = {key for key, one in endpoints.items() if -math.inf < one.used < last - _UNUSED}
         if len(endpoints) - len(unused) > _MOST:
-            unused.add(min(endpoints, key=lambda key: endpoints[key].used))
+            unused.add(min(endpoints, key=lambda key: _age(endpoints[key])))
         for key in unused:
             self._endpoints.pop(key, None)
 
@@ -269,6 +269,11 @@ class KnownEndpoints(Endpoints):
 def _sends(operation: AnyOperation) -> bool:
     """Whether it is one that must not run twice."""
     return operation.safety == "conditional"
+
+
+def _age(endpoint: Endpoint) -> float:
+    """When it was called last; what nobody has called yet is about to be."""
+    return math.inf if endpoint.used == -math.inf else endpoint.used
 
 
 def _key(interface: AgentInterface) -> tuple[str | None, ...]:

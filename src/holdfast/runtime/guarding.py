@@ -45,11 +45,13 @@ class GuardLayer(PassThrough):
         endpoint, resilience = call.endpoint, self._resilience
         if endpoint is None:
             return await onward(call)
-        if endpoint.has_gates and resilience.rate_limit is not None:
-            await _take_turn(endpoint, call, queue=resilience.rate_limit.queue)
         clock = asyncio.get_running_loop().time
-        started = clock()
         breaker = None if resilience.breaker is None else endpoint.breaker(resilience.breaker)
+        if endpoint.has_gates and resilience.rate_limit is not None:
+            if breaker is not None and breaker.retry_after(now=clock()) != 0:
+                raise _refused(call, breaker, now=clock())
+            await _take_turn(endpoint, call, queue=resilience.rate_limit.queue)
+        started = clock()
         permit = None if breaker is None else breaker.acquire(now=started)
         if breaker is not None and permit is None:
             raise _refused(call, breaker, now=started)
@@ -98,6 +100,8 @@ class GuardLayer(PassThrough):
     ) -> Verdict | None:
         """What an error shows of the agent; notes whether it asks to be called later."""
         resilience = self._resilience
+        if call.progress.lacks_credentials:
+            return None
         if resilience.rate_limit is not None and asks_to_wait(error):
             endpoint.told_to_wait(
                 call.operation,
@@ -105,8 +109,6 @@ class GuardLayer(PassThrough):
                 started=started,
                 draw=self._env.random(),
             )
-        if call.progress.lacks_credentials:
-            return None
         verdict = judge(error)
         if verdict == "away":
             endpoint.last_failure = error.message

@@ -93,14 +93,14 @@ class HedgeLayer(PassThrough):
     async def _end(self, tries: dict[asyncio.Task[Any], float]) -> None:
         """Ends what is still under way, and waits a moment for that."""
         left = {one for one in tries if not one.done()}
+        ending = self._ending.here()
         for one in left:
             one.cancel()
+            ending.add(one)
+            one.add_done_callback(ending.discard)
+            one.add_done_callback(_is_nobodys_concern)
         if left:
-            _, late = await asyncio.wait(left, timeout=_ENDING)
-            ending = self._ending.here()
-            for one in late:
-                ending.add(one)
-                one.add_done_callback(ending.discard)
+            await asyncio.wait(left, timeout=_ENDING)
 
     async def close(self) -> None:
         """Waits a moment for what is still to end, and frees what is below."""
@@ -126,6 +126,12 @@ async def _first_answer(first: asyncio.Task[Reply[T]], second: asyncio.Task[Repl
             if one is first and is_final:
                 raise failure
     return first.result()
+
+
+def _is_nobodys_concern(lost: asyncio.Task[Any]) -> None:
+    """Takes note of how one that lost has failed, which the event loop reports otherwise."""
+    if not lost.cancelled():
+        lost.exception()
 
 
 def _may_hedge(call: AnyCall) -> bool:

@@ -6,8 +6,8 @@ Rules:
 - What was sent somewhere, and may have arrived, is looked after there.
 - Anything else goes where the least is under way and the least has failed lately. How long answers
   take says nothing: that depends on what is asked, and a place that fails at once is the quickest.
-- One that refuses before anything is sent is passed over; one at which this call has failed comes
-  last.
+- One that refuses before anything is sent, or where nobody is, is passed over; one at which this
+  call has failed comes last.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from holdfast.model.requests import (
 )
 from holdfast.model.types import Message, StreamResponse, Task
 from holdfast.policy.breaker import judge
+from holdfast.policy.retry import nobody_is_there
 from holdfast.runtime.closing import close_in_turn
 from holdfast.runtime.open_streams import replaced
 from holdfast.runtime.transport import (
@@ -152,13 +153,16 @@ class ReplicaLayer:
             try:
                 return replica, await self._at(replica, call, way(replica))
             except A2AError as error:
-                if len(progress.attempts) > tried or error.executed is not False:
+                is_untried = len(progress.attempts) == tried and error.executed is False
+                is_nowhere = nobody_is_there(error) and not progress.lacks_credentials
+                if not is_untried and not is_nowhere:
                     raise
                 refused = _sooner(error, refused)
         raise cast("A2AError", refused)
 
     async def _at(self, replica: Replica, call: Call[P, R], onward: Onward[P, R, T]) -> Reply[T]:
         progress, sends = call.progress, call.operation.safety == "conditional"
+        tried = len(progress.attempts)
         if sends:
             progress.errand.home = replica
         replica.under_way += 1
@@ -167,12 +171,13 @@ class ReplicaLayer:
         except A2AError as error:
             if sends and error.executed is False:
                 progress.errand.home = None
-            if judge(error) == "away":
+            if judge(error) == "away" and not progress.lacks_credentials:
                 replica.failed(asyncio.get_running_loop().time())
             raise
         finally:
             replica.under_way -= 1
-            replica.endpoint = progress.endpoint or replica.endpoint
+            if len(progress.attempts) > tried:
+                replica.endpoint = progress.endpoint
             progress.has_others = self._has_others(call)
 
     def _in_order(self, call: AnyCall) -> list[Replica]:
@@ -215,13 +220,17 @@ class ReplicaLayer:
             A2AError: It is at none of those that could be asked, and one could not be asked.
         """
         failure: A2AError | None = None
+        attempts = list(call.progress.attempts)
         for replica in self._in_order(call):
+            progress = CallProgress(
+                began=call.progress.began, errand=call.progress.errand, attempts=attempts
+            )
             question = msgspec.structs.replace(
                 call,
                 operation=GET_TASK,
                 params=GetTaskRequest(id=task_id, history_length=0),
                 is_retried=False,
-                progress=CallProgress(began=call.progress.began, errand=call.progress.errand),
+                progress=progress,
             )
             try:
                 await self._at(replica, question, replica.transport.unary)
@@ -233,7 +242,12 @@ class ReplicaLayer:
                 self._keep(task_id, replica)
                 return replica
         if failure is not None:
-            failure.executed = False  # of the call itself, which was not made
+            # The call itself was not made; that its place was not found counts as a try of it.
+            failure.executed = False
+            call.progress.attempts += [
+                msgspec.structs.replace(one, executed=False)
+                for one in attempts[len(call.progress.attempts) :]
+            ]
             raise failure
         return None
 

@@ -139,7 +139,9 @@ class _Tries:
             self.last = error
         self._attempts = attempts
         self.gate = None
-        if waits_in_line and endpoint is not None and asks_to_wait(error):
+        # Whom the agent has not answered, the line below does not hold back.
+        is_answer = error is self.last and not call.progress.lacks_credentials
+        if waits_in_line and endpoint is not None and is_answer and asks_to_wait(error):
             self.gate = endpoint.gate(call.operation)
         answered = None if endpoint is None else endpoint.answered
         # Others have got through meanwhile: it is a question of time.

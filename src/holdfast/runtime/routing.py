@@ -28,6 +28,7 @@ from holdfast.errors import (
 )
 from holdfast.model.addresses import doubt
 from holdfast.model.card import AgentInterface
+from holdfast.policy.retry import nobody_is_there
 from holdfast.runtime.extensions import Extensions, check_spoken
 from holdfast.runtime.interfaces import (
     Route,
@@ -126,9 +127,13 @@ class InterfaceLayer(PassThrough):
                     raise
                 refused = _sooner(error, refused)
             except A2AError as error:
+                if nobody_is_there(error) and not progress.lacks_credentials:
+                    refused = refused or error
+                    continue
                 if way is choice or not _is_of_no_use(call, error):
                     raise
-                choice.others.remove(way)
+                if way in choice.others:  # others may have found out at the same time
+                    choice.others.remove(way)
                 refused = refused or progress.failure
         if refused is None:
             return await self._called(call, choice, onward, provider)

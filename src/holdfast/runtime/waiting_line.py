@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 __all__ = ["WaitingLine"]
 
+_FEW = 64
+"""Turns of those who have left that are not worth being cleared away."""
+
 
 class WaitingLine:
     """Who waits, in order.
@@ -44,6 +47,8 @@ class WaitingLine:
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._waiting -= 1
+                if len(self._line) > 2 * self._waiting + _FEW:
+                    self._line = deque(one for one in self._line if not one.done())
             else:
                 self._unused()
             raise
