@@ -437,6 +437,16 @@ async def test_a_cancel_never_waits():
     looking.cancel()
 
 
+async def test_who_is_told_to_come_at_once_holds_nobody_back():
+    agent = FakeAgent()
+    client = await with_a_task(agent)
+    agent.inject(rate_limited(0), on="GetTask", times=3)
+
+    await asyncio.gather(*(client.get_task("task-1") for _ in range(50)))
+
+    assert now() == 0.5  # the backoff of those who were refused
+
+
 async def test_a_cancel_that_is_refused_comes_again_when_it_was_asked_to():
     agent = FakeAgent(works_forever())
     client = connected(agent)

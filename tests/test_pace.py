@@ -62,6 +62,16 @@ def test_afterwards_they_come_one_by_one_and_ever_faster():
     assert moments[-1] < 117
 
 
+def test_a_wait_of_moments_is_followed_by_moments():
+    pace = Pace()
+    told(pace, 0.05, now=0.0)
+
+    first, second, third = starts(pace, 0.0, 3)
+
+    assert (first, second) == (0.05, 0.1)
+    assert 0.14 < third < 0.15
+
+
 def test_another_complaint_halves_the_rate():
     pace = Pace()
     told(pace, 1.0, now=0.0)
@@ -133,7 +143,7 @@ def test_after_a_quiet_minute_all_is_as_before():
     assert starts(pace, 62.0, 100) == [62.0] * 100
 
 
-@pytest.mark.parametrize(("hint", "gap"), [(0.001, 1.0), (7.0, 7.0), (60.0, 60.0)])
+@pytest.mark.parametrize(("hint", "gap"), [(0.001, 1 / 256), (0.1, 0.1), (7.0, 7.0), (60.0, 60.0)])
 def test_a_call_for_each_wait_that_was_asked_for_is_always_allowed(hint, gap):
     pace, now = Pace(), 0.0
 

@@ -139,7 +139,7 @@ async def test_s07_a_rate_limited_card_is_waited_for(skipping, fault, least):
 
     assert agent.targets[:2] == [WELL_KNOWN] * 2
     (waited,) = skipping.waits
-    assert least <= waited <= least + 0.001
+    assert least <= waited <= least + 1  # a little later, so that not all come at once
 
 
 async def test_s07_a_rate_limited_card_is_waited_for_in_real_time():

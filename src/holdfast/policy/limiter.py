@@ -63,6 +63,6 @@ class RateLimitPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 def asks_to_wait(error: A2AError) -> bool:
     """Whether an agent says by an error that all who call should wait, and for how long."""
-    if error.retry_after is None:
+    if not error.retry_after:  # 0 leaves it to the one who was refused
         return False
     return error.http_status in _BUSY or error.code == ArticleErrorCode.RATE_LIMITED

@@ -9,7 +9,8 @@ and afterwards they do not come all at once. Rules:
 - When the wait is over, one call may start: the agent has said so.
 - It goes on with one call a second, and twice as many each second. When the agent complains again,
   the rate is halved, once for each wait: what was already under way has no part in it. From then
-  on it grows by a tenth each second. One call for each wait that was asked for is always allowed.
+  on it grows by a tenth each second.
+- As many calls are always allowed as would come if each waited for as long as was asked for.
 - What counts is how many start, and never how many end: agents work for minutes.
 - A while without a complaint and without a queue, and all is as before.
 
@@ -23,7 +24,7 @@ import math
 __all__ = ["Pace"]
 
 _FIRST = 1.0
-"""Calls a second after the first hint."""
+"""Calls a second after the first hint, at least."""
 
 _QUICK = 2.0
 """How the rate grows in a second until the agent complains again."""
@@ -103,7 +104,7 @@ class Pace:
         self._complained = now
         is_new = now >= self._until and started >= self._held_at
         if is_new:
-            self._slow_down(now, least=1 / max(1.0, seconds))
+            self._slow_down(now, least=1 / max(seconds, 1 / _FREE))
             self._held_at = now
             seconds += draw * min(1.0, _SPREAD * seconds)
         self._until = max(self._until, now + seconds)
@@ -111,7 +112,7 @@ class Pace:
 
     def _slow_down(self, now: float, *, least: float) -> None:
         if self._rate is None:
-            self._rate, self._growth = _FIRST, _QUICK
+            self._rate, self._growth = max(_FIRST, least), _QUICK
         else:
             self._rate, self._growth = max(least, self._rate_at(now) / 2), _CAREFUL
 
