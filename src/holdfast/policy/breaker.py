@@ -15,6 +15,7 @@ It!" (2007), chapter "Stability Patterns"; the rules that others learned the har
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import Literal, Self
 
 import msgspec
@@ -46,7 +47,7 @@ _SPREAD = 0.2
 """How far the time that a breaker is open is drawn around its middle."""
 
 
-class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):
+class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """When to leave an agent alone, and for how long.
 
     Attributes:
@@ -284,7 +285,7 @@ class Breaker:
         policy = self.policy
         if policy.failures is not None and self._failures >= policy.failures:
             return True
-        calls, failed = self._window.calls, self._window.failed
+        calls, failed = self._window.counted()
         return (
             policy.failure_rate is not None
             and calls >= policy.least_calls
@@ -303,11 +304,13 @@ class Breaker:
 class _Window:
     """Calls of the last seconds, and how many of them have failed.
 
+    All are counted; those that are too old are taken off when somebody asks.
+
     Args:
         seconds: How far it reaches back.
     """
 
-    __slots__ = ("_buckets", "_newest", "_width", "calls", "failed")
+    __slots__ = ("_all", "_before", "_failed", "_moves_at", "_newest", "_width")
 
     def __init__(self, seconds: float) -> None:
         self._width = seconds / _BUCKETS
@@ -315,29 +318,28 @@ class _Window:
 
     def clear(self) -> None:
         """Forgets all."""
-        self._buckets = [(0, 0)] * _BUCKETS
-        self._newest: int | None = None
-        self.calls = self.failed = 0
+        self._all = self._failed = 0
+        self._before = deque([(0, 0)], _BUCKETS)  # what was counted when each bucket began
+        self._newest = self._moves_at = -math.inf
 
     def add(self, now: float, *, failed: bool) -> None:
-        """Counts a call, and forgets those that are too old."""
-        bucket = math.floor(now / self._width)
-        if self._newest is None or bucket - self._newest >= _BUCKETS:
-            self.clear()
-            self._newest = bucket
-        while self._newest < bucket:
-            self._newest += 1
-            self._count(self._newest, *(-count for count in self._at(self._newest)))
-        self._count(self._newest, 1, int(failed))
+        """Counts a call."""
+        if now >= self._moves_at:
+            self._move(now)
+        self._all += 1
+        self._failed += failed
 
-    def _at(self, bucket: int) -> tuple[int, int]:
-        return self._buckets[bucket % _BUCKETS]
+    def _move(self, now: float) -> None:
+        """Begins a new bucket, after those in which nobody called."""
+        newest = math.floor(now / self._width)
+        begun = min(newest - self._newest, _BUCKETS)
+        self._before.extend([(self._all, self._failed)] * int(begun))
+        self._newest, self._moves_at = newest, (newest + 1) * self._width
 
-    def _count(self, bucket: int, calls: int, failed: int) -> None:
-        had_calls, had_failed = self._at(bucket)
-        self._buckets[bucket % _BUCKETS] = (had_calls + calls, had_failed + failed)
-        self.calls += calls
-        self.failed += failed
+    def counted(self) -> tuple[int, int]:
+        """The calls, and the failures among them, of the last seconds until the last call."""
+        calls, failed = self._before[0]
+        return self._all - calls, self._failed - failed
 
 
 def judge(error: A2AError) -> Verdict | None:
