@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import A2AError, CircuitOpenError, QueueFullError, RateLimitedError
 from holdfast.model.operations import CANCEL_TASK
-from holdfast.policy.breaker import BreakerPolicy, Verdict, judge
+from holdfast.policy.breaker import Verdict, judge
 from holdfast.policy.limiter import asks_to_wait
 from holdfast.runtime.transport import AnyCall, Call, Onward, PassThrough, Reply, Transport
 
 if TYPE_CHECKING:
-    from holdfast.policy.breaker import Breaker, Permit
+    from holdfast.policy.breaker import Breaker
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.endpoints import Endpoint
     from holdfast.runtime.env import Env
@@ -48,9 +48,10 @@ class GuardLayer(PassThrough):
             return await onward(call)
         if endpoint.has_gates and resilience.rate_limit is not None:
             await _take_turn(endpoint, call, queue=resilience.rate_limit.queue)
-        clock = asyncio.get_running_loop().time
-        started = clock()
-        breaker = None if resilience.breaker is None else endpoint.breaker(resilience.breaker)
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        policy = resilience.breaker
+        breaker = None if policy is None else endpoint.breaker(policy)
         permit = None if breaker is None else breaker.acquire(now=started)
         if breaker is not None and permit is None:
             raise _refused(call, breaker, now=started)
@@ -62,37 +63,19 @@ class GuardLayer(PassThrough):
             verdict = self._verdict_on(call, error, endpoint, started)
             raise
         except asyncio.CancelledError:
-            waited = clock() - started
-            if _is_in_vain(call, waited, resilience.breaker):
-                verdict, endpoint.last_failure = "away", f"no reply began for {waited:.3g} s"
+            verdict = self._verdict_on_silence(call, endpoint, loop.time() - started)
             raise
         else:
             return reply
         finally:
             if breaker is not None and permit is not None:
-                self._settle(call, breaker, permit, verdict, started=started)
-
-    def _settle(
-        self,
-        call: AnyCall,
-        breaker: Breaker,
-        permit: Permit,
-        verdict: Verdict | None,
-        *,
-        started: float,
-    ) -> None:
-        """Reports what came of a call."""
-        now = asyncio.get_running_loop().time()
-        duration = now - started
-        if (
-            verdict == "well"
-            and duration > breaker.policy.slow_after
-            and call.endpoint is not None
-        ):
-            verdict, call.endpoint.last_failure = "away", f"the reply took {duration:.3g} s"
-        draw = self._env.random() if verdict == "away" else 0.0
-        if breaker.settle(permit, verdict, duration=duration, now=now, draw=draw):
-            self._observers.circuit_changed(call, breaker, now=now)
+                now = loop.time()
+                duration = now - started
+                if verdict == "well" and duration > breaker.policy.slow_after:
+                    verdict, endpoint.last_failure = "away", f"the reply took {duration:.3g} s"
+                draw = self._env.random() if verdict == "away" else 0.0
+                if breaker.settle(permit, verdict, duration=duration, now=now, draw=draw):
+                    self._observers.circuit_changed(call, breaker, now=now)
 
     def _verdict_on(
         self, call: AnyCall, error: A2AError, endpoint: Endpoint, started: float
@@ -112,6 +95,23 @@ class GuardLayer(PassThrough):
         if verdict == "away":
             endpoint.last_failure = error.message
         return verdict
+
+    def _verdict_on_silence(
+        self, call: AnyCall, endpoint: Endpoint, seconds: float
+    ) -> Verdict | None:
+        """What a call that was given up shows of the agent.
+
+        It has to be a read, which is quick, and its own deadline that was over. What its caller
+        gives up says nothing; nor does a message, which agents may work on for minutes.
+        """
+        policy = self._resilience.breaker
+        is_late = asyncio.get_running_loop().time() >= call.deadline.at
+        is_read = call.operation.safety == "read"
+        has_waited = policy is not None and call.progress.sent and seconds >= policy.patience
+        if not (is_late and is_read and has_waited):
+            return None
+        endpoint.last_failure = f"no reply began for {seconds:.3g} s"
+        return "away"
 
 
 async def _take_turn(endpoint: Endpoint, call: AnyCall, *, queue: int) -> None:
@@ -158,15 +158,3 @@ def _refused(call: AnyCall, breaker: Breaker, *, now: float) -> CircuitOpenError
         retry_after=breaker.retry_after(now=now),
         agent=call.agent,
     )
-
-
-def _is_in_vain(call: AnyCall, seconds: float, policy: BreakerPolicy | None) -> bool:
-    """Whether a call that was given up shows that the agent is away.
-
-    It has to be a read, which is quick, and its own deadline that was over. What its caller gives
-    up says nothing; nor does a message, which agents may work on for minutes.
-    """
-    is_late = asyncio.get_running_loop().time() >= call.deadline.at
-    is_read = call.operation.safety == "read"
-    has_waited = policy is not None and call.progress.sent and seconds >= policy.patience
-    return is_late and is_read and has_waited
