@@ -265,7 +265,7 @@ class Simulation:
         if client.budget is not None:
             client.budget.succeeded()
         if client.breaker is not None:
-            self._settle(client.breaker, call, "well")
+            self._settle(client.breaker, call, "success")
 
     def _timed_out(self, call: Call) -> None:
         if not call.is_over:
@@ -279,7 +279,7 @@ class Simulation:
         client, now = call.client, self.now
         within_budget = client.budget is None or client.budget.failed(now=now)
         if client.breaker is not None:
-            self._settle(client.breaker, call, "away")
+            self._settle(client.breaker, call, "failure")
             if self._is_away and client.breaker.state(now=now) == "open":
                 self._noticed.setdefault(id(client), now - WARM_UP)
         decision = decide(

@@ -27,7 +27,7 @@ RESILIENCE = holdfast.Resilience(
     retry=holdfast.RetryPolicy(base_delay=0.02, max_delay=0.1),
     reconnect=holdfast.ReconnectPolicy(backoff=0.02, max_backoff=0.1),
     budget=None,
-    breaker=holdfast.BreakerPolicy(open_for=0.1, most_open_for=0.5),
+    breaker=holdfast.BreakerPolicy(open_for=0.1, max_open_for=0.5),
     reconcile=holdfast.ReconcilePolicy(timeout=0.8, backoff=0.05, max_backoff=0.2),
 )
 

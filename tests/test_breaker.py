@@ -19,7 +19,7 @@ from holdfast.errors import (
     RateLimitedError,
     TaskNotFoundError,
 )
-from holdfast.policy.breaker import Breaker, BreakerPolicy, judge
+from holdfast.policy.breaker import Breaker, BreakerPolicy, SeenFailure, judge
 
 MIDDLE = 0.5  # a draw that leaves the time as it is
 
@@ -33,12 +33,12 @@ def call(one, *, went_well, now, duration=0.0):
     permit = one.acquire(now=now)
     if permit is None:
         return False
-    settle(one, permit, "well" if went_well else "away", now=now, duration=duration)
+    settle(one, permit, "success" if went_well else "failure", now=now, duration=duration)
     return True
 
 
-def settle(one, permit, verdict, *, now, duration=0.0, draw=MIDDLE):
-    one.settle(permit, verdict, duration=duration, now=now, draw=draw)
+def settle(one, permit, verdict, *, now, duration=0.0, draw=MIDDLE, cause="refused"):
+    one.settle(permit, verdict, duration=duration, now=now, draw=draw, cause=cause)
 
 
 def opened(now=100.0, **policy):
@@ -144,7 +144,7 @@ def test_the_time_is_drawn_around_its_middle():
     waits = []
     for draw in (0.0, 0.5, 0.999999):
         one = breaker(failures=1)
-        settle(one, one.acquire(now=0.0), "away", now=0.0, draw=draw)
+        settle(one, one.acquire(now=0.0), "failure", now=0.0, draw=draw)
         waits.append(one.retry_after(now=0.0))
 
     assert waits == pytest.approx([4.0, 5.0, 6.0], abs=1e-4)
@@ -172,7 +172,7 @@ def test_a_probe_that_takes_too_long_makes_room_for_the_next():
     assert second is not None
     settle(one, slow, None, now=110.0)
     assert one.acquire(now=110.0) is None  # the second one is on its way
-    settle(one, slow, "well", now=110.0, duration=5.0)
+    settle(one, slow, "success", now=110.0, duration=5.0)
     assert one.state(now=110.0) == "closed"
 
 
@@ -183,16 +183,16 @@ def test_what_was_let_through_before_says_nothing_afterwards():
         call(one, went_well=False, now=100.0)
     until = one.retry_after(now=100.0)
 
-    settle(one, old[0], "away", now=101.0)
-    settle(one, old[1], "well", now=101.0, duration=0.0)
+    settle(one, old[0], "failure", now=101.0)
+    settle(one, old[1], "success", now=101.0, duration=0.0)
 
     assert one.state(now=101.0) == "open"
     assert one.retry_after(now=100.0) == until
     probe = one.acquire(now=105.0)
-    settle(one, old[2], "away", now=105.0)
-    settle(one, probe, "well", now=105.0, duration=0.0)
+    settle(one, old[2], "failure", now=105.0)
+    settle(one, probe, "success", now=105.0, duration=0.0)
     for late in old[3:]:
-        settle(one, late, "away", now=106.0)
+        settle(one, late, "failure", now=106.0)
     assert one.state(now=106.0) == "closed"
 
 
@@ -202,12 +202,12 @@ def test_an_agent_that_answers_errors_is_neither_well_nor_away():
         call(one, went_well=False, now=100.0)
 
     for _ in range(50):
-        settle(one, one.acquire(now=100.0), "alive", now=100.0)
+        settle(one, one.acquire(now=100.0), "reachable", now=100.0)
     assert one.state(now=100.0) == "closed"
     call(one, went_well=False, now=100.0)
 
     assert one.state(now=100.0) == "open"
-    settle(one, one.acquire(now=105.0), "alive", now=105.0)
+    settle(one, one.acquire(now=105.0), "reachable", now=105.0)
     assert one.state(now=105.0) == "closed"
 
 
@@ -234,46 +234,33 @@ def test_an_answer_that_takes_too_long_counts_as_failed():
     assert one.state(now=100.0) == "open"
 
 
-def test_when_the_last_failure_counted_is_remembered_however_well_all_is_since_then():
-    one = breaker()
-    assert one.failed_at is None
+def test_the_last_failure_that_counted_is_remembered_however_well_all_is_since_then():
+    one = breaker(slow_after=2.0)
+    assert one.last_failure is None
+    before = one.acquire(now=99.0)
     call(one, went_well=True, now=100.0)
     call(one, went_well=False, now=101.0)
     call(one, went_well=True, now=102.0)
     one.reset()
 
-    assert one.failed_at == 101.0
+    settle(one, before, "failure", now=103.0)
 
-    late = one.acquire(now=103.0)
-    one.open()
-    settle(one, late, "away", now=104.0)
-    assert one.failed_at == 101.0
+    assert one.last_failure == SeenFailure(at=101.0, cause="refused")
+    call(one, went_well=True, now=104.0, duration=2.5)
+    assert one.last_failure == SeenFailure(at=104.0, cause="the reply took 2.5 s")
 
 
-def test_by_hand_it_stays_open_until_it_is_reset():
-    one = breaker()
-    before = one.acquire(now=0.0)
-    one.open()
-    settle(one, before, "well", now=0.0, duration=0.0)
-
-    assert not call(one, went_well=True, now=1e9)
-    assert one.retry_after(now=0.0) is None
+def test_what_is_reset_counts_anew():
+    one = opened(backoff_factor=2)
+    now = 105.0
+    assert call(one, went_well=False, now=now)
+    assert one.retry_after(now=now) == 10.0
 
     one.reset()
-    assert call(one, went_well=True, now=1e9)
 
-
-def test_by_hand_it_stays_closed_until_it_is_reset():
-    one = opened()
-    one.close()
-
-    for _ in range(100):
-        assert call(one, went_well=False, now=100.0)
-
-    one.reset()
     for _ in range(5):
-        assert call(one, went_well=False, now=100.0)
-    assert not call(one, went_well=False, now=100.0)
+        assert call(one, went_well=False, now=now)
+    assert one.retry_after(now=now) == 5.0
 
 
 def test_the_simple_one_counts_three_and_waits_thirty_seconds_each_time():
@@ -289,20 +276,20 @@ def test_the_simple_one_counts_three_and_waits_thirty_seconds_each_time():
 @pytest.mark.parametrize(
     ("error", "shows"),
     [
-        (A2AConnectionError("", failure="refused", transient=True), "away"),
-        (A2ATimeoutError("", phase="first_byte", timeout=1.0, transient=True), "away"),
-        (A2AHTTPError("", http_status=503, transient=True), "away"),
-        (AgentError("", code=-32005, transient=True), "away"),
-        (A2AHTTPError("", http_status=400), "alive"),
-        (TaskNotFoundError("", code=-32001), "well"),
-        (AuthenticationError("", http_status=401), "alive"),
-        (InternalError("", code=-32603), "alive"),
-        (InternalError("", code=-32603, transient=True), "alive"),
+        (A2AConnectionError("", failure="refused", transient=True), "failure"),
+        (A2ATimeoutError("", phase="first_byte", timeout=1.0, transient=True), "failure"),
+        (A2AHTTPError("", http_status=503, transient=True), "failure"),
+        (AgentError("", code=-32005, transient=True), "failure"),
+        (A2AHTTPError("", http_status=400), "reachable"),
+        (TaskNotFoundError("", code=-32001), "success"),
+        (AuthenticationError("", http_status=401), "reachable"),
+        (InternalError("", code=-32603), "reachable"),
+        (InternalError("", code=-32603, transient=True), "reachable"),
         (RateLimitedError("", http_status=429, transient=True), None),
         (A2ATimeoutError("", phase="pool", timeout=1.0, transient=True), None),
         (A2AConnectionError("", failure="closed"), None),
-        (A2AConnectionError("", failure="tls"), "away"),
-        (A2AConnectionError("", failure="dns"), "away"),
+        (A2AConnectionError("", failure="tls"), "failure"),
+        (A2AConnectionError("", failure="dns"), "failure"),
         (A2AConnectionError("", failure="proxy"), None),
         (CircuitOpenError("", transient=True), None),
         (QueueFullError("", transient=True), None),
@@ -317,14 +304,14 @@ def test_what_the_end_of_a_call_shows_of_an_agent(error, shows):
     "policy",
     [
         {"failures": 0},
-        {"least_calls": 0},
+        {"min_calls": 0},
         {"failure_rate": 0.0},
         {"failure_rate": 1.1},
         {"failure_rate": math.nan},
         {"window": 0.0},
         {"window": math.inf},
         {"open_for": math.nan},
-        {"most_open_for": -1.0},
+        {"max_open_for": -1.0},
         {"backoff_factor": 0.9},
         {"backoff_factor": math.inf},
         {"slow_after": -1.0},
@@ -342,7 +329,7 @@ class Breaking(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.now = 1000.0
-        self.one = breaker(failures=3, least_calls=6)
+        self.one = breaker(failures=3, min_calls=6)
         self.under_way = []
         self.probe_began = -math.inf
 
@@ -368,7 +355,7 @@ class Breaking(RuleBasedStateMachine):
     @precondition(lambda self: self.under_way)
     @rule(
         which=st.integers(0, 1000),
-        verdict=st.sampled_from(["well", "alive", "away", None]),
+        verdict=st.sampled_from(["success", "reachable", "failure", None]),
         draw=st.floats(0, 0.99),
     )
     def one_ends(self, which, verdict, draw):

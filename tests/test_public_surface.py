@@ -333,13 +333,6 @@ SIGNATURES = {
     "Coordinator.remove": "self name",
     "FanOut.close": "self",
     "FanOut.results": "self",
-    "Breaker.acquire": "self *now",
-    "Breaker.close": "self",
-    "Breaker.open": "self",
-    "Breaker.reset": "self",
-    "Breaker.retry_after": "self *now",
-    "Breaker.settle": "self permit verdict *duration *now *draw",
-    "Breaker.state": "self *now",
     "BreakerPolicy.simple": "failures=3 open_for=30.0",
     "Endpoint.breaker": "self policy",
     "Endpoint.gates": "self",
@@ -406,8 +399,8 @@ CONSTRUCTORS = {
     "AuthenticationError": "message='' *schemes=() *missing=() **facts",
     "AuthenticationInfo": "*scheme='' *credentials=None",
     "BreakerPolicy": (
-        "*failures=5 *failure_rate=0.5 *least_calls=10 *window=10.0 *slow_after=inf "
-        "*patience=5.0 *open_for=5.0 *backoff_factor=1.2 *most_open_for=60.0"
+        "*failures=5 *failure_rate=0.5 *min_calls=10 *window=10.0 *slow_after=inf "
+        "*patience=5.0 *open_for=5.0 *backoff_factor=1.2 *max_open_for=60.0"
     ),
     "BudgetPolicy": "*tokens=10 *success_gives=0.1 *seconds_per_token=10.0",
     "CallRecord": (
@@ -432,7 +425,7 @@ CONSTRUCTORS = {
         "*streaming=True *polling=False *engine=None *supported_protocol_bindings=() "
         "*use_client_preference=False *accepted_output_modes=() *push_notification_configs=()"
     ),
-    "ClientStats": "*agent=None *endpoints=() *under_way=None *waiting=0",
+    "ClientStats": "*url=None *endpoints=() *under_way=None *waiting=0",
     "ClientTools": "functions *max_turns=16 *raises=False",
     "ClientToolsNotSupportedError": "message='' *extensions **facts",
     "ClientFactory": "config=None consumers=None",
@@ -444,8 +437,8 @@ CONSTRUCTORS = {
     "DuplicateTasksError": "message='' *message_id *tasks **facts",
     "DeadlineExceededError": "message='' *deadline *timeout *task=None **facts",
     "EndpointStats": (
-        "*agent *binding *version *answered=0 *attempts=0 *circuit='closed' *failures=0 "
-        "*retry_after=0.0 *budget=None *is_held=False *waiting=0"
+        "*url *binding *version *answered=0 *attempts=0 *circuit='closed' *failures=0 "
+        "*retry_after=0.0 *retry_tokens=None *is_rate_limited=False *waiting=0"
     ),
     "Endpoints": "",
     "ExtensionNotSupportedError": "message='' *extensions **facts",
@@ -527,7 +520,7 @@ CONSTRUCTORS = {
     "RateLimitPolicy": "*queue=1000",
     "RetryScheduled": "*request_id *operation *agent *number *wait *error",
     "SchemeCredentials": "credentials",
-    "SeenFailure": "*at *cause=None",
+    "SeenFailure": "*at *cause",
     "SendMessageConfiguration": (
         "*accepted_output_modes=() *task_push_notification_config=None *history_length=None "
         "*return_immediately=False"

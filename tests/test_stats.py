@@ -1,13 +1,14 @@
 """What a client tells of its own work, and its circuit, which can be opened and closed by hand."""
 
 import asyncio
+import contextlib
 import json
 
 import pytest
 
 from holdfast import (
     A2AConnectionError,
-    AgentInterface,
+    A2AError,
     BreakerPolicy,
     CircuitOpenError,
     ConcurrencyPolicy,
@@ -17,6 +18,7 @@ from holdfast import (
     connect,
 )
 from holdfast.testing import (
+    Delay,
     FakeAgent,
     FakeNetwork,
     Refuse,
@@ -25,8 +27,6 @@ from holdfast.testing import (
     run,
     works_forever,
 )
-
-pytestmark = pytest.mark.filterwarnings("error")
 
 ONCE = Resilience(retry=RetryPolicy(max_retries=0))
 
@@ -48,7 +48,7 @@ async def fails(client, times, error=A2AConnectionError):
 async def test_a_client_that_has_done_nothing_tells_nothing():
     stats = connected(FakeAgent()).stats()
 
-    assert (stats.agent, stats.endpoints, stats.under_way, stats.waiting) == (None, (), None, 0)
+    assert (stats.url, stats.endpoints, stats.under_way, stats.waiting) == (None, (), None, 0)
 
 
 async def test_stats_tell_of_each_address_what_is_known():
@@ -61,10 +61,10 @@ async def test_stats_tell_of_each_address_what_is_known():
     stats = client.stats()
 
     card, calls = stats.endpoints
-    assert (card.agent, card.binding, card.answered) == ("http://agent.test:80", "card", 1)
-    assert (calls.agent, calls.binding, calls.version) == (stats.agent, "JSONRPC", "1.0")
+    assert (card.url, card.binding, card.answered) == ("http://agent.test:80", "card", 1)
+    assert (calls.url, calls.binding, calls.version) == (stats.url, "JSONRPC", "1.0")
     assert (calls.answered, calls.attempts) == (2, 4)
-    assert 8 < calls.budget < 8.5
+    assert 8 < calls.retry_tokens < 8.5
     assert (calls.circuit, calls.failures, calls.retry_after) == ("closed", 0, 0.0)
 
 
@@ -110,9 +110,12 @@ async def test_stats_tell_of_a_gate():
 
     calls = client.stats().endpoints[-1]
 
-    assert (calls.is_held, calls.waiting) == (True, 2)
+    assert (calls.is_rate_limited, calls.waiting) == (True, 2)
     await asyncio.gather(*tasks)
-    assert (client.stats().endpoints[-1].is_held, client.stats().endpoints[-1].waiting) == (
+    assert (
+        client.stats().endpoints[-1].is_rate_limited,
+        client.stats().endpoints[-1].waiting,
+    ) == (
         False,
         0,
     )
@@ -195,47 +198,107 @@ async def test_resetting_closes_a_circuit_that_failures_have_opened():
 
 async def test_of_several_places_the_best_that_has_answered_counts():
     agents = [FakeAgent(url=f"http://{name}.test", bindings=("JSONRPC",)) for name in "ab"]
-    shared = Endpoints()
-    client = connect([one.url for one in agents], engine=FakeNetwork(*agents), shared=shared)
-    for _ in range(20):
-        await client.send_message("hello")
-    assert all(one.calls("SendMessage") for one in agents)
-    breakers = [
-        shared.of(
-            AgentInterface(
-                url=f"{one.url}/rpc", protocol_binding="JSONRPC", protocol_version="1.0"
-            )
-        ).breaker(BreakerPolicy())
-        for one in agents
-    ]
+    long = BreakerPolicy(open_for=10_000, max_open_for=12_000)
+    policy = Resilience(retry=RetryPolicy(max_retries=0), breaker=long)
+    urls = [one.url for one in agents]
+    client = connect(urls, engine=FakeNetwork(*agents), resilience=policy)
 
-    breakers[0].open()
+    async def many():
+        for _ in range(100):
+            await asyncio.sleep(1)
+            with contextlib.suppress(A2AError):
+                await client.send_message("hello")
+
+    await many()
+    assert all(one.calls("SendMessage") for one in agents)
+    agents[0].inject(Refuse(), times=1000)
+    await many()
+    states = [one.circuit for one in client.stats().endpoints if one.binding == "JSONRPC"]
+    assert sorted(states) == ["closed", "open"]
     assert client.circuit.state == "closed"
-    breakers[1].open()
+
+    agents[1].inject(Refuse(), times=1000)
+    await many()
     assert client.circuit.state == "open"
-    breakers[0].reset()
-    assert client.circuit.state == "closed"
 
 
 async def test_clients_that_share_what_they_know_share_the_circuit():
     agent, shared = FakeAgent(), Endpoints()
-    first, second = (connected(agent, shared=shared) for _ in range(2))
+    first, second = (connected(agent, shared=shared, resilience=ONCE) for _ in range(2))
     await first.ask("hello")
     await second.ask("hello")
+    agent.inject(Refuse(), times=5)
 
-    first.circuit.open()
+    await fails(first, 5)
 
     assert second.circuit.state == "open"
     await fails(second, 1, CircuitOpenError)
 
 
-async def test_a_client_without_a_breaker_has_no_circuit_to_open():
-    client = connected(FakeAgent(), resilience=Resilience.off())
+async def test_what_is_done_by_hand_is_done_to_one_client():
+    agent, shared = FakeAgent(), Endpoints()
+    first, second = (connected(agent, shared=shared) for _ in range(2))
+    await first.ask("hello")
 
+    first.circuit.open()
+
+    assert (first.circuit.state, second.circuit.state) == ("open", "closed")
+    assert {one.circuit for one in first.stats().endpoints} == {"open"}
+    await second.ask("hello")
+
+
+def test_what_is_done_by_hand_holds_in_every_event_loop():
+    client = connected(FakeAgent())
+    run(client.ask("hello"))
+
+    client.circuit.open()
+
+    assert client.circuit.state == "open"
+    with pytest.raises(CircuitOpenError, match="opened by hand"):
+        run(client.ask("hello"))
+    client.circuit.reset()
+    run(client.ask("hello"))
+
+
+async def test_a_client_without_a_breaker_can_be_closed_to_calls_too():
+    client = connected(FakeAgent(), resilience=Resilience.off())
     assert (client.circuit.state, client.circuit.retry_after) == ("closed", 0.0)
-    for act in (client.circuit.open, client.circuit.close, client.circuit.reset):
-        with pytest.raises(RuntimeError, match="no circuit breaker"):
-            act()
+
+    client.circuit.open()
+
+    await fails(client, 1, CircuitOpenError)
+    client.circuit.reset()
+    await client.ask("hello")
+
+
+async def test_what_opened_it_by_hand_is_not_blamed_on_an_old_failure():
+    agent = FakeAgent()
+    client = connected(agent, resilience=ONCE)
+    agent.inject(Refuse())
+    await fails(client, 1)
+
+    client.circuit.open()
+
+    with pytest.raises(CircuitOpenError) as caught:
+        await client.ask("hello")
+    assert "refused" not in str(caught.value)
+
+
+async def test_clients_that_judge_otherwise_tell_their_own_failures():
+    agent, shared = FakeAgent(), Endpoints()
+    hasty = Resilience(breaker=BreakerPolicy(slow_after=1))
+    first = connected(agent, shared=shared, resilience=ONCE)
+    second = connected(agent, shared=shared, resilience=hasty)
+    await first.agent_card()
+    await second.agent_card()
+    agent.inject(Refuse())
+    await fails(first, 1)
+    agent.inject(Delay(seconds=2))
+
+    await second.send_message("hello")
+
+    assert "refused" in first.circuit.last_failure.cause
+    assert second.circuit.last_failure.cause == "the reply took 2 s"
 
 
 async def test_a_reply_that_was_too_slow_is_told_as_the_last_failure():

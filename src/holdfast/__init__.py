@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from holdfast.bulk import BulkRun, RunItem, RunResult
     from holdfast.card_resolver import A2ACardResolver
-    from holdfast.circuit import Circuit, SeenFailure
+    from holdfast.circuit import Circuit
     from holdfast.client import Client
     from holdfast.client_tools import ClientTools
     from holdfast.config import ClientConfig
@@ -138,7 +138,7 @@ if TYPE_CHECKING:
     from holdfast.net.aiohttp import AiohttpEngine
     from holdfast.options import CallOptions, ConnectOptions, SendOptions
     from holdfast.pending import PendingCall
-    from holdfast.policy.breaker import Breaker, BreakerPolicy
+    from holdfast.policy.breaker import BreakerPolicy, SeenFailure
     from holdfast.policy.budget import BudgetPolicy
     from holdfast.policy.deadline import Deadline
     from holdfast.policy.hedge import HedgePolicy
@@ -211,7 +211,6 @@ __all__ = [
     "AuthProvider",
     "AuthenticationError",
     "AuthenticationInfo",
-    "Breaker",
     "BreakerPolicy",
     "BudgetPolicy",
     "BulkRun",

@@ -34,6 +34,7 @@ from holdfast.model.addresses import is_http_address
 from holdfast.model.card import AgentCard, check_card
 from holdfast.model.card_reading import read_card
 from holdfast.model.requests import SendMessageConfiguration
+from holdfast.policy.breaker import Switch
 from holdfast.policy.reconcile import ContextIds, OnUnknown
 from holdfast.policy.resilience import Resilience
 from holdfast.runtime.admission import Admission, AdmissionLayer
@@ -217,7 +218,7 @@ def connect(
     check_one_of("on_unknown", on_unknown, get_args(OnUnknown))
     check_one_of("context_ids", context_ids, get_args(ContextIds))
     check_able("env", env, "wall", "random", "new_id")
-    endpoints = KnownEndpoints(_registry(shared), resilience.breaker)
+    endpoints = KnownEndpoints(_registry(shared))
     admissions = _admissions(resilience)
     own_headers = check_headers({} if headers is None else headers)
     uris = extension_uris(extensions)
@@ -269,6 +270,7 @@ def connect(
         limits=limits,
         networks=networks,
         version=protocol_version,
+        switch=endpoints.switch,
     )
     resolvers = [
         AgentCardResolver(
@@ -301,7 +303,7 @@ def connect(
             _retried(resilience, env, listening),
             *_hedged(resilience),
             routed,
-            _guarded(resilience, env, listening),
+            _guarded(resilience, env, listening, endpoints.switch),
             attempted,
             *attempt_layers,
             CredentialsLayer,
@@ -343,6 +345,7 @@ def card_source(
     limits: Limits,
     networks: tuple[Network, ...],
     version: str | None = None,
+    switch: Switch | None = None,
 ) -> Transport:
     """What fetches cards: the layers around each fetch, in their order.
 
@@ -354,6 +357,7 @@ def card_source(
         limits: How large a card may be.
         networks: Where a redirect may lead besides the outside.
         version: The version of the protocol to ask for; the newest if left out.
+        switch: What somebody has decided by hand about circuits; nothing if left out.
     """
     cards = CardTransport(
         engine,
@@ -370,7 +374,7 @@ def card_source(
     return compose(
         (
             _retried(resilience, env, observers),
-            _guarded(resilience, env, observers),
+            _guarded(resilience, env, observers, switch or Switch()),
             attempted,
             CredentialsLayer,
         ),
@@ -409,9 +413,9 @@ def _hedged(resilience: Resilience) -> tuple[Layer, ...]:
     return () if policy is None else (lambda inner: HedgeLayer(inner, policy),)
 
 
-def _guarded(resilience: Resilience, env: Env, observers: Observers) -> Layer:
+def _guarded(resilience: Resilience, env: Env, observers: Observers, switch: Switch) -> Layer:
     def guarded(inner: Transport) -> Transport:
-        return GuardLayer(inner, resilience, env, observers)
+        return GuardLayer(inner, resilience, env, observers, switch)
 
     return guarded
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from typing import TYPE_CHECKING
-
-import msgspec
 
 if TYPE_CHECKING:
     from holdfast.calls import Calls
-    from holdfast.policy.breaker import Breaker, BreakerState
+    from holdfast.policy.breaker import Breaker, BreakerState, SeenFailure
+    from holdfast.runtime.endpoints import Endpoint
 
-__all__ = ["Circuit", "SeenFailure"]
+__all__ = ["Circuit"]
 
 
 _RECENTLY = 120.0
@@ -21,34 +19,25 @@ _RECENTLY = 120.0
 _RANKS: dict[BreakerState, int] = {"closed": 0, "half_open": 1, "open": 2}
 
 
-class SeenFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """A failure that showed an agent to be away.
-
-    Attributes:
-        at: When, on the event loop's clock.
-        cause: What it was, in a line; None where that is not known.
-    """
-
-    at: float
-    cause: str | None = None
-
-
 class Circuit:
     """The circuit breakers between a client and its agent, in the running event loop.
 
-    Each address has one: where the card is, and where calls go. An agent that can be called at
-    several is as well as the best of those that were called lately and have ever answered. As long
-    as there is no card, it is as well as the server of the card. What is done by hand is done to
-    all of them, those that the client comes to know later included. Clients with the same
-    `BreakerPolicy` that share their `Endpoints` share their breakers as well.
+    Each address has one: where the card is, and where calls go. Of several addresses, the best one
+    of those counts that were called in the last two minutes and have ever answered; as long as
+    there is no card, that of the card. What is done by hand is done to all calls of this client,
+    in whichever event loop, and is told to no observer. Clients with the same `BreakerPolicy` that
+    share their `Endpoints` share their breakers.
     """
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
+        self._switch = calls.endpoints.switch
 
     @property
     def state(self) -> BreakerState:
         """``"closed"``: calls go through; ``"open"``: none does; ``"half_open"``: one may try."""
+        if self._switch.position is not None:
+            return self._switch.position
         breaker = self._breaker()
         return "closed" if breaker is None else breaker.state(now=_now())
 
@@ -61,65 +50,52 @@ class Circuit:
     @property
     def last_failure(self) -> SeenFailure | None:
         """The last of them that there was, at any address, however well all was since then."""
-        policy = self._calls.resilience.breaker
-        if policy is None:
-            return None
-        seen = [
-            SeenFailure(at=breaker.failed_at, cause=one.last_failure)
-            for one in self._calls.endpoints
-            if (breaker := one.known_breaker(policy)) and breaker.failed_at is not None
-        ]
+        seen = [breaker.last_failure for _, breaker in self._known() if breaker.last_failure]
         return max(seen, key=lambda failure: failure.at, default=None)
 
     @property
     def retry_after(self) -> float | None:
         """Seconds until a call may go through; None where it was opened by hand."""
+        if self._switch.position is not None:
+            return None if self._switch.position == "open" else 0.0
         breaker = self._breaker()
         return 0.0 if breaker is None else breaker.retry_after(now=_now())
 
     def open(self) -> None:
-        """Lets no call through, until it is closed or reset; calls under way go on.
-
-        Raises:
-            RuntimeError: `Resilience.breaker` is None.
-        """
-        self._calls.endpoints.hold("open")
+        """Lets no call through, until it is closed or reset; calls under way go on."""
+        self._switch.position = "open"
 
     def close(self) -> None:
-        """Lets all calls through, whatever fails, until it is opened or reset.
-
-        Raises:
-            RuntimeError: `Resilience.breaker` is None.
-        """
-        self._calls.endpoints.hold("close")
+        """Lets all calls through, whatever fails, until it is opened or reset."""
+        self._switch.position = "closed"
 
     def reset(self) -> None:
-        """Closes it, and counts anew: from then on the policy decides again.
+        """Leaves it to the policy again, which counts anew in the running event loop."""
+        self._switch.position = None
+        for _, breaker in self._known():
+            breaker.reset()
 
-        Raises:
-            RuntimeError: `Resilience.breaker` is None.
-        """
-        self._calls.endpoints.hold(None)
+    def _known(self) -> list[tuple[Endpoint, Breaker]]:
+        """The breakers that calls have met; none where no event loop runs."""
+        policy = self._calls.resilience.breaker
+        if policy is None:
+            return []
+        endpoints = self._calls.endpoints
+        return [(one, breaker) for one in endpoints if (breaker := one.known_breaker(policy))]
 
     def _breaker(self) -> Breaker | None:
         """The breaker that decides about the next call; None where nobody was called yet."""
-        calls, policy = self._calls, self._calls.resilience.breaker
-        if policy is None:
+        called = self._known()
+        if not called:
             return None
-        called = [
-            (one, breaker) for one in calls.endpoints if (breaker := one.known_breaker(policy))
-        ]
-        if not called:  # as where no event loop runs
-            return None
-        needs_card = calls.needs_card
+        needs_card = self._calls.needs_card
         known = [(one, breaker) for one, breaker in called if one.is_of_card == needs_card]
         newest = max((one.used for one, _ in known), default=0.0)
         lately = [(one, breaker) for one, breaker in known if one.used >= newest - _RECENTLY]
         now = _now()
 
         def rank(breaker: Breaker) -> tuple[int, float]:
-            wait = breaker.retry_after(now=now)
-            return _RANKS[breaker.state(now=now)], math.inf if wait is None else wait
+            return _RANKS[breaker.state(now=now)], breaker.retry_after(now=now)
 
         answered = [breaker for one, breaker in lately if one.answered]
         if answered:

@@ -144,7 +144,7 @@ class NamedAgent:
         circuit, last = client.circuit, client.circuit.last_failure
         left = circuit.retry_after
         return AgentHealth(
-            url=self._url or client.stats().agent,
+            url=self._url or client.stats().url,
             healthy=circuit.state == "closed",
             consecutive_failures=circuit.failures,
             last_failure=None if last is None else env.wall() - _ago(last.at),
@@ -195,7 +195,7 @@ class NamedAgent:
                 if needs_place:
                     admission.leave(self.name)
             if answer.task is not None and answer.needs_input:
-                error = _asks_back(answer.task, answer.question, agent=client.stats().agent)
+                error = _asks_back(answer.task, answer.question, agent=client.stats().url)
                 answer = None
         except A2AError as failure:
             error = failure

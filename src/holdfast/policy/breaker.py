@@ -9,12 +9,13 @@ It!" (2007), chapter "Stability Patterns"; the rules that others learned the har
 - What was let through before the state changed says nothing about the state after it.
 - Nobody waits here: who is refused goes elsewhere, or learns when to come back.
 - What the agent answers is no outage: an internal error (-32603) is mostly about one message, and
-  429 says that it is well and busy. Nor does either show that all is well.
+  429 says that it is well and busy. Such an answer ends an outage, and counts for nothing else.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import Literal, Self
 
 import msgspec
@@ -31,13 +32,23 @@ from holdfast.errors import (
 from holdfast.model.settings import check_count, check_numbers
 from holdfast.policy.limiter import asks_to_wait
 
-__all__ = ["Breaker", "BreakerPolicy", "BreakerState", "Permit", "Verdict", "judge"]
+__all__ = [
+    "Breaker",
+    "BreakerPolicy",
+    "BreakerState",
+    "Permit",
+    "SeenFailure",
+    "Switch",
+    "Verdict",
+    "judge",
+]
 
 BreakerState = Literal["closed", "open", "half_open"]
 """What a breaker does with calls: let them through, refuse them, or let one try."""
 
-Verdict = Literal["well", "alive", "away"]
-"""What the end of a call shows of the agent; ``"alive"`` is neither good nor bad."""
+Verdict = Literal["success", "reachable", "failure"]
+"""What the end of a call shows of the agent; ``"reachable"`` is enough to close its circuit again,
+and counts for nothing while that is closed."""
 
 _BUCKETS = 10
 """How finely the window of the failure rate slides."""
@@ -46,14 +57,14 @@ _SPREAD = 0.2
 """How far the time that a breaker is open is drawn around its middle."""
 
 
-class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):
+class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """When to leave an agent alone, and for how long.
 
     Attributes:
         failures: Failures in a row after which it opens; None never opens it for these.
         failure_rate: Share of the calls within `window` that have failed, from which on it opens;
             None never opens it for that.
-        least_calls: Calls within `window` below which their share says nothing.
+        min_calls: Calls within `window` below which their share says nothing; at least 1.
         window: Seconds that the share is counted over.
         slow_after: Seconds after which a call counts as failed, though it was answered.
         patience: Seconds that a read must have waited for it to count as failed where the caller's
@@ -63,30 +74,30 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):
         backoff_factor: What that time is multiplied by with each probe that fails. With the
             default, an agent that is back is noticed after a fifth of the time that it was away,
             and some seconds.
-        most_open_for: Seconds that it is open at most.
+        max_open_for: Seconds that it is open at most.
 
     Raises:
         ValueError: A number is out of its bounds.
-        TypeError: One is no number, or `failures` or `least_calls` is no whole one.
+        TypeError: One is no number, or `failures` or `min_calls` is no whole one.
     """
 
     failures: int | None = 5
     failure_rate: float | None = 0.5
-    least_calls: int = 10
+    min_calls: int = 10
     window: float = 10.0
     slow_after: float = math.inf
     patience: float = 5.0
     open_for: float = 5.0
     backoff_factor: float = 1.2
-    most_open_for: float = 60.0
+    max_open_for: float = 60.0
 
     def __post_init__(self) -> None:
         if self.failures is not None:
             check_count("failures", self.failures, least=1)
-        check_count("least_calls", self.least_calls, least=1)
-        seconds = ("window", "slow_after", "patience", "open_for", "most_open_for")
+        check_count("min_calls", self.min_calls, least=1)
+        seconds = ("window", "slow_after", "patience", "open_for", "max_open_for")
         check_numbers(self, seconds)
-        for name in ("window", "open_for", "most_open_for"):
+        for name in ("window", "open_for", "max_open_for"):
             if not 0 < getattr(self, name) < math.inf:
                 message = f"{name} must be a positive number of seconds"
                 raise ValueError(message)
@@ -113,7 +124,7 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):
             open_for: Seconds, drawn within a fifth around it.
         """
         most = open_for * (1 + _SPREAD)
-        return cls(failures=failures, failure_rate=None, open_for=open_for, most_open_for=most)
+        return cls(failures=failures, failure_rate=None, open_for=open_for, max_open_for=most)
 
 
 class Permit(msgspec.Struct, frozen=True, eq=False):
@@ -123,32 +134,57 @@ class Permit(msgspec.Struct, frozen=True, eq=False):
     is_probe: bool = False
 
 
+class SeenFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """A failure that showed an agent to be away.
+
+    Attributes:
+        at: When, on the event loop's clock.
+        cause: What it was, in a line.
+    """
+
+    at: float
+    cause: str
+
+
+class Switch:
+    """What somebody has decided by hand about all circuits of a client.
+
+    Attributes:
+        position: ``"open"`` lets no call through, ``"closed"`` all of them; None leaves it to the
+            breakers.
+    """
+
+    __slots__ = ("position",)
+
+    def __init__(self) -> None:
+        self.position: Literal["open", "closed"] | None = None
+
+
 class Breaker:
     """The breaker of one endpoint.
 
     Attributes:
-        failed_at: When the last call failed that counted, in monotonic time; None for never.
+        last_failure: The last failure that counted, however well all was since then.
         policy: When it opens, and for how long.
     """
 
     __slots__ = (
         "_closed",
         "_failures",
-        "_held",
         "_permit",
         "_probe",
         "_reopened",
         "_state",
         "_until",
         "_window",
-        "failed_at",
+        "last_failure",
         "policy",
     )
 
     def __init__(self, policy: BreakerPolicy) -> None:
         self.policy = policy
         self._window = _Window(policy.window)
-        self.failed_at: float | None = None
+        self.last_failure: SeenFailure | None = None
         self._state: BreakerState = "closed"
         self._permit = Permit(0)  # what all get while it is closed; tells its states apart
         self._probe: Permit | None = None
@@ -156,7 +192,6 @@ class Breaker:
         self._reopened = 0  # probes that have failed since it was well for a while
         self._closed = -math.inf  # when it closed last
         self._until = 0.0  # when the next probe may be made
-        self._held = False  # whether it stays as it is until it is reset
 
     def state(self, *, now: float) -> BreakerState:
         """What it does with calls.
@@ -173,15 +208,13 @@ class Breaker:
         """Failures in a row."""
         return self._failures
 
-    def retry_after(self, *, now: float) -> float | None:
-        """Seconds until a call may be let through; None where it is held open.
+    def retry_after(self, *, now: float) -> float:
+        """Seconds until a call may be let through.
 
         Args:
             now: Monotonic time in seconds.
         """
-        if self._state == "closed":
-            return 0.0
-        return None if self._held else max(0.0, self._until - now)
+        return 0.0 if self._state == "closed" else max(0.0, self._until - now)
 
     def acquire(self, *, now: float) -> Permit | None:
         """Leave to make a call, or None; who gets it says `settle`, whatever happens.
@@ -200,7 +233,14 @@ class Breaker:
         return self._probe
 
     def settle(
-        self, permit: Permit, verdict: Verdict | None, *, duration: float, now: float, draw: float
+        self,
+        permit: Permit,
+        verdict: Verdict | None,
+        *,
+        duration: float,
+        now: float,
+        draw: float,
+        cause: str = "",
     ) -> bool:
         """Reports what came of a call.
 
@@ -210,22 +250,23 @@ class Breaker:
             duration: Seconds that it took.
             now: Monotonic time in seconds.
             draw: A random number from 0 up to 1.
+            cause: Where it is a failure, what that was, in a line.
 
         Returns:
             Whether its state has changed.
         """
-        if permit.generation != self._permit.generation or self._held:
-            return False  # of a state that is over, or of one that nothing changes
-        if verdict == "well" and duration > self.policy.slow_after:
-            verdict = "away"
-        if verdict == "away":
-            self.failed_at = now
+        if permit.generation != self._permit.generation:
+            return False  # of a state that is over
+        if verdict == "success" and duration > self.policy.slow_after:
+            verdict, cause = "failure", f"the reply took {duration:.3g} s"
+        if verdict == "failure":
+            self.last_failure = SeenFailure(at=now, cause=cause)
         if permit.is_probe:
             self._settle_probe(permit, verdict, now, draw)
-        elif verdict == "well":
+        elif verdict == "success":
             self._failures = 0
             self._window.add(now, failed=False)
-        elif verdict == "away":
+        elif verdict == "failure":
             self._failures += 1
             self._window.add(now, failed=True)
             if self._is_enough():
@@ -237,7 +278,7 @@ class Breaker:
     def _settle_probe(
         self, probe: Permit, verdict: Verdict | None, now: float, draw: float
     ) -> None:
-        if verdict == "away":
+        if verdict == "failure":
             self._failures += 1
             self._open_again(self._reopened + 1, now, draw)
         elif verdict is not None:
@@ -246,18 +287,6 @@ class Breaker:
         elif probe is self._probe:
             self._until = now  # the next one may try
             self._probe = None
-
-    # ── By hand ──────────────────────────────────────────────────────────────────────────────
-
-    def open(self) -> None:
-        """Opens it, until it is closed or reset."""
-        self._enter("open")
-        self._until, self._held = math.inf, True
-
-    def close(self) -> None:
-        """Closes it, whatever fails, until it is opened or reset."""
-        self._enter("closed")
-        self._held = True
 
     def reset(self) -> None:
         """Closes it, and counts anew."""
@@ -270,7 +299,6 @@ class Breaker:
         self._state = state
         self._permit = Permit(self._permit.generation + 1)
         self._probe = None
-        self._held = False
         if state == "closed":
             self._failures = 0
             self._until = 0.0
@@ -285,17 +313,17 @@ class Breaker:
         policy = self.policy
         if policy.failures is not None and self._failures >= policy.failures:
             return True
-        calls, failed = self._window.calls, self._window.failed
+        calls, failed = self._window.counted()
         return (
             policy.failure_rate is not None
-            and calls >= policy.least_calls
+            and calls >= policy.min_calls
             and failed >= policy.failure_rate * calls
         )
 
     def _open_for(self) -> float:
         """Around which the time is drawn that it is open now."""
         policy = self.policy
-        most = policy.most_open_for / (1 + _SPREAD)
+        most = policy.max_open_for / (1 + _SPREAD)
         try:
             growth = float(policy.backoff_factor) ** self._reopened
         except OverflowError:
@@ -306,11 +334,13 @@ class Breaker:
 class _Window:
     """Calls of the last seconds, and how many of them have failed.
 
+    All are counted; those that are too old are taken off when somebody asks.
+
     Args:
         seconds: How far it reaches back.
     """
 
-    __slots__ = ("_buckets", "_newest", "_width", "calls", "failed")
+    __slots__ = ("_all", "_before", "_failed", "_moves_at", "_newest", "_width")
 
     def __init__(self, seconds: float) -> None:
         self._width = seconds / _BUCKETS
@@ -318,29 +348,28 @@ class _Window:
 
     def clear(self) -> None:
         """Forgets all."""
-        self._buckets = [(0, 0)] * _BUCKETS
-        self._newest: int | None = None
-        self.calls = self.failed = 0
+        self._all = self._failed = 0
+        self._before = deque([(0, 0)], _BUCKETS)  # what was counted when each bucket began
+        self._newest = self._moves_at = -math.inf
 
     def add(self, now: float, *, failed: bool) -> None:
-        """Counts a call, and forgets those that are too old."""
-        bucket = math.floor(now / self._width)
-        if self._newest is None or bucket - self._newest >= _BUCKETS:
-            self.clear()
-            self._newest = bucket
-        while self._newest < bucket:
-            self._newest += 1
-            self._count(self._newest, *(-count for count in self._at(self._newest)))
-        self._count(self._newest, 1, int(failed))
+        """Counts a call."""
+        if now >= self._moves_at:
+            self._move(now)
+        self._all += 1
+        self._failed += failed
 
-    def _at(self, bucket: int) -> tuple[int, int]:
-        return self._buckets[bucket % _BUCKETS]
+    def _move(self, now: float) -> None:
+        """Begins a new bucket, after those in which nobody called."""
+        newest = math.floor(now / self._width)
+        begun = min(newest - self._newest, _BUCKETS)
+        self._before.extend([(self._all, self._failed)] * int(begun))
+        self._newest, self._moves_at = newest, (newest + 1) * self._width
 
-    def _count(self, bucket: int, calls: int, failed: int) -> None:
-        had_calls, had_failed = self._at(bucket)
-        self._buckets[bucket % _BUCKETS] = (had_calls + calls, had_failed + failed)
-        self.calls += calls
-        self.failed += failed
+    def counted(self) -> tuple[int, int]:
+        """The calls, and the failures among them, of the last seconds until the last call."""
+        calls, failed = self._before[0]
+        return self._all - calls, self._failed - failed
 
 
 def judge(error: A2AError) -> Verdict | None:
@@ -350,13 +379,13 @@ def judge(error: A2AError) -> Verdict | None:
         return None
     if isinstance(error, A2AConnectionError):
         is_own = error.failure == "closed" or (error.failure == "proxy" and not error.transient)
-        return None if is_own else "away"
+        return None if is_own else "failure"
     if isinstance(error, A2ATimeoutError) and error.phase == "pool":
         return None
     if isinstance(error, InternalError):
-        return "alive"
+        return "reachable"
     if error.transient:
-        return "away"
+        return "failure"
     if error.code is not None:
-        return "well"
-    return None if error.http_status is None else "alive"
+        return "success"
+    return None if error.http_status is None else "reachable"

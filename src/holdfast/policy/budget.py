@@ -19,7 +19,7 @@ __all__ = ["BudgetPolicy", "RetryBudget"]
 _THOUSANDTHS = 1000
 
 
-class BudgetPolicy(msgspec.Struct, frozen=True, kw_only=True):
+class BudgetPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """How many transient failures of an endpoint are tried again before retries stop.
 
     Retries go on while more than half of the tokens are left: with the defaults after each of the

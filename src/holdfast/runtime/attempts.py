@@ -29,14 +29,14 @@ class AttemptLayer(PassThrough):
         self._observers = observers
 
     async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
-        loop, progress = asyncio.get_running_loop(), call.progress
+        loop, progress, endpoint = asyncio.get_running_loop(), call.progress, call.endpoint
         if progress.attempts:
             call = msgspec.structs.replace(call, attempt=len(progress.attempts) + 1)
         started = loop.time()
-        progress.endpoint = call.endpoint
-        if call.endpoint is not None:
-            call.endpoint.used = started
-            call.endpoint.attempts += 1
+        progress.endpoint = endpoint
+        if endpoint is not None:
+            endpoint.used = started
+            endpoint.attempts += 1
         progress.errand.sends += call.operation.safety == "conditional"
         progress.sent = progress.lacks_credentials = False
         self._observers.attempt_started(call)
@@ -48,8 +48,8 @@ class AttemptLayer(PassThrough):
             error.request_id, error.traceparent = call.request_id, call.headers.get("traceparent")
             error.agent = error.agent or call.agent
             progress.failed(error)
-            if error.transient and call.endpoint is not None and not asks_to_wait(error):
-                progress.avoids += (call.endpoint,)
+            if error.transient and endpoint is not None and not asks_to_wait(error):
+                progress.avoids += (endpoint,)
                 progress.failure = error
             self._observers.attempt_failed(call, error, duration=duration)
             what = f"{type(error).__name__}: {error}"

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from holdfast.model.operations import CANCEL_TASK
-from holdfast.policy.breaker import Breaker, BreakerPolicy
+from holdfast.policy.breaker import Breaker, BreakerPolicy, Switch
 from holdfast.policy.budget import BudgetPolicy, RetryBudget
 from holdfast.runtime.gate import Gate
 from holdfast.runtime.perloop import PerLoop
@@ -52,12 +52,11 @@ class Endpoint:
         takes_contexts: Whether it takes contexts that a client names; None where not known.
         speaks_version: Whether it was seen to speak that version, or another one; None where that
             is not known.
-        answered: How many calls went well.
-        attempts: How many tries were made, of any call.
-        last_failure: How a call failed last that showed it to be away, in a line.
-        used: When it was called last, on the event loop's clock.
         asking: Held by whoever finds that out.
         asked: How often that was tried.
+        answered: How many calls went well.
+        attempts: How many tries were made, of any call.
+        used: When it was called last, on the event loop's clock.
     """
 
     __slots__ = (
@@ -73,7 +72,6 @@ class Endpoint:
         "can_be_watched",
         "clock_skew",
         "interface",
-        "last_failure",
         "lists_tasks",
         "speaks_version",
         "takes_contexts",
@@ -94,7 +92,6 @@ class Endpoint:
         self.asked = 0
         self.answered = 0
         self.attempts = 0
-        self.last_failure: str | None = None
         self.used = -math.inf
         self._budgets: dict[BudgetPolicy, RetryBudget] = {}
         self._breakers = PerLoop[dict[BreakerPolicy, Breaker]](dict)
@@ -190,7 +187,7 @@ class Endpoint:
 
 
 class Endpoints:
-    """All endpoints of a client, by interface."""
+    """All endpoints that are known, by interface; of one client, or of several that share them."""
 
     def __init__(self) -> None:
         self._endpoints: dict[tuple[str | None, ...], Endpoint] = {}
@@ -218,49 +215,32 @@ class Endpoints:
         return len(self._endpoints)
 
 
-class KnownEndpoints(Endpoints):
+class KnownEndpoints:
     """Those endpoints of a registry that one client has come to know.
 
     It keeps them even where the registry, which others may share, forgets them.
 
     Args:
         registry: The registry.
-        policy: What breakers the client has; None for none.
+
+    Attributes:
+        switch: What somebody has decided by hand about their circuits.
     """
 
-    def __init__(self, registry: Endpoints, policy: BreakerPolicy | None) -> None:
-        super().__init__()
+    def __init__(self, registry: Endpoints) -> None:
+        self.switch = Switch()
         self._registry = registry
-        self._policy = policy
-        self._held: Literal["open", "close"] | None = None
+        self._endpoints: dict[tuple[str | None, ...], Endpoint] = {}
 
     def of(self, interface: AgentInterface) -> Endpoint:
         """The endpoint of an interface; the same one each time."""
         key = _key(interface)
         endpoint = self._endpoints.get(key)
         if endpoint is None:
-            endpoint = self._registry.of(interface)
-            self._endpoints[key] = endpoint
+            endpoint = self._endpoints[key] = self._registry.of(interface)
             if len(self._endpoints) > _MOST:  # a card may name new ones each time
                 del self._endpoints[next(iter(self._endpoints))]
-            if self._held is not None and self._policy is not None:
-                getattr(endpoint.breaker(self._policy), self._held)()
         return endpoint
-
-    def hold(self, how: Literal["open", "close"] | None) -> None:
-        """Opens, closes or resets their breakers in the running event loop.
-
-        Those that are not known yet are opened or closed as soon as they are.
-
-        Raises:
-            RuntimeError: The client has no breakers.
-        """
-        if self._policy is None:
-            text = "the client has no circuit breaker: Resilience.breaker is None"
-            raise RuntimeError(text)
-        self._held = how
-        for endpoint in self:
-            getattr(endpoint.breaker(self._policy), how or "reset")()
 
     def __iter__(self) -> Iterator[Endpoint]:
         return iter(tuple(self._endpoints.values()))

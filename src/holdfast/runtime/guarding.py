@@ -1,7 +1,7 @@
 """The layer that keeps calls from an agent that is away, or has asked for time.
 
-Rules: who is told to wait is waited for, with all others in line, and never longer than the call
-has time; who is refused is refused at once, with nothing sent.
+Rules: a call to an agent that asked for time waits in line, no longer than until its deadline; a
+call that is refused fails at once, with nothing sent.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import A2AError, CircuitOpenError, QueueFullError, RateLimitedError
-from holdfast.policy.breaker import BreakerPolicy, Verdict, judge
+from holdfast.policy.breaker import Verdict, judge
 from holdfast.policy.limiter import asks_to_wait
 from holdfast.runtime.transport import AnyCall, Call, Onward, PassThrough, Reply, Transport
 
 if TYPE_CHECKING:
-    from holdfast.policy.breaker import Breaker, Permit
+    from holdfast.policy.breaker import Breaker, Switch
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.endpoints import Endpoint
     from holdfast.runtime.env import Env
@@ -27,73 +27,82 @@ P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_SHOWN = "turn, as the agent has asked others to come later"
+_TURN = "turn, as the agent has asked others to come later"
 
 
 class GuardLayer(PassThrough):
     """Holds back what an agent has asked to come later, and refuses what it cannot answer now."""
 
     def __init__(
-        self, inner: Transport, resilience: Resilience, env: Env, observers: Observers
+        self,
+        inner: Transport,
+        resilience: Resilience,
+        env: Env,
+        observers: Observers,
+        switch: Switch,
     ) -> None:
         super().__init__(inner)
         self._resilience = resilience
         self._env = env
         self._observers = observers
+        self._switch = switch
 
     async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
-        endpoint, resilience = call.endpoint, self._resilience
+        endpoint, loop = call.endpoint, asyncio.get_running_loop()
         if endpoint is None:
             return await onward(call)
-        clock = asyncio.get_running_loop().time
-        breaker = None if resilience.breaker is None else endpoint.breaker(resilience.breaker)
-        if endpoint.has_gates and resilience.rate_limit is not None:
-            if breaker is not None and breaker.retry_after(now=clock()) != 0:
-                raise _refused(call, breaker, now=clock())
-            await _take_turn(endpoint, call, queue=resilience.rate_limit.queue)
-        started = clock()
+        breaker = self._breaker(call, endpoint)
+        limits = self._resilience.rate_limit
+        if endpoint.has_gates and limits is not None:
+            # Before the permit, or the one call that may try would keep it while it waits.
+            await _take_turn(endpoint, call, breaker, queue=limits.queue)
+        started = loop.time()
         permit = None if breaker is None else breaker.acquire(now=started)
         if breaker is not None and permit is None:
             raise _refused(call, breaker, now=started)
         verdict: Verdict | None = None
+        cause = ""
         try:
             reply = await onward(call)
-            verdict = "well"
+            verdict = "success"
         except A2AError as error:
-            verdict = self._verdict_on(call, error, endpoint, started)
+            verdict, cause = self._verdict_on(call, error, endpoint, started), error.message
             raise
         except asyncio.CancelledError:
-            waited = clock() - started
-            if _is_in_vain(call, waited, resilience.breaker):
-                verdict, endpoint.last_failure = "away", f"no reply began for {waited:.3g} s"
+            if self._was_in_vain(call, loop.time() - started):
+                verdict, cause = "failure", f"no reply began for {loop.time() - started:.3g} s"
             raise
         else:
             return reply
         finally:
             if breaker is not None and permit is not None:
-                self._settle(call, breaker, permit, verdict, started=started)
+                now = loop.time()
+                has_changed = breaker.settle(
+                    permit,
+                    verdict,
+                    duration=now - started,
+                    now=now,
+                    draw=self._env.random(),
+                    cause=cause,
+                )
+                if has_changed:
+                    self._observers.circuit_changed(call, breaker, now=now)
 
-    def _settle(
-        self,
-        call: AnyCall,
-        breaker: Breaker,
-        permit: Permit,
-        verdict: Verdict | None,
-        *,
-        started: float,
-    ) -> None:
-        """Reports what came of a call."""
-        now = asyncio.get_running_loop().time()
-        duration = now - started
-        if (
-            verdict == "well"
-            and duration > breaker.policy.slow_after
-            and call.endpoint is not None
-        ):
-            verdict, call.endpoint.last_failure = "away", f"the reply took {duration:.3g} s"
-        draw = self._env.random() if verdict == "away" else 0.0
-        if breaker.settle(permit, verdict, duration=duration, now=now, draw=draw):
-            self._observers.circuit_changed(call, breaker, now=now)
+    def _breaker(self, call: AnyCall, endpoint: Endpoint) -> Breaker | None:
+        """What decides about a call; None where it goes through in any case.
+
+        Raises:
+            CircuitOpenError: Somebody has decided that none does.
+        """
+        policy, position = self._resilience.breaker, self._switch.position
+        if position == "open":
+            raise CircuitOpenError(
+                "nothing was sent, as the circuit to the agent was opened by hand",
+                executed=False,
+                transient=True,
+                agent=call.agent,
+            )
+        return None if policy is None or position is not None else endpoint.breaker(policy)
 
     def _verdict_on(
         self, call: AnyCall, error: A2AError, endpoint: Endpoint, started: float
@@ -109,16 +118,28 @@ class GuardLayer(PassThrough):
                 started=started,
                 draw=self._env.random(),
             )
-        verdict = judge(error)
-        if verdict == "away":
-            endpoint.last_failure = error.message
-        return verdict
+        return judge(error)
+
+    def _was_in_vain(self, call: AnyCall, seconds: float) -> bool:
+        """Whether a call that was given up shows that the agent is away.
+
+        It has to be a read, which is quick, and its own deadline that was over. What its caller
+        gives up says nothing; nor does a message, which agents may work on for minutes.
+        """
+        policy = self._resilience.breaker
+        is_late = asyncio.get_running_loop().time() >= call.deadline.at
+        is_read = call.operation.safety == "read"
+        has_waited = policy is not None and call.progress.sent and seconds >= policy.patience
+        return is_late and is_read and has_waited
 
 
-async def _take_turn(endpoint: Endpoint, call: AnyCall, *, queue: int) -> None:
+async def _take_turn(
+    endpoint: Endpoint, call: AnyCall, breaker: Breaker | None, *, queue: int
+) -> None:
     """Waits for this call's turn, if calls like it have to wait there.
 
     Raises:
+        CircuitOpenError: Nobody waits for a turn at an agent that is away.
         QueueFullError: Too many wait.
         RateLimitedError: The agent's wait ends after the call's deadline.
     """
@@ -126,6 +147,8 @@ async def _take_turn(endpoint: Endpoint, call: AnyCall, *, queue: int) -> None:
     if gate is None or gate.is_open:
         return
     now = asyncio.get_running_loop().time()
+    if breaker is not None and breaker.retry_after(now=now):
+        raise _refused(call, breaker, now=now)
     ahead, waits = gate.wait_ahead(), gate.waiting
     if ahead >= call.deadline.left(now):
         raise RateLimitedError(
@@ -144,30 +167,18 @@ async def _take_turn(endpoint: Endpoint, call: AnyCall, *, queue: int) -> None:
             retry_after=ahead,
             agent=call.agent,
         )
-    call.progress.awaits = _SHOWN
+    call.progress.awaits = _TURN
     await gate.enter(first=bool(call.progress.attempts))
     call.progress.awaits = None
 
 
 def _refused(call: AnyCall, breaker: Breaker, *, now: float) -> CircuitOpenError:
-    known = call.endpoint.last_failure if call.endpoint is not None and breaker.failures else None
-    why = "was opened by hand" if known is None else f"is open; its last failure: {known}"
+    last = breaker.last_failure
+    why = "" if last is None else f"; its last failure: {last.cause}"
     return CircuitOpenError(
-        f"nothing was sent, as the circuit to the agent {why}",
+        f"nothing was sent, as the circuit to the agent is open{why}",
         executed=False,
         transient=True,
         retry_after=breaker.retry_after(now=now),
         agent=call.agent,
     )
-
-
-def _is_in_vain(call: AnyCall, seconds: float, policy: BreakerPolicy | None) -> bool:
-    """Whether a call that was given up shows that the agent is away.
-
-    It has to be a read, which is quick, and its own deadline that was over. What its caller gives
-    up says nothing; nor does a message, which agents may work on for minutes.
-    """
-    is_late = asyncio.get_running_loop().time() >= call.deadline.at
-    is_read = call.operation.safety == "read"
-    has_waited = policy is not None and call.progress.sent and seconds >= policy.patience
-    return is_late and is_read and has_waited

@@ -213,7 +213,7 @@ class Observers:
                 **_named(call),
                 state=breaker.state(now=now),
                 failures=breaker.failures,
-                retry_after=breaker.retry_after(now=now) or 0.0,
+                retry_after=breaker.retry_after(now=now),
             )
         )
 

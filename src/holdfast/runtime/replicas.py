@@ -171,7 +171,7 @@ class ReplicaLayer:
         except A2AError as error:
             if sends and error.executed is False:
                 progress.errand.home = None
-            if judge(error) == "away" and not progress.lacks_credentials:
+            if judge(error) == "failure" and not progress.lacks_credentials:
                 replica.failed(asyncio.get_running_loop().time())
             raise
         finally:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.model.operations import Operation
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.credentials import AuthSlot
-    from holdfast.runtime.endpoints import Endpoints
+    from holdfast.runtime.endpoints import KnownEndpoints
     from holdfast.wire.limits import Limits
     from holdfast.wire.reach import Scope
 
@@ -73,7 +73,7 @@ class AgentCardResolver(UnaryOnly):
         self,
         agent: str | Path | AgentCard,
         fetch: Transport,
-        endpoints: Endpoints,
+        endpoints: KnownEndpoints,
         auth: AuthSlot,
         *,
         headers: Mapping[str, str],

@@ -49,7 +49,7 @@ from holdfast.wire.status import is_unknown_there
 if TYPE_CHECKING:
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Capability
-    from holdfast.runtime.endpoints import Endpoint, Endpoints
+    from holdfast.runtime.endpoints import Endpoint, KnownEndpoints
     from holdfast.runtime.resolver import AgentCardResolver
     from holdfast.runtime.transport import AnyCall, AuthProvider, Onward, Reply, Transport
 
@@ -68,7 +68,7 @@ class InterfaceLayer(PassThrough):
         inner: Transport,
         resolver: AgentCardResolver,
         route: Route,
-        endpoints: Endpoints,
+        endpoints: KnownEndpoints,
     ) -> None:
         super().__init__(inner)
         self._resolver = resolver
