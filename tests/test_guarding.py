@@ -17,6 +17,7 @@ from holdfast import (
     DeadlineExceededError,
     Endpoints,
     InternalError,
+    PassThrough,
     QueueFullError,
     RateLimitedError,
     RateLimitPolicy,
@@ -85,6 +86,23 @@ class Limited(Recorded):
                 self.agent.inject(rate_limited(self.hint))
             else:
                 self.tokens -= 1
+        return super().stream(request)
+
+
+class Busy(FakeNetwork):
+    """Works on so many requests at once, each for some seconds, and asks others to come later."""
+
+    def __init__(self, agent, *, most, seconds):
+        super().__init__(agent)
+        self.agent, self.most, self.seconds, self.until = agent, most, seconds, []
+
+    def stream(self, request):
+        if "/.well-known/" not in request.url:
+            self.until = [end for end in self.until if end > now()]
+            if len(self.until) >= self.most:
+                self.agent.inject(rate_limited(1))
+            else:
+                self.until.append(now() + self.seconds)
         return super().stream(request)
 
 
@@ -526,6 +544,37 @@ async def test_an_agent_that_never_takes_more_costs_three_retries():
         await client.get_task("task-1")
 
     assert len(caught.value.attempts) == 4
+
+
+async def test_where_an_agent_takes_two_at_once_all_have_their_turn():
+    agent = FakeAgent()
+    client = await with_a_task(agent, network=Busy(agent, most=2, seconds=3))
+
+    await asyncio.gather(*(client.get_task("task-1") for _ in range(40)))
+
+
+async def test_the_waits_of_attempts_are_those_that_there_were():
+    replies = []
+
+    class Recording(PassThrough):
+        async def through(self, call, onward):
+            replies.append(await onward(call))
+            return replies[-1]
+
+    agent = FakeAgent()
+    client = await with_a_task(agent, call_layers=[Recording])
+    agent.inject(rate_limited(10), on="GetTask", times=30)
+
+    await asyncio.gather(*(client.get_task("task-1") for _ in range(30)))
+
+    waits = []
+    for reply in replies[1:]:
+        for one, following in itertools.pairwise(reply.attempts):
+            assert following.started == pytest.approx(one.started + one.duration + one.wait)
+            waits.append(one.wait)
+        assert reply.attempts[-1].wait is None
+    assert len(waits) == 30
+    assert max(waits) > 14 > 11 > min(waits) > 10  # they came one by one
 
 
 async def test_a_gateway_that_says_when_it_is_back_is_believed_and_not_judged():

@@ -20,7 +20,15 @@ from holdfast.errors import (
     RateLimitedError,
     TaskNotFoundError,
 )
-from holdfast.policy.retry import GiveUp, Retry, RetryPolicy, backoff, decide, lost_the_reply
+from holdfast.policy.retry import (
+    GiveUp,
+    Retry,
+    RetryPolicy,
+    Tries,
+    backoff,
+    decide,
+    lost_the_reply,
+)
 
 from .strategies import given
 
@@ -302,3 +310,33 @@ def test_where_no_answer_came_and_nobody_knows_the_reply_is_lost(error):
 )
 def test_an_answer_is_not_a_lost_reply_whatever_it_says(error):
     assert not lost_the_reply(error)
+
+
+# ── What counts ──────────────────────────────────────────────────────────────────────────────
+
+
+def tried(*failures):
+    """What has been tried: whether each was an attempt, stands in line, and who got through."""
+    tries = Tries()
+    for was_attempted, is_in_line, answered in failures:
+        tries.failed(busy(), was_attempted=was_attempted, is_in_line=is_in_line, answered=answered)
+    return tries
+
+
+def test_a_refusal_before_anything_was_attempted_is_all_there_is():
+    assert tried((False, False, 0)).last is None
+    assert tried((False, False, 0), (True, False, 0)).last is not None
+
+
+def test_in_line_a_refusal_counts_only_if_nobody_has_got_through():
+    assert tried((True, True, 0), (True, True, 0), (True, True, 0)).failures == 3
+    assert tried((True, True, 0), (True, True, 1), (True, True, 7)).failures == 1
+    assert tried((True, True, 0), (True, True, 1), (True, True, 1)).failures == 2
+
+
+def test_a_failure_counts_whoever_has_got_through():
+    assert tried((True, True, 0), (True, False, 1), (False, False, 7)).failures == 3
+
+
+def test_beyond_the_budget_there_is_no_retry():
+    assert after(busy(), within_budget=False) == GiveUp("the retry budget of this agent is spent")

@@ -36,6 +36,7 @@ __all__ = [
     "GiveUp",
     "Retry",
     "RetryPolicy",
+    "Tries",
     "backoff",
     "decide",
     "lost_the_reply",
@@ -111,6 +112,46 @@ class GiveUp(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Tries:
+    """What has been tried in one call, as far as another try depends on it.
+
+    - A refusal on this side, by a circuit that is open, counts like a failure once something was
+      attempted: the call waits, and tries again.
+    - Where an agent has asked all to come later, a refusal counts only if nobody has got through
+      since the one before: else those who have waited longest would be the first to give up.
+
+    Attributes:
+        last: What the last attempt came to; None before the first, where nothing is tried again:
+            whoever chooses where a call goes has done what could be done.
+        failures: How many failures count.
+    """
+
+    __slots__ = ("_answered", "failures", "last")
+
+    def __init__(self) -> None:
+        self.last: A2AError | None = None
+        self.failures = 0
+        self._answered: int | None = None
+
+    def failed(
+        self, error: A2AError, *, was_attempted: bool, is_in_line: bool, answered: int | None
+    ) -> None:
+        """Notes a failure.
+
+        Args:
+            error: The failure.
+            was_attempted: Whether it is of an attempt, and not of this side.
+            is_in_line: Whether the next try waits its turn with all others that call there.
+            answered: How many calls have got through there, of anybody; None where not known.
+        """
+        if was_attempted:
+            self.last = error
+        others_got_through = self._answered is not None and self._answered != answered
+        if not (is_in_line and others_got_through):
+            self.failures += 1
+        self._answered = answered
+
+
 def decide(
     policy: RetryPolicy,
     error: A2AError,
@@ -119,6 +160,7 @@ def decide(
     attempt: int,
     time_left: float,
     draw: float,
+    within_budget: bool = True,
 ) -> Retry | GiveUp:
     """Decides about one failure.
 
@@ -129,6 +171,7 @@ def decide(
         attempt: Number of the try that failed, from 1.
         time_left: Seconds until the deadline.
         draw: A random number from 0 up to 1.
+        within_budget: Whether the agent's retry budget allows another try.
     """
     if not error.transient:
         return GiveUp("the failure is not transient")
@@ -147,6 +190,8 @@ def decide(
         delay = max(delay, error.retry_after + spread)
     if delay >= time_left:
         return GiveUp(f"waiting {delay:.3g} s {TOO_LATE}")
+    if not within_budget:
+        return GiveUp("the retry budget of this agent is spent")
     return Retry(delay)
 
 

@@ -30,9 +30,10 @@ class AttemptLayer(PassThrough):
 
     async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
         loop, progress, endpoint = asyncio.get_running_loop(), call.progress, call.endpoint
-        if progress.attempts:
-            call = msgspec.structs.replace(call, attempt=len(progress.attempts) + 1)
         started = loop.time()
+        if progress.attempts:
+            progress.goes_on(started)
+            call = msgspec.structs.replace(call, attempt=len(progress.attempts) + 1)
         progress.endpoint = endpoint
         if endpoint is not None:
             endpoint.used = started

@@ -1,4 +1,8 @@
-"""The layer that tries a call again; whether and when is decided by `holdfast.policy.retry`."""
+"""The layer that tries a call again.
+
+Whether and when is decided by `holdfast.policy.retry`, and where by the layers below, anew each
+time. This one tells them the facts, and waits.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,9 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
-
 from holdfast.errors import A2AError
 from holdfast.policy.limiter import asks_to_wait
-from holdfast.policy.retry import GiveUp, Retry, decide
+from holdfast.policy.retry import GiveUp, Retry, Tries, decide
 from holdfast.runtime.transport import AnyCall, Call, Onward, PassThrough, Reply, Transport
 
 if TYPE_CHECKING:
@@ -27,14 +29,7 @@ T = TypeVar("T")
 
 
 class RetryLayer(PassThrough):
-    """Tries again where `holdfast.policy.retry` says so and the endpoint's budget allows it.
-
-    Each time it is chosen anew below where the call goes. What fails before anything was tried is
-    not tried again: those below have done what they could. Who was tried once, and is refused on
-    this side then, waits like after any failure. Where an agent asks all to come later,
-    a refusal counts only if nobody has got through since the one before: else those who have
-    waited longest would be the first to give up.
-    """
+    """Tries again where `holdfast.policy.retry` says so and the endpoint's budget allows it."""
 
     def __init__(
         self,
@@ -52,29 +47,42 @@ class RetryLayer(PassThrough):
 
     async def through(self, call: Call[P, R], onward: Onward[P, R, T], /) -> Reply[T]:
         progress = call.progress
-        tries: _Tries | None = None
+        tries: Tries | None = None
         while True:
+            tried = len(progress.attempts)
             try:
                 reply = await onward(call)
             except A2AError as error:
-                tries = tries or _Tries()
-                tries.add(call, error, waits_in_line=self._waits_in_line)
-                await self._after_failure(call, error, tries)
+                tries = tries or Tries()
+                was_attempted = len(progress.attempts) > tried
+                await self._after_failure(call, error, tries, was_attempted=was_attempted)
             else:
                 if progress.endpoint is not None:
                     progress.endpoint.succeeded(self._budget)
                 return reply
 
-    async def _after_failure(self, call: AnyCall, error: A2AError, tries: _Tries) -> None:
+    async def _after_failure(
+        self, call: AnyCall, error: A2AError, tries: Tries, *, was_attempted: bool
+    ) -> None:
         """Waits until the next try.
 
         Raises:
             A2AError: What the last attempt came to, with all of them: there is no other try.
         """
+        gate = self._gate(call, error) if was_attempted else None
+        endpoint = call.progress.endpoint
+        tries.failed(
+            error,
+            was_attempted=was_attempted,
+            is_in_line=gate is not None,
+            answered=None if endpoint is None else endpoint.answered,
+        )
         last = tries.last
         if last is None:
-            raise error  # those below have done what they could
-        decision = self._decide(call, error, tries)
+            raise error
+        # A refusal on this side cost the agent nothing, and nor does who waits in line.
+        is_charged = was_attempted and error.transient and gate is None
+        decision = self._decide(call, error, tries.failures, is_charged=is_charged)
         if isinstance(decision, GiveUp):
             if error.transient and call.is_retried:
                 last.gave_up = decision.reason if error is last else error.message
@@ -82,69 +90,39 @@ class RetryLayer(PassThrough):
                 last.retry_after = error.retry_after  # of who was refused here after that
             last.attempts = tuple(call.progress.attempts)
             raise last from last.__cause__
-        # In a line the wait is the agent's, and everybody's; it is waited for below.
-        wait = decision.delay if tries.gate is None else tries.gate.wait_ahead()
-        attempts = call.progress.attempts
-        attempts[-1] = msgspec.structs.replace(attempts[-1], wait=(attempts[-1].wait or 0) + wait)
-        last.attempts = tuple(attempts)
+        wait = decision.delay if gate is None else gate.wait_ahead()
+        call.progress.goes_on(asyncio.get_running_loop().time() + wait)
+        last.attempts = tuple(call.progress.attempts)
         self._observers.retry_scheduled(call, last, wait=wait)
         if self._policy.on_retry is not None:
             told = self._policy.on_retry(tries.failures, last, wait)
             if inspect.isawaitable(told):
                 await told
-        await asyncio.sleep(wait if tries.gate is None else 0.0)
+        await asyncio.sleep(wait if gate is None else 0.0)  # in line it is waited below
 
-    def _decide(self, call: AnyCall, error: A2AError, tries: _Tries) -> Retry | GiveUp:
-        now, endpoint = asyncio.get_running_loop().time(), call.progress.endpoint
-        # What was refused on this side cost the agent nothing, and nor does who waits in line.
-        is_paid = error is tries.last and error.transient and tries.gate is None
-        within_budget = not is_paid or endpoint is None or endpoint.charge(self._budget, now=now)
-        decision: Retry | GiveUp = decide(
+    def _gate(self, call: AnyCall, error: A2AError) -> Gate | None:
+        """Where the next try waits, in line with all others that call there, if it does."""
+        endpoint = call.progress.endpoint
+        if not self._waits_in_line or endpoint is None or not asks_to_wait(error):
+            return None
+        # What is asked by others than the agent holds nobody back below.
+        return None if call.progress.lacks_credentials else endpoint.gate(call.operation)
+
+    def _decide(
+        self, call: AnyCall, error: A2AError, failures: int, *, is_charged: bool
+    ) -> Retry | GiveUp:
+        now, progress = asyncio.get_running_loop().time(), call.progress
+        within_budget = True
+        if is_charged and progress.endpoint is not None:
+            within_budget = progress.endpoint.charge(self._budget, now=now)
+        if not call.is_retried:
+            return GiveUp("who made the call goes on by other means")
+        return decide(
             self._policy,
             error,
             safety=call.operation.safety,
-            attempt=tries.failures,
+            attempt=failures,
             time_left=call.deadline.left(now),
             draw=self._env.random(),
+            within_budget=within_budget or progress.has_others,
         )
-        if not call.is_retried:
-            return GiveUp("who made the call goes on by other means")
-        if isinstance(decision, Retry) and not (within_budget or call.progress.has_others):
-            return GiveUp("the retry budget of this agent is spent")
-        return decision
-
-
-class _Tries:
-    """What has been tried in one call.
-
-    Attributes:
-        last: What the last attempt came to; None before the first.
-        failures: How many failures count.
-        gate: Where the call waits below, in line with all others that call there, if it does.
-    """
-
-    __slots__ = ("_answered", "_attempts", "failures", "gate", "last")
-
-    def __init__(self) -> None:
-        self.last: A2AError | None = None
-        self.failures = 0
-        self.gate: Gate | None = None
-        self._attempts = 0
-        self._answered: int | None = None  # calls that had got through at the last failure
-
-    def add(self, call: AnyCall, error: A2AError, *, waits_in_line: bool) -> None:
-        """Notes a failure: of an attempt, or before one was made."""
-        endpoint, attempts = call.progress.endpoint, len(call.progress.attempts)
-        if attempts > self._attempts:
-            self.last = error
-        self._attempts = attempts
-        self.gate = None
-        # Whom the agent has not answered, the line below does not hold back.
-        is_answer = error is self.last and not call.progress.lacks_credentials
-        if waits_in_line and endpoint is not None and is_answer and asks_to_wait(error):
-            self.gate = endpoint.gate(call.operation)
-        answered = None if endpoint is None else endpoint.answered
-        # Others have got through meanwhile: it is a question of time.
-        is_only_slow = self.gate is not None and self._answered not in {None, answered}
-        self.failures += not is_only_slow
-        self._answered = answered

@@ -102,6 +102,12 @@ class CallProgress(Progress):
         """What the requests carry."""
         return self.errand.secrets
 
+    def goes_on(self, at: float) -> None:
+        """Notes when the next attempt begins, or is to begin at the earliest."""
+        last = self.attempts[-1]
+        wait = max(0.0, at - self.began - last.started - last.duration)
+        self.attempts[-1] = msgspec.structs.replace(last, wait=wait)
+
     def failed(self, error: A2AError) -> None:
         """Notes a failed attempt, and makes its error tell of all of them."""
         if error.executed is not False:
