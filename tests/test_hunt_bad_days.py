@@ -33,6 +33,7 @@ from holdfast.testing import (
     Delay,
     FakeAgent,
     FakeNetwork,
+    Garbage,
     Refuse,
     Respond,
     Stall,
@@ -528,3 +529,26 @@ async def test_who_gets_no_credentials_does_not_ask_for_them_at_every_place(is_o
         await client.list_tasks()
 
     assert tokens.asked == 1
+
+
+@pytest.mark.parametrize("place", ["http://other.test", ""])
+@pytest.mark.parametrize("fault", [Refuse(), Garbage()])
+async def test_a_card_that_is_said_to_be_where_the_token_leads_gives_nothing_away(place, fault):
+    token, seen, agent = "s3cr3t-token-value", [], fake("agent")
+    moved = Respond(status=302, headers={"location": f"{place}/{token}/card.json"})
+    agent.inject(moved, on="GetAgentCard")
+    agent.inject(fault)
+    client = connect(
+        agent.url,
+        engine=FakeNetwork(agent),
+        auth=token,
+        resilience=ONCE,
+        observers=[lambda event: seen.append(repr(event))],
+    )
+
+    with pytest.raises(A2AError) as caught:
+        await client.list_tasks()
+
+    told = [str(caught.value), repr(vars(caught.value)), *seen]
+    told += [repr(client.stats()), repr(client.circuit.last_failure)]
+    assert not any(token in one for one in told)
