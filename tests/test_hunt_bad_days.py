@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import random
 
 import pytest
@@ -29,6 +30,7 @@ from holdfast import (
 )
 from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.fair_admission import FairAdmission, FairLine
+from holdfast.server import ProtocolErrors
 from holdfast.testing import (
     Delay,
     FakeAgent,
@@ -552,3 +554,43 @@ async def test_a_card_that_is_said_to_be_where_the_token_leads_gives_nothing_awa
     told = [str(caught.value), repr(vars(caught.value)), *seen]
     told += [repr(client.stats()), repr(client.circuit.last_failure)]
     assert not any(token in one for one in told)
+
+
+# ── What others are told ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("status", [422, 500, 503])
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<html>" + b"Traceback (most recent call last)<br>" * 3000,
+        b'{"detail": "' + b"Traceback (most recent call last), " * 3000 + b'"}',
+        b'{"detail": "' + b"Traceback (most recent call last), " * 50_000 + b'"}',
+    ],
+    ids=["html", "json", "more json"],
+)
+async def test_however_long_a_page_is_and_whatever_it_calls_itself_it_is_not_told(status, page):
+    sent = []
+
+    async def app(_scope, _receive, send):
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        for at in range(0, len(page), 10_000):
+            piece, rest = page[at : at + 10_000], at + 10_000 < len(page)
+            await send({"type": "http.response.body", "body": piece, "more_body": rest})
+
+    async def receive():
+        body = b'{"jsonrpc": "2.0", "id": 7, "method": "GetTask"}'
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/rpc", "headers": []}
+    await ProtocolErrors(app, agent="agent")(scope, receive, send)
+
+    told = b"".join(message.get("body", b"") for message in sent)
+    assert b"Traceback" not in told
+    reply = json.loads(told)
+    assert (sent[0]["status"], reply["id"]) == (status, 7)
+    assert A2AError.from_jsonrpc(reply["error"]).code is not None
