@@ -594,3 +594,31 @@ async def test_however_long_a_page_is_and_whatever_it_calls_itself_it_is_not_tol
     reply = json.loads(told)
     assert (sent[0]["status"], reply["id"]) == (status, 7)
     assert A2AError.from_jsonrpc(reply["error"]).code is not None
+
+
+PAGE = {"content-type": "text/html"}
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_place_where_there_is_no_agent_any_more_is_passed_over(streaming):
+    agents, client = several(2, streaming=streaming)
+    agents[0].inject(Respond(status=404, headers=PAGE, body=b"<html>"), times=1000)
+
+    answers = [await client.ask("hello") for _ in range(30)]
+
+    assert {answer.text for answer in answers} == {"1"}
+    assert len(agents[0].pending_faults) > 995
+
+
+async def test_a_place_that_answers_with_something_else_is_avoided_for_a_while():
+    agents, client = several(2)
+    agents[0].inject(Respond(status=200, headers=PAGE, body=b"<html>"), times=1000)
+
+    outcomes = [
+        outcome
+        for _ in range(30)
+        for outcome in await asyncio.gather(client.ask("hello"), return_exceptions=True)
+    ]
+
+    assert [isinstance(one, A2AError) for one in outcomes].count(True) <= 1
+    assert len(agents[1].executions) >= 29

@@ -6,7 +6,7 @@ Rules:
 - What was sent somewhere, and may have arrived, is looked after there.
 - Anything else goes where the least is under way and the least has failed lately. How long answers
   take says nothing: that depends on what is asked, and a place that fails at once is the quickest.
-- One that refuses before anything is sent, or where nobody is, is passed over; one at which this
+- One that refuses before anything is sent, or where no agent is, is passed over; one at which this
   call has failed comes last.
 """
 
@@ -18,8 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
-from holdfast.errors import A2AError, TaskNotFoundError
-from holdfast.model.operations import GET_TASK
+from holdfast.errors import (
+    A2AError,
+    A2AHTTPError,
+    InvalidAgentResponseError,
+    TaskNotFoundError,
+)
+from holdfast.model.operations import GET_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE
 from holdfast.model.requests import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -44,6 +49,7 @@ from holdfast.runtime.transport import (
     Transport,
     UnaryOnly,
 )
+from holdfast.wire.status import is_unknown_there
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -73,6 +79,9 @@ _MOST_FAILURES = 5.0
 
 _CLOSING = 5.0
 """Seconds that a card's stack has to close."""
+
+
+_SENDS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})
 
 
 class Replica:
@@ -155,7 +164,8 @@ class ReplicaLayer:
             except A2AError as error:
                 is_untried = len(progress.attempts) == tried and error.executed is False
                 is_nowhere = nobody_is_there(error) and not progress.lacks_credentials
-                if not is_untried and not is_nowhere:
+                is_no_agent = _is_no_agent(call, error) and error.executed is False
+                if not (is_untried or is_nowhere or is_no_agent):
                     raise
                 refused = _sooner(error, refused)
         raise cast("A2AError", refused)
@@ -171,7 +181,8 @@ class ReplicaLayer:
         except A2AError as error:
             if sends and error.executed is False:
                 progress.errand.home = None
-            if judge(error) == "failure" and not progress.lacks_credentials:
+            is_away = judge(error) == "failure" or _is_no_agent(call, error)
+            if is_away and not progress.lacks_credentials:
                 replica.failed(asyncio.get_running_loop().time())
             raise
         finally:
@@ -363,6 +374,13 @@ def _named_in(value: object) -> Iterator[str]:
         yield from filter(
             None, (getattr(value, "task_id", None), getattr(value, "context_id", None))
         )
+
+
+def _is_no_agent(call: AnyCall, error: A2AError) -> bool:
+    """Whether something else than an agent has answered: every agent takes messages."""
+    if isinstance(error, A2AHTTPError):
+        return call.operation in _SENDS and is_unknown_there(error)
+    return isinstance(error, InvalidAgentResponseError) and error.code is None
 
 
 def _sooner(one: A2AError, other: A2AError | None) -> A2AError:
