@@ -28,6 +28,8 @@ from holdfast import (
     RetryPolicy,
     connect,
 )
+from holdfast.model.operations import GET_TASK
+from holdfast.model.requests import GetTaskRequest
 from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.fair_admission import FairAdmission, FairLine
 from holdfast.server import ProtocolErrors
@@ -179,9 +181,11 @@ async def test_a_task_is_looked_for_again_where_one_place_had_a_bad_moment():
         agent.inject(Respond(status=502), on="GetTask")
     later = connect([card_of(agent) for agent in agents], engine=FakeNetwork(*agents), env=Dice())
 
-    found = await later.get_task(task.id)
+    reply = await later.call(GET_TASK, GetTaskRequest(id=task.id))
 
-    assert found.id == task.id
+    assert reply.value.id == task.id
+    told = [(one.number, one.executed) for one in reply.attempts]
+    assert told == [(1, False), (2, False), (3, True)]
 
 
 async def test_a_place_that_was_refused_is_not_taken_for_the_one_that_was_called():
@@ -622,3 +626,21 @@ async def test_a_place_that_answers_with_something_else_is_avoided_for_a_while()
 
     assert [isinstance(one, A2AError) for one in outcomes].count(True) <= 1
     assert len(agents[1].executions) >= 29
+
+
+async def test_a_place_that_never_answers_keeps_no_task_from_being_found():
+    agents, client = several(3)
+    task = (await client.ask("hello")).task
+    for agent in agents:
+        if task.id not in agent.tasks:
+            agent.inject(Stall(), on="GetTask", times=1000)
+    network = FakeNetwork(*agents)
+
+    for seed in range(10):
+        cards = [card_of(agent) for agent in agents]
+        later = connect(cards, engine=network, env=Dice(seed))
+        assert (await later.get_task(task.id)).id == task.id
+        assert {one.circuit for one in later.stats().endpoints} == {"closed"}
+
+    assert now() == 0
+    assert network.in_flight == 0

@@ -81,6 +81,9 @@ _CLOSING = 5.0
 """Seconds that a card's stack has to close."""
 
 
+_ENDING = 1.0
+"""Seconds that a question has to end which is answered elsewhere."""
+
 _SENDS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})
 
 
@@ -225,41 +228,56 @@ class ReplicaLayer:
         return None if task_id is None else await self._find(task_id, call)
 
     async def _find(self, task_id: str, call: AnyCall) -> Replica | None:
-        """The place of a task; None if no place knows it.
+        """The place of a task; None if no place knows it. All are asked at once.
 
         Raises:
             A2AError: It is at none of those that could be asked, and one could not be asked.
         """
-        failure: A2AError | None = None
-        attempts = list(call.progress.attempts)
-        for replica in self._in_order(call):
-            progress = CallProgress(
-                began=call.progress.began, errand=call.progress.errand, attempts=attempts
-            )
-            question = msgspec.structs.replace(
-                call,
-                operation=GET_TASK,
-                params=GetTaskRequest(id=task_id, history_length=0),
-                is_retried=False,
-                progress=progress,
-            )
-            try:
-                await self._at(replica, question, replica.transport.unary)
-            except TaskNotFoundError:
-                continue
-            except A2AError as error:
-                failure = error
-            else:
-                self._keep(task_id, replica)
-                return replica
-        if failure is not None:
+        asked = {
+            asyncio.create_task(self._ask_for(task_id, call, replica)): replica
+            for replica in self._in_order(call)
+        }
+        left, failures = set(asked), list[A2AError]()
+        try:
+            while left:
+                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                for one in done:
+                    failure = one.result()
+                    if failure is None:
+                        self._keep(task_id, asked[one])
+                        return asked[one]
+                    if not isinstance(failure, TaskNotFoundError):
+                        failures.append(failure)
+        finally:
+            for one in left:
+                one.cancel()
+            if left:
+                await asyncio.wait(left, timeout=_ENDING)
+        for failure in failures:
             # The call itself was not made; that its place was not found counts as a try of it.
             failure.executed = False
-            call.progress.attempts += [
-                msgspec.structs.replace(one, executed=False)
-                for one in attempts[len(call.progress.attempts) :]
-            ]
-            raise failure
+            attempts = call.progress.attempts
+            for number, made in enumerate(failure.attempts, len(attempts) + 1):
+                attempts.append(msgspec.structs.replace(made, number=number, executed=False))
+        if failures:
+            raise failures[0]
+        return None
+
+    async def _ask_for(self, task_id: str, call: AnyCall, replica: Replica) -> A2AError | None:
+        """Asks one place for a task; None if it is there."""
+        progress = CallProgress(began=call.progress.began, errand=call.progress.errand)
+        question = msgspec.structs.replace(
+            call,
+            operation=GET_TASK,
+            params=GetTaskRequest(id=task_id, history_length=0),
+            is_retried=False,
+            progress=progress,
+        )
+        try:
+            await self._at(replica, question, replica.transport.unary)
+        except A2AError as error:
+            error.attempts = tuple(progress.attempts)
+            return error
         return None
 
     def _learn(self, value: object, replica: Replica) -> None:
