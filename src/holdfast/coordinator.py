@@ -113,8 +113,7 @@ class Coordinator(ClosingContext):
             agent.is_gone = True
         owned, self._owned = self._owned, ()
         try:
-            for fan_out in tuple(self._fan_outs):
-                await fan_out.close()
+            await asyncio.gather(*(fan_out.close() for fan_out in tuple(self._fan_outs)))
             await asyncio.gather(*self._leaving, return_exceptions=True)
         finally:
             try:
