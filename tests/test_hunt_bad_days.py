@@ -644,3 +644,48 @@ async def test_a_place_that_never_answers_keeps_no_task_from_being_found():
 
     assert now() == 0
     assert network.in_flight == 0
+
+
+@pytest.mark.parametrize("status", [401, 413])
+async def test_what_one_message_meets_at_another_interface_is_not_held_against_it(status):
+    first, second = fake("first"), fake("second", "here")
+    first.inject(Refuse(), times=1000)
+    client = connect(
+        card_of(first, second), engine=FakeNetwork(first, second), env=Middle(), streaming=False
+    )
+    for _ in range(8):
+        second.inject(Respond(status=status), on="SendMessage")
+    with pytest.raises(A2AError):
+        await client.ask("too much", timeout=20)
+    second._faults.clear()
+
+    assert (await client.ask("hello")).text == "here"
+
+
+class Unhurried(FakeNetwork):
+    """Connections of streams that do not close."""
+
+    def stream(self, request):
+        inner = super().stream(request)
+
+        class Connection:
+            async def __aenter__(self):
+                return await inner.__aenter__()
+
+            async def __aexit__(self, *error):
+                await inner.__aexit__(*error)
+                await asyncio.sleep(1_000_000)
+
+        return Connection() if b"Stream" in (request.body or b"") else inner
+
+
+async def test_a_coordinator_closes_all_its_fan_outs_at_once():
+    agents = [fake(f"agent{n}", works_forever()) for n in range(3)]
+    coordinator = coordinating(*agents, engine=Unhurried(*agents))
+    asking = [asyncio.create_task(coordinator.fan_out("hello").results()) for _ in range(20)]
+    await asyncio.sleep(1)
+
+    await coordinator.close()
+
+    assert now() <= 12
+    await asyncio.gather(*asking, return_exceptions=True)

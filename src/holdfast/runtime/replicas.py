@@ -18,13 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
-from holdfast.errors import (
-    A2AError,
-    A2AHTTPError,
-    InvalidAgentResponseError,
-    TaskNotFoundError,
-)
-from holdfast.model.operations import GET_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE
+from holdfast.errors import A2AError, TaskNotFoundError
+from holdfast.model.operations import GET_TASK
 from holdfast.model.requests import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -49,7 +44,7 @@ from holdfast.runtime.transport import (
     Transport,
     UnaryOnly,
 )
-from holdfast.wire.status import is_unknown_there
+from holdfast.wire.status import is_no_agent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -83,8 +78,6 @@ _CLOSING = 5.0
 
 _ENDING = 1.0
 """Seconds that a question has to end which is answered elsewhere."""
-
-_SENDS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})
 
 
 class Replica:
@@ -167,8 +160,8 @@ class ReplicaLayer:
             except A2AError as error:
                 is_untried = len(progress.attempts) == tried and error.executed is False
                 is_nowhere = nobody_is_there(error) and not progress.lacks_credentials
-                is_no_agent = _is_no_agent(call, error) and error.executed is False
-                if not (is_untried or is_nowhere or is_no_agent):
+                is_other = is_no_agent(call.operation, error) and error.executed is False
+                if not (is_untried or is_nowhere or is_other):
                     raise
                 refused = _sooner(error, refused)
         raise cast("A2AError", refused)
@@ -184,7 +177,7 @@ class ReplicaLayer:
         except A2AError as error:
             if sends and error.executed is False:
                 progress.errand.home = None
-            is_away = judge(error) == "failure" or _is_no_agent(call, error)
+            is_away = judge(error) == "failure" or is_no_agent(call.operation, error)
             if is_away and not progress.lacks_credentials:
                 replica.failed(asyncio.get_running_loop().time())
             raise
@@ -392,13 +385,6 @@ def _named_in(value: object) -> Iterator[str]:
         yield from filter(
             None, (getattr(value, "task_id", None), getattr(value, "context_id", None))
         )
-
-
-def _is_no_agent(call: AnyCall, error: A2AError) -> bool:
-    """Whether something else than an agent has answered: every agent takes messages."""
-    if isinstance(error, A2AHTTPError):
-        return call.operation in _SENDS and is_unknown_there(error)
-    return isinstance(error, InvalidAgentResponseError) and error.code is None
 
 
 def _sooner(one: A2AError, other: A2AError | None) -> A2AError:
