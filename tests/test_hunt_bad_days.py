@@ -689,3 +689,26 @@ async def test_a_coordinator_closes_all_its_fan_outs_at_once():
 
     assert now() <= 12
     await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def test_while_somebody_finds_out_whether_it_is_back_nobody_is_sent_away_for_long():
+    agent = fake("agent")
+    client = connect(
+        card_of(agent), engine=FakeNetwork(agent), resilience=ONCE, env=Middle(), streaming=False
+    )
+    agent.inject(Refuse(), times=1000)
+    while now() < 600:  # by now it is left alone for most of a minute each time
+        with pytest.raises(A2AError):
+            await client.list_tasks()
+        await asyncio.sleep(1)
+    agent._faults.clear()
+    agent.inject(Delay(seconds=1))
+    await asyncio.sleep(client.circuit.retry_after)
+    probe = asyncio.create_task(client.list_tasks())
+    await asyncio.sleep(0.5)
+
+    with pytest.raises(CircuitOpenError) as caught:
+        await client.list_tasks()
+
+    assert 0 < caught.value.retry_after <= 5
+    await probe
