@@ -712,3 +712,31 @@ async def test_while_somebody_finds_out_whether_it_is_back_nobody_is_sent_away_f
 
     assert 0 < caught.value.retry_after <= 5
     await probe
+
+
+@pytest.mark.parametrize("ends", ["close", "remove"])
+async def test_who_waits_for_an_agent_that_is_removed_waits_no_longer(ends):
+    busy, other = fake("busy", works_forever()), fake("other")
+    network = FakeNetwork(busy, other)
+    lent = connect(busy.url, engine=network)
+    coordinator = Coordinator(
+        {"busy": lent, "other": other.url}, engine=network, concurrency=1, env=Middle()
+    )
+    under_way = asyncio.create_task(coordinator.delegate("busy", "hello"))
+    await asyncio.sleep(1)
+    waiting = [asyncio.create_task(coordinator.delegate("other", "hello")) for _ in range(3)]
+    await asyncio.sleep(1)
+
+    await (coordinator.close() if ends == "close" else coordinator.remove("other"))
+    results = await asyncio.gather(*waiting)
+
+    assert now() == 2
+    assert {(one.error.failure, one.error.executed) for one in results} == {("closed", False)}
+    assert other.received == []
+    under_way.cancel()
+    await asyncio.gather(under_way, return_exceptions=True)
+    if ends == "remove":
+        coordinator.add("other", other.url)
+        assert (await coordinator.delegate("other", "hello", timeout=5)).error is None
+        await coordinator.close()
+    await lent.close()
