@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import random
 
 import pytest
@@ -27,12 +28,16 @@ from holdfast import (
     RetryPolicy,
     connect,
 )
+from holdfast.model.operations import GET_TASK
+from holdfast.model.requests import GetTaskRequest
 from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.fair_admission import FairAdmission, FairLine
+from holdfast.server import ProtocolErrors
 from holdfast.testing import (
     Delay,
     FakeAgent,
     FakeNetwork,
+    Garbage,
     Refuse,
     Respond,
     Stall,
@@ -176,9 +181,11 @@ async def test_a_task_is_looked_for_again_where_one_place_had_a_bad_moment():
         agent.inject(Respond(status=502), on="GetTask")
     later = connect([card_of(agent) for agent in agents], engine=FakeNetwork(*agents), env=Dice())
 
-    found = await later.get_task(task.id)
+    reply = await later.call(GET_TASK, GetTaskRequest(id=task.id))
 
-    assert found.id == task.id
+    assert reply.value.id == task.id
+    told = [(one.number, one.executed) for one in reply.attempts]
+    assert told == [(1, False), (2, False), (3, True)]
 
 
 async def test_a_place_that_was_refused_is_not_taken_for_the_one_that_was_called():
@@ -528,3 +535,208 @@ async def test_who_gets_no_credentials_does_not_ask_for_them_at_every_place(is_o
         await client.list_tasks()
 
     assert tokens.asked == 1
+
+
+@pytest.mark.parametrize("place", ["http://other.test", ""])
+@pytest.mark.parametrize("fault", [Refuse(), Garbage()])
+async def test_a_card_that_is_said_to_be_where_the_token_leads_gives_nothing_away(place, fault):
+    token, seen, agent = "s3cr3t-token-value", [], fake("agent")
+    moved = Respond(status=302, headers={"location": f"{place}/{token}/card.json"})
+    agent.inject(moved, on="GetAgentCard")
+    agent.inject(fault)
+    client = connect(
+        agent.url,
+        engine=FakeNetwork(agent),
+        auth=token,
+        resilience=ONCE,
+        observers=[lambda event: seen.append(repr(event))],
+    )
+
+    with pytest.raises(A2AError) as caught:
+        await client.list_tasks()
+
+    told = [str(caught.value), repr(vars(caught.value)), *seen]
+    told += [repr(client.stats()), repr(client.circuit.last_failure)]
+    assert not any(token in one for one in told)
+
+
+# ── What others are told ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("status", [422, 500, 503])
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<html>" + b"Traceback (most recent call last)<br>" * 3000,
+        b'{"detail": "' + b"Traceback (most recent call last), " * 3000 + b'"}',
+        b'{"detail": "' + b"Traceback (most recent call last), " * 50_000 + b'"}',
+    ],
+    ids=["html", "json", "more json"],
+)
+async def test_however_long_a_page_is_and_whatever_it_calls_itself_it_is_not_told(status, page):
+    sent = []
+
+    async def app(_scope, _receive, send):
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        for at in range(0, len(page), 10_000):
+            piece, rest = page[at : at + 10_000], at + 10_000 < len(page)
+            await send({"type": "http.response.body", "body": piece, "more_body": rest})
+
+    async def receive():
+        body = b'{"jsonrpc": "2.0", "id": 7, "method": "GetTask"}'
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/rpc", "headers": []}
+    await ProtocolErrors(app, agent="agent")(scope, receive, send)
+
+    told = b"".join(message.get("body", b"") for message in sent)
+    assert b"Traceback" not in told
+    reply = json.loads(told)
+    assert (sent[0]["status"], reply["id"]) == (status, 7)
+    assert A2AError.from_jsonrpc(reply["error"]).code is not None
+
+
+PAGE = {"content-type": "text/html"}
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_place_where_there_is_no_agent_any_more_is_passed_over(streaming):
+    agents, client = several(2, streaming=streaming)
+    agents[0].inject(Respond(status=404, headers=PAGE, body=b"<html>"), times=1000)
+
+    answers = [await client.ask("hello") for _ in range(30)]
+
+    assert {answer.text for answer in answers} == {"1"}
+    assert len(agents[0].pending_faults) > 995
+
+
+async def test_a_place_that_answers_with_something_else_is_avoided_for_a_while():
+    agents, client = several(2)
+    agents[0].inject(Respond(status=200, headers=PAGE, body=b"<html>"), times=1000)
+
+    outcomes = [
+        outcome
+        for _ in range(30)
+        for outcome in await asyncio.gather(client.ask("hello"), return_exceptions=True)
+    ]
+
+    assert [isinstance(one, A2AError) for one in outcomes].count(True) <= 1
+    assert len(agents[1].executions) >= 29
+
+
+async def test_a_place_that_never_answers_keeps_no_task_from_being_found():
+    agents, client = several(3)
+    task = (await client.ask("hello")).task
+    for agent in agents:
+        if task.id not in agent.tasks:
+            agent.inject(Stall(), on="GetTask", times=1000)
+    network = FakeNetwork(*agents)
+
+    for seed in range(10):
+        cards = [card_of(agent) for agent in agents]
+        later = connect(cards, engine=network, env=Dice(seed))
+        assert (await later.get_task(task.id)).id == task.id
+        assert {one.circuit for one in later.stats().endpoints} == {"closed"}
+
+    assert now() == 0
+    assert network.in_flight == 0
+
+
+@pytest.mark.parametrize("status", [401, 413])
+async def test_what_one_message_meets_at_another_interface_is_not_held_against_it(status):
+    first, second = fake("first"), fake("second", "here")
+    first.inject(Refuse(), times=1000)
+    client = connect(
+        card_of(first, second), engine=FakeNetwork(first, second), env=Middle(), streaming=False
+    )
+    for _ in range(8):
+        second.inject(Respond(status=status), on="SendMessage")
+    with pytest.raises(A2AError):
+        await client.ask("too much", timeout=20)
+    second._faults.clear()
+
+    assert (await client.ask("hello")).text == "here"
+
+
+class Unhurried(FakeNetwork):
+    """Connections of streams that do not close."""
+
+    def stream(self, request):
+        inner = super().stream(request)
+
+        class Connection:
+            async def __aenter__(self):
+                return await inner.__aenter__()
+
+            async def __aexit__(self, *error):
+                await inner.__aexit__(*error)
+                await asyncio.sleep(1_000_000)
+
+        return Connection() if b"Stream" in (request.body or b"") else inner
+
+
+async def test_a_coordinator_closes_all_its_fan_outs_at_once():
+    agents = [fake(f"agent{n}", works_forever()) for n in range(3)]
+    coordinator = coordinating(*agents, engine=Unhurried(*agents))
+    asking = [asyncio.create_task(coordinator.fan_out("hello").results()) for _ in range(20)]
+    await asyncio.sleep(1)
+
+    await coordinator.close()
+
+    assert now() <= 12
+    await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def test_while_somebody_finds_out_whether_it_is_back_nobody_is_sent_away_for_long():
+    agent = fake("agent")
+    client = connect(
+        card_of(agent), engine=FakeNetwork(agent), resilience=ONCE, env=Middle(), streaming=False
+    )
+    agent.inject(Refuse(), times=1000)
+    while now() < 600:  # by now it is left alone for most of a minute each time
+        with pytest.raises(A2AError):
+            await client.list_tasks()
+        await asyncio.sleep(1)
+    agent._faults.clear()
+    agent.inject(Delay(seconds=1))
+    await asyncio.sleep(client.circuit.retry_after)
+    probe = asyncio.create_task(client.list_tasks())
+    await asyncio.sleep(0.5)
+
+    with pytest.raises(CircuitOpenError) as caught:
+        await client.list_tasks()
+
+    assert 0 < caught.value.retry_after <= 5
+    await probe
+
+
+@pytest.mark.parametrize("ends", ["close", "remove"])
+async def test_who_waits_for_an_agent_that_is_removed_waits_no_longer(ends):
+    busy, other = fake("busy", works_forever()), fake("other")
+    network = FakeNetwork(busy, other)
+    lent = connect(busy.url, engine=network)
+    coordinator = Coordinator(
+        {"busy": lent, "other": other.url}, engine=network, concurrency=1, env=Middle()
+    )
+    under_way = asyncio.create_task(coordinator.delegate("busy", "hello"))
+    await asyncio.sleep(1)
+    waiting = [asyncio.create_task(coordinator.delegate("other", "hello")) for _ in range(3)]
+    await asyncio.sleep(1)
+
+    await (coordinator.close() if ends == "close" else coordinator.remove("other"))
+    results = await asyncio.gather(*waiting)
+
+    assert now() == 2
+    assert {(one.error.failure, one.error.executed) for one in results} == {("closed", False)}
+    assert other.received == []
+    under_way.cancel()
+    await asyncio.gather(under_way, return_exceptions=True)
+    if ends == "remove":
+        coordinator.add("other", other.url)
+        assert (await coordinator.delegate("other", "hello", timeout=5)).error is None
+        await coordinator.close()
+    await lent.close()

@@ -109,12 +109,12 @@ class Coordinator(ClosingContext):
         """
         self._is_closed = True
         agents, self._agents = self._agents, {}
-        for agent in agents.values():
+        for name, agent in agents.items():
             agent.is_gone = True
+            self._admission.dismiss(name)
         owned, self._owned = self._owned, ()
         try:
-            for fan_out in tuple(self._fan_outs):
-                await fan_out.close()
+            await asyncio.gather(*(fan_out.close() for fan_out in tuple(self._fan_outs)))
             await asyncio.gather(*self._leaving, return_exceptions=True)
         finally:
             try:
@@ -164,6 +164,8 @@ class Coordinator(ClosingContext):
         """
         agent = self._of(name)
         del self._agents[name]
+        agent.is_gone = True
+        self._admission.dismiss(name)
         await agent.close()
 
     def health(self) -> dict[str, AgentHealth]:

@@ -209,12 +209,16 @@ class Breaker:
         return self._failures
 
     def retry_after(self, *, now: float) -> float:
-        """Seconds until a call may be let through.
+        """Seconds until a call may be let through, or may be known to.
 
         Args:
             now: Monotonic time in seconds.
         """
-        return 0.0 if self._state == "closed" else max(0.0, self._until - now)
+        if self._state == "closed":
+            return 0.0
+        left = max(0.0, self._until - now)
+        # What a probe shows is mostly known long before its time is over.
+        return min(left, self.policy.open_for) if self._state == "half_open" else left
 
     def acquire(self, *, now: float) -> Permit | None:
         """Leave to make a call, or None; who gets it says `settle`, whatever happens.

@@ -32,6 +32,7 @@ from holdfast.wire.http import (
 )
 from holdfast.wire.limits import about_card, check_json_size, of_cards
 from holdfast.wire.reach import Network, Scope
+from holdfast.wire.redaction import hidden_in_path
 
 if TYPE_CHECKING:
     from holdfast.runtime.env import Env
@@ -200,7 +201,7 @@ class CardTransport(UnaryOnly):
             asked = presentable(url)
             if told.agent not in {None, asked}:
                 told.message = f"{told.message}, where {asked} leads"
-            told.agent = told.agent or asked
+            told.agent = hidden_in_path(told.agent or asked, secrets.found())
             told.executed = False
             if told is error:
                 raise

@@ -68,6 +68,13 @@ class FairAdmission:
         while self._let_in():
             pass
 
+    def dismiss(self, name: str) -> None:
+        """Ends the waits of all who want to call somebody that is gone: they leave at once."""
+        for line in self._lines:
+            waiting = line.waiting.pop(name, None)
+            while waiting is not None and waiting.let_in():
+                self._take(name)  # more than there are, for a moment
+
     def _may_enter(self, name: str) -> bool:
         return self._free > (self._taken[name] if self._are_shared() else 0)
 

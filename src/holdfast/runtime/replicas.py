@@ -6,7 +6,7 @@ Rules:
 - What was sent somewhere, and may have arrived, is looked after there.
 - Anything else goes where the least is under way and the least has failed lately. How long answers
   take says nothing: that depends on what is asked, and a place that fails at once is the quickest.
-- One that refuses before anything is sent, or where nobody is, is passed over; one at which this
+- One that refuses before anything is sent, or where no agent is, is passed over; one at which this
   call has failed comes last.
 """
 
@@ -44,6 +44,7 @@ from holdfast.runtime.transport import (
     Transport,
     UnaryOnly,
 )
+from holdfast.wire.status import is_no_agent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -73,6 +74,10 @@ _MOST_FAILURES = 5.0
 
 _CLOSING = 5.0
 """Seconds that a card's stack has to close."""
+
+
+_ENDING = 1.0
+"""Seconds that a question has to end which is answered elsewhere."""
 
 
 class Replica:
@@ -155,7 +160,8 @@ class ReplicaLayer:
             except A2AError as error:
                 is_untried = len(progress.attempts) == tried and error.executed is False
                 is_nowhere = nobody_is_there(error) and not progress.lacks_credentials
-                if not is_untried and not is_nowhere:
+                is_other = is_no_agent(call.operation, error) and error.executed is False
+                if not (is_untried or is_nowhere or is_other):
                     raise
                 refused = _sooner(error, refused)
         raise cast("A2AError", refused)
@@ -171,7 +177,8 @@ class ReplicaLayer:
         except A2AError as error:
             if sends and error.executed is False:
                 progress.errand.home = None
-            if judge(error) == "failure" and not progress.lacks_credentials:
+            is_away = judge(error) == "failure" or is_no_agent(call.operation, error)
+            if is_away and not progress.lacks_credentials:
                 replica.failed(asyncio.get_running_loop().time())
             raise
         finally:
@@ -214,41 +221,56 @@ class ReplicaLayer:
         return None if task_id is None else await self._find(task_id, call)
 
     async def _find(self, task_id: str, call: AnyCall) -> Replica | None:
-        """The place of a task; None if no place knows it.
+        """The place of a task; None if no place knows it. All are asked at once.
 
         Raises:
             A2AError: It is at none of those that could be asked, and one could not be asked.
         """
-        failure: A2AError | None = None
-        attempts = list(call.progress.attempts)
-        for replica in self._in_order(call):
-            progress = CallProgress(
-                began=call.progress.began, errand=call.progress.errand, attempts=attempts
-            )
-            question = msgspec.structs.replace(
-                call,
-                operation=GET_TASK,
-                params=GetTaskRequest(id=task_id, history_length=0),
-                is_retried=False,
-                progress=progress,
-            )
-            try:
-                await self._at(replica, question, replica.transport.unary)
-            except TaskNotFoundError:
-                continue
-            except A2AError as error:
-                failure = error
-            else:
-                self._keep(task_id, replica)
-                return replica
-        if failure is not None:
+        asked = {
+            asyncio.create_task(self._ask_for(task_id, call, replica)): replica
+            for replica in self._in_order(call)
+        }
+        left, failures = set(asked), list[A2AError]()
+        try:
+            while left:
+                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                for one in done:
+                    failure = one.result()
+                    if failure is None:
+                        self._keep(task_id, asked[one])
+                        return asked[one]
+                    if not isinstance(failure, TaskNotFoundError):
+                        failures.append(failure)
+        finally:
+            for one in left:
+                one.cancel()
+            if left:
+                await asyncio.wait(left, timeout=_ENDING)
+        for failure in failures:
             # The call itself was not made; that its place was not found counts as a try of it.
             failure.executed = False
-            call.progress.attempts += [
-                msgspec.structs.replace(one, executed=False)
-                for one in attempts[len(call.progress.attempts) :]
-            ]
-            raise failure
+            attempts = call.progress.attempts
+            for number, made in enumerate(failure.attempts, len(attempts) + 1):
+                attempts.append(msgspec.structs.replace(made, number=number, executed=False))
+        if failures:
+            raise failures[0]
+        return None
+
+    async def _ask_for(self, task_id: str, call: AnyCall, replica: Replica) -> A2AError | None:
+        """Asks one place for a task; None if it is there."""
+        progress = CallProgress(began=call.progress.began, errand=call.progress.errand)
+        question = msgspec.structs.replace(
+            call,
+            operation=GET_TASK,
+            params=GetTaskRequest(id=task_id, history_length=0),
+            is_retried=False,
+            progress=progress,
+        )
+        try:
+            await self._at(replica, question, replica.transport.unary)
+        except A2AError as error:
+            error.attempts = tuple(progress.attempts)
+            return error
         return None
 
     def _learn(self, value: object, replica: Replica) -> None:

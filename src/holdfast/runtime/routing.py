@@ -44,7 +44,7 @@ from holdfast.wire.origins import origin, origin_and_aliases
 from holdfast.wire.reach import Reach, furthest_in, scope_of_host
 from holdfast.wire.redaction import hidden_in_path
 from holdfast.wire.security import explain
-from holdfast.wire.status import is_unknown_there
+from holdfast.wire.status import is_no_agent, is_unknown_there
 
 if TYPE_CHECKING:
     from holdfast.model.card import AgentCard
@@ -132,7 +132,7 @@ class InterfaceLayer(PassThrough):
                     continue
                 if way is choice or not _is_of_no_use(call, error):
                     raise
-                if way in choice.others:  # others may have found out at the same time
+                if is_no_agent(call.operation, error) and way in choice.others:
                     choice.others.remove(way)
                 refused = refused or progress.failure
         if refused is None:

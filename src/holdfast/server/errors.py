@@ -36,7 +36,7 @@ __all__ = ["ProtocolErrors"]
 
 logger = logging.getLogger("holdfast.server")
 
-_KEPT = 64 * 1024
+_KEPT = 1024 * 1024
 """Bytes of an error's body that are looked at; no error of the protocol is larger."""
 
 _OF_THE_BODY = ("content-", "etag", "last-modified", "transfer-encoding", "accept-ranges")
@@ -152,9 +152,6 @@ class _Response:
         self._held += message.get("body", b"") if is_body else b""
         self._is_whole = not (is_body and message.get("more_body", False))
         if len(self._held) > _KEPT:
-            if "json" in media_type(by_name(start.get("headers", ()))):
-                await self._let_pass()
-                return
             del self._held[:]  # a page, of which nothing will be told
         if self._is_whole:
             await self._judge(start)

@@ -32,11 +32,14 @@ from holdfast.errors.reading import ErrorObject, is_error_info, metadata_of, rea
 from holdfast.errors.tree import CODE_BY_REASON, error_of
 from holdfast.errors.values import excerpt, integer, seconds, text_of
 from holdfast.errors.writing import HTTP_STATUS
+from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
 from holdfast.wire.fields import http_date
 from holdfast.wire.http import HttpReply, harmless_headers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from holdfast.model.operations import Operation
 
 __all__ = [
     "REFUSALS",
@@ -44,11 +47,14 @@ __all__ = [
     "from_problem",
     "from_rest_status",
     "from_rpc_error",
+    "is_no_agent",
     "is_unknown_there",
 ]
 
 REFUSALS = frozenset({401, 403, 404, 405, 411, 413, 414, 415, 421, 422, 425, 429, 503})
 """HTTP statuses that, without an A2A error in the body, mean that the agent was not reached."""
+
+_SENDS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})
 
 _TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -173,6 +179,13 @@ def is_unknown_there(error: A2AError) -> bool:
     if isinstance(error, A2AHTTPError):
         return error.http_status in _UNKNOWN_STATUSES
     return isinstance(error, MethodNotFoundError)
+
+
+def is_no_agent(operation: Operation[Any, Any], error: A2AError) -> bool:
+    """Whether something else than an agent has answered: every agent takes messages."""
+    if isinstance(error, A2AHTTPError | MethodNotFoundError):
+        return operation in _SENDS and is_unknown_there(error)
+    return isinstance(error, InvalidAgentResponseError) and error.code is None
 
 
 def _answered(
