@@ -6,8 +6,9 @@ A coordinator knows the cards of all ten, and asks them every 0.2 s, without wai
 results of the last time. Nine work for half a second to two; the tenth has died, in one way after
 the other. The coordinator and what it sends are real, the agents are fake ones, time is virtual.
 
-One that answers nothing is the hard case: a message may take minutes, so its silence says little,
-and each call to it holds one of the coordinator's places until its time is over.
+One that answers nothing is the hard case. A reply may take minutes, so silence shows nothing for
+long, and each call there holds one of the coordinator's places until its time is over; unless
+there are more places, or less patience.
 
 It fails if less than 99.9 % of the calls of the nine go well, for any death.
 """
@@ -23,7 +24,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from holdfast import Coordinator
+from holdfast import Coordinator, Resilience, Timeouts
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
@@ -38,7 +39,7 @@ from holdfast.testing import (
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from holdfast import AgentResult
+    from holdfast import AgentResult, ConnectOptions
     from holdfast.testing import Plan, Turn
     from holdfast.testing.faults import Fault
     from holdfast.wire.http import HttpRequest, HttpStream
@@ -52,14 +53,17 @@ WITHIN = 10.0
 
 LEAST_WELL = 0.999
 
-DEATHS: dict[str, tuple[Fault, int]] = {
-    "refuses connections": (Refuse(), 100),
-    "breaks connections off": (Reset(), 100),
-    "answers 502": (bad_gateway(), 100),
-    "answers nothing": (Stall(), 100),
-    "answers nothing, `concurrency=200`": (Stall(), 200),
+QUICK = Resilience(timeouts=Timeouts(first_byte=5.0))
+
+DEATHS: dict[str, tuple[Fault, ConnectOptions, int]] = {
+    "refuses connections": (Refuse(), {}, 100),
+    "breaks connections off": (Reset(), {}, 100),
+    "answers 502": (bad_gateway(), {}, 100),
+    "answers nothing": (Stall(), {}, 100),
+    "answers nothing, `concurrency=200`": (Stall(), {}, 200),
+    "answers nothing, `Timeouts(first_byte=5)`": (Stall(), {"resilience": QUICK}, 100),
 }
-"""How an agent is dead, and how many calls may be under way at once."""
+"""How an agent is dead, what its callers set, and how many calls may be under way at once."""
 
 
 class Day(NamedTuple):
@@ -93,7 +97,7 @@ class Counting(FakeNetwork):
         return super().stream(request)
 
 
-async def day(fault: Fault, concurrency: int, fan_outs: int) -> Day:
+async def day(fault: Fault, options: ConnectOptions, concurrency: int, fan_outs: int) -> Day:
     """Asks all ten, again and again."""
     dice = random.Random(1)
     works: dict[str, float] = {}
@@ -112,7 +116,8 @@ async def day(fault: Fault, concurrency: int, fan_outs: int) -> Day:
             (its_own if result.agent == dead.url else others).append(result)
 
     urls = [agent.url for agent in agents]
-    async with Coordinator(urls, engine=network, concurrency=concurrency) as coordinator:
+    options = {"engine": network, **options}
+    async with Coordinator(urls, concurrency=concurrency, **options) as coordinator:
         await asyncio.gather(*(coordinator.client(url).agent_card() for url in urls))
         network.requests.clear()
         dead.inject(fault, times=10 * fan_outs)
@@ -153,8 +158,8 @@ def main() -> int:
     )
     print("|---|---|---|---|---|---|---|")
     missed: list[str] = []
-    for name, (fault, concurrency) in DEATHS.items():
-        one = run(day(fault, concurrency, options.fan_outs))
+    for name, (fault, more, concurrency) in DEATHS.items():
+        one = run(day(fault, more, concurrency, options.fan_outs))
         print(
             f"| {name} | {one.calls:,} | {100 * one.well / one.calls:.2f} % | {one.beyond:.1f} s "
             f"| {options.fan_outs} | {100 * one.at_once:.0f} % | {one.requests:,} |",

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import random
 import sys
 from typing import TYPE_CHECKING, NamedTuple
@@ -73,8 +74,9 @@ async def day(policy: HedgePolicy | None, reads: int, seed: int, *, slows_down: 
     network = SlowNetwork(agent, seed)
     clock = asyncio.get_running_loop().time
     seconds: list[float] = []
+    resilience = Resilience(hedge=policy)
     async with connect(
-        agent.url, engine=network, resilience=Resilience(hedge=policy), timeout=60.0
+        agent.url, engine=network, resilience=resilience, timeout=60.0, card_ttl=math.inf
     ) as client:
         task = await client.send_message("hello")
         network.requests = 0
