@@ -20,7 +20,7 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 # The stamp of an empty environment.
 MADE = .made-by-$(or $(UV),pip)-$(VERSION)
 
-# More arguments for the program behind demo, test and bench: make test ARGS='-k retry'
+# More arguments for the program behind demo, test, bench and outage: make test ARGS='-k retry'
 ARGS ?=
 
 # Where the tests and benchmarks find the real agents.
@@ -33,7 +33,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak agents check bench format clean
+.PHONY: help demo test soak agents check bench outage format clean
 
 help: ## list the targets (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -64,6 +64,12 @@ bench: $(VENV)/.library $(SDK_VENV)/.sdk ## run the benchmarks and print their f
 	$(BIN)/python benchmarks/duplicates.py
 	$(BIN)/python benchmarks/journal_cost.py
 	$(BIN)/python benchmarks/fan_out.py
+	$(BIN)/python benchmarks/dead_agent.py
+	$(BIN)/python benchmarks/hedging.py
+
+# A quarter of an hour on two cores.
+outage: $(VENV)/.plot ## print what outages cost, and draw docs/outage.svg
+	$(BIN)/python benchmarks/outage.py --plot docs/outage.svg $(ARGS)
 
 format: $(VENV)/.lint ## sort imports, apply safe fixes and format the code
 	$(BIN)/ruff check --fix-only
@@ -108,6 +114,9 @@ $(VENV)/.test: $(VENV)/.library
 
 $(VENV)/.lint: $(VENV)/.test
 	$(call install,$(VENV),constraints.txt,--group lint)
+
+$(VENV)/.plot: $(VENV)/.library
+	$(call install,$(VENV),constraints.txt,--group plot)
 
 $(SDK_VENV)/$(MADE):
 	$(call create,$(SDK_VENV))

@@ -22,6 +22,7 @@ from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
     LoopbackServer,
+    Refuse,
     Reset,
     asks,
     completes,
@@ -254,6 +255,33 @@ async def test_many_messages_are_one_run(tmp_path, monkeypatch):
     assert sorted(seen) == [("0", "A"), ("1", "B")]
 
 
+async def test_many_agents_are_asked_at_once(monkeypatch):
+    weather = FakeAgent(completes("Rain.", after=1), url="https://weather.example.com")
+    news = FakeAgent(completes("Elections.", after=2), url="https://news.example.com")
+    traffic = FakeAgent(url="https://traffic.example.com")
+    traffic.inject(Refuse(), on="GetAgentCard", times=100)
+    network = FakeNetwork(weather, news, traffic)
+    coordinator = functools.partial(
+        holdfast.Coordinator,
+        engine=network,
+        resilience=holdfast.Resilience(breaker=holdfast.BreakerPolicy.simple(failures=1)),
+    )
+    monkeypatch.setattr(holdfast, "Coordinator", coordinator)
+    lines = []
+
+    await execute(
+        the_one_with("fan_out"),
+        weather_url=weather.url,
+        news_url=news.url,
+        traffic_url=traffic.url,
+        print=lambda *words: lines.append(" ".join(map(str, words))),
+    )
+
+    assert lines[:2] == ["weather Rain.", "news Elections."]
+    assert lines[2].startswith("traffic the connection was refused")
+    assert lines[3:] == ["traffic is left alone for now", "Elections."]
+
+
 async def test_an_agent_tells_its_callers_where_it_broke(monkeypatch):
     b = FakeAgent(url="https://b.example.com")
     broken = holdfast.AgentError("the model is overloaded", code=-32050)
@@ -277,6 +305,7 @@ async def test_an_agent_tells_its_callers_where_it_broke(monkeypatch):
 
 def test_every_block_is_run():
     tried = (
+        "fan_out",
         "wrap_downstream",
         "agent.pending()",
         "run_id",

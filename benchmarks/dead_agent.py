@@ -1,0 +1,175 @@
+"""What one dead agent of ten costs the others, asked together by one program.
+
+    python benchmarks/dead_agent.py [--fan-outs 300]
+
+A coordinator knows the cards of all ten, and asks them every 0.2 s, without waiting for the
+results of the last time. Nine work for half a second to two; the tenth has died, in one way after
+the other. The coordinator and what it sends are real, the agents are fake ones, time is virtual.
+
+One that answers nothing is the hard case. A reply may take minutes, so silence shows nothing for
+long, and each call there holds one of the coordinator's places until its time is over; unless
+there are more places, or less patience.
+
+It fails if less than 99.9 % of the calls of the nine go well, for any death.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import random
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from holdfast import Coordinator, Resilience, Timeouts
+from holdfast.testing import (
+    FakeAgent,
+    FakeNetwork,
+    Refuse,
+    Reset,
+    Stall,
+    bad_gateway,
+    completes,
+    run,
+)
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from holdfast import AgentResult, ConnectOptions
+    from holdfast.testing import Plan, Turn
+    from holdfast.testing.faults import Fault
+    from holdfast.wire.http import HttpRequest, HttpStream
+
+AGENTS = 10
+EVERY = 0.2
+"""Seconds from one fan-out to the next."""
+
+WITHIN = 10.0
+"""Seconds that a fan-out has."""
+
+LEAST_WELL = 0.999
+
+QUICK = Resilience(timeouts=Timeouts(first_byte=5.0))
+
+DEATHS: dict[str, tuple[Fault, ConnectOptions, int]] = {
+    "refuses connections": (Refuse(), {}, 100),
+    "breaks connections off": (Reset(), {}, 100),
+    "answers 502": (bad_gateway(), {}, 100),
+    "answers nothing": (Stall(), {}, 100),
+    "answers nothing, `concurrency=200`": (Stall(), {}, 200),
+    "answers nothing, `Timeouts(first_byte=5)`": (Stall(), {"resilience": QUICK}, 100),
+}
+"""How an agent is dead, what its callers set, and how many calls may be under way at once."""
+
+
+class Day(NamedTuple):
+    """What became of the calls.
+
+    Attributes:
+        calls: Calls to the nine.
+        well: Those of them that went well.
+        beyond: Most seconds that one of these took beyond its agent's work.
+        requests: What the dead agent was sent.
+        at_once: Share of the calls to it that were answered for at once.
+    """
+
+    calls: int
+    well: int
+    beyond: float
+    requests: int
+    at_once: float
+
+
+class Counting(FakeNetwork):
+    """Counts requests by host."""
+
+    def __init__(self, *agents: FakeAgent) -> None:
+        super().__init__(*agents)
+        self.requests: Counter[str | None] = Counter()
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
+        """Carries a request."""
+        self.requests[urlsplit(request.url).hostname] += 1
+        return super().stream(request)
+
+
+async def day(fault: Fault, options: ConnectOptions, concurrency: int, fan_outs: int) -> Day:
+    """Asks all ten, again and again."""
+    dice = random.Random(1)
+    works: dict[str, float] = {}
+
+    def behave(turn: Turn) -> Plan:
+        works[turn.message.message_id] = seconds = dice.uniform(0.5, 2.0)
+        return completes("done", after=seconds)
+
+    agents = [FakeAgent(behave, url=f"http://agent{number}.test") for number in range(AGENTS)]
+    network, dead = Counting(*agents), agents[0]
+    others: list[AgentResult] = []
+    its_own: list[AgentResult] = []
+
+    async def ask(coordinator: Coordinator) -> None:
+        for result in await coordinator.fan_out("hello", min_results=0, within=WITHIN):
+            (its_own if result.agent == dead.url else others).append(result)
+
+    urls = [agent.url for agent in agents]
+    options = {"engine": network, **options}
+    async with Coordinator(urls, concurrency=concurrency, **options) as coordinator:
+        await asyncio.gather(*(coordinator.client(url).agent_card() for url in urls))
+        network.requests.clear()
+        dead.inject(fault, times=10 * fan_outs)
+        async with asyncio.TaskGroup() as all_of_them:
+            for _ in range(fan_outs):
+                all_of_them.create_task(ask(coordinator))
+                await asyncio.sleep(EVERY)
+    assert dead.pending_faults
+    assert not dead.executions
+    well = [one for one in others if one.answer is not None]
+    return Day(
+        calls=len(others),
+        well=len(well),
+        beyond=max(one.duration - works[message_id_of(one)] for one in well),
+        requests=network.requests["agent0.test"],
+        at_once=sum(one.duration == 0 for one in its_own) / len(its_own),
+    )
+
+
+def message_id_of(result: AgentResult) -> str:
+    """The id of the message that was answered."""
+    task = result.unwrap().task
+    assert task is not None
+    return task.history[0].message_id
+
+
+def main() -> int:
+    """Prints the table; gives 1 where the others did not stay well."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--fan-outs", type=int, default=300, help="in each of the ways")
+    options = parser.parse_args()
+    if options.fan_outs < 10:
+        parser.error("at least 10 fan-outs")
+    logging.getLogger("holdfast").setLevel(logging.CRITICAL)
+    print(
+        "| the dead agent | calls to the others | went well | longest wait beside the work "
+        "| calls to the dead one | answered for at once | requests to it |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    missed: list[str] = []
+    for name, (fault, more, concurrency) in DEATHS.items():
+        one = run(day(fault, more, concurrency, options.fan_outs))
+        print(
+            f"| {name} | {one.calls:,} | {100 * one.well / one.calls:.2f} % | {one.beyond:.1f} s "
+            f"| {options.fan_outs} | {100 * one.at_once:.0f} % | {one.requests:,} |",
+            flush=True,
+        )
+        if one.well < LEAST_WELL * one.calls:
+            missed.append(f"missed: {name}: {one.well:,} of {one.calls:,} went well")
+    print("", *missed, sep="\n")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
