@@ -251,6 +251,13 @@ async def test_more_than_are_asked_cannot_answer():
     assert agents[0].received == []
 
 
+async def test_where_nobody_is_to_be_asked_there_are_no_results():
+    async with coordinating(fake("a")) as coordinator:
+        assert await coordinator.fan_out(zip([], [], strict=True), min_results=0) == ()
+        with pytest.raises(NotEnoughResultsError, match="0 are asked"):
+            coordinator.fan_out([])
+
+
 async def test_where_nothing_was_sent_the_error_says_so():
     agents = [fake("a"), fake("b")]
     for agent in agents:
@@ -854,7 +861,6 @@ async def test_agents_that_are_not_there_are_named():
     [
         (("",), {}, ValueError, "at least one part"),
         (([("a", "")],), {}, ValueError, "at least one part"),
-        (([],), {}, ValueError, "at least one part"),
         (([("a", "x", "y")],), {}, ValueError, "one has 3 members"),
         (([("a", "x")],), {"agents": ["a"]}, ValueError, "pairs name their agents"),
         (("x",), {"agents": "a"}, TypeError, "must be a sequence"),

@@ -277,8 +277,9 @@ async def test_many_agents_are_asked_at_once(monkeypatch):
         print=lambda *words: lines.append(" ".join(map(str, words))),
     )
 
-    assert lines[:2] == ["weather Rain.", "news Elections."]
-    assert lines[2].startswith("traffic the connection was refused")
+    away, *answered = lines[:3]  # to wait for its circuit would take longer than there is time
+    assert away.startswith("traffic the connection was refused")
+    assert answered == ["weather Rain.", "news Elections."]
     assert lines[3:] == ["traffic is left alone for now", "Elections."]
 
 

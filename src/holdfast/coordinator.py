@@ -389,7 +389,7 @@ def _content_or_pairs(
     if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
         return cast("Content", given), None
     listed: list[Any] = list(given)
-    if not listed or not all(isinstance(one, tuple) for one in listed):
+    if not all(isinstance(one, tuple) for one in listed):
         return cast("Content", listed), None
     for pair in listed:
         if len(pair) != 2:
