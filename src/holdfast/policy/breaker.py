@@ -61,15 +61,15 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """When to leave an agent alone, and for how long.
 
     Attributes:
-        failures: Failures in a row after which it opens; None never opens it for these.
-        failure_rate: Share of the calls within `window` that have failed, from which on it opens;
-            None never opens it for that.
+        failures: Failures in a row after which it opens, at least 1; None never opens it for
+            these.
+        failure_rate: Share of the calls within `window` that have failed, from which on it opens:
+            above 0, and at most 1; None never opens it for that.
         min_calls: Calls within `window` below which their share says nothing; at least 1.
         window: Seconds that the share is counted over.
         slow_after: Seconds after which a call counts as failed, though it was answered.
-        patience: Seconds that a read must have waited for it to count as failed where the caller's
-            own deadline ends it; what is given up sooner, or takes its time because it works for
-            the caller, says nothing of the agent.
+        patience: Seconds. A read that was sent, and that its own deadline ends, counts as failed
+            only if it has waited for at least as long. A message never does.
         open_for: Seconds that it is open for the first time, drawn within a fifth around it.
         backoff_factor: What that time is multiplied by with each probe that fails. With the
             default, an agent that is back is noticed after a fifth of the time that it was away,

@@ -28,8 +28,8 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
         retry: When to try again.
         budget: When to stop trying again because too much fails; None never stops.
         breaker: When to leave an agent alone that fails; None never does.
-        rate_limit: What others do when an agent asks one to come later; None leaves it to each
-            call.
+        rate_limit: How calls wait once the agent has asked one of them to; None makes only that
+            one wait.
         hedge: When to ask a second time for what takes long, if it may be asked twice; None never.
         concurrency: How many calls are under way at once; None for as many as there are.
         reconnect: How to pick up a stream that was cut.

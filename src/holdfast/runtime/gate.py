@@ -1,4 +1,4 @@
-"""Where calls wait that an agent has asked to come later, at a `holdfast.policy.pace`."""
+"""Holds back calls to an agent that asked for time, and lets them through at a `Pace`."""
 
 from __future__ import annotations
 

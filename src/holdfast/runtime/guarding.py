@@ -15,7 +15,7 @@ from holdfast.policy.limiter import asks_to_wait
 from holdfast.runtime.transport import AnyCall, Call, Onward, PassThrough, Reply, Transport
 
 if TYPE_CHECKING:
-    from holdfast.policy.breaker import Breaker, Switch
+    from holdfast.policy.breaker import Breaker, Permit, Switch
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.endpoints import Endpoint
     from holdfast.runtime.env import Env
@@ -57,9 +57,7 @@ class GuardLayer(PassThrough):
             # Before the permit, or the one call that may try would keep it while it waits.
             await _take_turn(endpoint, call, breaker, queue=limits.queue)
         started = loop.time()
-        permit = None if breaker is None else breaker.acquire(now=started)
-        if breaker is not None and permit is None:
-            raise _refused(call, breaker, now=started)
+        permit = None if breaker is None else self._permit(call, breaker, now=started)
         verdict: Verdict | None = None
         cause = ""
         try:
@@ -103,6 +101,19 @@ class GuardLayer(PassThrough):
                 agent=call.agent,
             )
         return None if policy is None or position is not None else endpoint.breaker(policy)
+
+    def _permit(self, call: AnyCall, breaker: Breaker, *, now: float) -> Permit:
+        """Leave of a breaker to make a call.
+
+        Raises:
+            CircuitOpenError: There is none.
+        """
+        permit = breaker.acquire(now=now)
+        if permit is None:
+            raise _refused(call, breaker, now=now)
+        if permit.is_probe:
+            self._observers.circuit_changed(call, breaker, now=now)
+        return permit
 
     def _verdict_on(
         self, call: AnyCall, error: A2AError, endpoint: Endpoint, started: float

@@ -144,10 +144,11 @@ class Reconnected(Observation, frozen=True, kw_only=True):
 
 
 class CircuitChanged(Observation, frozen=True, kw_only=True):
-    """The agent is left alone from now on (``"open"``), or no longer (``"closed"``).
+    """A circuit breaker has opened, is trying a call (``"half_open"``), or has closed.
 
-    `failures` is how many calls have failed in a row by now; `retry_after` is how many seconds it
-    is left alone. The call that it is told of is the one that showed it.
+    `failures` is how many calls have failed in a row by now; `retry_after` is how many seconds
+    pass before the next call may go through. The call that is named is the one that changed it;
+    what is done by hand is not told.
     """
 
     state: BreakerState
@@ -340,6 +341,8 @@ def _log(observation: Observation) -> None:
                 observation.retry_after,
                 observation.failures,
             )
+        case CircuitChanged(state="half_open"):
+            logger.info("%s the agent is tried", _subject(observation))
         case CircuitChanged():
             logger.info("%s the agent is well again", _subject(observation))
         case Reconnected():
