@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import inspect
 import math
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 import msgspec
@@ -221,6 +222,8 @@ class Calls:
         self._headers = headers
         self._extensions = extensions
         self._configuration = configuration
+        self._name = env.new_id()
+        self._numbers = count(1)
         self.is_closed = False
         self._closing = PerLoop(asyncio.Event)
 
@@ -524,7 +527,7 @@ class Calls:
         return Call(
             operation=operation,
             params=params,
-            request_id=request_id or self.env.new_id(),
+            request_id=request_id or f"{self._name}-{next(self._numbers)}",
             deadline=deadline,
             headers={**self._headers, **per_call.headers} if per_call.headers else self._headers,
             extensions=per_call.extensions,

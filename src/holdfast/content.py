@@ -111,8 +111,9 @@ def to_message(
     if not message.parts:
         text = "a message needs at least one part with content"
         raise ValueError(text)
-    for number, part in enumerate(message.parts, start=1):
-        _check(part, number)
+    if not isinstance(content, str):  # which makes a part that is right
+        for number, part in enumerate(message.parts, start=1):
+            _check(part, number)
     return msgspec.structs.replace(
         message,
         message_id=message.message_id or new_id,

@@ -186,13 +186,15 @@ class Sending:
         search: SearchReport | None = None
         times = 0  # that it may have arrived
         attempts: tuple[Attempt, ...] = ()
-        began = asyncio.get_running_loop().time()
+        first: CallProgress | None = None
         while True:
             progress = self._progress = self._calls.progress(self._per_call)
+            first = first or progress
             try:
                 return await send(progress)
             except A2AError as error:
-                attempts = joined_attempts(attempts, error.attempts, after=progress.began - began)
+                after = progress.began - first.began
+                attempts = joined_attempts(attempts, error.attempts, after=after)
                 error.attempts = attempts
                 if isinstance(error, OutcomeUnknownError):
                     lost, times, self._is_lost = error, times + 1, True

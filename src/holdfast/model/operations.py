@@ -60,7 +60,7 @@ Verb = Literal["GET", "POST", "DELETE"]
 Capability = Literal["streaming", "push_notifications", "extended_agent_card"]
 
 
-class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
+class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True, cache_hash=True):
     """One row of the table.
 
     Attributes:

@@ -54,12 +54,12 @@ class AttemptLayer(PassThrough):
                 progress.failure = error
             self._observers.attempt_failed(call, error, duration=duration)
             what = f"{type(error).__name__}: {error}"
-            _note(call, started, duration, error=what, executed=error.executed)
+            _note(call, started, duration, what, executed=error.executed)
             raise
         except asyncio.CancelledError:
             executed = None if progress.sent else False
             what = "given up while it was under way"
-            _note(call, started, loop.time() - started, error=what, executed=executed)
+            _note(call, started, loop.time() - started, what, executed=executed)
             raise
         _note(call, started, loop.time() - started, executed=True)
         return msgspec.structs.replace(reply, attempts=tuple(progress.attempts))
@@ -69,15 +69,16 @@ def _note(
     call: AnyCall,
     started: float,
     duration: float,
+    error: str | None = None,
     *,
     executed: bool | None,
-    error: str | None = None,
 ) -> None:
-    call.progress.attempts.append(
+    endpoint, progress = call.endpoint, call.progress
+    progress.attempts.append(
         Attempt(
             number=call.attempt,
-            agent=call.agent or "",
-            started=started - call.progress.began,
+            agent="" if endpoint is None else endpoint.agent,
+            started=started - progress.began,
             duration=duration,
             error=error,
             executed=executed,

@@ -190,6 +190,7 @@ class Observers:
 
     def __init__(self, observers: Iterable[Observer]) -> None:
         self._observers = (_log, *observers)
+        self._has_own = len(self._observers) > 1
 
     def attempt_started(self, call: AnyCall) -> None:
         """A try begins."""
@@ -280,7 +281,7 @@ class Observers:
 
     def _are_curious(self) -> bool:
         """Whether anybody wants to know of what goes well."""
-        return len(self._observers) > 1 or logger.isEnabledFor(logging.DEBUG)
+        return self._has_own or logger.isEnabledFor(logging.DEBUG)
 
     def _tell(self, observation: Observation) -> None:
         for observer in self._observers:

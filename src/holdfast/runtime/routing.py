@@ -96,9 +96,9 @@ class InterfaceLayer(PassThrough):
             error.executed = False  # of this call, whatever became of the card's
             raise
         call.progress.card = None  # it has come
-        provider = call.auth
-        if self._resolver.secrets:  # which the card may repeat
-            call.progress.secrets.note_values(self._resolver.secrets)
+        provider, secrets = call.auth, self._resolver.secrets
+        if secrets:  # which the card may repeat
+            call.progress.secrets.note_values(secrets)
         choice = self._checked(call, card, provider)
         if not choice.others:
             return await self._called(call, choice, onward, provider)

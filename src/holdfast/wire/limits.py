@@ -183,21 +183,17 @@ def check_json_size(body: bytes, limits: Limits) -> None:
 
 
 def _opens_at_most(most: int, body: bytes) -> bool:
-    """Whether there are so few brackets; in a long text, to search for them is faster."""
-    if len(body) <= _LONG:
-        return len(body.translate(None, _NOT_OPENING)) <= most
+    """Whether there are so few brackets.
+
+    To take them away is the fastest way to count what there is little of.
+    """
     for bracket in (b"{", b"["):
-        at = body.find(bracket)
-        while at >= 0:
-            most -= 1
-            if most < 0:
-                return False
-            at = body.find(bracket, at + 1)
+        most -= len(body) - len(body.replace(bracket, b"", most + 1))
+        if most < 0:
+            return False
     return True
 
 
-_LONG = 4096
-_NOT_OPENING = bytes(set(range(256)) - set(b"{["))
 _WINDOW = 64 * 1024
 _STEPS: Mapping[int, int] = {ord("["): 1, ord("]"): -1, ord(","): 0}
 _STRUCTURE = bytes.maketrans(b"{}", b"[]")

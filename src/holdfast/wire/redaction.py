@@ -60,12 +60,9 @@ class Secrets:
     an error.
     """
 
-    __slots__ = ("_credentials", "_requests", "_values")
-
-    def __init__(self) -> None:
-        self._credentials: list[Credentials] = []
-        self._requests: list[tuple[Mapping[str, str], Mapping[str, str], str]] = []
-        self._values: set[str] = set()
+    _credentials: tuple[Credentials, ...] = ()
+    _requests: tuple[tuple[Mapping[str, str], Mapping[str, str], str], ...] = ()
+    _values: frozenset[str] = frozenset()
 
     def note(self, headers: Mapping[str, str], query: Mapping[str, str], url: str) -> None:
         """Notes a request.
@@ -79,16 +76,16 @@ class Secrets:
             return
         request = (headers, query, url)
         if not self._requests or self._requests[-1] != request:
-            self._requests.append(request)
+            self._requests += (request,)
 
     def note_credentials(self, credentials: Credentials) -> None:
         """Notes what a request carries to say who sends it, all of which is secret."""
         if credentials not in self._credentials:
-            self._credentials.append(credentials)
+            self._credentials += (credentials,)
 
     def note_values(self, values: Iterable[str]) -> None:
         """Notes what is secret whatever it is called."""
-        self._values.update(values)
+        self._values |= frozenset(values)
 
     def hide_in(self, error: A2AError) -> None:
         """Puts ``***`` in the place of all of them, wherever they stand in an error."""
