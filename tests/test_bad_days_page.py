@@ -62,12 +62,12 @@ def test_what_the_page_calls_default_is_default():
         breaker=holdfast.BreakerPolicy(
             failures=5,
             failure_rate=0.5,
-            least_calls=10,
+            min_calls=10,
             window=10,
             patience=5,
             open_for=5,
             backoff_factor=1.2,
-            most_open_for=60,
+            max_open_for=60,
         ),
         rate_limit=holdfast.RateLimitPolicy(queue=1000),
         concurrency=None,
@@ -162,7 +162,7 @@ async def test_a_client_tells_what_it_knows():
     )
 
     card, calls, everything = printed
-    assert card[1:] == calls[1:] == ("closed", 10.0, False, 0)
+    assert card[1:] == calls[1:] == ("closed", 10.0, 0)
     assert everything == (client.stats().to_dict(),)
 
 
