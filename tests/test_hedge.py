@@ -56,7 +56,7 @@ def test_a_hedge_is_never_made_at_once():
 
 @given(reads=st.lists(st.booleans(), max_size=400), extra=st.sampled_from([0.01, 0.05, 0.3]))
 def test_hedges_never_exceed_their_share_of_the_reads(reads, extra):
-    budget, hedges = HedgeBudget(HedgePolicy(most_extra=extra)), 0
+    budget, hedges = HedgeBudget(HedgePolicy(max_extra=extra)), 0
 
     for done, is_slow in enumerate(reads, 1):
         budget.read()
@@ -78,11 +78,11 @@ def test_what_is_saved_is_bounded():
     [
         {"quantile": 0.0},
         {"quantile": 1.0},
-        {"most_extra": 0},
-        {"most_extra": 1.5},
-        {"least_samples": 0},
-        {"least_delay": -1.0},
-        {"least_delay": float("nan")},
+        {"max_extra": 0},
+        {"max_extra": 1.5},
+        {"min_samples": 0},
+        {"min_delay": -1.0},
+        {"min_delay": float("nan")},
     ],
 )
 def test_numbers_out_of_bounds_are_refused(policy):

@@ -444,7 +444,7 @@ CONSTRUCTORS = {
     "ExtensionNotSupportedError": "message='' *extensions **facts",
     "ExtensionSupportRequiredError": "message='' *extensions=() **facts",
     "Finding": "check level saw means='' do='' about=''",
-    "HedgePolicy": "*quantile=0.95 *most_extra=0.05 *least_samples=20 *least_delay=0.01",
+    "HedgePolicy": "*quantile=0.95 *max_extra=0.05 *min_samples=20 *min_delay=0.01",
     "HttpReply": "*status *headers=dict() *body=b'' *address=None",
     "HttpRequest": (
         "*method *url *headers=dict() *body=b'' *timeouts=Timeouts() *max_idle=4.0 "

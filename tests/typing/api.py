@@ -83,6 +83,7 @@ from holdfast import (
     ExtensionNotSupportedError,
     ExtensionSupportRequiredError,
     FanOut,
+    HedgePolicy,
     HttpEngine,
     HttpReply,
     HttpRequest,
@@ -407,6 +408,7 @@ RESILIENCE = Resilience(
         on_retry=told_later,
     ),
     budget=BudgetPolicy(tokens=5, success_gives=0.5, seconds_per_token=60),
+    hedge=HedgePolicy(quantile=0.9, max_extra=0.1, min_samples=10, min_delay=0.05),
     reconnect=ReconnectPolicy(max_reconnects=3, backoff=0.1, max_backoff=2),
     refusals=frozenset({429}),
 )

@@ -27,30 +27,31 @@ class HedgePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """When to ask a second time.
 
     Attributes:
-        quantile: Share of the reads that are faster than the wait before a hedge.
-        most_extra: Hedges for each read, at most.
-        least_samples: Reads of a kind that must have been seen before one is hedged.
-        least_delay: Shortest wait before a hedge, in seconds.
+        quantile: Share of the reads that are faster than the wait before a hedge; above 0 and
+            below 1.
+        max_extra: Hedges for each read, at most; above 0 and below 1.
+        min_samples: Reads of a kind that must have been seen before one is hedged; at least 1.
+        min_delay: Shortest wait before a hedge, in seconds; 0 or more, and finite.
 
     Raises:
         ValueError: A number is out of its bounds.
-        TypeError: One is no number, or `least_samples` no whole one.
+        TypeError: One is no number, or `min_samples` no whole one.
     """
 
     quantile: float = 0.95
-    most_extra: float = 0.05
-    least_samples: int = 20
-    least_delay: float = 0.01
+    max_extra: float = 0.05
+    min_samples: int = 20
+    min_delay: float = 0.01
 
     def __post_init__(self) -> None:
-        check_numbers(self, ("quantile", "most_extra", "least_delay"))
-        check_count("least_samples", self.least_samples, least=1)
-        for name in ("quantile", "most_extra"):
+        check_numbers(self, ("quantile", "max_extra", "min_delay"))
+        check_count("min_samples", self.min_samples, least=1)
+        for name in ("quantile", "max_extra"):
             if not 0 < getattr(self, name) < 1:
                 message = f"{name} must be between 0 and 1"
                 raise ValueError(message)
-        if not 0 <= self.least_delay < math.inf:
-            message = "least_delay must be a finite number of seconds, and not negative"
+        if not 0 <= self.min_delay < math.inf:
+            message = "min_delay must be a finite number of seconds, and not negative"
             raise ValueError(message)
 
 
@@ -91,7 +92,7 @@ class HedgeBudget:
     __slots__ = ("_per_read", "_thousandths")
 
     def __init__(self, policy: HedgePolicy) -> None:
-        self._per_read = math.floor(policy.most_extra * _THOUSANDTHS)
+        self._per_read = math.floor(policy.max_extra * _THOUSANDTHS)
         self._thousandths = 0
 
     def read(self) -> None:
@@ -108,6 +109,6 @@ class HedgeBudget:
 
 def hedge_delay(policy: HedgePolicy, latencies: Latencies) -> float | None:
     """Seconds to wait before a hedge; None where too little is known to say."""
-    if len(latencies) < policy.least_samples:
+    if len(latencies) < policy.min_samples:
         return None
-    return max(policy.least_delay, latencies.quantile(policy.quantile))
+    return max(policy.min_delay, latencies.quantile(policy.quantile))
