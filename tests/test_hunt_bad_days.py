@@ -30,8 +30,8 @@ from holdfast import (
 )
 from holdfast.model.operations import GET_TASK
 from holdfast.model.requests import GetTaskRequest
+from holdfast.runtime.admission import Admission, AdmissionLine
 from holdfast.runtime.env import SystemEnv
-from holdfast.runtime.fair_admission import FairAdmission, FairLine
 from holdfast.server import ProtocolErrors
 from holdfast.testing import (
     Delay,
@@ -251,7 +251,7 @@ async def test_what_becomes_of_the_loser_of_two_tries_is_nobodys_concern():
     client = connect(
         agent.url,
         engine=FakeNetwork(agent),
-        resilience=Resilience(hedge=HedgePolicy(least_samples=1)),
+        resilience=Resilience(hedge=HedgePolicy(min_samples=1)),
         attempt_layers=[BreaksWhenCancelled],
     )
     task = (await client.ask("hello")).task
@@ -417,8 +417,8 @@ def test_whoever_leaves_a_line_and_when_no_place_is_lost(seed, places):
     dice = random.Random(seed)
 
     async def main():
-        admission = FairAdmission(places, lambda: True)
-        lines = [FairLine() for _ in range(3)]
+        admission = Admission(places, lambda: True)
+        lines = [AdmissionLine() for _ in range(3)]
         inside = []
 
         async def comes():

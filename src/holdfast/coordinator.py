@@ -17,10 +17,10 @@ from holdfast.errors import A2AError, NotEnoughResultsError
 from holdfast.fan_out import FanOut
 from holdfast.model.settings import check_count, check_kind
 from holdfast.named_agent import Agent, AgentHealth, AgentResult, NamedAgent
+from holdfast.runtime.admission import Admission, AdmissionLine
 from holdfast.runtime.closing import ClosingContext, close_in_turn, raise_first
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import SystemEnv
-from holdfast.runtime.fair_admission import FairAdmission, FairLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,7 +90,7 @@ class Coordinator(ClosingContext):
             text = "url= is the address of one agent; pass connect(…, url=…) as that agent"
             raise ValueError(text)
         named = _named(agents)
-        self._admission = FairAdmission(concurrency, lambda: len(self._agents) > 1)
+        self._admission = Admission(concurrency, lambda: len(self._agents) > 1)
         self._options, self._owned = _shared(options, concurrency)
         self._env = self._options.get("env") or SystemEnv()
         connect(_NOBODY, **self._options)  # what cannot be right is told at once
@@ -198,7 +198,7 @@ class Coordinator(ClosingContext):
             to_message(message, new_id=""),
             options,
             admission=self._admission,
-            line=FairLine(),
+            line=AdmissionLine(),
         )
 
     def fan_out(
@@ -249,7 +249,7 @@ class Coordinator(ClosingContext):
             raise NotEnoughResultsError(f"{text}; nothing was sent", executed=False)
         for agent, first in asked[:1]:
             asking(agent.client, first, options)  # what cannot be right is told at once
-        line = FairLine()
+        line = AdmissionLine()
 
         def late(client: Client, task: Task) -> None:
             leaving = asyncio.get_running_loop().create_task(_cancel(client, task, options))

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from holdfast.model.types import Message, Task
     from holdfast.options import ConnectOptions, SendOptions
     from holdfast.policy.deadline import Deadline
+    from holdfast.runtime.admission import Admission, AdmissionLine
     from holdfast.runtime.env import Env
-    from holdfast.runtime.fair_admission import FairAdmission, FairLine
 
 __all__ = ["Agent", "AgentHealth", "AgentResult", "NamedAgent", "given_up"]
 
@@ -157,8 +157,8 @@ class NamedAgent:
         message: Message,
         options: SendOptions,
         *,
-        admission: FairAdmission,
-        line: FairLine,
+        admission: Admission,
+        line: AdmissionLine,
         within: Deadline | None = None,
         late: Callable[[Client, Task], None] | None = None,
         cancelled: Callable[[AgentResult], None] = lambda _: None,

@@ -1,13 +1,15 @@
-"""How many calls of a client are under way at once, and who waits for a place.
+"""How many calls are under way at once, and who waits for a place.
 
-Rules: first come, first served; an open stream keeps its place; a call that is made for another
-one which has a place needs none, so that nobody waits for themselves.
+Rules: first come, first served, and a place is handed over; an open stream keeps its place; a call
+that is made for another one which has a place needs none, so that nobody waits for themselves.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import QueueFullError
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.policy.limiter import ConcurrencyPolicy
     from holdfast.runtime.perloop import PerLoop
 
-__all__ = ["Admission", "AdmissionLayer"]
+__all__ = ["Admission", "AdmissionLayer", "AdmissionLine"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -42,16 +44,35 @@ _PATIENCE = 900.0
 """Seconds that a call waits for a place which has no deadline."""
 
 
+class AdmissionLine:
+    """Those who wait in one line, by whom they want to call."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, WaitingLine] = {}  # in the order of their turns
+
+    def __len__(self) -> int:
+        return sum(map(len, self.waiting.values()))
+
+
 class Admission:
-    """A number of places, and a line of those who wait for one.
+    """A number of places, and lines of those who wait for one.
+
+    Within a line, who came first comes first; the lines take turns, however long one of them is.
+    Who is called leaves as many places free as it has, so that one that never answers cannot take
+    all of them: the dynamic threshold of shared buffers (Choudhury and Hahne, IEEE/ACM
+    Transactions on Networking 6, 1998).
 
     Args:
         places: How many there are.
+        are_shared: Whether others than the one who has places may need them.
     """
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, places: int, are_shared: Callable[[], bool] = lambda: False) -> None:
         self._places = self._free = places
-        self._line = WaitingLine(self.leave)
+        self._are_shared = are_shared
+        self._taken = Counter[str]()
+        self._line = AdmissionLine()
+        self._lines: dict[AdmissionLine, None] = {}  # where somebody waits, in order of turns
 
     @property
     def taken(self) -> int:
@@ -61,23 +82,76 @@ class Admission:
     @property
     def waiting(self) -> int:
         """How many wait."""
-        return len(self._line)
+        return sum(map(len, self._lines))
 
-    def enter_at_once(self) -> bool:
-        """Takes a place, if one is free and nobody waits for it."""
-        if self._free == 0:
+    def enter_at_once(self, name: str = "") -> bool:
+        """Takes a place to call somebody, if one is free; nobody waits for such a one then."""
+        if not self._is_free_for(name):
             return False
-        self._free -= 1
+        self._take(name)
         return True
 
-    async def enter(self) -> None:
-        """Waits for a place, and takes it."""
-        await self._line.wait()
+    async def enter(self, line: AdmissionLine | None = None, name: str = "") -> None:
+        """Takes a place as soon as there is one.
 
-    def leave(self) -> None:
-        """Gives the place to the next, or back."""
-        if not self._line.let_in():
-            self._free += 1
+        Args:
+            line: Where to wait for it; in the line of all who name none if left out.
+            name: Who is to be called.
+        """
+        if self.enter_at_once(name):
+            return
+        line = self._line if line is None else line
+        if name not in line.waiting:
+            line.waiting[name] = WaitingLine(partial(self.leave, name))
+        self._lines.setdefault(line)
+        try:
+            await line.waiting[name].wait()
+        finally:
+            if not len(line):
+                self._lines.pop(line, None)
+
+    def leave(self, name: str = "") -> None:
+        """Gives a place back, and to the next who may have it."""
+        self._free += 1
+        self._taken[name] -= 1
+        if not self._taken[name]:
+            del self._taken[name]
+        while self._let_in():
+            pass
+
+    def dismiss(self, name: str) -> None:
+        """Ends the waits of all who want to call somebody that is gone: they leave at once."""
+        for line in self._lines:
+            waiting = line.waiting.pop(name, None)
+            while waiting is not None and waiting.let_in():
+                self._take(name)  # more than there are, for a moment
+
+    def _is_free_for(self, name: str) -> bool:
+        return self._free > (self._taken[name] if self._are_shared() else 0)
+
+    def _take(self, name: str) -> None:
+        self._free -= 1
+        self._taken[name] += 1
+
+    def _let_in(self) -> bool:
+        """Gives a place to the first who may have it, of the next line; False if there is none."""
+        for line in self._lines if self._free else ():
+            if self._let_in_of(line):
+                del self._lines[line]
+                if len(line):
+                    self._lines[line] = None
+                return True
+        return False
+
+    def _let_in_of(self, line: AdmissionLine) -> bool:
+        for name, waiting in line.waiting.items():
+            if self._is_free_for(name) and waiting.let_in():
+                self._take(name)
+                del line.waiting[name]
+                if len(waiting):
+                    line.waiting[name] = waiting
+                return True
+        return False
 
 
 class AdmissionLayer(PassThrough):
