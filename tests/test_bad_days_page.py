@@ -74,7 +74,7 @@ def test_what_the_page_calls_default_is_default():
         hedge=None,
     )
     assert holdfast.HedgePolicy() == holdfast.HedgePolicy(
-        quantile=0.95, most_extra=1 / 20, least_samples=20, least_delay=0.01
+        quantile=0.95, max_extra=1 / 20, min_samples=20, min_delay=0.01
     )
     assert holdfast.ConcurrencyPolicy(limit=32).queue == 1000
     assert standard.timeouts.first_byte == 120

@@ -1,6 +1,7 @@
 """Where else a call goes while an agent's first interface is away."""
 
 import asyncio
+import math
 
 import pytest
 
@@ -10,8 +11,11 @@ from holdfast import (
     AgentCapabilities,
     AgentCard,
     AgentInterface,
+    BudgetPolicy,
     CircuitOpenError,
     InternalError,
+    OutcomeUnknownError,
+    RateLimitedError,
     Resilience,
     RetryPolicy,
     connect,
@@ -30,6 +34,7 @@ from holdfast.testing import (
 )
 
 ONCE = Resilience(retry=RetryPolicy(max_retries=0))
+SPENT = Resilience(budget=BudgetPolicy(tokens=1, seconds_per_token=math.inf))
 
 
 class Middle(SystemEnv):
@@ -58,11 +63,14 @@ def card_of(*agents, **more):
     )
 
 
-def two(**options):
+def two(latency=0.0, **options):
     first, second = FakeAgent(completes("1")), FakeAgent(completes("2"), url="http://other.test")
     options.setdefault("env", Middle())
     client = connect(
-        card_of(first, second), engine=FakeNetwork(first, second), streaming=False, **options
+        card_of(first, second),
+        engine=FakeNetwork(first, second, latency=latency),
+        streaming=False,
+        **options,
     )
     return first, second, client
 
@@ -128,13 +136,18 @@ async def test_when_all_are_away_the_error_says_when_the_first_may_be_back():
 
 
 @pytest.mark.parametrize(
-    "fault", [Reset(after_execution=True), Fail(code=-32603, after_execution=True), Stall()]
+    ("fault", "error"),
+    [
+        (Reset(after_execution=True), OutcomeUnknownError),
+        (Fail(code=-32603, after_execution=True), InternalError),
+        (Stall(), OutcomeUnknownError),
+    ],
 )
-async def test_a_message_that_may_have_run_goes_nowhere_else(fault):
+async def test_a_message_that_may_have_run_goes_nowhere_else(fault, error):
     first, second, client = two(on_unknown="raise")
     first.inject(fault, on="SendMessage")
 
-    with pytest.raises((InternalError, Exception)):
+    with pytest.raises(error):
         await client.send_message("hello", timeout=30)
 
     assert not second.executions
@@ -147,6 +160,70 @@ async def test_an_agent_that_is_busy_is_waited_for():
     assert await text(client) == "1"
     assert now() >= 5
     assert not second.executions
+
+
+async def test_who_cannot_wait_for_an_agent_that_is_busy_goes_elsewhere():
+    first, _, client = two()
+    first.inject(rate_limited(30), on="SendMessage")
+    with pytest.raises(RateLimitedError):
+        await client.send_message("hello", timeout=10)
+
+    assert await text(client, timeout=10) == "2"
+    assert now() < 1
+    assert await text(client, timeout=100) == "1"
+    assert now() >= 30
+
+
+async def test_a_spent_budget_still_lets_a_call_go_elsewhere_once():
+    first, second, client = two(resilience=SPENT)
+    first.inject(Refuse(), on="SendMessage")
+
+    assert await text(client) == "2"
+
+    first.inject(Refuse(), on="SendMessage", times=9)
+    second.inject(Refuse(), on="SendMessage", times=9)
+    with pytest.raises(A2AConnectionError) as caught:
+        await client.send_message("hello")
+
+    assert len(caught.value.attempts) == 2
+    assert "budget" in caught.value.gave_up
+
+
+async def test_one_that_refuses_is_no_way_out_of_a_spent_budget():
+    first, second, client = two(resilience=SPENT)
+    first.inject(Refuse(), on="SendMessage", times=5)
+    for _ in range(5):
+        assert await text(client) == "2"
+    second.inject(Refuse(), on="SendMessage", times=9)
+
+    with pytest.raises(A2AConnectionError) as caught:
+        await client.send_message("hello")
+
+    assert len(caught.value.attempts) == 1
+    assert "budget" in caught.value.gave_up
+
+
+async def test_of_two_that_refuse_the_one_that_is_back_first_says_when():
+    first, second, client = two()
+    for agent, seconds in ((first, 50), (second, 30)):
+        agent.inject(rate_limited(seconds), on="SendMessage")
+        with pytest.raises(RateLimitedError):
+            await client.send_message("hello", timeout=10)
+
+    with pytest.raises(RateLimitedError) as caught:
+        await client.send_message("hello", timeout=10)
+
+    assert caught.value.retry_after == pytest.approx(30, abs=1)
+    assert caught.value.executed is False
+
+
+async def test_two_calls_may_find_at_once_that_an_interface_is_none():
+    first, second, client = two(latency=0.1)
+    second.inject(Respond(status=404), times=100)
+    first.inject(Refuse(), on="SendMessage", times=2)
+
+    assert await asyncio.gather(text(client), text(client)) == ["1", "1"]
+    assert len(second.pending_faults) == 98
 
 
 async def test_an_interface_that_is_none_is_asked_once():
@@ -186,12 +263,13 @@ async def test_an_address_of_the_callers_own_stands_alone():
 
 
 async def test_another_interface_that_cannot_be_meant_is_passed_over():
-    first = FakeAgent(completes("1"))
-    card = card_of(first, FakeAgent(url="http://127.0.0.1:1"))
-    client = connect(card, engine=FakeNetwork(first), streaming=False, env=Middle())
+    first, inside = FakeAgent(completes("1")), FakeAgent(url="http://127.0.0.1:1")
+    network = FakeNetwork(first, inside)
+    client = connect(card_of(first, inside), engine=network, streaming=False, env=Middle())
     first.inject(Refuse(), on="SendMessage")
 
     assert await text(client) == "1"
+    assert not inside.received
 
 
 async def test_a_refusal_of_the_only_interface_is_its_own_error():

@@ -6,11 +6,12 @@ import random
 import pytest
 from hypothesis import strategies as st
 
-from holdfast import Resilience, RetryPolicy, connect
+from holdfast import InternalError, Resilience, RetryPolicy, connect
 from holdfast.model.operations import GET_TASK
 from holdfast.model.requests import GetTaskRequest
 from holdfast.policy.hedge import HedgeBudget, HedgePolicy, Latencies, hedge_delay
-from holdfast.testing import FakeAgent, FakeNetwork, Refuse
+from holdfast.runtime.env import SystemEnv
+from holdfast.testing import Fail, FakeAgent, FakeNetwork, Refuse
 
 from .strategies import given
 
@@ -121,11 +122,20 @@ def ever_quicker(count):
     return [0.1 - n / 10_000 for n in range(count)]
 
 
-async def client_of(*agents, latency, resilience=HEDGED):
+class Dice(SystemEnv):
+    def __init__(self, seed):
+        super().__init__()
+        self._random = random.Random(seed)
+
+
+async def client_of(*agents, latency, resilience=HEDGED, env=None):
     network = Latent(*agents, latency=lambda request: 0.0)
     addresses = [agent.url for agent in agents]
     client = connect(
-        addresses[0] if len(addresses) == 1 else addresses, engine=network, resilience=resilience
+        addresses[0] if len(addresses) == 1 else addresses,
+        engine=network,
+        resilience=resilience,
+        env=env,
     )
     task = await client.send_message("hello", return_immediately=True)
     network.latency = latency
@@ -204,6 +214,32 @@ async def test_the_hedge_goes_to_another_place_if_there_is_one():
     await client.list_tasks()
 
     assert len({url.split("/")[2] for url in network.asked}) == 2
+
+
+async def test_after_both_have_failed_the_retry_goes_to_the_place_that_neither_asked():
+    for seed in range(6):
+        agents = [FakeAgent(url=f"http://a{n}.test", id_suffix=f"-{n}") for n in range(3)]
+        quicker = ever_quicker(60)
+        network, client, _ = await client_of(
+            *agents,
+            latency=lambda _, quicker=quicker: quicker.pop(0),
+            resilience=Resilience(hedge=HedgePolicy(), retry=RetryPolicy(max_retries=1)),
+            env=Dice(seed),
+        )
+        for _ in range(55):
+            await client.list_tasks()
+        seconds = [0.5, 0.3, 0.0]
+        network.latency = lambda _, seconds=seconds: seconds.pop(0)
+        for agent in agents:
+            # It says that the agent is there, so that no other call avoids it.
+            agent.inject(Fail(code=-32603, retry_after=0), on="ListTasks")
+        network.asked.clear()
+
+        with pytest.raises(InternalError) as caught:
+            await client.list_tasks()
+
+        assert len({url.split("/")[2] for url in network.asked}) == len(network.asked) == 3
+        assert [attempt.number for attempt in caught.value.attempts] == [1, 2, 3]
 
 
 async def test_a_hedge_that_fails_is_no_answer():

@@ -1,6 +1,7 @@
 """One agent at several places: they share the work, and stand in for each other."""
 
 import asyncio
+import math
 import random
 
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 from holdfast import (
     A2AConnectionError,
     A2AError,
+    BudgetPolicy,
     CircuitOpenError,
+    InternalError,
     Message,
     OutcomeUnknownError,
     Part,
@@ -24,6 +27,7 @@ from holdfast.runtime.env import SystemEnv
 from holdfast.testing import (
     Cut,
     Delay,
+    Fail,
     FakeAgent,
     FakeNetwork,
     Refuse,
@@ -39,6 +43,8 @@ from holdfast.testing import (
 from .strategies import given
 
 ONCE = Resilience(retry=RetryPolicy(max_retries=0))
+QUICK = Resilience(retry=RetryPolicy(max_retries=2))
+SPENT = Resilience(budget=BudgetPolicy(tokens=1, seconds_per_token=math.inf))
 
 
 class Dice(SystemEnv):
@@ -92,13 +98,41 @@ async def test_one_that_is_busy_gets_less():
 
 
 async def test_a_call_that_one_does_not_take_goes_to_the_other():
-    agents, client = several()
+    met = 0
+    for seed in range(8):
+        agents, client = several(env=Dice(seed))
+        agents[0].inject(Refuse(), on="SendStreamingMessage")
+
+        assert (await client.ask("hello")).task.state is TaskState.COMPLETED
+
+        assert ran(agents) == [0, 1]
+        met += not agents[0].pending_faults
+    assert met
+
+
+async def test_a_retry_goes_where_the_call_has_not_failed_yet():
+    for seed in range(6):
+        agents, client = several(3, env=Dice(seed), resilience=QUICK)
+        for agent in agents:
+            # It says that the agent is there, so that no other call avoids it.
+            agent.inject(Fail(code=-32603, retry_after=0), on="ListTasks")
+
+        with pytest.raises(InternalError):
+            await client.list_tasks()
+
+        assert [len(agent.pending_faults) for agent in agents] == [0, 0, 0]
+
+
+async def test_a_spent_budget_lets_a_call_go_to_each_place_once():
+    agents, client = several(3, resilience=SPENT)
     for agent in agents:
-        agent.inject(Refuse(), on="SendStreamingMessage")
+        agent.inject(Refuse(), on="ListTasks", times=9)
 
-    answers = [await client.ask("hello") for _ in range(2)]
+    with pytest.raises(A2AConnectionError) as caught:
+        await client.list_tasks()
 
-    assert all(answer.task.state is TaskState.COMPLETED for answer in answers)
+    assert [len(agent.pending_faults) for agent in agents] == [8, 8, 8]
+    assert "budget" in caught.value.gave_up
 
 
 async def test_one_that_fails_at_once_does_not_draw_the_calls_to_itself():
@@ -199,6 +233,18 @@ async def test_not_found_is_not_said_while_one_cannot_be_asked():
         await client.cancel_task("task-77")
 
     assert caught.value.executed is False
+    assert {attempt.agent for attempt in caught.value.attempts} >= {f"{agents[1].url}/rpc"}
+
+
+async def test_a_search_that_fails_for_a_moment_is_made_again():
+    agents, client = several(2, behaviour=works_forever())
+    task = await client.send_message("hello", return_immediately=True)
+    for agent in agents:
+        agent.inject(Refuse(), on="GetTask")
+
+    other = connect([agent.url for agent in agents], engine=FakeNetwork(*agents), env=Dice(2))
+
+    assert (await other.cancel_task(task.id)).state is TaskState.CANCELED
 
 
 async def test_a_lost_reply_is_looked_for_where_it_was_sent():
@@ -231,6 +277,17 @@ async def test_a_stream_goes_on_where_it_began():
 
     assert (await client.ask("hello")).text == "abc"
     assert sorted(ran(agents)) == [0, 0, 1]
+
+
+async def test_the_place_of_a_task_is_known_from_its_stream():
+    for seed in range(4):
+        agents, client = several(3, behaviour=streams("a", "b", every=1), env=Dice(seed))
+        async with client.stream_message("hello") as stream:
+            task = await anext(stream)
+
+            assert (await client.get_task(task.id)).id == task.id
+
+        assert sum(len(agent.calls("GetTask")) for agent in agents) == 1
 
 
 async def test_pages_of_a_list_come_from_one_place():

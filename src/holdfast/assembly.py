@@ -58,7 +58,8 @@ from holdfast.runtime.layers import (
 from holdfast.runtime.listeners import Consumer, Hooks, Interceptor, Observer, Observers
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.produced import ProducedTransports, TransportProducer
-from holdfast.runtime.replicas import Replica, ReplicaCards, ReplicaLayer
+from holdfast.runtime.replica_cards import ReplicaCards
+from holdfast.runtime.replicas import Replica, ReplicaLayer
 from holdfast.runtime.resolver import AgentCardResolver
 from holdfast.runtime.retrying import RetryLayer
 from holdfast.runtime.routing import InterfaceLayer
@@ -287,7 +288,7 @@ def connect(
         ]
         if len(ways) == 1:
             return ways[0]
-        return ReplicaLayer(list(map(Replica, ways, resolvers)), env)
+        return ReplicaLayer(inner, list(map(Replica, ways)), env)
 
     bottom: Transport = HttpBinding(used, env, resilience, limits)
     if producers:

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.endpoints import Endpoint, KnownEndpoints
     from holdfast.runtime.env import Env
     from holdfast.runtime.listeners import Observers
-    from holdfast.runtime.replicas import ReplicaCards
+    from holdfast.runtime.replica_cards import ReplicaCards
     from holdfast.runtime.resolver import AgentCardResolver
     from holdfast.wire.limits import Limits
     from holdfast.wire.redaction import Secrets

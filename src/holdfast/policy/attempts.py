@@ -23,7 +23,7 @@ def last_not_executed(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
 def joined_attempts(
     earlier: Sequence[Attempt], later: Sequence[Attempt], *, after: float
 ) -> tuple[Attempt, ...]:
-    """The attempts of two calls that sent the same message, as those of one.
+    """The attempts of two calls for the same thing, as those of one.
 
     Args:
         earlier: Those of the first call.
@@ -39,4 +39,6 @@ def joined_attempts(
         return (*earlier, *moved)
     last = earlier[-1]
     wait = moved[0].started - last.started - last.duration
+    if wait < 0:  # they overlap
+        return (*earlier, *moved)
     return (*earlier[:-1], replace(last, wait=wait), *moved)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from holdfast.errors import A2AError, Attempt
-from holdfast.policy.limiter import asks_to_wait
 from holdfast.runtime.transport import AnyCall, Call, Onward, PassThrough, Reply, Transport
 
 if TYPE_CHECKING:
@@ -48,10 +47,7 @@ class AttemptLayer(PassThrough):
             progress.secrets.hide_in(error)  # before anybody is told of it
             error.request_id, error.traceparent = call.request_id, call.headers.get("traceparent")
             error.agent = error.agent or call.agent
-            progress.failed(error)
-            if error.transient and endpoint is not None and not asks_to_wait(error):
-                progress.avoids += (endpoint,)
-                progress.failure = error
+            progress.settle_executed(error)
             self._observers.attempt_failed(call, error, duration=duration)
             what = f"{type(error).__name__}: {error}"
             _note(call, started, duration, what, executed=error.executed)

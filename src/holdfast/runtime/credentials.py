@@ -65,7 +65,7 @@ class CredentialsLayer(PassThrough):
             return await _attempt(call, onward, credentials)
         except AuthenticationError as error:
             safe = call.operation.safety != "conditional" or error.executed is False
-            call.progress.failed(error)
+            call.progress.settle_executed(error)
             sent = with_credentials(call, credentials)
             if not safe or not await _before_sending(call, provider.on_unauthorized(sent, error)):
                 raise

@@ -1,4 +1,4 @@
-"""The layer that asks once more where a read takes long; when is for `holdfast.policy.hedge`.
+"""The layer that asks once more where a read takes long; `holdfast.policy.hedge` decides when.
 
 Rules: the first answer wins, and a failure is no answer while the other one may come; whoever lost
 is cancelled, and says nothing of the agent; a caller who leaves ends both.
@@ -28,7 +28,6 @@ from holdfast.runtime.transport import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from holdfast.errors import Attempt
 
 __all__ = ["HedgeLayer"]
 
@@ -87,7 +86,7 @@ class HedgeLayer(PassThrough):
                     latencies.add(clock() - since)  # of who lost: so long at least
             await self._end(tries)
             if hedge is not None:
-                _join(call.progress.attempts, hedge.attempts)
+                call.progress.join(hedge)
         return msgspec.structs.replace(reply, attempts=tuple(call.progress.attempts))
 
     async def _end(self, tries: dict[asyncio.Task[Any], float]) -> None:
@@ -144,12 +143,5 @@ def _may_hedge(call: AnyCall) -> bool:
 def _twin(call: Call[P, R]) -> tuple[Call[P, R], CallProgress]:
     """The same call with a progress of its own, which goes elsewhere if it can."""
     mine = call.progress
-    avoids = mine.avoids if mine.endpoint is None else (*mine.avoids, mine.endpoint)
-    progress = CallProgress(began=mine.began, errand=mine.errand, avoids=avoids)
+    progress = CallProgress(began=mine.began, errand=mine.errand, ways=dict(mine.ways))
     return msgspec.structs.replace(call, progress=progress), progress
-
-
-def _join(attempts: list[Attempt], more: list[Attempt]) -> None:
-    """Puts the attempts of a hedge behind the others."""
-    for number, attempt in enumerate(more, len(attempts) + 1):
-        attempts.append(msgspec.structs.replace(attempt, number=number))

@@ -6,15 +6,16 @@ Rules:
 - What was sent somewhere, and may have arrived, is looked after there.
 - Anything else goes where the least is under way and the least has failed lately. How long answers
   take says nothing: that depends on what is asked, and a place that fails at once is the quickest.
-- One that refuses before anything is sent, or where no agent is, is passed over; one at which this
-  call has failed comes last.
+- One that refuses, where no agent is, or where this call has failed gives way to others
+  (`holdfast.runtime.failover`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
@@ -22,39 +23,48 @@ from holdfast.errors import A2AError, TaskNotFoundError
 from holdfast.model.operations import GET_TASK
 from holdfast.model.requests import (
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksRequest,
     ListTasksResponse,
     SendMessageRequest,
     SendMessageResponse,
     SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
 )
-from holdfast.model.types import Message, StreamResponse, Task
+from holdfast.model.types import (
+    Message,
+    StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatusUpdateEvent,
+)
+from holdfast.policy.attempts import joined_attempts
 from holdfast.policy.breaker import judge
-from holdfast.policy.retry import nobody_is_there
-from holdfast.runtime.closing import close_in_turn
+from holdfast.runtime.failover import first_that_takes
 from holdfast.runtime.open_streams import replaced
 from holdfast.runtime.transport import (
     AnyCall,
     Call,
     CallProgress,
     Onward,
+    PassThrough,
     Reply,
     Stream,
     StreamOver,
     Transport,
-    UnaryOnly,
 )
 from holdfast.wire.status import is_no_agent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from holdfast.model.card import AgentCard
-    from holdfast.runtime.endpoints import Endpoint
     from holdfast.runtime.env import Env
-    from holdfast.runtime.resolver import AgentCardResolver
 
-__all__ = ["Replica", "ReplicaCards", "ReplicaLayer"]
+__all__ = ["Replica", "ReplicaLayer"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -72,9 +82,6 @@ _HALF_LIFE = 5.0
 _MOST_FAILURES = 5.0
 """Failures that count at most."""
 
-_CLOSING = 5.0
-"""Seconds that a card's stack has to close."""
-
 
 _ENDING = 1.0
 """Seconds that a question has to end which is answered elsewhere."""
@@ -85,16 +92,12 @@ class Replica:
 
     Attributes:
         transport: Makes calls there.
-        resolver: Knows its card.
         under_way: Calls and open streams.
-        endpoint: Where the last call went.
     """
 
-    def __init__(self, transport: Transport, resolver: AgentCardResolver) -> None:
+    def __init__(self, transport: Transport) -> None:
         self.transport = transport
-        self.resolver = resolver
         self.under_way = 0
-        self.endpoint: Endpoint | None = None
         self._failures = 0.0
         self._since = 0.0
 
@@ -112,15 +115,17 @@ class Replica:
         return self._failures * math.exp2(-age / _HALF_LIFE)
 
 
-class ReplicaLayer:
+class ReplicaLayer(PassThrough):
     """Makes each call at one of several replicas.
 
     Args:
-        replicas: At least one; what is below their transports is the same.
+        inner: What is below the transports of all of them.
+        replicas: At least one.
         env: Draws among those that are alike.
     """
 
-    def __init__(self, replicas: Sequence[Replica], env: Env) -> None:
+    def __init__(self, inner: Transport, replicas: Sequence[Replica], env: Env) -> None:
+        super().__init__(inner)
         self._replicas = tuple(replicas)
         self._env = env
         self._homes: dict[str, Replica] = {}
@@ -133,7 +138,7 @@ class ReplicaLayer:
             A2AError: What went wrong where it was made.
         """
         replica, reply = await self._somewhere(call, lambda one: one.transport.unary)
-        self._learn(reply.value, replica)
+        self.learn(reply.value, replica)
         return reply
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
@@ -141,36 +146,21 @@ class ReplicaLayer:
         replica, reply = await self._somewhere(call, lambda one: one.transport.stream)
         return replaced(reply, _Placed(reply.value, self, replica))
 
-    async def close(self) -> None:
-        """Frees what is below, which is the same for all."""
-        await self._replicas[0].transport.close()
-
     async def _somewhere(
         self, call: Call[P, R], way: Callable[[Replica], Onward[P, R, T]]
     ) -> tuple[Replica, Reply[T]]:
+        async def make(replica: Replica) -> tuple[Replica, Reply[T]]:
+            return replica, await self._at(replica, call, way(replica))
+
         home = await self._home(call)
         if home is not None:
-            return home, await self._at(home, call, way(home))
-        progress = call.progress
-        refused: A2AError | None = None
-        for replica in self._in_order(call):
-            tried = len(progress.attempts)
-            try:
-                return replica, await self._at(replica, call, way(replica))
-            except A2AError as error:
-                is_untried = len(progress.attempts) == tried and error.executed is False
-                is_nowhere = nobody_is_there(error) and not progress.lacks_credentials
-                is_other = is_no_agent(call.operation, error) and error.executed is False
-                if not (is_untried or is_nowhere or is_other):
-                    raise
-                refused = _sooner(error, refused)
-        raise cast("A2AError", refused)
+            return await make(home)
+        return await first_that_takes(call, self._in_order(), make)
 
     async def _at(self, replica: Replica, call: Call[P, R], onward: Onward[P, R, T]) -> Reply[T]:
         progress, sends = call.progress, call.operation.safety == "conditional"
-        tried = len(progress.attempts)
         if sends:
-            progress.errand.home = replica
+            progress.errand.home = self._replicas.index(replica)
         replica.under_way += 1
         try:
             return await onward(call)
@@ -183,37 +173,20 @@ class ReplicaLayer:
             raise
         finally:
             replica.under_way -= 1
-            if len(progress.attempts) > tried:
-                replica.endpoint = progress.endpoint
-            progress.has_others = self._has_others(call)
 
-    def _in_order(self, call: AnyCall) -> list[Replica]:
+    def _in_order(self) -> list[Replica]:
         """All replicas, the best one first."""
-        now, avoids = asyncio.get_running_loop().time(), call.progress.avoids
-        ranks = {
-            one: (
-                sum(one.endpoint is place for place in avoids),
-                one.load(now),
-                self._env.random(),
-            )
-            for one in self._replicas
-        }
+        now, random = asyncio.get_running_loop().time(), self._env.random
+        ranks = {one: (one.load(now), random()) for one in self._replicas}
         return sorted(self._replicas, key=ranks.__getitem__)
-
-    def _has_others(self, call: AnyCall) -> bool:
-        """Whether there is a place at which this call has not failed."""
-        progress = call.progress
-        return progress.errand.home is None and any(
-            one.endpoint not in progress.avoids for one in self._replicas
-        )
 
     # ── Where something is at home ───────────────────────────────────────────────────────────
 
     async def _home(self, call: AnyCall) -> Replica | None:
         """The only place for a call; None if any will do."""
-        home = cast("Replica | None", call.progress.errand.home)
+        home = call.progress.errand.home
         if home is not None:
-            return home
+            return self._replicas[home]
         task_id, *others = _belongs_to(call.params)
         for name in (task_id, *others):
             if name is not None and (known := self._homes.get(name)) is not None:
@@ -228,7 +201,7 @@ class ReplicaLayer:
         """
         asked = {
             asyncio.create_task(self._ask_for(task_id, call, replica)): replica
-            for replica in self._in_order(call)
+            for replica in self._in_order()
         }
         left, failures = set(asked), list[A2AError]()
         try:
@@ -250,8 +223,8 @@ class ReplicaLayer:
             # The call itself was not made; that its place was not found counts as a try of it.
             failure.executed = False
             attempts = call.progress.attempts
-            for number, made in enumerate(failure.attempts, len(attempts) + 1):
-                attempts.append(msgspec.structs.replace(made, number=number, executed=False))
+            made = [msgspec.structs.replace(one, executed=False) for one in failure.attempts]
+            attempts[:] = joined_attempts(attempts, made, after=0.0)
         if failures:
             raise failures[0]
         return None
@@ -263,7 +236,6 @@ class ReplicaLayer:
             call,
             operation=GET_TASK,
             params=GetTaskRequest(id=task_id, history_length=0),
-            is_retried=False,
             progress=progress,
         )
         try:
@@ -273,8 +245,8 @@ class ReplicaLayer:
             return error
         return None
 
-    def _learn(self, value: object, replica: Replica) -> None:
-        """Remembers where what was answered is at home."""
+    def learn(self, value: object, replica: Replica) -> None:
+        """Remembers where what was answered, or told of in a stream, is at home."""
         for name in _named_in(value):
             self._keep(name, replica)
 
@@ -283,10 +255,6 @@ class ReplicaLayer:
         self._homes[name] = replica
         if len(self._homes) > _MOST_HOMES:
             del self._homes[next(iter(self._homes))]
-
-    def learn(self, event: object, replica: Replica) -> None:
-        """Remembers where the task of a stream is at home."""
-        self._learn(event, replica)
 
 
 class _Placed(StreamOver[T]):
@@ -314,81 +282,45 @@ class _Placed(StreamOver[T]):
         await super().close()
 
 
-class ReplicaCards(UnaryOnly):
-    """The card of an agent that is at several places: of the first one that gives it.
+_BELONGS_TO: Mapping[type, tuple[str | None, ...]] = {
+    SendMessageRequest: ("message.task_id", "message.context_id"),
+    GetTaskRequest: ("id",),
+    ListTasksRequest: (None, "page_token", "context_id"),
+    CancelTaskRequest: ("id",),
+    SubscribeToTaskRequest: ("id",),
+    TaskPushNotificationConfig: ("task_id",),
+    GetTaskPushNotificationConfigRequest: ("task_id",),
+    ListTaskPushNotificationConfigsRequest: ("task_id", "page_token"),
+    DeleteTaskPushNotificationConfigRequest: ("task_id",),
+}
+"""Where a request names the task that it is about, and then what else tells where it goes."""
 
-    Args:
-        resolvers: What knows each place's card.
-    """
-
-    def __init__(self, resolvers: Sequence[AgentCardResolver]) -> None:
-        self._resolvers = tuple(resolvers)
-
-    async def unary(self, call: Call[Any, Any], /) -> Reply[Any]:
-        """Answers `GET_AGENT_CARD`.
-
-        Raises:
-            A2AError: No place gives a card; what the first one said.
-        """
-        failure: A2AError | None = None
-        for resolver in self._resolvers:
-            try:
-                return Reply(value=await resolver.card(call))
-            except A2AError as error:
-                failure = failure or error
-        raise cast("A2AError", failure)
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether the next call has to fetch a card, as no place has one that could stand in."""
-        return all(one.is_needed for one in self._resolvers)
-
-    @property
-    def last(self) -> AgentCard | None:
-        """A card as last seen, however long ago."""
-        return next((one.last for one in self._resolvers if one.last is not None), None)
-
-    def replace(self, card: AgentCard, secrets: frozenset[str]) -> None:
-        """Keeps nothing: a card that one place gave says nothing of the way to the others."""
-
-    async def close(self) -> None:
-        """Frees what fetches."""
-        await close_in_turn(self._resolvers, seconds=_CLOSING)
+_TELLS_OF: Mapping[type, tuple[str, ...]] = {
+    SendMessageResponse: ("task", "message"),
+    StreamResponse: ("task", "message", "status_update", "artifact_update"),
+    ListTasksResponse: ("next_page_token", "tasks"),
+    ListTaskPushNotificationConfigsResponse: ("next_page_token",),
+    Task: ("id", "context_id"),
+    Message: ("task_id", "context_id"),
+    TaskStatusUpdateEvent: ("task_id", "context_id"),
+    TaskArtifactUpdateEvent: ("task_id", "context_id"),
+    TaskPushNotificationConfig: ("task_id",),
+}
+"""Where an answer, or an event, names what is at home where it came from."""
 
 
 def _belongs_to(params: object) -> tuple[str | None, ...]:
     """The task that a call is about, and then what else tells where it goes."""
-    if isinstance(params, SendMessageRequest):
-        message = params.message
-        return message.task_id, message.context_id
-    if isinstance(params, GetTaskRequest | CancelTaskRequest | SubscribeToTaskRequest):
-        return (params.id,)
-    return (
-        getattr(params, "task_id", None),
-        getattr(params, "page_token", None),
-        getattr(params, "context_id", None),
-    )
+    paths = _BELONGS_TO.get(type(params), (None,))
+    return tuple(None if path is None else attrgetter(path)(params) for path in paths)
 
 
 def _named_in(value: object) -> Iterator[str]:
     """Ids in an answer, or an event, by which its place can be known later."""
-    if isinstance(value, SendMessageResponse | StreamResponse):
-        for name in value.__struct_fields__:
-            yield from _named_in(getattr(value, name))
-    elif isinstance(value, ListTasksResponse):
-        yield from filter(None, (value.next_page_token, *(task.id for task in value.tasks)))
-    elif isinstance(value, Task):
-        yield from filter(None, (value.id, value.context_id))
-    elif isinstance(value, Message):
-        yield from filter(None, (value.task_id, value.context_id))
-    elif value is not None:
-        yield from filter(
-            None, (getattr(value, "task_id", None), getattr(value, "context_id", None))
-        )
-
-
-def _sooner(one: A2AError, other: A2AError | None) -> A2AError:
-    """That of two refusals which ends sooner; one that does not end by itself counts last."""
-    if other is None or other.retry_after is None:
-        return one if one.retry_after is not None or other is None else other
-    return other if one.retry_after is None or other.retry_after <= one.retry_after else one
+    if isinstance(value, str):
+        yield value
+    for name in _TELLS_OF.get(type(value), ()):
+        part = getattr(value, name)
+        for one in cast("tuple[object, ...]", part) if isinstance(part, tuple) else (part,):
+            if one:
+                yield from _named_in(one)

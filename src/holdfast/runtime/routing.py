@@ -18,7 +18,6 @@ import msgspec
 from holdfast.errors import (
     A2AError,
     AuthenticationError,
-    CircuitOpenError,
     CredentialOriginError,
     InvalidAgentCardError,
     PermissionDeniedError,
@@ -30,6 +29,7 @@ from holdfast.model.addresses import doubt
 from holdfast.model.card import AgentInterface
 from holdfast.policy.retry import nobody_is_there
 from holdfast.runtime.extensions import Extensions, check_spoken
+from holdfast.runtime.failover import first_that_takes
 from holdfast.runtime.interfaces import (
     Route,
     choose_interfaces,
@@ -102,51 +102,37 @@ class InterfaceLayer(PassThrough):
         choice = self._checked(call, card, provider)
         if not choice.others:
             return await self._called(call, choice, onward, provider)
-        return await self._called_somewhere(call, choice, onward, provider)
+        return await self._somewhere(call, choice, onward, provider)
 
-    async def _called_somewhere(
+    async def _somewhere(
         self,
         call: Call[P, R],
         choice: _Choice,
         onward: Onward[P, R, T],
         provider: AuthProvider | None,
     ) -> Reply[T]:
-        """Makes the call at the first of several interfaces that does not refuse it.
+        """Makes the call at the first of several interfaces that takes it.
 
-        One at which this call has failed comes last. Another one than the first that turns out to
-        be nothing of the kind is not asked again.
+        Another one than the first that turns out to be no agent at all is not asked again.
         """
-        progress = call.progress
-        refused: A2AError | None = None
-        for way in self._ways(call, choice, provider):
-            tried = len(progress.attempts)
-            try:
-                return await self._called(call, way, onward, provider)
-            except CircuitOpenError as error:
-                if len(progress.attempts) > tried:
-                    raise
-                refused = _sooner(error, refused)
-            except A2AError as error:
-                if nobody_is_there(error) and not progress.lacks_credentials:
-                    refused = refused or error
-                    continue
-                if way is choice or not _is_of_no_use(call, error):
-                    raise
-                if is_no_agent(call.operation, error) and way in choice.others:
-                    choice.others.remove(way)
-                refused = refused or progress.failure
-        if refused is None:
-            return await self._called(call, choice, onward, provider)
-        raise refused
-
-    def _ways(
-        self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None
-    ) -> list[_Choice]:
-        """All ways that a call may go, the one to be tried first at the head."""
         carries = bool(call.headers or call.query or provider is not None)
         others = [way for way in choice.others if not (carries and way.refusal is not None)]
-        avoids = call.progress.avoids
-        return sorted([choice, *others], key=lambda way: sum(map(avoids.count, way.endpoints)))
+        ways = {way.endpoint: way for way in (choice, *others)}
+        progress = call.progress
+
+        async def make(endpoint: Endpoint) -> Reply[T] | None:
+            way, tried = ways[endpoint], len(progress.attempts)
+            try:
+                return await self._called(call, way, onward, provider)
+            except A2AError as error:
+                is_answer = len(progress.attempts) > tried and not progress.lacks_credentials
+                if way is choice or not (is_answer and _is_of_no_use(call, error)):
+                    raise
+                if is_no_agent(call.operation, error):
+                    choice.others = [other for other in choice.others if other is not way]
+                return None
+
+        return await first_that_takes(call, ways, make)
 
     async def _called(
         self,
@@ -319,12 +305,6 @@ class _Choice:
         self.others: list[_Choice] = []
         self.extensions = Extensions.of(card)
 
-    @property
-    def endpoints(self) -> list[Endpoint]:
-        """Where calls go, in whichever version."""
-        older = self.older
-        return [self.endpoint, older.endpoint] if isinstance(older, _Choice) else [self.endpoint]
-
 
 def _routed(call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> Call[P, R]:
     if call.extensions:
@@ -340,19 +320,12 @@ def _check_credentials(call: Call[P, R], choice: _Choice, provider: AuthProvider
         raise copy.copy(choice.refusal)
 
 
-def _sooner(one: CircuitOpenError, other: A2AError | None) -> A2AError:
-    """That of two refusals which ends sooner."""
-    if other is None or other.retry_after is None:
-        return one
-    return other if one.retry_after is None or other.retry_after < one.retry_after else one
-
-
 def _is_of_no_use(call: AnyCall, error: A2AError) -> bool:
-    """Whether an error shows that there is no agent to be reached, and that nothing ran."""
+    """Whether an error shows that something else than the agent is there, and that nothing ran."""
+    if error.transient or nobody_is_there(error):
+        return False
     is_read = call.operation.safety != "conditional"
-    return not error.transient and (
-        error.executed is False or (is_read and is_unknown_there(error))
-    )
+    return error.executed is False or (is_read and is_unknown_there(error))
 
 
 def _is_free_to_fall_back(call: Call[P, R], error: A2AError) -> bool:

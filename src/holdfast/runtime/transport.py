@@ -7,7 +7,7 @@ transport; the whole client is layers over a binding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, MutableMapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
@@ -16,6 +16,7 @@ import msgspec
 from holdfast.errors import A2AError, Attempt, UnsupportedOperationError
 from holdfast.model.card import AgentCard
 from holdfast.model.operations import Operation
+from holdfast.policy.attempts import joined_attempts
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.endpoints import Endpoint
 from holdfast.wire.bindings import extensions_in
@@ -56,15 +57,19 @@ class Errand(msgspec.Struct):
     """What the calls share that are made for one call of the caller's.
 
     Attributes:
-        secrets: What their requests carry.
+        secrets: What their requests carry. Whoever makes a request notes it; read by those who
+            tell of an error.
         places: How many of them are under way that were let in; the others need no leave then.
-        home: Where a message was sent, and may have arrived, of several places; None for nowhere.
-        sends: How many tries were made to send a message.
+            Written and read by `AdmissionLayer`.
+        home: Number of the replica where a message was sent, and may have arrived; None where
+            there is none. Written and read by `ReplicaLayer`.
+        sends: How many tries were made to send a message. Written by `AttemptLayer`, read by
+            those who made the call.
     """
 
     secrets: Secrets = msgspec.field(default_factory=Secrets)
     places: int = 0
-    home: object = None
+    home: int | None = None
     sends: int = 0
 
 
@@ -72,17 +77,21 @@ class CallProgress(Progress):
     """How far a call has come: the only part of a call that changes.
 
     Attributes:
-        sent: Whether a byte of the current attempt may have left.
-        began: When the call began, on the event loop's clock.
+        sent: Whether a byte of the current attempt may have left. Written by the engine; read by
+            whoever says if an attempt may have been executed.
+        began: When the call began, on the event loop's clock. Written once, by who makes the call.
         lacks_credentials: Whether the current attempt failed because there were none: that says
-            nothing of the agent.
-        maybe_executed: Whether an earlier attempt may have been executed.
-        attempts: The attempts that are over, in order.
-        card: How far the fetch of the card has come that this call waits for, if it does.
-        endpoint: Where the last attempt was made.
-        has_others: Whether there is a place at which the call has not failed.
-        avoids: Where the call had better not go again, once for each reason.
-        failure: How an attempt failed last in a way that may pass.
+            nothing of the agent. Written by `CredentialsLayer`, read by `GuardLayer`.
+        maybe_executed: Whether an earlier attempt may have been executed. Written by
+            `settle_executed`, read by it and by `DeadlineLayer`.
+        attempts: The attempts that are over, in order. Written by `AttemptLayer`; those above it
+            tell of them, and see by them whether an attempt was made.
+        card: How far the fetch of the card has come that this call waits for, if it does. Written
+            by `AgentCardResolver` and `InterfaceLayer`, read by `DeadlineLayer` and observers.
+        endpoint: Where the last attempt was made; None before. Written by `AttemptLayer`, and by
+            `HedgeLayer` for the one of two that counts; read by both and `RetryLayer`.
+        ways: Each way that the call may take, and how often it has failed there, was refused, or
+            is being made. Written and read by `first_that_takes`.
         errand: What it shares with other calls.
     """
 
@@ -92,9 +101,7 @@ class CallProgress(Progress):
     attempts: list[Attempt] = []  # noqa: RUF012  msgspec makes a new one for each
     card: CallProgress | None = None
     endpoint: Endpoint | None = None
-    has_others: bool = False
-    avoids: tuple[Endpoint, ...] = ()
-    failure: A2AError | None = None
+    ways: dict[Hashable, int] = {}  # noqa: RUF012  the same
     errand: Errand = msgspec.field(default_factory=Errand)
 
     @property
@@ -108,8 +115,24 @@ class CallProgress(Progress):
         wait = max(0.0, at - self.began - last.started - last.duration)
         self.attempts[-1] = msgspec.structs.replace(last, wait=wait)
 
-    def failed(self, error: A2AError) -> None:
-        """Notes a failed attempt, and makes its error tell of all of them."""
+    @property
+    def has_others(self) -> bool:
+        """Whether a way is left at which the call has not failed; read by `RetryLayer`."""
+        return 0 in self.ways.values()
+
+    def join(self, other: CallProgress) -> None:
+        """Takes over what was tried for the same call apart from it."""
+        after = other.began - self.began
+        self.attempts[:] = joined_attempts(self.attempts, other.attempts, after=after)
+        for way, times in other.ways.items():
+            self.ways[way] = max(times, self.ways.get(way, 0))
+
+    def settle_executed(self, error: A2AError) -> None:
+        """Settles whether a call was executed of which one more attempt has failed.
+
+        An error that says it was not speaks of its own attempt; it may have been in an earlier
+        one.
+        """
         if error.executed is not False:
             self.maybe_executed = True
         else:
