@@ -10,9 +10,11 @@ from holdfast import (
     A2AHTTPError,
     AgentCapabilities,
     AgentCard,
+    AgentExtension,
     AgentInterface,
     BudgetPolicy,
     CircuitOpenError,
+    ClientToolsNotSupportedError,
     InternalError,
     OutcomeUnknownError,
     RateLimitedError,
@@ -32,6 +34,7 @@ from holdfast.testing import (
     completes,
     rate_limited,
 )
+from holdfast.wire.client_tools import CLIENT_TOOLS
 
 ONCE = Resilience(retry=RetryPolicy(max_retries=0))
 SPENT = Resilience(budget=BudgetPolicy(tokens=1, seconds_per_token=math.inf))
@@ -46,9 +49,11 @@ def now():
     return asyncio.get_running_loop().time()
 
 
-def card_of(*agents, **more):
+def card_of(*agents, version="1.0", extensions=()):
     interfaces = tuple(
-        AgentInterface(url=f"{agent.url}/rpc", protocol_binding="JSONRPC", protocol_version="1.0")
+        AgentInterface(
+            url=f"{agent.url}/rpc", protocol_binding="JSONRPC", protocol_version=version
+        )
         for agent in agents
     )
     return AgentCard(
@@ -56,18 +61,20 @@ def card_of(*agents, **more):
         description="one agent at several addresses",
         version="1",
         supported_interfaces=interfaces,
-        capabilities=AgentCapabilities(streaming=True),
+        capabilities=AgentCapabilities(streaming=True, extensions=extensions),
         default_input_modes=("text/plain",),
         default_output_modes=("text/plain",),
-        **more,
     )
 
 
-def two(latency=0.0, **options):
-    first, second = FakeAgent(completes("1")), FakeAgent(completes("2"), url="http://other.test")
+def two(latency=0.0, version="1.0", extensions=(), **options):
+    first, second = (
+        FakeAgent(completes(answer), url=url, versions=(version,))
+        for answer, url in (("1", "http://agent.test"), ("2", "http://other.test"))
+    )
     options.setdefault("env", Middle())
     client = connect(
-        card_of(first, second),
+        card_of(first, second, version=version, extensions=extensions),
         engine=FakeNetwork(first, second, latency=latency),
         streaming=False,
         **options,
@@ -270,6 +277,26 @@ async def test_another_interface_that_cannot_be_meant_is_passed_over():
 
     assert await text(client) == "1"
     assert not inside.received
+
+
+async def test_another_interface_without_the_tls_of_the_card_gets_nothing():
+    first, plain = FakeAgent(completes("1"), url="https://agent.test"), FakeAgent()
+    first.card = card_of(first, plain)
+    client = connect(first.url, engine=FakeNetwork(first, plain), streaming=False, env=Middle())
+    first.inject(Refuse(), on="SendMessage")
+
+    assert await text(client) == "1"
+    assert not plain.received
+
+
+async def test_what_no_interface_can_do_is_held_against_none():
+    first, second, client = two(version="0.3", extensions=(AgentExtension(uri=CLIENT_TOOLS),))
+    with pytest.raises(ClientToolsNotSupportedError):
+        await client.ask("hello", tools=[now])
+
+    first.inject(Refuse(), on="SendMessage")
+
+    assert await text(client) == "2"
 
 
 async def test_a_refusal_of_the_only_interface_is_its_own_error():

@@ -19,6 +19,7 @@ from holdfast import (
     Resilience,
     RetryPolicy,
     Role,
+    TaskNotCancelableError,
     TaskNotFoundError,
     TaskState,
     connect,
@@ -245,6 +246,19 @@ async def test_a_search_that_fails_for_a_moment_is_made_again():
     other = connect([agent.url for agent in agents], engine=FakeNetwork(*agents), env=Dice(2))
 
     assert (await other.cancel_task(task.id)).state is TaskState.CANCELED
+
+
+async def test_a_search_that_is_made_again_is_no_second_cancel():
+    agents, client = several(2, behaviour=works_forever())
+    task = await client.send_message("hello", return_immediately=True)
+    await client.cancel_task(task.id)
+    for agent in agents:
+        agent.inject(Reset(after_execution=True), on="GetTask")
+
+    other = connect([agent.url for agent in agents], engine=FakeNetwork(*agents), env=Dice(2))
+
+    with pytest.raises(TaskNotCancelableError):
+        await other.cancel_task(task.id)
 
 
 async def test_a_lost_reply_is_looked_for_where_it_was_sent():
