@@ -290,7 +290,7 @@ async def test_another_interface_without_the_tls_of_the_card_gets_nothing():
 
 
 async def test_what_no_interface_can_do_is_held_against_none():
-    first, second, client = two(version="0.3", extensions=(AgentExtension(uri=CLIENT_TOOLS),))
+    first, _, client = two(version="0.3", extensions=(AgentExtension(uri=CLIENT_TOOLS),))
     with pytest.raises(ClientToolsNotSupportedError):
         await client.ask("hello", tools=[now])
 

@@ -6,12 +6,19 @@ import random
 import pytest
 from hypothesis import strategies as st
 
-from holdfast import InternalError, Resilience, RetryPolicy, connect
+from holdfast import (
+    DeadlineExceededError,
+    InternalError,
+    RateLimitedError,
+    Resilience,
+    RetryPolicy,
+    connect,
+)
 from holdfast.model.operations import GET_TASK
 from holdfast.model.requests import GetTaskRequest
 from holdfast.policy.hedge import HedgeBudget, HedgePolicy, Latencies, hedge_delay
 from holdfast.runtime.env import SystemEnv
-from holdfast.testing import Fail, FakeAgent, FakeNetwork, Refuse
+from holdfast.testing import Fail, FakeAgent, FakeNetwork, Refuse, rate_limited
 
 from .strategies import given
 
@@ -174,6 +181,54 @@ async def test_one_in_fifty_slow_costs_five_percent_and_no_more_than_150_ms():
     assert len(network.asked) <= 2000 * 1.05 + 10
 
 
+async def test_how_long_the_loser_was_waited_for_counts():
+    eager = HedgePolicy(min_samples=1, max_extra=0.9)
+    seconds = [0.1, 0.09, 60.0, 0.1, 60.0, 0.1]
+    _, client, task_id = await client_of(
+        FakeAgent(), latency=lambda _: seconds.pop(0), resilience=Resilience(hedge=eager)
+    )
+
+    durations = [await took(client, task_id) for _ in range(4)]
+
+    # The first hedge is made after 0.1 s, and answers after 0.2 s; so long waits the second one.
+    assert durations == pytest.approx([0.1, 0.09, 0.2, 0.3])
+
+
+async def test_how_long_one_place_takes_says_nothing_of_another():
+    slow, quick = (FakeAgent(url=f"http://a{n}.test", id_suffix=f"-{n}") for n in range(2))
+    network, client, _ = await client_of(slow, quick, latency=lambda _: 0.0)
+    tasks = {}
+    while len(tasks) < 2:
+        task = await client.send_message("hello", return_immediately=True)
+        tasks[task.id[-1]] = task.id
+    for seconds in ever_quicker(30):
+        network.latency = lambda _, seconds=seconds: seconds
+        await took(client, tasks["1"])
+        network.latency = lambda _, seconds=seconds: 100 * seconds
+        await took(client, tasks["0"])
+    seconds = [60.0, 0.0]
+    network.latency = lambda _: seconds.pop(0)
+
+    assert await took(client, tasks["1"]) == pytest.approx(0.1, abs=0.001)
+
+
+async def test_an_agent_that_asks_for_time_is_not_asked_twice():
+    agent = FakeAgent()
+    quicker = ever_quicker(40)
+    network, client, task_id = await client_of(agent, latency=lambda _: quicker.pop(0))
+    for _ in range(40):
+        await took(client, task_id)
+    seconds = [30.0, 0.05, 0.0]
+    network.latency = lambda _: seconds.pop(0)
+    slow = asyncio.create_task(took(client, task_id))
+    await asyncio.sleep(0)
+    agent.inject(rate_limited(5), on="GetTask")
+    with pytest.raises(RateLimitedError):
+        await client.get_task(task_id)
+
+    assert await slow == pytest.approx(30.0)
+
+
 async def test_an_agent_that_has_become_slow_gets_no_double_load():
     state = {"slow": 1.0}
     network, client, task_id = await client_of(FakeAgent(), latency=lambda _: 0.1 * state["slow"])
@@ -201,12 +256,16 @@ async def test_messages_are_never_asked_for_twice():
     assert len(network.asked) == before + 1
 
 
-async def test_the_hedge_goes_to_another_place_if_there_is_one():
+async def test_the_hedge_goes_to_another_place_even_if_that_has_more_to_do():
     agents = [FakeAgent(url=f"http://a{n}.test", id_suffix=f"-{n}") for n in range(2)]
-    quicker = ever_quicker(60)
-    network, client, _ = await client_of(*agents, latency=lambda _: quicker.pop(0))
-    for _ in range(55):
+    quicker = ever_quicker(140)
+    network, client, task_id = await client_of(*agents, latency=lambda _: quicker.pop(0))
+    for _ in range(100):
         await client.list_tasks()
+    context = (await client.get_task(task_id)).context_id
+    network.latency = lambda _: 60.0
+    sent = [asyncio.create_task(client.send_message("more", context_id=context)) for _ in range(5)]
+    await asyncio.sleep(1)
     seconds = [60.0, 0.1]
     network.latency = lambda _: seconds.pop(0)
     network.asked.clear()
@@ -214,19 +273,32 @@ async def test_the_hedge_goes_to_another_place_if_there_is_one():
     await client.list_tasks()
 
     assert len({url.split("/")[2] for url in network.asked}) == 2
+    await asyncio.gather(*sent)
+
+
+async def test_what_has_hardly_any_time_left_is_not_asked_for_twice():
+    seconds = [*ever_quicker(40), 60.0, 0.0]
+    network, client, task_id = await client_of(FakeAgent(), latency=lambda _: seconds.pop(0))
+    for _ in range(40):
+        await took(client, task_id)
+
+    with pytest.raises(DeadlineExceededError):
+        await client.get_task(task_id, timeout=0.15)
+
+    assert len(network.asked) == 41
 
 
 async def test_after_both_have_failed_the_retry_goes_to_the_place_that_neither_asked():
     for seed in range(6):
         agents = [FakeAgent(url=f"http://a{n}.test", id_suffix=f"-{n}") for n in range(3)]
-        quicker = ever_quicker(60)
+        quicker = ever_quicker(140)
         network, client, _ = await client_of(
             *agents,
             latency=lambda _, quicker=quicker: quicker.pop(0),
             resilience=Resilience(hedge=HedgePolicy(), retry=RetryPolicy(max_retries=1)),
             env=Dice(seed),
         )
-        for _ in range(55):
+        for _ in range(120):
             await client.list_tasks()
         seconds = [0.5, 0.3, 0.0]
         network.latency = lambda _, seconds=seconds: seconds.pop(0)

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.model.settings import check_count, check_numbers
 
-__all__ = ["HedgeBudget", "HedgePolicy", "Latencies", "hedge_delay"]
+__all__ = ["HedgeBudget", "HedgePolicy", "Hedging", "Latencies", "hedge_delay"]
 
 _THOUSANDTHS = 1000
 
@@ -105,6 +105,27 @@ class HedgeBudget:
             return False
         self._thousandths -= _THOUSANDTHS
         return True
+
+
+class Hedging:
+    """What is known of the reads at one place.
+
+    Args:
+        policy: When to ask a second time.
+
+    Attributes:
+        budget: What they have paid for hedges.
+    """
+
+    __slots__ = ("_latencies", "budget")
+
+    def __init__(self, policy: HedgePolicy) -> None:
+        self.budget = HedgeBudget(policy)
+        self._latencies: dict[str, Latencies] = {}
+
+    def latencies(self, operation: str) -> Latencies:
+        """How long the last ones of an operation took."""
+        return self._latencies.setdefault(operation, Latencies())
 
 
 def hedge_delay(policy: HedgePolicy, latencies: Latencies) -> float | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.model.operations import CANCEL_TASK
 from holdfast.policy.breaker import Breaker, BreakerPolicy, Switch
 from holdfast.policy.budget import BudgetPolicy, RetryBudget
+from holdfast.policy.hedge import HedgePolicy, Hedging
 from holdfast.runtime.gate import Gate
 from holdfast.runtime.perloop import PerLoop
 from holdfast.wire.bindings import PROTOCOL_VERSION, spoken_version
@@ -63,6 +64,7 @@ class Endpoint:
         "_breakers",
         "_budgets",
         "_gates",
+        "_hedgings",
         "_spoken",
         "agent",
         "answered",
@@ -95,6 +97,7 @@ class Endpoint:
         self.used = -math.inf
         self._budgets: dict[BudgetPolicy, RetryBudget] = {}
         self._breakers = PerLoop[dict[BreakerPolicy, Breaker]](dict)
+        self._hedgings = PerLoop[dict[HedgePolicy, Hedging]](dict)
         self._gates: PerLoop[dict[bool, Gate]] | None = None
         self._spoken: dict[str, AnyOperation] = {}
 
@@ -139,6 +142,14 @@ class Endpoint:
         if breaker is None:
             breaker = breakers[policy] = Breaker(policy)
         return breaker
+
+    def hedging(self, policy: HedgePolicy) -> Hedging:
+        """What clients with such a policy know of the reads here, in the running event loop."""
+        hedgings = self._hedgings.here()
+        hedging = hedgings.get(policy)
+        if hedging is None:
+            hedging = hedgings[policy] = Hedging(policy)
+        return hedging
 
     def known_breaker(self, policy: BreakerPolicy) -> Breaker | None:
         """The same, if it was made; None where no event loop runs."""

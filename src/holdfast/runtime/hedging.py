@@ -1,7 +1,8 @@
 """The layer that asks once more where a read takes long; `holdfast.policy.hedge` decides when.
 
 Rules: the first answer wins, and a failure is no answer while the other one may come; whoever lost
-is cancelled, and says nothing of the agent; a caller who leaves ends both.
+is cancelled, and says of the agent only that it would have taken longer; a caller who leaves ends
+both. How long reads take is known of each endpoint, and so is what they have paid for.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from holdfast.errors import A2AError
-from holdfast.policy.hedge import HedgeBudget, HedgePolicy, Latencies, hedge_delay
+from holdfast.policy.hedge import HedgePolicy, hedge_delay
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.transport import (
     AnyCall,
@@ -40,13 +41,11 @@ _ENDING = 1.0
 
 
 class HedgeLayer(PassThrough):
-    """Asks a second time for what takes longer than most, if it is a read."""
+    """Asks a second time for what takes longer than most at its place, if it is a read."""
 
     def __init__(self, inner: Transport, policy: HedgePolicy) -> None:
         super().__init__(inner)
         self._policy = policy
-        self._budget = HedgeBudget(policy)
-        self._latencies: dict[str, Latencies] = {}
         self._ending = PerLoop[set[asyncio.Task[Any]]](set)
 
     def stream(self, call: Call[P, R], /) -> Coroutine[Any, Any, Reply[Stream[R]]]:
@@ -58,46 +57,67 @@ class HedgeLayer(PassThrough):
         return self._hedged(call, onward) if call.operation.safety == "read" else onward(call)
 
     async def _hedged(self, call: Call[P, R], onward: Onward[P, R, T]) -> Reply[T]:
-        latencies = self._latencies.setdefault(call.operation.name, Latencies())
-        self._budget.read()
-        delay = hedge_delay(self._policy, latencies)
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        if delay is None or call.deadline.left(began) < 2 * delay:
-            reply = await onward(call)
-            latencies.add(clock() - began)
-            return reply
-        first = asyncio.create_task(onward(call))
-        tries = {first: began}
-        hedge: CallProgress | None = None
+        progress = call.progress
+        tries = [asyncio.create_task(self._tried(call, onward))]
+        twin: Call[P, R] | None = None
         try:
-            await asyncio.wait({first}, timeout=delay)
-            if first.done() or not _may_hedge(call) or not self._budget.take():
-                return await first
-            twin, hedge = _twin(call)
-            second = asyncio.create_task(onward(twin))
-            tries[second] = clock()
-            reply = await _first_answer(first, second)
-            if reply.endpoint is not None:
-                call.progress.endpoint = reply.endpoint
+            if not await self._takes_long(call, tries[0]):
+                return await tries[0]
+            twin = _twin(call)
+            tries.append(asyncio.create_task(self._tried(twin, onward)))
+            reply = await _first_answer(*tries)
+            progress.endpoint = reply.endpoint or progress.endpoint
         finally:
-            for one, since in tries.items():
-                if not (one.done() and (one.cancelled() or one.exception() is not None)):
-                    latencies.add(clock() - since)  # of who lost: so long at least
             await self._end(tries)
-            if hedge is not None:
-                call.progress.join(hedge)
-        return msgspec.structs.replace(reply, attempts=tuple(call.progress.attempts))
+            if twin is not None:
+                progress.join(twin.progress)
+        return msgspec.structs.replace(reply, attempts=tuple(progress.attempts))
 
-    async def _end(self, tries: dict[asyncio.Task[Any], float]) -> None:
+    async def _tried(self, call: Call[P, R], onward: Onward[P, R, T]) -> Reply[T]:
+        """Makes one of the attempts, and notes how long it took; or if it lost, at least took."""
+        tried = len(call.progress.attempts)
+        try:
+            reply = await onward(call)
+        except asyncio.CancelledError:
+            self._note(call, tried)
+            raise
+        self._note(call, tried)
+        return reply
+
+    def _note(self, call: AnyCall, tried: int) -> None:
+        attempts, endpoint = call.progress.attempts, call.progress.endpoint
+        if endpoint is not None and len(attempts) > tried:
+            latencies = endpoint.hedging(self._policy).latencies(call.operation.name)
+            latencies.add(attempts[-1].duration)
+
+    async def _takes_long(self, call: AnyCall, attempt: asyncio.Task[Any]) -> bool:
+        """Waits for an attempt as long as most take; says whether another one is to be made."""
+        policy = self._policy
+        await asyncio.wait({attempt}, timeout=policy.min_delay)
+        endpoint = call.progress.endpoint
+        if endpoint is None:
+            return False
+        hedging = endpoint.hedging(policy)
+        hedging.budget.read()
+        delay = hedge_delay(policy, hedging.latencies(call.operation.name))
+        left = call.deadline.left(asyncio.get_running_loop().time())
+        if attempt.done() or delay is None or left < 2 * delay:
+            return False
+        await asyncio.wait({attempt}, timeout=delay - policy.min_delay)
+        gate = endpoint.gate(call.operation)
+        is_welcome = gate is None or gate.is_open  # it has not asked to be called less
+        return not attempt.done() and is_welcome and hedging.budget.take()
+
+    async def _end(self, tries: list[asyncio.Task[Any]]) -> None:
         """Ends what is still under way, and waits a moment for that."""
         left = {one for one in tries if not one.done()}
         ending = self._ending.here()
+        for one in tries:
+            one.add_done_callback(_is_nobodys_concern)
         for one in left:
             one.cancel()
             ending.add(one)
             one.add_done_callback(ending.discard)
-            one.add_done_callback(_is_nobodys_concern)
         if left:
             await asyncio.wait(left, timeout=_ENDING)
 
@@ -128,20 +148,13 @@ async def _first_answer(first: asyncio.Task[Reply[T]], second: asyncio.Task[Repl
 
 
 def _is_nobodys_concern(lost: asyncio.Task[Any]) -> None:
-    """Takes note of how one that lost has failed, which the event loop reports otherwise."""
+    """Takes note of how a try has failed, which the event loop reports otherwise."""
     if not lost.cancelled():
         lost.exception()
 
 
-def _may_hedge(call: AnyCall) -> bool:
-    """Whether the agent has not asked to be called less."""
-    endpoint = call.progress.endpoint
-    gate = None if endpoint is None else endpoint.gate(call.operation)
-    return gate is None or gate.is_open
-
-
-def _twin(call: Call[P, R]) -> tuple[Call[P, R], CallProgress]:
+def _twin(call: Call[P, R]) -> Call[P, R]:
     """The same call with a progress of its own, which goes elsewhere if it can."""
     mine = call.progress
     progress = CallProgress(began=mine.began, errand=mine.errand, ways=dict(mine.ways))
-    return msgspec.structs.replace(call, progress=progress), progress
+    return msgspec.structs.replace(call, progress=progress)
