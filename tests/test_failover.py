@@ -12,9 +12,11 @@ from holdfast import (
     AgentCard,
     AgentExtension,
     AgentInterface,
+    AuthenticationError,
     BudgetPolicy,
     CircuitOpenError,
     ClientToolsNotSupportedError,
+    Credentials,
     InternalError,
     OutcomeUnknownError,
     RateLimitedError,
@@ -80,6 +82,36 @@ def two(latency=0.0, version="1.0", extensions=(), **options):
         **options,
     )
     return first, second, client
+
+
+class Nameless(FakeNetwork):
+    """One of its hosts has no name."""
+
+    nameless = "http://other.test"
+
+    async def request(self, request):
+        if self.nameless is not None and request.url.startswith(self.nameless):
+            raise A2AConnectionError("no such name", failure="dns", executed=False)
+        return await super().request(request)
+
+
+class Tokens:
+    """Fails in some ways, and then gives credentials."""
+
+    def __init__(self, *failures):
+        self.failures = list(failures)
+
+    async def credentials(self, call, /):
+        if self.failures and (failure := self.failures.pop(0)) is not None:
+            raise failure
+        return Credentials(headers={"authorization": "Bearer secret"})
+
+    async def on_unauthorized(self, call, error, /):
+        return False
+
+
+def trusting(tokens):
+    return two(auth=tokens, credential_origins=("http://agent.test", "http://other.test"))
 
 
 async def text(client, **options):
@@ -295,6 +327,37 @@ async def test_what_no_interface_can_do_is_held_against_none():
         await client.ask("hello", tools=[now])
 
     first.inject(Refuse(), on="SendMessage")
+
+    assert await text(client) == "2"
+
+
+async def test_an_interface_that_has_no_name_for_a_while_is_asked_again():
+    first, second = FakeAgent(completes("1")), FakeAgent(completes("2"), url="http://other.test")
+    network = Nameless(first, second)
+    client = connect(card_of(first, second), engine=network, streaming=False, env=Middle())
+    first.inject(Refuse(), on="SendMessage")
+    assert await text(client) == "1"
+
+    network.nameless = None
+    first.inject(Refuse(), on="SendMessage")
+
+    assert await text(client) == "2"
+
+
+async def test_where_credentials_fail_for_a_moment_the_call_stays_where_it_was():
+    _, second, client = trusting(
+        Tokens(A2AConnectionError("away", failure="refused", transient=True))
+    )
+
+    assert await text(client) == "1"
+    assert not second.executions
+
+
+async def test_lacking_credentials_cost_no_interface_its_place():
+    first, _, client = trusting(Tokens(None, AuthenticationError("expired")))
+    first.inject(Refuse(), on="SendMessage", times=2)
+    with pytest.raises(AuthenticationError):
+        await client.send_message("hello")
 
     assert await text(client) == "2"
 

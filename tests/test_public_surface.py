@@ -336,6 +336,7 @@ SIGNATURES = {
     "BreakerPolicy.simple": "failures=3 open_for=30.0",
     "Endpoint.breaker": "self policy",
     "Endpoint.gates": "self",
+    "Endpoint.hedging": "self policy",
     "Endpoint.known_breaker": "self policy",
     "Endpoint.tokens": "self policy",
     "Endpoint.charge": "self policy *now",

@@ -5,8 +5,9 @@ import random
 
 from hypothesis import strategies as st
 
+from holdfast import Message, Part, Role, connect
 from holdfast.runtime.gate import Gate
-from holdfast.testing import run
+from holdfast.testing import FakeAgent, FakeNetwork, completes, rate_limited, run
 
 from .strategies import given
 
@@ -114,3 +115,37 @@ def test_nobody_passes_while_the_agent_wants_to_be_left_alone(seed):
         assert gate.waiting == 0
 
     run(main())
+
+
+class Slow(FakeNetwork):
+    """Takes its time with some requests."""
+
+    def __init__(self, agent):
+        super().__init__(agent)
+        self.seconds = []
+
+    async def request(self, request):
+        await asyncio.sleep(self.seconds.pop(0) if self.seconds else 0.0)
+        return await super().request(request)
+
+
+async def test_who_was_refused_last_is_let_in_before_those_who_have_come_since():
+    agent = FakeAgent(completes("done"))
+    network = Slow(agent)
+    client = connect(agent.url, engine=network, streaming=False)
+    await client.agent_card()
+    agent.inject(rate_limited(10), on="SendMessage", times=2)
+    network.seconds = [1.0, 0.0]
+
+    async def send(name):
+        await client.send_message(
+            Message(message_id=name, role=Role.USER, parts=(Part(text="hello"),))
+        )
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(send("refused late"))
+        group.create_task(send("refused at once"))
+        await asyncio.sleep(0.5)
+        group.create_task(send("new"))
+
+    assert list(agent.executions) == ["refused late", "refused at once", "new"]

@@ -91,7 +91,8 @@ class CallProgress(Progress):
         endpoint: Where the last attempt was made; None before. Written by `AttemptLayer`, and by
             `HedgeLayer` for the one of two that counts; read by both and `RetryLayer`.
         ways: Each way that the call may take, and how often it has failed there, was refused, or
-            is being made. Written and read by `first_that_takes`.
+            is being made. Written and read by `first_that_takes`; `HedgeLayer` gives its second
+            attempt a copy.
         errand: What it shares with other calls.
     """
 
