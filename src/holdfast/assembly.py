@@ -1,14 +1,7 @@
-"""Making a client: checks what the caller passes, and puts the layers together."""
+"""Making a client: checks what the caller passes, opens what it needs, and puts it together."""
 
 from __future__ import annotations
 
-import math
-import os
-import re
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from inspect import iscoroutinefunction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast, get_args
 
 from holdfast.arguments import (
@@ -19,77 +12,56 @@ from holdfast.arguments import (
     check_networks,
     check_one_of,
     check_seconds,
-    check_url,
     extension_uris,
     hooks,
-    items,
-    not_empty,
 )
 from holdfast.auth import AuthProvider, CredentialService, one_provider, to_provider
 from holdfast.calls import Calls
 from holdfast.client import Client
-from holdfast.errors import A2AError
 from holdfast.journaling import Journaling
+from holdfast.layering import card_source, layered_calls, layered_cards
 from holdfast.model.addresses import is_http_address
-from holdfast.model.card import AgentCard, check_card
-from holdfast.model.card_reading import read_card
 from holdfast.model.requests import SendMessageConfiguration
-from holdfast.policy.breaker import Switch
 from holdfast.policy.reconcile import ContextIds, OnUnknown
 from holdfast.policy.resilience import Resilience
-from holdfast.runtime.admission import Admission, AdmissionLayer
+from holdfast.resources import engine_of, journal_of
+from holdfast.routes import AnAgent, card_in_hand, producers_of, route_to
+from holdfast.runtime.admission import Admission
 from holdfast.runtime.agent_name import agent_name
-from holdfast.runtime.attempts import AttemptLayer
 from holdfast.runtime.binding import HttpBinding
-from holdfast.runtime.credentials import AuthSlot, CredentialsLayer
-from holdfast.runtime.discovery import CardTransport
+from holdfast.runtime.credentials import AuthSlot
 from holdfast.runtime.endpoints import Endpoints, KnownEndpoints
 from holdfast.runtime.env import Env, SystemEnv
-from holdfast.runtime.guarding import GuardLayer
-from holdfast.runtime.hedging import HedgeLayer
-from holdfast.runtime.interfaces import Route, choose_interfaces
-from holdfast.runtime.journal import Journal
-from holdfast.runtime.layers import (
-    DeadlineLayer,
-    InterceptorLayer,
-    ObservedLayer,
-    OutcomeLayer,
-)
 from holdfast.runtime.listeners import Consumer, Hooks, Interceptor, Observer, Observers
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.produced import ProducedTransports, TransportProducer
 from holdfast.runtime.replica_cards import ReplicaCards
 from holdfast.runtime.replicas import Replica, ReplicaLayer
 from holdfast.runtime.resolver import AgentCardResolver
-from holdfast.runtime.retrying import RetryLayer
 from holdfast.runtime.routing import InterfaceLayer
-from holdfast.runtime.transport import Layer, Transport, compose
-from holdfast.wire.bindings import (
-    BINDINGS,
-    OLDER_VERSION,
-    PROTOCOL_VERSION,
-    PROTOCOL_VERSIONS,
-    ProtocolVersion,
-)
 from holdfast.wire.http import check_headers
 from holdfast.wire.limits import Limits
-from holdfast.wire.origins import origin_and_aliases
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
     import aiohttp
 
     from holdfast.answer import Answer
     from holdfast.client_tools import ClientTools
     from holdfast.content import Content
+    from holdfast.model.card import AgentCard
     from holdfast.options import ConnectOptions
     from holdfast.runtime.engine import HttpEngine
-    from holdfast.wire.reach import Network
+    from holdfast.runtime.journal import Journal
+    from holdfast.runtime.transport import Layer, Transport
+    from holdfast.wire.bindings import (
+        ProtocolVersion,
+    )
 
-__all__ = ["ask", "card_source", "connect", "engine_of", "journal_file", "journal_of"]
-
-
-AnAgent = str | Path | AgentCard | Mapping[str, Any]
-"""How an agent can be named."""
+__all__ = ["ask", "connect"]
 
 
 def connect(
@@ -210,7 +182,7 @@ def connect(
     limits = Limits() if limits is None else limits
     env = SystemEnv() if env is None else env
     configuration = SendMessageConfiguration() if configuration is None else configuration
-    producers = _producers(transport_producers)
+    producers = producers_of(transport_producers)
     check_kind("resilience", resilience, Resilience)
     check_kind("limits", limits, Limits)
     check_kind("configuration", configuration, SendMessageConfiguration)
@@ -235,7 +207,7 @@ def connect(
     networks = check_networks("allowed_networks", allowed_networks)
     agents = _agents(agent, url)
     routes = [
-        _route(
+        route_to(
             one,
             url=url,
             tenant=tenant,
@@ -249,20 +221,10 @@ def connect(
         )
         for one in agents
     ]
-    in_hand = [_in_hand(one, route) for one, route in zip(agents, routes, strict=True)]
+    in_hand = [card_in_hand(one, route) for one, route in zip(agents, routes, strict=True)]
     kept = None if journal is None else journal_of(journal)
     used, owned = engine_of(engine)
     listening = Observers(observers)
-
-    def observed(inner: Transport) -> Transport:
-        return ObservedLayer(inner, listening)
-
-    def intercepted(inner: Transport) -> Transport:
-        return InterceptorLayer(inner, hung)
-
-    def attempted(inner: Transport) -> Transport:
-        return AttemptLayer(inner, listening)
-
     cards = card_source(
         used,
         resilience,
@@ -293,27 +255,21 @@ def connect(
     bottom: Transport = HttpBinding(used, env, resilience, limits)
     if producers:
         bottom = ProducedTransports(bottom, producers)
-    transport = compose(
-        (
-            observed,
-            intercepted,
-            OutcomeLayer,
-            DeadlineLayer,
-            *_admitted(resilience, admissions),
-            *call_layers,
-            _retried(resilience, env, listening),
-            *_hedged(resilience),
-            routed,
-            _guarded(resilience, env, listening, endpoints.switch),
-            attempted,
-            *attempt_layers,
-            CredentialsLayer,
-        ),
+    transport = layered_calls(
         bottom,
+        choice=routed,
+        resilience=resilience,
+        env=env,
+        observers=listening,
+        hooks=hung,
+        switch=endpoints.switch,
+        admissions=admissions,
+        call_layers=call_layers,
+        attempt_layers=attempt_layers,
     )
     calls = Calls(
         transport,
-        compose((observed, DeadlineLayer), known),
+        layered_cards(known, listening),
         known,
         env,
         timeout=timeout,
@@ -337,59 +293,6 @@ def connect(
     return Client(calls, owned=[one for one in closed if one is not None])
 
 
-def card_source(
-    engine: HttpEngine,
-    resilience: Resilience,
-    env: Env,
-    observers: Observers,
-    *,
-    limits: Limits,
-    networks: tuple[Network, ...],
-    version: str | None = None,
-    switch: Switch | None = None,
-) -> Transport:
-    """What fetches cards: the layers around each fetch, in their order.
-
-    Args:
-        engine: What carries requests.
-        resilience: What to do when things go wrong.
-        env: Wall time and randomness.
-        observers: Who is told of attempts.
-        limits: How large a card may be.
-        networks: Where a redirect may lead besides the outside.
-        version: The version of the protocol to ask for; the newest if left out.
-        switch: What somebody has decided by hand about circuits; nothing if left out.
-    """
-    cards = CardTransport(
-        engine,
-        env,
-        timeouts=resilience.timeouts,
-        limits=limits,
-        networks=networks,
-        version=version or PROTOCOL_VERSION,
-    )
-
-    def attempted(inner: Transport) -> Transport:
-        return AttemptLayer(inner, observers)
-
-    return compose(
-        (
-            _retried(resilience, env, observers),
-            _guarded(resilience, env, observers, switch or Switch()),
-            attempted,
-            CredentialsLayer,
-        ),
-        cards,
-    )
-
-
-def _retried(resilience: Resilience, env: Env, observers: Observers) -> Layer:
-    def retried(inner: Transport) -> Transport:
-        return RetryLayer(inner, resilience, env, observers)
-
-    return retried
-
-
 def _registry(shared: Endpoints | None) -> Endpoints:
     if shared is None:
         return Endpoints()
@@ -400,25 +303,6 @@ def _registry(shared: Endpoints | None) -> Endpoints:
 def _admissions(resilience: Resilience) -> PerLoop[Admission] | None:
     policy = resilience.concurrency
     return None if policy is None else PerLoop(lambda: Admission(policy.limit))
-
-
-def _admitted(resilience: Resilience, admissions: PerLoop[Admission] | None) -> tuple[Layer, ...]:
-    policy = resilience.concurrency
-    if policy is None or admissions is None:
-        return ()
-    return (lambda inner: AdmissionLayer(inner, policy, admissions),)
-
-
-def _hedged(resilience: Resilience) -> tuple[Layer, ...]:
-    policy = resilience.hedge
-    return () if policy is None else (lambda inner: HedgeLayer(inner, policy),)
-
-
-def _guarded(resilience: Resilience, env: Env, observers: Observers, switch: Switch) -> Layer:
-    def guarded(inner: Transport) -> Transport:
-        return GuardLayer(inner, resilience, env, observers, switch)
-
-    return guarded
 
 
 async def ask(
@@ -456,59 +340,6 @@ def _are_swapped(agent: str, message: str) -> bool:
     return is_http_address(message) and not is_http_address(agent)
 
 
-def journal_of(journal: str | os.PathLike[str] | Journal) -> Journal:
-    """The journal to use.
-
-    Raises:
-        ValueError: An address that names none.
-        TypeError: It is not a journal.
-    """
-    if isinstance(journal, str | os.PathLike):
-        from holdfast.journals.sqlite import SqliteJournal  # sqlite3 is not for everybody
-
-        return SqliteJournal(journal_file("journal", journal))
-    check_able("journal", journal)
-    lease = getattr(journal, "lease", None)
-    lacks = [method for method in _JOURNAL if not callable(getattr(journal, method, None))]
-    if not isinstance(getattr(journal, "stores_messages", None), bool):
-        lacks.append("stores_messages (a bool)")
-    if not isinstance(lease, int | float) or not 0 < lease < math.inf:
-        lacks.append("lease (seconds)")
-    if lacks:
-        kind = type(journal).__name__
-        text = f"journal must be a file or a Journal; {kind} has no {', '.join(lacks)}"
-        raise TypeError(text)
-    return journal
-
-
-_JOURNAL = tuple(name for name, member in vars(Journal).items() if iscoroutinefunction(member))
-"""The methods of a journal."""
-
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-
-
-def journal_file(name: str, journal: str | os.PathLike[str]) -> str:
-    """The file of a journal.
-
-    Args:
-        name: What messages call it.
-        journal: The file, or an address that names it.
-
-    Raises:
-        ValueError: An address that names none.
-        TypeError: A path of bytes.
-    """
-    address = os.fspath(journal)
-    check_kind(name, address, str)
-    scheme = _SCHEME.match(address)
-    path = address.removeprefix("sqlite:///")
-    if not path or (scheme and path == address):
-        shown = address if scheme is None else f"{scheme[0]}…"
-        text = f"{name} must be a file, such as 'calls.db' or 'sqlite:///calls.db', not {shown!r}"
-        raise ValueError(text)
-    return path
-
-
 def _agents(agent: AnAgent | Sequence[AnAgent], url: str | None) -> list[AnAgent]:
     """Where the agent is, which may be several places.
 
@@ -530,128 +361,3 @@ def _agents(agent: AnAgent | Sequence[AnAgent], url: str | None) -> list[AnAgent
 def _name_of(agents: Sequence[str | Path | AgentCard]) -> str:
     """What a journal calls an agent, which may be at several places."""
     return " ".join(sorted(map(agent_name, agents)))
-
-
-def engine_of(
-    engine: HttpEngine | aiohttp.ClientSession | None,
-) -> tuple[HttpEngine, HttpEngine | None]:
-    """The engine to use, and the one to close.
-
-    Raises:
-        TypeError: It is not an engine.
-    """
-    if engine is None:
-        from holdfast.net.aiohttp import AiohttpEngine  # heavy; importing holdfast is not
-
-        own = AiohttpEngine()
-        return own, own
-    if "aiohttp" in sys.modules:
-        import aiohttp
-
-        if isinstance(engine, aiohttp.ClientSession):
-            from holdfast.net.aiohttp import AiohttpEngine
-
-            return AiohttpEngine(session=engine), None
-    check_able("engine", engine, "request", "stream", "close")
-    return cast("HttpEngine", engine), None
-
-
-def _route(
-    agent: AnAgent,
-    *,
-    url: str | None,
-    tenant: str | None,
-    bindings: Sequence[str],
-    supported: Sequence[str],
-    version: str | None,
-    allow_legacy: bool,
-    produced: Mapping[str, TransportProducer],
-    credential_origins: Iterable[str],
-    networks: tuple[Network, ...],
-) -> Route:
-    known = (*BINDINGS, *(label for label in produced if label not in BINDINGS))
-    supported = _known_bindings("supported_protocol_bindings", supported, known)
-    bindings = _known_bindings("bindings", bindings, supported or known)
-    if tenant is not None:
-        check_kind("tenant", tenant, str)
-    check_kind("allow_legacy", allow_legacy, bool)
-    if version is not None:
-        _check_version(version)
-    if allow_legacy and version == PROTOCOL_VERSION:
-        text = (
-            f'protocol_version="{version}" rules out {OLDER_VERSION}, and allow_legacy=True lets '
-            "it be found out: pass one of them"
-        )
-        raise ValueError(text)
-    if tenant and not produced and (allow_legacy or version == OLDER_VERSION):
-        option = "allow_legacy=True" if version is None else f'protocol_version="{version}"'
-        text = f"protocol {OLDER_VERSION} knows no tenants: leave out tenant= or {option}"
-        raise ValueError(text)
-    named = [
-        check_url(address, "credential origin", any_scheme=bool(produced))
-        for address in items("credential_origins", credential_origins)
-    ]
-    if url is not None:
-        named.append(check_url(url, "url", any_scheme=bool(produced)))
-    if isinstance(agent, str):
-        named.append(check_url(agent, "agent URL", or_path=True))
-    elif not isinstance(cast("object", agent), Path | AgentCard | Mapping):
-        text = f"agent must be a URL, a Path, an AgentCard or a dict, not {type(agent).__name__}"
-        raise TypeError(text)
-    return Route(
-        bindings=bindings,
-        supported=supported or known,
-        produced=frozenset(produced),
-        url=url,
-        tenant=tenant,
-        version=version,
-        allow_legacy=allow_legacy,
-        trusted=frozenset[str]().union(*(origin_and_aliases(address) for address in named)),
-        trust_first=not isinstance(agent, str),
-        source=agent if isinstance(agent, str) else None,
-        networks=networks,
-    )
-
-
-def _in_hand(agent: AnAgent, route: Route) -> str | Path | AgentCard:
-    """Reads a card that the caller brought along, and checks that it has an interface to call."""
-    if isinstance(agent, str | Path):
-        return agent
-    if isinstance(agent, AgentCard):
-        card = agent
-        check_card(card)
-    else:
-        card = read_card(dict(agent))
-    try:
-        choose_interfaces(card, route)
-    except A2AError as error:
-        raise ValueError(str(error)) from None
-    return card
-
-
-def _known_bindings(name: str, given: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
-    bindings = items(name, given)
-    for binding in bindings:
-        if binding not in known:
-            text = f"{binding!r} in {name} is not a binding; there are {', '.join(known)}"
-            raise ValueError(text)
-    return bindings
-
-
-def _check_version(version: str) -> None:
-    check_kind("protocol_version", version, str)
-    if version not in PROTOCOL_VERSIONS:
-        text = f"protocol_version is one of {', '.join(PROTOCOL_VERSIONS)}, not {version!r}"
-        raise ValueError(text)
-
-
-def _producers(given: Mapping[str, TransportProducer] | None) -> dict[str, TransportProducer]:
-    if given is None:
-        return {}
-    check_kind("transport_producers", given, Mapping)
-    for label, producer in given.items():
-        not_empty("the name of a binding", label)
-        hooks("transport_producers", (producer,), "__call__")
-    # Cards write the names of bindings in either case; what Holdfast speaks is taken over so, too.
-    upper = {label: label.upper() for label in given}
-    return {upper[n] if upper[n] in BINDINGS else n: made for n, made in given.items()}

@@ -13,12 +13,13 @@ from holdfast.arguments import (
     check_url,
     not_empty,
 )
-from holdfast.assembly import card_source, engine_of
 from holdfast.auth import AuthInterceptor, AuthProvider, to_provider
 from holdfast.errors import A2AError
+from holdfast.layering import card_source
 from holdfast.model.card import AgentInterface
 from holdfast.policy.deadline import Deadline
 from holdfast.policy.resilience import Resilience
+from holdfast.resources import engine_of
 from holdfast.runtime.closing import ClosingContext
 from holdfast.runtime.discovery import CardLocation
 from holdfast.runtime.endpoints import CARD_BINDING, Endpoints

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 import msgspec
 
 from holdfast.arguments import check_seconds, items, not_empty
-from holdfast.assembly import connect, engine_of, journal_of
+from holdfast.assembly import connect
 from holdfast.client import asking
 from holdfast.content import Content, to_message
 from holdfast.errors import A2AError, NotEnoughResultsError
 from holdfast.fan_out import FanOut
 from holdfast.model.settings import check_count, check_kind
 from holdfast.named_agent import Agent, AgentHealth, AgentResult, NamedAgent
+from holdfast.resources import engine_of, journal_of
 from holdfast.runtime.admission import Admission, AdmissionLine
 from holdfast.runtime.closing import ClosingContext, close_in_turn, raise_first
 from holdfast.runtime.endpoints import Endpoints

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.answer import Answer
 from holdfast.arguments import check_url
-from holdfast.assembly import AnAgent, connect
+from holdfast.assembly import connect
 from holdfast.client import Client, asking
 from holdfast.errors import (
     A2AConnectionError,
@@ -20,6 +20,7 @@ from holdfast.errors import (
     TaskAuthRequiredError,
     TaskInputRequiredError,
 )
+from holdfast.routes import AnAgent
 from holdfast.runtime.waiting import until
 from holdfast.wire.http import presentable
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.answer import Answer
-from holdfast.assembly import journal_file
 from holdfast.cli.document import document
 from holdfast.cli.errors import CommandError, Failure, describe, internal
 from holdfast.cli.session import Session
@@ -30,6 +29,7 @@ from holdfast.errors import (
 )
 from holdfast.journals.sqlite import SqliteJournal
 from holdfast.model.types import Message
+from holdfast.resources import journal_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

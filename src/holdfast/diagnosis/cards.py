@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from holdfast.assembly import card_source
 from holdfast.diagnosis.facts import CardFacts
 from holdfast.errors import A2AError
+from holdfast.layering import card_source
 from holdfast.model import codec
 from holdfast.model.card import AgentInterface
 from holdfast.policy.deadline import Deadline

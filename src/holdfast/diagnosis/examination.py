@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast.arguments import check_able, check_kind, check_one_of, check_seconds, check_url
-from holdfast.assembly import engine_of
 from holdfast.auth import to_provider
 from holdfast.content import to_message
 from holdfast.diagnosis.cards import card_of_file, fetch_card
@@ -31,6 +30,7 @@ from holdfast.errors import (
     DeadlineExceededError,
 )
 from holdfast.policy.resilience import Resilience
+from holdfast.resources import engine_of
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.interfaces import Route, choose_interfaces

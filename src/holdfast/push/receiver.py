@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from holdfast.arguments import check_able, check_hook, check_seconds, check_url, not_empty
-from holdfast.assembly import engine_of
 from holdfast.errors import A2AConnectionError
 from holdfast.model.hosts import is_loopback
 from holdfast.model.requests import AuthenticationInfo, TaskPushNotificationConfig
@@ -36,6 +35,7 @@ from holdfast.push.signatures import JwtPolicy, SignatureCheck, check_library
 from holdfast.push.used_tokens import UsedTokens
 from holdfast.push.waits import TaskWait
 from holdfast.push.watches import Watch, Watches
+from holdfast.resources import engine_of
 from holdfast.runtime.closing import ClosingContext
 from holdfast.runtime.env import SystemEnv
 from holdfast.wire.http import presentable

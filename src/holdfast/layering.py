@@ -1,0 +1,157 @@
+"""The layers that a call goes through: their order is written here, and nowhere else.
+
+Each layer is around those below it in a list. What stands above `RetryLayer` sees a call once,
+what stands below it sees each try, and what stands below the choice of a place sees where it goes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from holdfast.policy.breaker import Switch
+from holdfast.runtime.admission import Admission, AdmissionLayer
+from holdfast.runtime.attempts import AttemptLayer
+from holdfast.runtime.credentials import CredentialsLayer
+from holdfast.runtime.discovery import CardTransport
+from holdfast.runtime.guarding import GuardLayer
+from holdfast.runtime.hedging import HedgeLayer
+from holdfast.runtime.layers import (
+    DeadlineLayer,
+    InterceptorLayer,
+    ObservedLayer,
+    OutcomeLayer,
+)
+from holdfast.runtime.retrying import RetryLayer
+from holdfast.runtime.transport import Layer, Transport, compose
+from holdfast.wire.bindings import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from holdfast.policy.resilience import Resilience
+    from holdfast.runtime.engine import HttpEngine
+    from holdfast.runtime.env import Env
+    from holdfast.runtime.listeners import Hooks, Observers
+    from holdfast.runtime.perloop import PerLoop
+    from holdfast.wire.limits import Limits
+    from holdfast.wire.reach import Network
+
+__all__ = ["card_source", "layered_calls", "layered_cards"]
+
+
+def layered_calls(
+    bottom: Transport,
+    *,
+    choice: Layer,
+    resilience: Resilience,
+    env: Env,
+    observers: Observers,
+    hooks: Hooks,
+    switch: Switch,
+    admissions: PerLoop[Admission] | None,
+    call_layers: Sequence[Layer],
+    attempt_layers: Sequence[Layer],
+) -> Transport:
+    """The layers of every call of a client.
+
+    Args:
+        bottom: What carries calls.
+        choice: The layer that chooses the place where a call goes.
+        resilience: What to do when things go wrong.
+        env: Wall time and randomness.
+        observers: Who is told of calls and attempts.
+        hooks: Who may change them.
+        switch: What somebody has decided by hand about circuits.
+        admissions: Who is let in; None for everybody.
+        call_layers: The caller's own, around a whole call.
+        attempt_layers: The same, around each attempt.
+    """
+    guarded = partial(GuardLayer, resilience=resilience, env=env, observers=observers)
+    return _stacked(
+        [
+            partial(ObservedLayer, observers=observers),  # a call that is told has begun and ends
+            partial(InterceptorLayer, hooks=hooks),  # before anything is decided: it may answer
+            OutcomeLayer,  # what a failure means for what was asked, before anybody else sees it
+            DeadlineLayer,  # all below counts: lines, waits, cards, credentials
+            _admission(resilience, admissions),  # once for a call, however often it is tried
+            *call_layers,
+            partial(RetryLayer, resilience=resilience, env=env, observers=observers),
+            _hedge(resilience),  # two requests that are one try
+            choice,  # anew for each try, and each of two
+            partial(guarded, switch=switch),  # of that place: one that refuses is passed over
+            partial(AttemptLayer, observers=observers),  # what is not let through is no attempt
+            *attempt_layers,
+            CredentialsLayer,  # fresh ones, and once more after a 401: both are one attempt
+        ],
+        bottom,
+    )
+
+
+def layered_cards(cards: Transport, observers: Observers) -> Transport:
+    """The layers of a call that asks for the card alone.
+
+    Args:
+        cards: What knows it.
+        observers: Who is told of such calls.
+    """
+    return _stacked([partial(ObservedLayer, observers=observers), DeadlineLayer], cards)
+
+
+def card_source(
+    engine: HttpEngine,
+    resilience: Resilience,
+    env: Env,
+    observers: Observers,
+    *,
+    limits: Limits,
+    networks: tuple[Network, ...],
+    version: str | None = None,
+    switch: Switch | None = None,
+) -> Transport:
+    """What fetches cards: the layers around each fetch, in their order.
+
+    Args:
+        engine: What carries requests.
+        resilience: What to do when things go wrong.
+        env: Wall time and randomness.
+        observers: Who is told of attempts.
+        limits: How large a card may be.
+        networks: Where a redirect may lead besides the outside.
+        version: The version of the protocol to ask for; the newest if left out.
+        switch: What somebody has decided by hand about circuits; nothing if left out.
+    """
+    cards = CardTransport(
+        engine,
+        env,
+        timeouts=resilience.timeouts,
+        limits=limits,
+        networks=networks,
+        version=version or PROTOCOL_VERSION,
+    )
+    guarded = partial(GuardLayer, resilience=resilience, env=env, observers=observers)
+    return _stacked(
+        [
+            partial(RetryLayer, resilience=resilience, env=env, observers=observers),
+            partial(guarded, switch=switch or Switch()),
+            partial(AttemptLayer, observers=observers),
+            CredentialsLayer,
+        ],
+        cards,
+    )
+
+
+def _stacked(layers: Iterable[Layer | None], bottom: Transport) -> Transport:
+    return compose((layer for layer in layers if layer is not None), bottom)
+
+
+def _admission(resilience: Resilience, admissions: PerLoop[Admission] | None) -> Layer | None:
+    policy = resilience.concurrency
+    if policy is None or admissions is None:
+        return None
+    return partial(AdmissionLayer, policy=policy, admissions=admissions)
+
+
+def _hedge(resilience: Resilience) -> Layer | None:
+    policy = resilience.hedge
+    return None if policy is None else partial(HedgeLayer, policy=policy)

@@ -1,0 +1,97 @@
+"""What carries requests and what remembers calls, however the caller names them."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, cast
+
+from holdfast.arguments import check_able, check_kind
+from holdfast.runtime.journal import Journal
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from holdfast.runtime.engine import HttpEngine
+
+__all__ = ["engine_of", "journal_file", "journal_of"]
+
+
+def engine_of(
+    engine: HttpEngine | aiohttp.ClientSession | None,
+) -> tuple[HttpEngine, HttpEngine | None]:
+    """The engine to use, and the one to close.
+
+    Raises:
+        TypeError: It is not an engine.
+    """
+    if engine is None:
+        from holdfast.net.aiohttp import AiohttpEngine  # heavy; importing holdfast is not
+
+        own = AiohttpEngine()
+        return own, own
+    if "aiohttp" in sys.modules:
+        import aiohttp
+
+        if isinstance(engine, aiohttp.ClientSession):
+            from holdfast.net.aiohttp import AiohttpEngine
+
+            return AiohttpEngine(session=engine), None
+    check_able("engine", engine, "request", "stream", "close")
+    return cast("HttpEngine", engine), None
+
+
+def journal_of(journal: str | os.PathLike[str] | Journal) -> Journal:
+    """The journal to use.
+
+    Raises:
+        ValueError: An address that names none.
+        TypeError: It is not a journal.
+    """
+    if isinstance(journal, str | os.PathLike):
+        from holdfast.journals.sqlite import SqliteJournal  # sqlite3 is not for everybody
+
+        return SqliteJournal(journal_file("journal", journal))
+    check_able("journal", journal)
+    lease = getattr(journal, "lease", None)
+    lacks = [method for method in _JOURNAL if not callable(getattr(journal, method, None))]
+    if not isinstance(getattr(journal, "stores_messages", None), bool):
+        lacks.append("stores_messages (a bool)")
+    if not isinstance(lease, int | float) or not 0 < lease < math.inf:
+        lacks.append("lease (seconds)")
+    if lacks:
+        kind = type(journal).__name__
+        text = f"journal must be a file or a Journal; {kind} has no {', '.join(lacks)}"
+        raise TypeError(text)
+    return journal
+
+
+_JOURNAL = tuple(name for name, member in vars(Journal).items() if iscoroutinefunction(member))
+"""The methods of a journal."""
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def journal_file(name: str, journal: str | os.PathLike[str]) -> str:
+    """The file of a journal.
+
+    Args:
+        name: What messages call it.
+        journal: The file, or an address that names it.
+
+    Raises:
+        ValueError: An address that names none.
+        TypeError: A path of bytes.
+    """
+    address = os.fspath(journal)
+    check_kind(name, address, str)
+    scheme = _SCHEME.match(address)
+    path = address.removeprefix("sqlite:///")
+    if not path or (scheme and path == address):
+        shown = address if scheme is None else f"{scheme[0]}…"
+        text = f"{name} must be a file, such as 'calls.db' or 'sqlite:///calls.db', not {shown!r}"
+        raise ValueError(text)
+    return path

@@ -1,0 +1,150 @@
+"""The way to an agent, from what the caller says of it: checked before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from holdfast.arguments import check_kind, check_url, hooks, items, not_empty
+from holdfast.errors import A2AError
+from holdfast.model.card import AgentCard, check_card
+from holdfast.model.card_reading import read_card
+from holdfast.runtime.interfaces import Route, choose_interfaces
+from holdfast.wire.bindings import (
+    BINDINGS,
+    OLDER_VERSION,
+    PROTOCOL_VERSION,
+    PROTOCOL_VERSIONS,
+)
+from holdfast.wire.origins import origin_and_aliases
+
+if TYPE_CHECKING:
+    from holdfast.runtime.produced import TransportProducer
+    from holdfast.wire.reach import Network
+
+__all__ = ["AnAgent", "card_in_hand", "producers_of", "route_to"]
+
+
+AnAgent: TypeAlias = str | Path | AgentCard | Mapping[str, Any]
+"""How an agent can be named."""
+
+
+def route_to(
+    agent: AnAgent,
+    *,
+    url: str | None,
+    tenant: str | None,
+    bindings: Sequence[str],
+    supported: Sequence[str],
+    version: str | None,
+    allow_legacy: bool,
+    produced: Mapping[str, TransportProducer],
+    credential_origins: Iterable[str],
+    networks: tuple[Network, ...],
+) -> Route:
+    """The way to an agent, from what the caller says of it; see `holdfast.connect`.
+
+    Raises:
+        ValueError: Something in it cannot be right, or excludes something else.
+        TypeError: An argument of another type.
+    """
+    known = (*BINDINGS, *(label for label in produced if label not in BINDINGS))
+    supported = _known_bindings("supported_protocol_bindings", supported, known)
+    bindings = _known_bindings("bindings", bindings, supported or known)
+    if tenant is not None:
+        check_kind("tenant", tenant, str)
+    check_kind("allow_legacy", allow_legacy, bool)
+    if version is not None:
+        _check_version(version)
+    if allow_legacy and version == PROTOCOL_VERSION:
+        text = (
+            f'protocol_version="{version}" rules out {OLDER_VERSION}, and allow_legacy=True lets '
+            "it be found out: pass one of them"
+        )
+        raise ValueError(text)
+    if tenant and not produced and (allow_legacy or version == OLDER_VERSION):
+        option = "allow_legacy=True" if version is None else f'protocol_version="{version}"'
+        text = f"protocol {OLDER_VERSION} knows no tenants: leave out tenant= or {option}"
+        raise ValueError(text)
+    named = [
+        check_url(address, "credential origin", any_scheme=bool(produced))
+        for address in items("credential_origins", credential_origins)
+    ]
+    if url is not None:
+        named.append(check_url(url, "url", any_scheme=bool(produced)))
+    if isinstance(agent, str):
+        named.append(check_url(agent, "agent URL", or_path=True))
+    elif not isinstance(cast("object", agent), Path | AgentCard | Mapping):
+        text = f"agent must be a URL, a Path, an AgentCard or a dict, not {type(agent).__name__}"
+        raise TypeError(text)
+    return Route(
+        bindings=bindings,
+        supported=supported or known,
+        produced=frozenset(produced),
+        url=url,
+        tenant=tenant,
+        version=version,
+        allow_legacy=allow_legacy,
+        trusted=frozenset[str]().union(*(origin_and_aliases(address) for address in named)),
+        trust_first=not isinstance(agent, str),
+        source=agent if isinstance(agent, str) else None,
+        networks=networks,
+    )
+
+
+def card_in_hand(agent: AnAgent, route: Route) -> str | Path | AgentCard:
+    """Reads a card that the caller brought along, and checks that it has an interface to call.
+
+    Raises:
+        InvalidAgentCardError: It is not usable.
+        ValueError: None of its interfaces can be called in the way that is asked for.
+    """
+    if isinstance(agent, str | Path):
+        return agent
+    if isinstance(agent, AgentCard):
+        card = agent
+        check_card(card)
+    else:
+        card = read_card(dict(agent))
+    try:
+        choose_interfaces(card, route)
+    except A2AError as error:
+        raise ValueError(str(error)) from None
+    return card
+
+
+def _known_bindings(name: str, given: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
+    bindings = items(name, given)
+    for binding in bindings:
+        if binding not in known:
+            text = f"{binding!r} in {name} is not a binding; there are {', '.join(known)}"
+            raise ValueError(text)
+    return bindings
+
+
+def _check_version(version: str) -> None:
+    check_kind("protocol_version", version, str)
+    if version not in PROTOCOL_VERSIONS:
+        text = f"protocol_version is one of {', '.join(PROTOCOL_VERSIONS)}, not {version!r}"
+        raise ValueError(text)
+
+
+def producers_of(
+    given: Mapping[str, TransportProducer] | None,
+) -> dict[str, TransportProducer]:
+    """What makes the transports of bindings, by the names of these.
+
+    Raises:
+        ValueError: A name is empty.
+        TypeError: It is no mapping, or something in it cannot be called.
+    """
+    if given is None:
+        return {}
+    check_kind("transport_producers", given, Mapping)
+    for label, producer in given.items():
+        not_empty("the name of a binding", label)
+        hooks("transport_producers", (producer,), "__call__")
+    # Cards write the names of bindings in either case; what Holdfast speaks is taken over so, too.
+    upper = {label: label.upper() for label in given}
+    return {upper[n] if upper[n] in BINDINGS else n: made for n, made in given.items()}
