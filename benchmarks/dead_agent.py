@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from holdfast import Coordinator, Resilience, Timeouts
+from holdfast.runtime.env import SystemEnv
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
@@ -83,6 +84,17 @@ class Day(NamedTuple):
     at_once: float
 
 
+class Seeded(SystemEnv):
+    """Throws the same dice each time."""
+
+    def __init__(self) -> None:
+        self._dice = random.Random(1)
+
+    def random(self) -> float:
+        """A number from 0 up to 1."""
+        return self._dice.random()
+
+
 class Counting(FakeNetwork):
     """Counts requests by host."""
 
@@ -115,7 +127,7 @@ async def day(fault: Fault, options: ConnectOptions, fan_outs: int) -> Day:
             (its_own if result.agent == dead.url else others).append(result)
 
     urls = [agent.url for agent in agents]
-    options = {"engine": network, **options}
+    options = {"engine": network, "env": Seeded(), **options}
     async with Coordinator(urls, **options) as coordinator:
         await asyncio.gather(*(coordinator.client(url).agent_card() for url in urls))
         network.requests.clear()
