@@ -48,7 +48,7 @@ class AdmissionLine:
     """Those who wait in one line, by whom they want to call."""
 
     def __init__(self) -> None:
-        self.waiting: dict[str, WaitingLine] = {}  # in the order of their turns
+        self.waiting: dict[str, WaitingLine] = {}  # in order of turns, and none of them empty
 
     def __len__(self) -> int:
         return sum(map(len, self.waiting.values()))
@@ -73,6 +73,7 @@ class Admission:
         self._taken = Counter[str]()
         self._line = AdmissionLine()
         self._lines: dict[AdmissionLine, None] = {}  # where somebody waits, in order of turns
+        self._wanted = Counter[str]()  # in how many lines somebody waits to call each
 
     @property
     def taken(self) -> int:
@@ -101,29 +102,30 @@ class Admission:
         if self.enter_at_once(name):
             return
         line = self._line if line is None else line
-        if name not in line.waiting:
-            line.waiting[name] = WaitingLine(partial(self.leave, name))
+        waiting = line.waiting.get(name)
+        if waiting is None:
+            waiting = line.waiting[name] = WaitingLine(partial(self.leave, name))
+            self._wanted[name] += 1
         self._lines.setdefault(line)
         try:
-            await line.waiting[name].wait()
+            await waiting.wait()
         finally:
-            if not len(line):
-                self._lines.pop(line, None)
+            if not len(waiting) and line.waiting.get(name) is waiting:
+                self._drop(line, name)
 
     def leave(self, name: str = "") -> None:
         """Gives a place back, and to the next who may have it."""
         self._free += 1
-        self._taken[name] -= 1
-        if not self._taken[name]:
-            del self._taken[name]
-        while self._let_in():
-            pass
+        _count_down(self._taken, name)
+        while self._free > 0 and any(map(self._is_free_for, self._wanted)):
+            self._let_in()
 
     def dismiss(self, name: str) -> None:
         """Ends the waits of all who want to call somebody that is gone: they leave at once."""
-        for line in self._lines:
-            waiting = line.waiting.pop(name, None)
-            while waiting is not None and waiting.let_in():
+        for line in [line for line in self._lines if name in line.waiting]:
+            waiting = line.waiting[name]
+            self._drop(line, name)
+            while waiting.let_in():
                 self._take(name)  # more than there are, for a moment
 
     def _is_free_for(self, name: str) -> bool:
@@ -133,25 +135,37 @@ class Admission:
         self._free -= 1
         self._taken[name] += 1
 
-    def _let_in(self) -> bool:
-        """Gives a place to the first who may have it, of the next line; False if there is none."""
-        for line in self._lines if self._free else ():
-            if self._let_in_of(line):
-                del self._lines[line]
-                if len(line):
-                    self._lines[line] = None
-                return True
-        return False
+    def _let_in(self) -> None:
+        """Gives a place to the first who may have it, of the next line; there is one."""
+        line, name = next(
+            (line, name)
+            for line in self._lines
+            for name in line.waiting
+            if self._is_free_for(name)
+        )
+        waiting = line.waiting[name]
+        self._drop(line, name)
+        if waiting.let_in():  # else all of them are about to leave
+            self._take(name)
+            if len(waiting):
+                line.waiting[name] = waiting
+                self._wanted[name] += 1
+        if line.waiting:
+            self._lines.pop(line, None)
+            self._lines[line] = None  # its next turn is after those of the others
 
-    def _let_in_of(self, line: AdmissionLine) -> bool:
-        for name, waiting in line.waiting.items():
-            if self._is_free_for(name) and waiting.let_in():
-                self._take(name)
-                del line.waiting[name]
-                if len(waiting):
-                    line.waiting[name] = waiting
-                return True
-        return False
+    def _drop(self, line: AdmissionLine, name: str) -> None:
+        """Forgets that anybody waits in a line to call somebody."""
+        del line.waiting[name]
+        _count_down(self._wanted, name)
+        if not line.waiting:
+            self._lines.pop(line, None)
+
+
+def _count_down(counter: Counter[str], name: str) -> None:
+    counter[name] -= 1
+    if not counter[name]:
+        del counter[name]
 
 
 class AdmissionLayer(PassThrough):
