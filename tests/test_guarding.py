@@ -1,6 +1,7 @@
 """Agents that are away are left alone, and those that ask for time get it, from everybody."""
 
 import asyncio
+import contextlib
 import itertools
 
 import pytest
@@ -25,6 +26,7 @@ from holdfast import (
     RetryPolicy,
     RetryScheduled,
     TaskState,
+    Timeouts,
     connect,
 )
 from holdfast.runtime.env import SystemEnv
@@ -380,6 +382,23 @@ async def test_the_bare_wire_has_no_breaker():
     agent.inject(Refuse(), on="GetTask", times=20)
 
     await fails(client, 20)
+
+
+async def test_a_server_that_hangs_is_found_out_though_callers_of_its_card_keep_coming():
+    agent = FakeAgent()
+    agent.inject(Stall(), on="GetAgentCard", times=1000)
+    policies = Resilience(timeouts=Timeouts(first_byte=2))
+    client = connected(agent, resilience=policies)
+
+    async def ask(number):
+        await asyncio.sleep(number / 5)
+        with contextlib.suppress(A2AError):
+            await client.ask("hello", timeout=10)
+
+    await asyncio.gather(*(ask(number) for number in range(150)))
+
+    assert client.circuit.failures >= 5
+    assert client.stats().endpoints[0].attempts < 12
 
 
 async def test_a_card_that_cannot_be_had_is_asked_for_ever_less_often():

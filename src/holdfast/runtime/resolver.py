@@ -23,6 +23,7 @@ from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation, FoundCard
 from holdfast.runtime.endpoints import CARD_BINDING
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport, UnaryOnly
+from holdfast.runtime.waiting_line import WaitingLine
 from holdfast.wire.origins import origin
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class AgentCardResolver(UnaryOnly):
             return card
         flight = self._flights.here()
         call.progress.card = flight.progress
-        async with flight.lock:
+        async with flight:
             if (card := self.fresh) is not None:
                 return card
             if flight.card is not None:
@@ -248,10 +249,26 @@ def _may_pass(error: A2AError) -> bool:
 
 
 class _Flight:
-    """Those who wait for one fetch, in one event loop."""
+    """Those who need the card at the same time, in one event loop: one fetches it for all.
+
+    If that one has no more time, whoever came last goes on, and has the most of it: where callers
+    keep coming, the first in line would always be the next to leave.
+    """
 
     def __init__(self) -> None:
-        self.lock = asyncio.Lock()
+        self._line = WaitingLine(self._leave)
+        self._is_taken = False
         self.progress: CallProgress | None = None
         self.card: AgentCard | None = None
         self.failure: A2AError | None = None
+
+    async def __aenter__(self) -> None:
+        if self._is_taken:
+            await self._line.wait(first=True)
+        self._is_taken = True
+
+    async def __aexit__(self, *_: object) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        self._is_taken = self._line.let_in()
