@@ -277,9 +277,9 @@ async def test_many_agents_are_asked_at_once(monkeypatch):
         print=lambda *words: lines.append(" ".join(map(str, words))),
     )
 
-    away, *answered = lines[:3]  # to wait for its circuit would take longer than there is time
-    assert away.startswith("traffic the connection was refused")
-    assert answered == ["weather Rain.", "news Elections."]
+    (away,) = (line for line in lines[:3] if line.startswith("traffic "))
+    assert "the connection was refused" in away
+    assert [line for line in lines[:3] if line != away] == ["weather Rain.", "news Elections."]
     assert lines[3:] == ["traffic is left alone for now", "Elections."]
 
 

@@ -17,6 +17,7 @@ from holdfast.errors import (
     DeadlineExceededError,
     TaskAuthRequiredError,
 )
+from holdfast.errors.telling import more_telling
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.waiting import in_vain
 from holdfast.tasks.order import is_newer
@@ -119,7 +120,7 @@ class TaskWait:
         except A2AError as error:
             if not (error.transient or isinstance(error, DeadlineExceededError)):
                 raise
-            self._failure = error
+            self._failure = more_telling(error, self._failure)
             now = asyncio.get_running_loop().time()
             self._not_before = now + (error.retry_after or 0.0)
         else:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from holdfast.errors import A2AError, CircuitOpenError, DeadlineExceededError
+from holdfast.errors import A2AError, DeadlineExceededError
+from holdfast.errors.telling import more_telling
 from holdfast.policy.deadline import Deadline, poll_delays
 from holdfast.runtime.waiting import add_last_seen, in_vain
 
@@ -67,8 +68,7 @@ async def poll(
                 add_last_seen(error, task_id, None if task is None else task.state)
                 raise
             asked = error.retry_after or 0.0
-            if failure is None or not isinstance(error, CircuitOpenError):
-                failure = error  # what was tried says more than what was not
+            failure = more_telling(error, failure)
         else:
             changed, task, failure, asked = found != task, found, None, 0.0
             if changed:

@@ -24,12 +24,12 @@ from holdfast.errors import (
     A2AConnectionError,
     A2AError,
     A2ATimeoutError,
-    CircuitOpenError,
     Facts,
     ReconnectError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from holdfast.errors.telling import more_telling
 from holdfast.model.types import Message, Task, TaskState
 from holdfast.tasks.steps import Step, Wait
 from holdfast.tasks.subscription import Subscription
@@ -322,8 +322,7 @@ class Resume:
         """Tries a step again after a wait, if that was not in vain too often."""
         if self._counted < self.told.count:
             self._fruitless, self._failure = 0, None
-        if self._failure is None or not isinstance(error, CircuitOpenError):
-            self._failure = error  # what was tried says more than what was not
+        self._failure = None if error is None else more_telling(error, self._failure)
         self._fruitless, self._counted = self._fruitless + 1, self.told.count
         is_in_vain = self._fruitless > self._max_reconnects
         is_final = step is Step.LOOK or not self._max_reconnects
