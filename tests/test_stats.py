@@ -198,13 +198,13 @@ async def test_resetting_closes_a_circuit_that_failures_have_opened():
 
 async def test_of_several_places_the_best_that_has_answered_counts():
     agents = [FakeAgent(url=f"http://{name}.test", bindings=("JSONRPC",)) for name in "ab"]
-    long = BreakerPolicy(open_for=10_000, max_open_for=12_000)
+    long = BreakerPolicy(failures=2, open_for=10_000, max_open_for=12_000)
     policy = Resilience(retry=RetryPolicy(max_retries=0), breaker=long)
     urls = [one.url for one in agents]
     client = connect(urls, engine=FakeNetwork(*agents), resilience=policy)
 
     async def many():
-        for _ in range(100):
+        for _ in range(300):
             await asyncio.sleep(1)
             with contextlib.suppress(A2AError):
                 await client.send_message("hello")
