@@ -12,7 +12,6 @@ the layers do without.
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 from unittest import mock
 
@@ -20,7 +19,7 @@ import msgspec
 import payloads
 from timing import microseconds
 
-from holdfast import connect
+from holdfast import connect, layering
 from holdfast.model.requests import SendMessageResponse
 from holdfast.model.types import Task
 from holdfast.runtime.binding import HttpBinding
@@ -130,7 +129,7 @@ def _taken_apart(
         taken.append((list(layers), bottom))
         return stub
 
-    with mock.patch.object(sys.modules[connect.__module__], "compose", take):
+    with mock.patch.object(layering, "compose", take):
         client = connect(engine.url, auth=payloads.TOKEN, engine=engine)
     [(layers, binding)] = taken
     # A layer that has nothing to do hands back what it was given.
