@@ -67,9 +67,11 @@ bench: $(VENV)/.library $(SDK_VENV)/.sdk ## run the benchmarks and print their f
 	$(BIN)/python benchmarks/dead_agent.py
 	$(BIN)/python benchmarks/hedging.py
 
-# A quarter of an hour on two cores.
-outage: $(VENV)/.plot ## print what outages cost, and draw docs/outage.svg
-	$(BIN)/python benchmarks/outage.py --plot docs/outage.svg $(ARGS)
+# A quarter of an hour on two cores. PLOT=<file> is where to draw it: docs/outage.svg for the page.
+PLOT ?= build/outage.svg
+outage: $(VENV)/.plot ## print what outages cost, and draw it; PLOT=<file>, ARGS='--seeds 2' for a glance
+	mkdir -p build
+	$(BIN)/python benchmarks/outage.py --plot $(PLOT) $(ARGS)
 
 format: $(VENV)/.lint ## sort imports, apply safe fixes and format the code
 	$(BIN)/ruff check --fix-only

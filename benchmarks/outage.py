@@ -32,6 +32,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from importlib import import_module
 from multiprocessing import Pool
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.errors import A2AError, A2AHTTPError, A2ATimeoutError, CircuitOpenError
@@ -379,6 +380,8 @@ def main(arguments: Iterable[str] | None = None) -> int:
     options = parser.parse_args(None if arguments is None else list(arguments))
     if options.seeds < 1:
         parser.error("--seeds must be at least 1")
+    if options.plot and not Path(options.plot).parent.is_dir():
+        parser.error(f"--plot: there is no directory {Path(options.plot).parent}")
     outcomes: dict[tuple[str, str], list[Outcome]] = {}
     missed: list[str] = []
     with Pool() as pool:

@@ -125,7 +125,9 @@ async def survive() -> str:
         print("\nThe connection is reset after a message was taken, which must not run twice:")
         agent.inject(Reset(after_execution=True), on="SendStreamingMessage")
         try:
-            await client.ask("Order one pizza.")
+            answer = await client.ask("Order one pizza.")
+            tally.answered += 1
+            print(f"  answer:  the reply was lost, and its task found: {answer.text!r}")
         except holdfast.OutcomeUnknownError as error:
             tally.unknown += 1
             print(f"  answer:  OutcomeUnknownError for message {error.message_id}; not sent again")

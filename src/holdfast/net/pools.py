@@ -226,6 +226,9 @@ def ssl_option(
         raise TypeError(message)
     try:
         return tls.create_default_context(cafile=fspath(ssl))
+    except FileNotFoundError:
+        message = f"ssl={fspath(ssl)!r}: there is no such file"
+        raise FileNotFoundError(message) from None
     except tls.SSLError as error:
         message = f"{fspath(ssl)} holds no certificate: {error}"
         raise ValueError(message) from None
