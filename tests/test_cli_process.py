@@ -581,3 +581,15 @@ CARD = b"""{
     "name": "Behind TLS",
     "supportedInterfaces": [{"url": "https://localhost/rpc", "protocolBinding": "JSONRPC"}]
 }"""
+
+
+def test_the_example_agent_answers_until_it_is_interrupted():
+    example = Path(SOURCE).parent / "examples" / "agent.py"
+    with start("0", python=(str(example),)) as agent:
+        url = agent.stdout.readline().split()[-2]
+        with start("send", "-a", url, "Tell me a story") as process:
+            told, _ = process.communicate(timeout=BOUND)
+        agent.send_signal(signal.SIGINT)
+        agent.communicate(timeout=BOUND)
+    assert "Tell me a story" in told
+    assert agent.returncode == 0

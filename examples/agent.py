@@ -1,0 +1,35 @@
+"""A fake agent on loopback, to try commands and examples with, until Ctrl-C.
+
+    python examples/agent.py [port, else 9999]
+
+It repeats what it is told, word by word where the answer is streamed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from typing import TYPE_CHECKING
+
+from holdfast.testing import FakeAgent, LoopbackServer, streams
+
+if TYPE_CHECKING:
+    from holdfast.testing import Plan, Turn
+
+
+def repeats(turn: Turn) -> Plan:
+    """Tells a message back."""
+    words = turn.message.text.split() or ["nothing?"]
+    return streams(*(f"{word} " for word in words), every=0.2)
+
+
+async def main(port: int) -> None:
+    """Serves the agent."""
+    async with LoopbackServer(FakeAgent(repeats), port=port) as server:
+        print(f"An agent is at {server.url}: try holdfast send -a {server.url} hello", flush=True)
+        await asyncio.Event().wait()
+
+
+with contextlib.suppress(KeyboardInterrupt):
+    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 9999))
