@@ -165,6 +165,16 @@ async def test_a_circuit_that_was_opened_lets_nothing_through_until_it_is_reset(
     await client.ask("hello")
 
 
+async def test_a_circuit_shows_how_it_is():
+    agent = FakeAgent()
+    client = connected(agent, resilience=ONCE)
+    agent.inject(Refuse(), times=5)
+
+    await fails(client, 5)
+
+    assert repr(client.circuit) == "Circuit(state='open', failures=5)"
+
+
 async def test_a_circuit_that_was_closed_lets_all_through():
     agent = FakeAgent()
     client = connected(agent, resilience=ONCE)

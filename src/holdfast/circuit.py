@@ -33,6 +33,9 @@ class Circuit:
         self._calls = calls
         self._switch = calls.endpoints.switch
 
+    def __repr__(self) -> str:
+        return f"Circuit(state={self.state!r}, failures={self.failures})"
+
     @property
     def state(self) -> BreakerState:
         """``"closed"``: calls go through; ``"open"``: none does; ``"half_open"``: one may try."""

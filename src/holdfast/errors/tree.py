@@ -344,7 +344,8 @@ class A2AError(Exception):
         if len(self.attempts) > 1:
             notes.append(f"{len(self.attempts)} attempts")
         if self.retry_after is not None:
-            notes.append(f"retry after {self.retry_after:g} s")
+            exact = "3g" if self.retry_after < 100 else "0f"  # as far as anybody reads it
+            notes.append(f"retry after {self.retry_after:.{exact}} s")
         if self.gave_up is not None:
             notes.append(f"not tried again: {self.gave_up}")
         if self.other_version is not None:
