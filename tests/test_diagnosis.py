@@ -710,10 +710,38 @@ async def test_an_error_that_hides_what_is_missing_is_a_warning():
     assert levels(diagnosis, "authentication.asked") == {"warning"}
 
 
-async def test_credentials_that_the_card_does_not_ask_for_are_a_warning():
-    agent, engine = guarded()
+@pytest.mark.parametrize("auth", [None, "Bearer wrong-one", "Bearer right"])
+@pytest.mark.parametrize("declared", [{}, BEARER])
+async def test_credentials_that_the_card_does_not_ask_for_are_a_warning(auth, declared):
+    agent, engine = guarded(**declared)
 
-    assert levels(await examined(agent, engine=engine), "authentication.asked") == {"warning"}
+    diagnosis = await examined(agent, engine=engine, auth=auth)
+
+    (finding,) = diagnosis.of("authentication.declared")
+    assert finding.level == "warning"
+    assert finding.saw.endswith(", but the agent does")
+    assert levels(diagnosis, "authentication.asked") == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "passing", "checking"),
+    [
+        ({}, "a token or an API key", "its card does not say of which kind"),
+        (BEARER, "what the card declares", "of a kind that its card declares"),
+        (REQUIRED, "what the card asks for", "of the kind that its card asks for"),
+    ],
+)
+async def test_what_to_do_for_want_of_credentials_goes_by_what_the_card_says(
+    declared, passing, checking
+):
+    agent, engine = guarded(**declared)
+
+    (missing,) = (await examined(agent, engine=engine)).of("authentication.accepted")
+    assert missing.do.startswith(f"pass {passing} (--bearer, --api-key; auth=)")
+
+    wrong = await examined(agent, engine=engine, auth="Bearer wrong-one")
+    (refused,) = wrong.of("authentication.accepted")
+    assert refused.do.endswith(checking)
 
 
 async def test_what_a_card_declares_and_does_not_require_is_told():
