@@ -125,6 +125,7 @@ TABLE = [
     (without_card(AgentCardResolutionError("no", http_status=404)), "card.found", "problem"),
     (without_card(A2AHTTPError("no", http_status=500)), "card.found", "problem"),
     (without_card(InvalidAgentCardError("no")), "card.valid", "problem"),
+    (without_card(InvalidAgentResponseError("no")), "card.valid", "problem"),
     # The card
     (observed(), "card.found", "ok"),
     (observed(card=card_facts(is_at_older_path=True)), "card.found", "warning"),
