@@ -140,6 +140,14 @@ async def test_a_fake_agent_behind_a_socket():
 # ── Nobody, and nonsense ─────────────────────────────────────────────────────────────────────
 
 
+async def test_the_clock_of_a_fake_agent_on_a_socket_is_right():
+    async with LoopbackServer(FakeAgent()) as server:
+        diagnosis = await diagnose(server.url, send="go")
+
+    assert levels(diagnosis, "clock.skew") == {"ok"}
+    assert levels(diagnosis, "recording.time") == {"ok"}
+
+
 async def test_a_port_that_refuses():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
