@@ -607,7 +607,19 @@ async def test_refused(make):
             error = await failing(engine.request(request), A2AConnectionError)
 
     assert (error.failure, error.executed, error.transient) == ("refused", False, True)
+    assert error.message == "the connection was refused"
     assert not progress.sent
+
+
+@on_a_loop
+async def test_a_proxy_that_refuses_is_told_with_the_reason_alone(monkeypatch):
+    with nobody() as port:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+        async with made() as engine:
+            request = get("http://agent.example/")
+            error = await failing(engine.request(request), A2AConnectionError)
+
+    assert error.message == "the proxy did not connect (Connection refused)"
 
 
 @pytest.mark.parametrize("name", [LONG_NAME, "a" * 64 + ".invalid", "no..name.invalid"])

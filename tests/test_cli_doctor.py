@@ -317,9 +317,14 @@ def test_ctrl_c_shows_what_was_found_so_far(form):
     assert "Traceback" not in err
     assert "Hint: holdfast task" in err or "was on its way" in err
     if form == "json":
-        assert json.loads(out)["diagnosis"]["messageIds"] == list(agent.executions)
+        found = json.loads(out)["diagnosis"]
+        assert found["messageIds"] == list(agent.executions)
+        assert (found["complete"], found["healthy"]) == (False, False)
+        assert found["stopped"] == "the examination was interrupted"
     else:
         assert "Card:\n  ok       found at" in out
+        assert out.endswith("; the examination was interrupted; it was not finished\n")
+        assert "no list of tasks" not in out
     assert agent.calls("CancelTask") == []
 
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from holdfast import SchemeCredentials, diagnose
+from holdfast.diagnosis import Examination
 from holdfast.errors import A2AConnectionError, AuthenticationError, DeadlineExceededError
 from holdfast.model.card import (
     AgentCapabilities,
@@ -709,10 +710,38 @@ async def test_an_error_that_hides_what_is_missing_is_a_warning():
     assert levels(diagnosis, "authentication.asked") == {"warning"}
 
 
-async def test_credentials_that_the_card_does_not_ask_for_are_a_warning():
-    agent, engine = guarded()
+@pytest.mark.parametrize("auth", [None, "Bearer wrong-one", "Bearer right"])
+@pytest.mark.parametrize("declared", [{}, BEARER])
+async def test_credentials_that_the_card_does_not_ask_for_are_a_warning(auth, declared):
+    agent, engine = guarded(**declared)
 
-    assert levels(await examined(agent, engine=engine), "authentication.asked") == {"warning"}
+    diagnosis = await examined(agent, engine=engine, auth=auth)
+
+    (finding,) = diagnosis.of("authentication.declared")
+    assert finding.level == "warning"
+    assert finding.saw.endswith(", but the agent does")
+    assert levels(diagnosis, "authentication.asked") == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "passing", "checking"),
+    [
+        ({}, "a token or an API key", "its card does not say of which kind"),
+        (BEARER, "what the card declares", "of a kind that its card declares"),
+        (REQUIRED, "what the card asks for", "of the kind that its card asks for"),
+    ],
+)
+async def test_what_to_do_for_want_of_credentials_goes_by_what_the_card_says(
+    declared, passing, checking
+):
+    agent, engine = guarded(**declared)
+
+    (missing,) = (await examined(agent, engine=engine)).of("authentication.accepted")
+    assert missing.do.startswith(f"pass {passing} (--bearer, --api-key; auth=)")
+
+    wrong = await examined(agent, engine=engine, auth="Bearer wrong-one")
+    (refused,) = wrong.of("authentication.accepted")
+    assert refused.do.endswith(checking)
 
 
 async def test_what_a_card_declares_and_does_not_require_is_told():
@@ -910,6 +939,7 @@ async def test_a_task_that_is_over_at_once_shows_nothing_about_flushing():
     diagnosis = await examined(FakeAgent("done"), send="go")
 
     assert levels(diagnosis, "streaming.flushed") == {"not measured"}
+    assert "over too quickly" in saw(diagnosis, "streaming.flushed")
     assert levels(diagnosis, "streaming.begins") == {"ok"}
 
 
@@ -1000,6 +1030,7 @@ async def test_a_task_that_never_ends_is_left():
 
     assert diagnosis.is_complete
     assert "left while" in saw(diagnosis, "streaming.end")
+    assert saw(diagnosis, "streaming.flushed").endswith("too few to tell")
     assert levels(diagnosis, "subscribe.finished") == {"not measured"}
     assert levels(diagnosis, "recording.task") == {"ok"}
 
@@ -1140,6 +1171,71 @@ async def test_when_the_time_is_over_what_was_found_is_told():
     assert isinstance(diagnosis.error, DeadlineExceededError)
     assert agent.executions == {}
     assert "time of 10 s was over" in saw(diagnosis, "bindings.answers")
+
+
+async def interrupted(agent, *, after, **options):
+    """An examination that somebody ends early."""
+    env = VirtualWall()
+    examination = Examination(agent.url, engine=FakeNetwork(agent), env=env, **options)
+    running = asyncio.create_task(examination.run())
+    await asyncio.sleep(after)
+    before = examination.diagnosis()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    return before, examination.diagnosis()
+
+
+async def test_what_an_interruption_keeps_from_being_measured_has_that_one_reason():
+    before, diagnosis = await interrupted(
+        FakeAgent(works_forever(), bindings=("JSONRPC",)), after=3, send="go"
+    )
+
+    assert not diagnosis.is_complete
+    assert not diagnosis.is_healthy
+    assert diagnosis.error is None
+    assert diagnosis.to_dict()["complete"] is False
+    why = "the examination was interrupted"
+    assert diagnosis.stopped == diagnosis.to_dict()["stopped"] == why
+    unmeasured = [f for f in diagnosis.findings if f.level == "not measured"]
+    assert {f.saw for f in unmeasured} == {why}
+    assert {f.check for f in unmeasured} >= {
+        "recording.task", "recording.list", "recording.time", "sending.twice",
+        "streaming.flushed", "streaming.keep-alive", "subscribe.overlap", "subscribe.finished",
+    }  # fmt: skip
+    assert levels(diagnosis, "subscribe.snapshot") == {"ok"}
+    assert before.stopped == "the examination goes on"
+
+
+async def test_an_interruption_before_a_message_is_answered_leaves_it_unknown():
+    agent = FakeAgent()
+    agent.inject(Stall(), on="SendStreamingMessage")
+
+    _, diagnosis = await interrupted(agent, after=3, send="go")
+
+    assert levels(diagnosis, "sending.answer") == {"warning"}
+    assert "was sent, and the examination was interrupted" in saw(diagnosis, "sending.answer")
+
+
+async def test_a_list_that_is_there_and_not_asked_is_not_said_to_be_missing():
+    agent = FakeAgent(bindings=("JSONRPC",))
+    network = FakeNetwork(agent)
+
+    class Forgetful(Between):
+        """The agent does not know of tasks that its list holds."""
+
+        async def request(self, request):
+            known = [b'"GetTask"' in request.body and t.encode() in request.body for t in tasks()]
+            return HTML if any(known) else await self.inner.request(request)
+
+    def tasks():
+        return [task for made in agent.executions.values() for task in made]
+
+    diagnosis = await examined(agent, engine=Forgetful(network, None), send="go")
+
+    assert levels(diagnosis, "list.there") == {"ok"}
+    for check in ("recording.task", "recording.list", "recording.time"):
+        assert saw(diagnosis, check) == "it could not be asked"
 
 
 async def test_a_card_that_does_not_come_in_time_is_told():

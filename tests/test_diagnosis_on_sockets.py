@@ -140,6 +140,14 @@ async def test_a_fake_agent_behind_a_socket():
 # ── Nobody, and nonsense ─────────────────────────────────────────────────────────────────────
 
 
+async def test_the_clock_of_a_fake_agent_on_a_socket_is_right():
+    async with LoopbackServer(FakeAgent()) as server:
+        diagnosis = await diagnose(server.url, send="go")
+
+    assert levels(diagnosis, "clock.skew") == {"ok"}
+    assert levels(diagnosis, "recording.time") == {"ok"}
+
+
 async def test_a_port_that_refuses():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -149,6 +157,7 @@ async def test_a_port_that_refuses():
     assert [(f.check, f.level) for f in diagnosis.findings] == [("card.reached", "problem")]
     assert isinstance(diagnosis.error, A2AConnectionError)
     assert diagnosis.error.failure == "refused"
+    assert "Connect call" not in diagnosis.findings[0].saw
 
 
 async def test_a_name_that_cannot_exist():
@@ -156,6 +165,43 @@ async def test_a_name_that_cannot_exist():
 
     assert diagnosis.error.failure == "dns"
     assert levels(diagnosis, "card.reached") == {"problem"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        reply(b"<html><body>Welcome!</body></html>", "Content-Type: text/html"),
+        reply(b"Welcome!"),
+        reply(b""),
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+    ],
+)
+async def test_what_listens_at_a_wrong_port_is_told_as_a_wrong_address(answer):
+    async with serve(always(answer)) as server:
+        diagnosis = await diagnose(server.url)
+
+    (finding,) = diagnosis.findings
+    assert finding.level == "problem"
+    assert finding.do == "is this the right address and port? No agent seems to be there"
+
+
+@pytest.mark.parametrize(
+    "answer", [reply(b'{"name": "x"', JSON), reply(b"{}"), reply(b"[]", JSON)]
+)
+async def test_what_might_be_meant_for_a_card_is_to_be_mended(answer):
+    async with serve(always(answer)) as server:
+        diagnosis = await diagnose(server.url)
+
+    assert "mend the card" in diagnosis.findings[0].do
+
+
+async def test_without_a_card_there_the_address_may_be_wrong_as_well():
+    async with serve(always(reply(b"no", status="404 Not Found"))) as server:
+        diagnosis = await diagnose(server.url)
+
+    (finding,) = diagnosis.findings
+    assert "address and port" in finding.do
+    assert "/.well-known/agent-card.json" in finding.do
 
 
 @pytest.mark.parametrize(
@@ -310,7 +356,7 @@ async def test_a_port_without_anybody_and_one_without_a_word():
     gone = await look_at_tls(url, timeout=5)
 
     assert "0.2 s" in silent.failure
-    assert gone.failure
+    assert gone.failure == "Connection refused"
 
 
 async def test_behind_a_proxy_tls_is_not_looked_at(monkeypatch):

@@ -125,6 +125,7 @@ TABLE = [
     (without_card(AgentCardResolutionError("no", http_status=404)), "card.found", "problem"),
     (without_card(A2AHTTPError("no", http_status=500)), "card.found", "problem"),
     (without_card(InvalidAgentCardError("no")), "card.valid", "problem"),
+    (without_card(InvalidAgentResponseError("no")), "card.valid", "problem"),
     # The card
     (observed(), "card.found", "ok"),
     (observed(card=card_facts(is_at_older_path=True)), "card.found", "warning"),
@@ -290,6 +291,39 @@ def test_why_a_message_was_not_sent_again(is_to_repeat, why):
 
     (finding,) = [one for one in verdicts(facts, now=NOW) if one.check == "sending.twice"]
     assert why in finding.saw
+
+
+@pytest.mark.parametrize(
+    ("facts", "check", "why"),
+    [
+        (sent(), "recording.time", "there is no list of tasks"),
+        (sent(has_list=True), "recording.list", "it could not be asked"),
+        (
+            sent(has_list=True, is_older=True),
+            "recording.time",
+            "lists of protocol 0.3 know no times",
+        ),
+        (
+            streamed(end="left", arrivals=[0.1]),
+            "streaming.flushed",
+            "1 event came while it was watched, too few to tell",
+        ),
+        (
+            streamed(arrivals=[30.0]),
+            "streaming.flushed",
+            "1 event came while it was watched, too few to tell",
+        ),
+        (
+            streamed(end="left", silence=3.0),
+            "streaming.keep-alive",
+            "the stream was never silent for longer than 3 s",
+        ),
+    ],
+)
+def test_why_something_is_not_measured(facts, check, why):
+    (finding,) = [one for one in verdicts(facts, now=NOW) if one.check == check]
+
+    assert (finding.level, finding.saw) == ("not measured", why)
 
 
 def test_a_list_of_protocol_0_3_knows_no_times():

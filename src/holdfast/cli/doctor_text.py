@@ -177,5 +177,5 @@ def _summary(diagnosis: Diagnosis) -> str:
         for level, words in _COUNTED.items()
         if counts[level] or level == "problem"
     ]
-    ended = "" if diagnosis.is_complete else "; it was not finished"
+    ended = "" if diagnosis.is_complete else f"; {diagnosis.stopped}; it was not finished"
     return f"{', '.join(told)}{ended}"

@@ -87,6 +87,9 @@ class Delivery:
         """
         facts = self._facts
         facts.message_id, facts.is_streamed = self._message.message_id, streams
+        listing = self._questions.facts.listing
+        facts.has_list = listing is not None and listing.answered.is_result
+        facts.is_older = self._questions.endpoint.version == OLDER_VERSION
         began = self._questions.caller.env.wall()
         sending()
         try:
@@ -191,8 +194,7 @@ class Delivery:
         """
         task = self.task
         is_over = task is None or task.state.is_settled
-        is_older = self._questions.endpoint.version == OLDER_VERSION
-        if self._subscribing is None and not (is_over or is_older):
+        if self._subscribing is None and not (is_over or self._facts.is_older):
             self._subscribing = asyncio.create_task(self._subscribe())
 
     async def _subscribe(self) -> None:
@@ -240,13 +242,12 @@ class Delivery:
 
     async def _look_back(self, began: float) -> None:
         """Looks for the message where one looks whose reply was lost."""
-        facts, questions = self._facts, self._questions
+        facts = self._facts
         task = await self._get(_HISTORY)
         if task is None:
             return
         facts.in_task = self._is_in(task)
-        listing = questions.facts.listing
-        if listing is None or not listing.answered.is_result:
+        if not facts.has_list:
             return
         if task.context_id:
             found = await self._listed(
@@ -254,7 +255,7 @@ class Delivery:
             )
             if found is not None:
                 facts.in_list = any(self._is_in(one) for one in found if one.id == task.id)
-        if questions.endpoint.version != OLDER_VERSION:
+        if not facts.is_older:
             since = datetime.fromtimestamp(began + self._skew - _MARGIN, UTC)
             stamp = since.isoformat(timespec="seconds").replace("+00:00", "Z")
             found = await self._listed(ListTasksRequest(status_timestamp_after=stamp))

@@ -234,7 +234,9 @@ class Examination:
             has_credentials=auth is not None or bool(secrets_in(self._caller.headers)),
             is_to_send=send is not None,
             is_to_repeat=twice,
+            stopped="the examination goes on",
         )
+        self._is_late = False
 
     @property
     def agent(self) -> str:
@@ -253,13 +255,18 @@ class Examination:
 
     async def run(self) -> Diagnosis:
         """Asks everything there is to ask, within the time."""
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + self._timeout
+        observed, ends = self._observed, asyncio.get_running_loop().time() + self._timeout
         try:
             async with asyncio.timeout_at(ends):
                 await self._run()
         except TimeoutError:
-            self._observed.stopped = f"the time of {self._timeout:g} s was over"
+            observed.stopped = f"the time of {self._timeout:g} s was over"
+            self._is_late = True
+        except asyncio.CancelledError:
+            observed.stopped = "the examination was interrupted"
+            raise
+        else:
+            observed.stopped = ""
         return self.diagnosis()
 
     def diagnosis(self) -> Diagnosis:
@@ -272,7 +279,7 @@ class Examination:
         error = observed.card_error or observed.error
         if error is not None:
             redact(error, secrets)
-        elif observed.stopped:
+        elif self._is_late:
             error = DeadlineExceededError(
                 f"the examination took longer than {self._timeout:g} s",
                 deadline="call",
@@ -285,7 +292,7 @@ class Examination:
             name="" if card is None else card.name,
             findings=found,
             message_ids=tuple(self._sent),
-            is_complete=not observed.stopped,
+            stopped=observed.stopped,
             error=error,
         ).hiding(lambda text: _hidden(text, secrets))
 

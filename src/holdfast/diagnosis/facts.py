@@ -311,9 +311,12 @@ class SendingFacts(msgspec.Struct, kw_only=True):
         is_message: Whether a message came back in place of a task.
         stream: The stream.
         subscription: What subscriptions brought.
-        in_task: Whether the task's history has the message.
+        has_list: Whether the interface that it went to has a list of tasks.
+        is_older: Whether it went out in protocol 0.3, whose lists know no times.
+        in_task: Whether the task's history has the message; None if it was not asked.
         in_list: Whether the list of tasks, by context, has the message; None if it was not asked.
-        in_recent: Whether it has the task by the time from which on it changed.
+        in_recent: Whether it has the task by the time from which on it changed; None if it was
+            not asked.
         again: What the same message was answered by when it came once more; None if it did not.
         second_task_id: The task that this made, or named.
         is_second_message: Whether a message was the answer to that.
@@ -328,6 +331,8 @@ class SendingFacts(msgspec.Struct, kw_only=True):
     is_message: bool = False
     stream: StreamFacts | None = None
     subscription: SubscriptionFacts = msgspec.field(default_factory=SubscriptionFacts)
+    has_list: bool = False
+    is_older: bool = False
     in_task: bool | None = None
     in_list: bool | None = None
     in_recent: bool | None = None
@@ -356,7 +361,7 @@ class Observed(msgspec.Struct, kw_only=True):
         is_to_send: Whether the caller allows a message.
         is_to_repeat: Whether the caller allows it twice.
         sending: What became of it.
-        stopped: Why the examination ended early; empty if it did not.
+        stopped: Why the examination did not come to its end; empty if it did.
     """
 
     agent: str

@@ -52,11 +52,11 @@ class Diagnosis:
         name: What it calls itself; empty if that is not known.
         findings: In the order of the checks.
         message_ids: The messages that were sent, one for each time.
-        is_complete: Whether the examination came to its end; if not, the time was over.
+        stopped: Why the examination did not come to its end; empty if it did.
         error: What a call fails with; None if nothing keeps calls from being made.
     """
 
-    __slots__ = ("agent", "error", "findings", "is_complete", "message_ids", "name")
+    __slots__ = ("agent", "error", "findings", "message_ids", "name", "stopped")
 
     def __init__(
         self,
@@ -65,14 +65,14 @@ class Diagnosis:
         name: str,
         findings: tuple[Finding, ...],
         message_ids: tuple[str, ...] = (),
-        is_complete: bool = True,
+        stopped: str = "",
         error: A2AError | None = None,
     ) -> None:
         self.agent = agent
         self.name = name
         self.findings = findings
         self.message_ids = message_ids
-        self.is_complete = is_complete
+        self.stopped = stopped
         self.error = error
 
     def __repr__(self) -> str:
@@ -86,9 +86,18 @@ class Diagnosis:
         return {level: levels.count(level) for level in LEVELS}
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the examination came to its end.
+
+        If not, the time was over or somebody interrupted it, or it goes on, and ``stopped`` says
+        which; what was not reached is not measured, for that reason.
+        """
+        return not self.stopped
+
+    @property
     def is_healthy(self) -> bool:
-        """Whether there is no problem."""
-        return not self.counts["problem"]
+        """Whether all was looked at, and there is no problem."""
+        return self.is_complete and not self.counts["problem"]
 
     def of(self, check: str) -> tuple[Finding, ...]:
         """The findings of a check, or of a group of checks, by its name."""
@@ -110,16 +119,18 @@ class Diagnosis:
                 for one in self.findings
             ),
             message_ids=self.message_ids,
-            is_complete=self.is_complete,
+            stopped=self.stopped,
             error=self.error,
         )
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as a JSON object, without the error; members that are empty left out."""
+        stopped = {"stopped": self.stopped} if self.stopped else {}
         return {
             "agent": self.agent,
             "name": self.name,
             "complete": self.is_complete,
+            **stopped,
             "healthy": self.is_healthy,
             "counts": dict(self.counts.items()),
             "messageIds": list(self.message_ids),

@@ -16,7 +16,7 @@ import aiohttp
 from aiohttp.http_exceptions import BadStatusLine, LineTooLong
 
 from holdfast.errors import Facts, InvalidAgentResponseError
-from holdfast.net.sockets import ForbiddenAddressError
+from holdfast.net.sockets import ForbiddenAddressError, reason_of
 from holdfast.runtime.engine import connection_error, reach_error, timeout_error
 from holdfast.wire.http import presentable
 from holdfast.wire.limits import exceeded
@@ -74,9 +74,11 @@ class Failing(NamedTuple):
         if why is not None:
             return InvalidAgentResponseError(why, **self._facts())
         failure, transient = _failure_of(error, secure=self.request.url.startswith("https:"))
-        reason: str | None = getattr(error, "strerror", None)
+        reason = reason_of(error) if isinstance(error, OSError) else None
         if isinstance(error, aiohttp.ClientHttpProxyError):
             reason = f"HTTP {error.status}"
+        elif failure == "refused":
+            reason = None  # which says no more
         return self.connection(failure, reason, transient=transient)
 
     def connection(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     AddressInfo = tuple[int, int, int, str, tuple[Any, ...]]
     """What a resolver gives: family, kind, protocol, canonical name, address."""
 
-__all__ = ["ForbiddenAddressError", "check_host", "sockets_within"]
+__all__ = ["ForbiddenAddressError", "check_host", "reason_of", "sockets_within"]
 
 
 class ForbiddenAddressError(OSError):
@@ -49,6 +50,17 @@ def check_host(url: str, reach: Reach) -> None:
             address = socket.inet_ntoa(socket.inet_aton(host.removesuffix(".")))
     if address is not None and reach.refuses(address):
         raise ForbiddenAddressError(address)
+
+
+def reason_of(error: OSError) -> str | None:
+    """What the system says of a failure, in words; None if it says nothing.
+
+    Where no connection comes about, asyncio tells the address in place of the reason.
+    """
+    reason: str | None = error.strerror
+    if reason is None or "Connect call failed" not in reason:
+        return reason
+    return None if error.errno is None else os.strerror(error.errno)
 
 
 def sockets_within(reach: Reach) -> Callable[[AddressInfo], socket.socket]:

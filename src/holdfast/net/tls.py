@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from holdfast.net.proxies import Proxies
+from holdfast.net.sockets import reason_of
 from holdfast.wire.tls import TlsFacts
 
 if TYPE_CHECKING:
@@ -65,4 +66,4 @@ async def _look(host: str, port: int, context: ssl.SSLContext, timeout: float) -
 def _in_words(error: OSError | ValueError, timeout: float) -> str:
     if isinstance(error, TimeoutError):
         return f"no connection came about for {timeout:g} s"
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return (reason_of(error) if isinstance(error, OSError) else None) or str(error)

@@ -190,6 +190,18 @@ class FakeAgent:
 
     # ── For what carries requests ────────────────────────────────────────────────────────────
 
+    @property
+    def epoch(self) -> float:
+        """Wall time when the event loop's clock shows zero, in seconds since 1970.
+
+        It is 2026-01-01 in process; behind a socket the agent tells real time.
+        """
+        return self._operations.epoch
+
+    @epoch.setter
+    def epoch(self, epoch: float) -> None:
+        self._operations.epoch = epoch
+
     def exchange(self, request: HttpRequest) -> Exchange:
         """Meets a request, and takes the fault that is meant for it.
 
@@ -206,6 +218,7 @@ class FakeAgent:
             headers=self._activated(request),
             latency=self._latency,
             streams=self._streams,
+            epoch=self.epoch,
         )
 
     def _take_fault(self, operation: str) -> Fault | None:

@@ -32,6 +32,7 @@ class Exchange:
         headers: More headers of the agent's reply.
         latency: Seconds before the reply.
         streams: Where a stream is noted while it is open.
+        epoch: Wall time when the event loop's clock shows zero.
 
     Attributes:
         fault: What goes wrong with it; None for nothing.
@@ -46,6 +47,7 @@ class Exchange:
         headers: Mapping[str, str],
         latency: float,
         streams: set[EventBody],
+        epoch: float,
     ) -> None:
         self.fault = fault
         self._wire = wire
@@ -53,6 +55,7 @@ class Exchange:
         self._headers = headers
         self._latency = latency
         self._streams = streams
+        self._epoch = epoch
         self._stream: EventBody | None = None
         self._late: asyncio.TimerHandle | None = None
 
@@ -138,7 +141,7 @@ class Exchange:
     def _whole(self, reply: HttpReply) -> Reply:
         body = WholeBody(reply.body, self.fault)
         now = asyncio.get_running_loop().time()
-        headers = {**reply.headers, "date": http_date(now), **self._headers}
+        headers = {**reply.headers, "date": http_date(now, self._epoch), **self._headers}
         return Reply(status=reply.status, headers=headers, body=body)
 
     async def _deliver_late(self, seconds: float) -> Result | Refusal:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email.utils import format_datetime
 from itertools import islice
 from operator import attrgetter
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from holdfast.testing.plans import Plan, Step
 
-__all__ = ["Event", "Life", "Update", "folded", "http_date", "timestamp"]
+__all__ = ["EPOCH", "Event", "Life", "Update", "folded", "http_date", "timestamp"]
 
-_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-"""Wall time of a fake agent when the event loop's clock shows zero."""
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+"""Wall time of a fake agent when the event loop's clock shows zero, in seconds since 1970."""
 
 Update: TypeAlias = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
@@ -69,6 +69,7 @@ class Life:
         task_id: Id of the task.
         context_id: The conversation that it belongs to.
         keeps_history: Whether the task has a history.
+        epoch: Wall time when the event loop's clock shows zero.
 
     Attributes:
         task_id: Id of the task.
@@ -77,12 +78,20 @@ class Life:
         opening: The place behind the first step of the newest plan, if that happens at once.
     """
 
-    def __init__(self, task_id: str, context_id: str, *, keeps_history: bool = True) -> None:
+    def __init__(
+        self,
+        task_id: str,
+        context_id: str,
+        *,
+        keeps_history: bool = True,
+        epoch: float = EPOCH,
+    ) -> None:
         self.task_id = task_id
         self.context_id = context_id
         self.newest = 0
         self.opening = 0
         self._keeps_history = keeps_history
+        self._epoch = epoch
         self._events: list[Event] = []
         self._crash: str | None = None
         self._waiting: set[asyncio.Future[None]] = set()
@@ -205,7 +214,7 @@ class Life:
                 status=TaskStatus(
                     state=step.state,
                     message=None if step.says is None else self._message(step.says),
-                    timestamp=timestamp(at),
+                    timestamp=timestamp(at, self._epoch),
                 ),
             )
 
@@ -283,15 +292,15 @@ def _wake(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-def timestamp(at: float) -> str:
+def timestamp(at: float, epoch: float = EPOCH) -> str:
     """The wall time at a moment of the event loop's clock, as A2A writes it (5.6.1)."""
-    return _wall(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return _wall(at, epoch).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def http_date(at: float) -> str:
+def http_date(at: float, epoch: float = EPOCH) -> str:
     """The same as HTTP writes it (RFC 9110, 5.6.7)."""
-    return format_datetime(_wall(at), usegmt=True)
+    return format_datetime(_wall(at, epoch), usegmt=True)
 
 
-def _wall(at: float) -> datetime:
-    return _EPOCH + timedelta(seconds=at)
+def _wall(at: float, epoch: float) -> datetime:
+    return datetime.fromtimestamp(epoch + at, UTC)

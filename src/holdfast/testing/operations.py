@@ -26,7 +26,7 @@ from holdfast.model.requests import (
     TaskPushNotificationConfig,
 )
 from holdfast.model.types import Message, StreamResponse, Task, TaskState
-from holdfast.testing.lives import Life
+from holdfast.testing.lives import EPOCH, Life
 from holdfast.testing.plans import Behaviour, Plan, Step, Turn, completes
 from holdfast.testing.serverwire import Refusal
 from holdfast.testing.streams import Events, Streaming
@@ -69,6 +69,7 @@ class Operations:
     Attributes:
         lives: The tasks' lives, by id.
         executions: The ids of the tasks, or of the reply messages, that each message id made.
+        epoch: Wall time when the event loop's clock shows zero, in seconds since 1970.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Operations:
         self._configs: dict[tuple[str, str], TaskPushNotificationConfig] = {}
         self._made = 0
         self._id_suffix = id_suffix
+        self.epoch = EPOCH
         self._by_name: dict[str, Callable[[Any, float], Result]] = {
             op.SEND_MESSAGE.name: self._send,
             op.SEND_STREAMING_MESSAGE.name: self._stream,
@@ -182,6 +184,7 @@ class Operations:
                 self._new_id("task"),
                 message.context_id or self._new_id("context"),
                 keeps_history=self._records_messages,
+                epoch=self.epoch,
             )
             self.lives[life.task_id] = life
         made.append(life.task_id)

@@ -8,6 +8,7 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Self
 
+from holdfast.runtime.env import SystemEnv
 from holdfast.testing.bodies import EventBody
 from holdfast.testing.faults import Fault, Garbage, Refuse, Reset, Stall
 from holdfast.testing.serverhttp import (
@@ -34,9 +35,9 @@ _HOST = "127.0.0.1"
 class LoopbackServer:
     """Serves a fake agent on 127.0.0.1 while the context is open.
 
-    It speaks just enough HTTP/1.1: requests with Content-Length, one after the other on a
-    connection. Leaving the context closes every connection, and raises what the agent's
-    behaviour raised meanwhile, if anything.
+    The agent tells real time from then on. The server speaks just enough HTTP/1.1: requests with
+    Content-Length, one after the other on a connection. Leaving the context closes every
+    connection, and raises what the agent's behaviour raised meanwhile, if anything.
 
     Args:
         agent: The agent.
@@ -60,6 +61,7 @@ class LoopbackServer:
 
     async def __aenter__(self) -> Self:
         self._left = False
+        self._agent.epoch = SystemEnv().wall() - asyncio.get_running_loop().time()
         await self.listen()
         return self
 

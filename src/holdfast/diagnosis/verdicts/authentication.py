@@ -10,10 +10,14 @@ from holdfast.wire.security import alternatives, in_words
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.diagnosis.facts import InterfaceFacts, Observed
+    from holdfast.diagnosis.facts import Answered, InterfaceFacts, Observed
     from holdfast.model.card import AgentCard
 
 __all__ = ["judge_authentication"]
+
+_NOTHING = "the card asks for no credentials"
+_BY = "(--bearer, --api-key; auth=)"
+"""How credentials are passed: to the command; to the function."""
 
 
 def judge_authentication(observed: Observed, _now: float) -> Iterator[Finding]:
@@ -21,15 +25,20 @@ def judge_authentication(observed: Observed, _now: float) -> Iterator[Finding]:
     if observed.card is None:
         return
     card = observed.card.card
-    yield _declared(card)
+    yield _declared(card, observed)
     for interface in observed.interfaces:
         if interface.task is not None and interface.task.status is not None:
             yield from _asked(interface, card, observed)
             if observed.has_credentials:
-                yield from _accepted(interface)
+                yield from _accepted(interface, card)
 
 
-def _declared(card: AgentCard) -> Finding:
+def _without(interface: InterfaceFacts, observed: Observed) -> Answered | None:
+    """What callers without credentials are answered by."""
+    return interface.unauthorized if observed.has_credentials else interface.task
+
+
+def _declared(card: AgentCard, observed: Observed) -> Finding:
     asked = alternatives(card)
     words = ", or ".join(in_words(one, card) or "nothing" for one in asked)
     undeclared = sorted({name for one in asked for name in one.schemes if name in one.hindrances})
@@ -44,6 +53,17 @@ def _declared(card: AgentCard) -> Finding:
     if words:
         return Finding("authentication.declared", "ok", f"the card asks for {words}")
     names = ", ".join(card.security_schemes)
+    answers = [_without(interface, observed) for interface in observed.interfaces]
+    if any(answered is not None and answered.is_refusal for answered in answers):
+        saw = f"the card declares {names}, and requires none" if names else _NOTHING
+        return Finding(
+            "authentication.declared",
+            "warning",
+            f"{saw}, but the agent does",
+            "callers send no credentials where the card asks for none",
+            "name what is required in securityRequirements (A2A 4.5)"
+            + ("" if names else ", and declare it in securitySchemes"),
+        )
     if names:
         return Finding(
             "authentication.declared",
@@ -52,19 +72,19 @@ def _declared(card: AgentCard) -> Finding:
             "callers send no credentials unless they are told to",
             "name what is required in securityRequirements (A2A 4.5), if it is",
         )
-    return Finding("authentication.declared", "ok", "the card asks for no credentials")
+    return Finding("authentication.declared", "ok", _NOTHING)
 
 
 def _asked(interface: InterfaceFacts, card: AgentCard, observed: Observed) -> Iterator[Finding]:
-    about = interface.about
-    without = interface.unauthorized if observed.has_credentials else interface.task
+    about, without = interface.about, _without(interface, observed)
     required = any(one.schemes for one in alternatives(card))
     if without is None or without.status is None:
         yield Finding("authentication.asked", "not measured", observed.why_unmeasured, about=about)
         return
     saw = f"without credentials: {without.in_words}"
     if without.status == 401 and without.challenge:
-        yield from _challenged(saw, about, observed, required=required)
+        yield Finding("authentication.asked", "ok", f"{saw}, with WWW-Authenticate", about=about)
+        yield from _missing(about, card, observed)
     elif without.status == 401:
         yield Finding(
             "authentication.asked",
@@ -74,7 +94,7 @@ def _asked(interface: InterfaceFacts, card: AgentCard, observed: Observed) -> It
             "send WWW-Authenticate with each 401",
             about,
         )
-        yield from _missing(about, observed)
+        yield from _missing(about, card, observed)
     elif without.status == 403:
         yield Finding(
             "authentication.asked",
@@ -84,7 +104,7 @@ def _asked(interface: InterfaceFacts, card: AgentCard, observed: Observed) -> It
             "answer 401 with WWW-Authenticate to who sends none (A2A 7.4)",
             about,
         )
-        yield from _missing(about, observed)
+        yield from _missing(about, card, observed)
     elif required and (without.is_result or without.error == "TaskNotFoundError"):
         yield Finding(
             "authentication.asked",
@@ -108,34 +128,37 @@ def _asked(interface: InterfaceFacts, card: AgentCard, observed: Observed) -> It
         yield Finding("authentication.asked", "ok", told, about=about)
 
 
-def _challenged(saw: str, about: str, observed: Observed, *, required: bool) -> Iterator[Finding]:
-    if required:
-        yield Finding("authentication.asked", "ok", f"{saw}, with WWW-Authenticate", about=about)
-    else:
-        yield Finding(
-            "authentication.asked",
-            "warning",
-            f"{saw}, and the card asks for none",
-            "callers send no credentials where the card asks for none",
-            "name what is required in securityRequirements (A2A 4.5)",
-            about,
-        )
-    yield from _missing(about, observed)
-
-
-def _missing(about: str, observed: Observed) -> Iterator[Finding]:
+def _missing(about: str, card: AgentCard, observed: Observed) -> Iterator[Finding]:
     if not observed.has_credentials:
         yield Finding(
             "authentication.accepted",
             "problem",
             "there were no credentials to send",
             "no call works without them, and little else could be examined",
-            "examine it with the credentials that the card asks for",
+            _pass(card),
             about,
         )
 
 
-def _accepted(interface: InterfaceFacts) -> Iterator[Finding]:
+def _pass(card: AgentCard) -> str:
+    """What to do where there are no credentials, as far as the card says what they are."""
+    if alternatives(card):
+        return f"pass what the card asks for {_BY}"
+    if card.security_schemes:
+        return f"pass what the card declares {_BY}"
+    return f"pass a token or an API key {_BY}; the card does not say which"
+
+
+def _check(card: AgentCard) -> str:
+    """What to do where the credentials are not taken."""
+    if alternatives(card):
+        return "check that they are for this agent, valid, and of the kind that its card asks for"
+    if card.security_schemes:
+        return "check that they are for this agent, valid, and of a kind that its card declares"
+    return "check that they are for this agent, and valid; its card does not say of which kind"
+
+
+def _accepted(interface: InterfaceFacts, card: AgentCard) -> Iterator[Finding]:
     answered, about = interface.task, interface.about
     if answered is None:
         return
@@ -161,7 +184,7 @@ def _accepted(interface: InterfaceFacts) -> Iterator[Finding]:
             "problem",
             f"with the credentials that were given: {answered.in_words}",
             "no call works with them",
-            "check that they are for this agent, valid, and of the kind that its card asks for",
+            _check(card),
             about,
         )
     elif interface.unauthorized is not None and interface.unauthorized.is_refusal:

@@ -11,6 +11,7 @@ from holdfast.errors import (
     AgentCardResolutionError,
     AuthenticationError,
     InvalidAgentCardError,
+    InvalidAgentResponseError,
     LimitExceededError,
     PermissionDeniedError,
 )
@@ -73,6 +74,14 @@ def _missing(error: A2AError) -> Finding:
             "callers cannot learn how to call the agent, nor which credentials it wants",
             "give the credentials that the server of the card wants, or make the card public",
         )
+    if isinstance(error, InvalidAgentResponseError) or _is_something_else(error):
+        return Finding(
+            "card.valid",
+            "problem",
+            saw,
+            "callers have nothing to go by, and give up before they call",
+            "is this the right address and port? No agent seems to be there",
+        )
     if isinstance(error, InvalidAgentCardError | LimitExceededError):
         return Finding(
             "card.valid",
@@ -82,12 +91,13 @@ def _missing(error: A2AError) -> Finding:
             "mend the card: it must be a JSON object with a name and interfaces (A2A 4.4.1)",
         )
     if isinstance(error, AgentCardResolutionError):
+        first = "" if error.http_status is None else "check the address and port; "
         return Finding(
             "card.found",
             "problem",
             saw,
             "callers that only know the agent's address cannot call it",
-            "serve the card at /.well-known/agent-card.json (A2A 8.2), or name its own URL",
+            f"{first}serve the card at /.well-known/agent-card.json (A2A 8.2), or name its URL",
         )
     return Finding(
         "card.found",
@@ -96,6 +106,13 @@ def _missing(error: A2AError) -> Finding:
         "the server gives no card, and callers cannot call the agent meanwhile",
         "see what the server, or what stands before it, says of the request",
     )
+
+
+def _is_something_else(error: A2AError) -> bool:
+    """Whether a server gave what nobody can have meant for a card."""
+    is_of_server = isinstance(error, InvalidAgentCardError) and error.http_status is not None
+    is_said = "json" in media_type(error.headers)
+    return is_of_server and not is_said and not (error.excerpt or "").lstrip().startswith("{")
 
 
 def _found(card: CardFacts) -> Iterator[Finding]:

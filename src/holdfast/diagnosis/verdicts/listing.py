@@ -21,10 +21,12 @@ def judge_listing(observed: Observed, _now: float) -> Iterator[Finding]:
     """Judges the list of each interface."""
     for interface in observed.interfaces:
         if interface.listing is not None:
-            yield from _list(interface.listing, interface)
+            yield from _list(interface.listing, interface, observed)
 
 
-def _list(listing: ListingFacts, interface: InterfaceFacts) -> Iterator[Finding]:
+def _list(
+    listing: ListingFacts, interface: InterfaceFacts, observed: Observed
+) -> Iterator[Finding]:
     about, answered = interface.about, listing.answered
     is_older = not interface.versions.get("1.0")
     if not answered.is_result:
@@ -48,6 +50,8 @@ def _list(listing: ListingFacts, interface: InterfaceFacts) -> Iterator[Finding]
     )
     if not listing.tasks:
         why = "there are no tasks in the list that could show it"
+        if observed.stopped and observed.is_to_send:  # it would have been looked at again
+            why = observed.stopped
         for check in ("list.history", "list.context", *(() if is_older else ("list.time",))):
             yield Finding(check, "not measured", why, about=about)
         return

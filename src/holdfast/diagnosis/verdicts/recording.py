@@ -107,7 +107,7 @@ def _in_task(sending: SendingFacts, observed: Observed) -> Finding:
 def _in_list(sending: SendingFacts, observed: Observed) -> Finding:
     check = "recording.list"
     if sending.in_list is None:
-        return Finding(check, "not measured", observed.stopped or "there is no list of tasks")
+        return Finding(check, "not measured", _why_not_listed(sending, observed))
     if sending.in_list:
         return Finding(check, "ok", "the list of its context has the message by its id")
     return Finding(
@@ -122,7 +122,10 @@ def _in_list(sending: SendingFacts, observed: Observed) -> Finding:
 def _in_recent(sending: SendingFacts, observed: Observed) -> Finding:
     check = "recording.time"
     if sending.in_recent is None:
-        return Finding(check, "not measured", observed.stopped or "there is no list of tasks")
+        why = _why_not_listed(sending, observed)
+        if sending.has_list and sending.is_older:
+            why = "lists of protocol 0.3 know no times"
+        return Finding(check, "not measured", why)
     if sending.in_recent:
         return Finding(check, "ok", "the list from the time of sending on has the task")
     return Finding(
@@ -132,6 +135,10 @@ def _in_recent(sending: SendingFacts, observed: Observed) -> Finding:
         f"a task of a context that is not known yet cannot be found; {_LOST}",
         "give each status its time, and filter by statusTimestampAfter (A2A 3.1.4)",
     )
+
+
+def _why_not_listed(sending: SendingFacts, observed: Observed) -> str:
+    return observed.why_unmeasured if sending.has_list else "there is no list of tasks"
 
 
 def _twice(sending: SendingFacts, observed: Observed) -> Finding:

@@ -35,6 +35,9 @@ _CUT_AFTER = 60.0
 _SILENT = 15.0
 """Seconds without a byte that are a silence."""
 
+_ENDED = frozenset({"settled", "message", "open"})
+"""Ends of streams whose task was over, or waited."""
+
 _NEEDS_MESSAGE = "it needs a message, and none was given to send"
 _OF_STREAMS = (
     "streaming.begins",
@@ -141,12 +144,12 @@ def _stream(stream: StreamFacts, observed: Observed) -> Iterator[Finding]:
         )
     else:
         yield Finding("streaming.begins", "ok", saw)
-    yield _flushed(stream)
-    yield _kept_alive(stream)
+    yield _flushed(stream, observed)
+    yield _kept_alive(stream, observed)
     yield from _end(stream)
 
 
-def _flushed(stream: StreamFacts) -> Finding:
+def _flushed(stream: StreamFacts, observed: Observed) -> Finding:
     check = "streaming.flushed"
     came = max(stream.arrivals) - min(stream.arrivals)
     happened = max(stream.stamped) - min(stream.stamped) if stream.stamped else 0.0
@@ -164,14 +167,15 @@ def _flushed(stream: StreamFacts) -> Finding:
         )
     if count > 1 and came >= _SPREAD:
         return Finding(check, "ok", f"{count} events over {came:.1f} s, in {stream.pieces} pieces")
-    return Finding(
-        check,
-        "not measured",
-        "the task was over too quickly to tell; send one that takes some seconds",
-    )
+    why = f"{_counted(count)} came while it was watched, too few to tell"
+    if count > 1 and stream.end in _ENDED:
+        why = "the task was over too quickly to tell; send one that takes some seconds"
+    elif stream.end is None:
+        why = observed.stopped or why
+    return Finding(check, "not measured", why)
 
 
-def _kept_alive(stream: StreamFacts) -> Finding:
+def _kept_alive(stream: StreamFacts, observed: Observed) -> Finding:
     check, silence = "streaming.keep-alive", f"{stream.silence:.0f} s"
     if stream.comments:
         saw = f"{stream.comments} comments, never silent for longer than {silence}"
@@ -193,11 +197,12 @@ def _kept_alive(stream: StreamFacts) -> Finding:
             "tell a slow agent from a dead one",
             "send a comment when there is nothing to tell, as every 15 s",
         )
-    return Finding(
-        check,
-        "not measured",
-        f"the stream was never silent for longer than {silence}; send a task that takes longer",
-    )
+    why = f"the stream was never silent for longer than {silence}"
+    if stream.end in _ENDED:
+        why = f"{why}; send a task that takes longer"
+    elif stream.end is None:
+        why = observed.stopped or why
+    return Finding(check, "not measured", why)
 
 
 def _end(stream: StreamFacts) -> Iterator[Finding]:
@@ -257,9 +262,8 @@ def _running(subscription: SubscriptionFacts, observed: Observed) -> Iterator[Fi
         yield Finding("subscribe.overlap", "not measured", "there was no subscription")
         return
     if subscription.begins_with_task is None:
-        yield Finding(
-            "subscribe.snapshot", "not measured", "the subscription told nothing before the end"
-        )
+        why = observed.stopped or "the subscription told nothing before the end"
+        yield Finding("subscribe.snapshot", "not measured", why)
     elif subscription.begins_with_task:
         yield Finding(
             "subscribe.snapshot", "ok", "a subscription begins with the task as it stands"
@@ -272,10 +276,10 @@ def _running(subscription: SubscriptionFacts, observed: Observed) -> Iterator[Fi
             "who picks up a stream does not learn what happened meanwhile, unless it asks",
             "send the task first (A2A 3.1.6)",
         )
-    yield _overlap(subscription)
+    yield _overlap(subscription, observed)
 
 
-def _overlap(subscription: SubscriptionFacts) -> Finding:
+def _overlap(subscription: SubscriptionFacts, observed: Observed) -> Finding:
     check = "subscribe.overlap"
     if subscription.text == "right":
         return Finding(
@@ -285,7 +289,7 @@ def _overlap(subscription: SubscriptionFacts) -> Finding:
         )
     if subscription.text is None:
         why = "the task made no text while it was subscribed to, or did not end"
-        return Finding(check, "not measured", why)
+        return Finding(check, "not measured", observed.stopped or why)
     saw, means = {
         "repeated": (
             "a subscription tells chunks again that the task at its beginning holds already",
