@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from contextlib import AsyncExitStack
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -361,9 +362,21 @@ async def test_who_has_taken_the_places_is_told():
         results = await coordinator.fan_out("hello", within=2, min_results=0)
 
     assert str(results[4].error) == (
-        "no place among the calls under way was free within the fan-out timeout of 2 s: 4 of 4 "
-        "(concurrency=4) are taken by calls that have no answer yet, to 'silent-0', 'silent-1', "
-        "'silent-2', 1 more; nothing was sent"
+        "no place among the calls under way was free within the fan-out timeout of 2 s: all "
+        "places (concurrency=4) are taken by calls that have no answer yet, to 'silent-0', "
+        "'silent-1', 'silent-2', 1 more; nothing was sent"
+    )
+
+
+async def test_who_has_no_more_places_than_are_left_is_told():
+    silent = fake("silent", works_forever())
+
+    async with coordinating(silent, fake("well"), concurrency=2) as coordinator:
+        results = await coordinator.fan_out([("silent", "x")] * 2, within=2, min_results=0)
+
+    assert str(results[1].error).endswith(
+        ": 1 of 2 places (concurrency=2) are taken by calls that have no answer yet, to 'silent', "
+        "and no agent has more than are left free; nothing was sent"
     )
 
 
@@ -897,6 +910,17 @@ async def test_a_client_that_was_lent_is_not_closed():
     assert (await client.ask("hello")).text == "done"
 
 
+async def test_an_agent_can_be_a_file(tmp_path):
+    agent = fake("a")
+    card = await connect(agent.url, engine=FakeNetwork(agent)).agent_card()
+    path = tmp_path / "card.json"
+    path.write_bytes(msgspec.json.encode(card))
+
+    for place in (path, [path]):
+        async with Coordinator({"a": place}, engine=FakeNetwork(agent)) as coordinator:
+            assert (await coordinator.delegate("a", "hello")).error is None
+
+
 async def test_an_agent_can_be_a_card_and_is_judged_at_once():
     agent = fake("a")
     card = await connect(agent.url, engine=FakeNetwork(agent)).agent_card()
@@ -1039,7 +1063,9 @@ async def test_a_message_id_is_for_one_message():
         (["a.test"], {}, ValueError, "did you mean http://a.test"),
         ({"a": 7}, {}, TypeError, "the agent 'a' must be a URL, .* or a Client, not int"),
         ({"a": None}, {}, TypeError, "the agent 'a' must be a URL, .* not NoneType"),
-        ({"a": []}, {}, ValueError, "'a'"),
+        ({"a": b"http://a.test"}, {}, TypeError, "the agent 'a' must be .* not bytes"),
+        ({"a": ["http://a.test", None]}, {}, TypeError, "the agent 'a' must be .* not NoneType"),
+        ({"a": []}, {}, ValueError, "the agent 'a' is empty"),
         ({"": "http://a.test"}, {}, ValueError, "name of an agent"),
         ({7: "http://a.test"}, {}, TypeError, "name of an agent"),
         ([], {"concurrency": 0}, ValueError, "concurrency"),

@@ -142,14 +142,15 @@ class NamedAgent:
             ValueError: That cannot be right.
             TypeError: It is none of what `connect` takes.
         """
-        given = cast("object", agent)
-        if not isinstance(given, AgentCard | Mapping | Sequence) or isinstance(given, bytes):
-            text = (
-                f"the agent {self.name!r} must be a URL, a Path, an AgentCard, a dict, a list of "
-                f"these or a Client, not {type(given).__name__}"
-            )
-            raise TypeError(text)
-        if not given:
+        is_several = isinstance(agent, Sequence) and not isinstance(agent, str | bytes)
+        for place in cast("Sequence[object]", agent) if is_several else (agent,):
+            if not isinstance(place, str | Path | AgentCard | Mapping):
+                text = (
+                    f"the agent {self.name!r} must be a URL, a Path, an AgentCard, a dict, a list "
+                    f"of these or a Client, not {type(place).__name__}"
+                )
+                raise TypeError(text)
+        if not agent:
             text = f"the agent {self.name!r} is empty: name a URL, a Path or a card"
             raise ValueError(text)
         return connect(agent, **self._options)
@@ -306,10 +307,14 @@ def listed(shown: Sequence[str], most: int) -> str:
 
 def _taken(admission: Admission) -> str:
     """Whose calls have the places."""
+    taken, places = admission.taken, admission.places
     names = listed([repr(name) for name in admission.holders], _SHOWN)
+    how_many, why = "all places", ""
+    if taken < places:
+        how_many, why = f"{taken} of {places} places", ", and no agent has more than are left free"
     return (
-        f"{admission.taken} of {admission.places} (concurrency={admission.places}) are taken by "
-        f"calls that have no answer yet, to {names}"
+        f"{how_many} (concurrency={places}) are taken by calls that have no answer yet, to "
+        f"{names}{why}"
     )
 
 
