@@ -225,7 +225,9 @@ OPERATIONS = {
 async def test_an_option_that_is_none_is_named_before_anything_is_sent(operation):
     client = connect(URL, engine=Untouched())
 
-    with pytest.raises(TypeError, match=r"'tiemout' is no option of a call; there are timeout, "):
+    with pytest.raises(
+        TypeError, match=r"'tiemout' is no option of a call; did you mean 'timeout'"
+    ):
         await OPERATIONS[operation](client, tiemout=5)
 
 

@@ -94,6 +94,15 @@ def test_what_is_no_credential_is_named_by_its_type(auth):
         to_provider(auth)
 
 
+def test_one_value_is_no_dict_of_headers():
+    with pytest.raises(
+        TypeError, match=r"headers must be a dict, .* not str; pass one value"
+    ) as caught:
+        StaticAuth(f"Bearer {SECRET}")
+
+    assert SECRET not in str(caught.value)
+
+
 def test_a_provider_shows_no_value():
     provider = StaticAuth({"authorization": f"Bearer {SECRET}", "x-api-key": SECRET})
 

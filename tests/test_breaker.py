@@ -312,6 +312,7 @@ def test_what_the_end_of_a_call_shows_of_an_agent(error, shows):
         {"window": math.inf},
         {"open_for": math.nan},
         {"max_open_for": -1.0},
+        {"max_open_for": 5.0, "open_for": 20.0},
         {"backoff_factor": 0.9},
         {"backoff_factor": math.inf},
         {"slow_after": -1.0},

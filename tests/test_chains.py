@@ -10,13 +10,19 @@ from holdfast import (
     A2AConnectionError,
     A2AError,
     AgentError,
+    AgentResult,
     ArticleErrorCode,
     Attempt,
     InternalError,
     InvalidAgentResponseError,
+    NotEnoughResultsError,
     RateLimitedError,
     Resilience,
+    Task,
+    TaskFailedError,
     TaskNotFoundError,
+    TaskState,
+    TaskStatus,
     connect,
     errors,
     make_error,
@@ -377,6 +383,73 @@ def test_the_agent_that_failed_is_the_one_of_the_error_if_nobody_says():
     assert wrap_downstream(below, current="A").hops == ("http://b.test/***/rpc",)
     with pytest.raises(ValueError, match="say which one was called, with agent="):
         wrap_downstream(InternalError("no"), current="A")
+
+
+@pytest.mark.parametrize(
+    ("error", "names", "kind", "match"),
+    [
+        (ValueError("s3cret"), {}, TypeError, "error must be A2AError, not ValueError; .* Intern"),
+        (None, {}, TypeError, "error must be A2AError, not NoneType"),
+        (InternalError("no"), {"agent": 5}, TypeError, "agent must be str, not int"),
+        (InternalError("no"), {"agent": ""}, ValueError, "agent must not be empty"),
+        (InternalError("no"), {"current": ""}, ValueError, "current must not be empty"),
+        (InternalError("no"), {"current": None}, TypeError, "current must be str"),
+        (InternalError("no"), {"nested": 1}, TypeError, "nested must be bool"),
+    ],
+)
+def test_what_cannot_be_passed_on_is_told(error, names, kind, match):
+    with pytest.raises(kind, match=match) as caught:
+        wrap_downstream(error, **{"agent": "B", "current": "A", **names})
+
+    assert "s3cret" not in str(caught.value)
+
+
+def too_few(*results):
+    return NotEnoughResultsError("2 should have answered", results=results, transient=True)
+
+
+def test_of_many_agents_those_that_failed_are_named():
+    well = AgentResult(agent="news")
+    away = AgentResult(agent="http://me:pw@traffic.test/?key=1", error=InternalError("no"))
+    broken = AgentResult(agent="weather", error=InternalError("no", hops=("B", "C")))
+
+    one = over_the_wire(wrap_downstream(too_few(well, broken, broken), current="A"))
+    several = over_the_wire(wrap_downstream(too_few(well, away, broken), current="A"))
+
+    assert one.hops == ("weather", "B", "C")
+    assert one.transient
+    assert several.hops == ("http://traffic.test/, weather",)
+    assert "agent weather failed: 2 should have answered" in str(one)
+
+
+def test_where_too_few_were_asked_nobody_below_has_failed():
+    wrapped = wrap_downstream(too_few(), current="A", nested=True)
+
+    assert (wrapped.hops, wrapped.agent) == ((), "A")
+    assert wrapped.message == "2 should have answered"
+    assert A2AError.from_jsonrpc(wrapped.to_jsonrpc()).hops == ()
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+@pytest.mark.parametrize("when", ["wrapped", "written"])
+def test_the_innermost_error_of_the_nested_form_says_why(levels, when):
+    task = Task(id="t-1", context_id="c", status=TaskStatus(state=TaskState.FAILED))
+    why = "task t-1 ended in FAILED: no traffic today, see /etc/agent/config.yaml"
+    error = TaskFailedError(why, task=task)
+    for agent, current in [("D", "C"), ("C", "B"), ("B", "A")][-levels:]:
+        error = wrap_downstream(error, agent=agent, current=current, nested=when == "wrapped")
+        written = error.to_jsonrpc(nested=True)
+        error = A2AError.from_jsonrpc(json.loads(json.dumps(written)))
+
+    told = "task t-1 ended in FAILED: no traffic today, see (path)"
+    said, found = [], written
+    while "downstreamError" in found["data"]:
+        found = found["data"]["downstreamError"]
+        said.append(found["message"])
+    names = ["B", "C", "D"][:levels] if levels > 1 else ["B"]
+    stages = [f"agent {name} failed: " for name in names]
+    assert said == ["".join(stages[n + 1 :]) + told for n in range(levels)]
+    assert written["message"] == "".join(stages) + told
 
 
 # ── Nothing of the machine goes out ──────────────────────────────────────────────────────────

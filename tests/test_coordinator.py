@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from contextlib import AsyncExitStack
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,12 +91,11 @@ async def collected(fan_out, *, iterates):
     try:
         if not iterates:
             return list(await fan_out), None
-        while True:
-            seen.append(await anext(fan_out))
-    except StopAsyncIteration:
-        return seen, None
+        async for result in fan_out:
+            seen.append(result)  # noqa: PERF401  what came before an error is looked at, too
     except NotEnoughResultsError as error:
         return seen, error
+    return seen, None
 
 
 def received_ids(agent):
@@ -219,6 +219,21 @@ async def test_what_needs_input_can_be_gone_on_with():
     assert result.unwrap().text == "the red one"
 
 
+async def test_how_to_answer_a_task_that_asks_back_is_told():
+    def behave(turn):
+        return asks("which one?") if turn.task is None else completes("the red one")
+
+    async with coordinating(fake("a", behave)) as coordinator:
+        error = (await coordinator.delegate("a", "paint it")).error
+        assert error.message == (
+            f"task {error.task.id} needs input: which one?; "
+            f"answer with coordinator.client('a').ask(…, task_id={error.task.id!r})"
+        )
+        answer = await coordinator.client("a").ask("red", task_id=error.task.id)
+
+    assert answer.text == "the red one"
+
+
 # ── How many have to answer ──────────────────────────────────────────────────────────────────
 
 
@@ -238,7 +253,7 @@ async def test_too_few_answers_are_an_error_with_all_results(answering, wanted, 
         assert [one.agent for one in error.results] == ["a", "b", "c"]
         assert [one.error is None for one in error.results].count(True) == answering
         assert f"{answering} of 3" in str(error)
-        assert "c: TaskFailedError" in str(error)
+        assert "c: task " in str(error)
 
 
 async def test_more_than_are_asked_cannot_answer():
@@ -254,7 +269,7 @@ async def test_more_than_are_asked_cannot_answer():
 async def test_where_nobody_is_to_be_asked_there_are_no_results():
     async with coordinating(fake("a")) as coordinator:
         assert await coordinator.fan_out(zip([], [], strict=True), min_results=0) == ()
-        with pytest.raises(NotEnoughResultsError, match="0 are asked"):
+        with pytest.raises(NotEnoughResultsError, match="1 agent should answer, and 0 are asked"):
             coordinator.fan_out([])
 
 
@@ -306,6 +321,27 @@ async def test_an_agent_that_takes_no_request_to_cancel_holds_up_nothing_for_lon
     assert now() == pytest.approx(15)
 
 
+async def test_why_each_has_not_answered_is_told_and_shortened():
+    agents = [fake("a"), fake("b", fails("no traffic today")), fake("c", fails("x" * 1000))]
+
+    async with coordinating(*agents) as coordinator:
+        with pytest.raises(NotEnoughResultsError) as caught:
+            await coordinator.fan_out("hello", min_results=2)
+
+    assert "1 of 3 has answered, and 2 should have; b: task " in str(caught.value)
+    assert "ended in FAILED: no traffic today, c: task " in str(caught.value)
+    assert str(caught.value).endswith("x…")
+    assert len(str(caught.value)) < 400
+
+
+async def test_a_coordinator_without_agents_says_so():
+    async with coordinating() as coordinator:
+        with pytest.raises(
+            NotEnoughResultsError, match="0 are asked: the coordinator has no agents; nothing"
+        ):
+            coordinator.fan_out("hello")
+
+
 async def test_who_waits_for_a_place_all_the_time_was_sent_nothing():
     agents = [fake("a", works_forever()), fake("b")]
 
@@ -316,6 +352,41 @@ async def test_who_waits_for_a_place_all_the_time_was_sent_nothing():
     assert "no place" in str(results[1].error)
     assert agents[1].received == []
     assert now() == pytest.approx(5)
+
+
+async def test_who_has_taken_the_places_is_told():
+    silent = [fake(f"silent-{n}", works_forever()) for n in range(4)]
+    agents = [*silent, fake("well")]
+
+    async with coordinating(*agents, concurrency=4) as coordinator:
+        results = await coordinator.fan_out("hello", within=2, min_results=0)
+
+    assert str(results[4].error) == (
+        "no place among the calls under way was free within the fan-out timeout of 2 s: all "
+        "places (concurrency=4) are taken by calls that have no answer yet, to 'silent-0', "
+        "'silent-1', 'silent-2', 1 more; nothing was sent"
+    )
+
+
+async def test_who_has_no_more_places_than_are_left_is_told():
+    silent = fake("silent", works_forever())
+
+    async with coordinating(silent, fake("well"), concurrency=2) as coordinator:
+        results = await coordinator.fan_out([("silent", "x")] * 2, within=2, min_results=0)
+
+    assert str(results[1].error).endswith(
+        ": 1 of 2 places (concurrency=2) are taken by calls that have no answer yet, to 'silent', "
+        "and no agent has more than are left free; nothing was sent"
+    )
+
+
+async def test_one_more_place_than_agents_that_are_silent_is_enough_for_the_others():
+    agents = [*[fake(f"silent-{n}", works_forever()) for n in range(2)], fake("a"), fake("b")]
+
+    async with coordinating(*agents, concurrency=3) as coordinator:
+        for _ in range(5):
+            results = await coordinator.fan_out("hello", within=2)
+            assert [one.error is None for one in results] == [False, False, True, True]
 
 
 async def test_the_time_of_a_call_counts_as_well():
@@ -399,6 +470,55 @@ async def test_results_can_be_asked_for_again():
         fan_out = coordinator.fan_out("hello")
 
         assert await fan_out == await fan_out.results()
+
+
+@pytest.mark.parametrize("how", ["iterating", "awaiting", "breaking off", "at the same time"])
+async def test_each_iteration_gives_all_results(how):
+    agents = [fake("a", after(2)), fake("b", after(1)), fake("c", after(3))]
+
+    async with coordinating(*agents) as coordinator:
+        fan_out = coordinator.fan_out("hello")
+        if how == "awaiting":
+            await fan_out
+        elif how == "breaking off":
+            async for _ in fan_out:
+                break
+        first, second = await asyncio.gather(
+            collected(fan_out, iterates=True), collected(fan_out, iterates=True)
+        )
+        assert [one.agent for one in first[0]] == ["b", "a", "c"]
+        assert second == first
+        assert await collected(fan_out, iterates=True) == first
+
+    assert [len(received_ids(agent)) for agent in agents] == [1, 1, 1]
+
+
+async def test_too_few_answers_end_each_iteration():
+    async with coordinating(fake("a", fails())) as coordinator:
+        fan_out = coordinator.fan_out("hello")
+        for _ in range(2):
+            seen, error = await collected(fan_out, iterates=True)
+            assert (len(seen), type(error)) == (1, NotEnoughResultsError)
+
+
+async def test_one_that_nobody_began_says_so():
+    agent = fake("a")
+    async with coordinating(agent) as coordinator:
+        with pytest.warns(RuntimeWarning, match="fan-out was never begun: await it") as warned:
+            coordinator.fan_out("hello")
+        assert warned[0].filename == __file__
+        with (
+            pytest.warns(RuntimeWarning, match="never begun"),
+            pytest.raises(TypeError, match="coroutine"),
+        ):
+            await asyncio.create_task(coordinator.fan_out("hello"))
+
+        fan_out = coordinator.fan_out("hello")
+        await fan_out.close()
+        del fan_out  # is nothing that was forgotten
+        assert agent.received == []
+
+        assert len(await asyncio.ensure_future(coordinator.fan_out("hello"))) == 1
 
 
 async def test_what_a_consumer_raises_is_raised_and_ends_the_others():
@@ -532,7 +652,7 @@ async def test_agents_take_turns_however_often_one_is_named():
     async with coordinating(slow, quick, concurrency=2) as coordinator:
         pairs = [("slow", "x")] * 20 + [("quick", "y")]
         async with coordinator.fan_out(pairs) as fan_out:
-            first = await anext(fan_out)
+            first = await anext(aiter(fan_out))
 
     assert (first.agent, now()) == ("quick", pytest.approx(1))
 
@@ -790,6 +910,17 @@ async def test_a_client_that_was_lent_is_not_closed():
     assert (await client.ask("hello")).text == "done"
 
 
+async def test_an_agent_can_be_a_file(tmp_path):
+    agent = fake("a")
+    card = await connect(agent.url, engine=FakeNetwork(agent)).agent_card()
+    path = tmp_path / "card.json"
+    path.write_bytes(msgspec.json.encode(card))
+
+    for place in (path, [path]):
+        async with Coordinator({"a": place}, engine=FakeNetwork(agent)) as coordinator:
+            assert (await coordinator.delegate("a", "hello")).error is None
+
+
 async def test_an_agent_can_be_a_card_and_is_judged_at_once():
     agent = fake("a")
     card = await connect(agent.url, engine=FakeNetwork(agent)).agent_card()
@@ -813,6 +944,34 @@ async def test_a_closed_coordinator_takes_no_more_calls():
         coordinator.fan_out("hello")
     with pytest.raises(RuntimeError, match="closed"):
         coordinator.add("b", "http://b.test")
+    with pytest.raises(RuntimeError, match="the coordinator is closed"):
+        async with coordinator:
+            pass
+
+
+@pytest.mark.parametrize("iterates", [False, True])
+async def test_a_fan_out_that_begins_after_its_coordinator_was_closed_is_none(iterates):
+    agent = fake("a")
+    async with coordinating(agent) as coordinator:
+        fan_out = coordinator.fan_out("hello")
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="the coordinator is closed"):
+            await collected(fan_out, iterates=iterates)
+    assert agent.received == []
+
+
+async def test_what_a_closed_coordinator_ends_was_not_removed():
+    agents = [fake("a", after(5)), fake("b")]
+    coordinator = coordinating(*agents, concurrency=1)
+    under_way = [asyncio.create_task(coordinator.delegate(name, "hello")) for name in "ab"]
+    await asyncio.sleep(2)
+    await coordinator.close()
+
+    waited = await under_way[1]
+    assert str(waited.error) == "the coordinator was closed; nothing was sent"
+    assert waited.error.executed is False
+    assert "removed" not in str((await under_way[0]).error)
 
 
 # ── Over real sockets ────────────────────────────────────────────────────────────────────────
@@ -830,7 +989,8 @@ async def test_over_real_sockets_it_leaves_nothing_behind():
             results = await coordinator.fan_out("hello", min_results=3)
             fan_out = coordinator.fan_out(zip(coordinator.agents, ["x", "long", "x"], strict=True))
             async with fan_out:
-                first = [await anext(fan_out), await anext(fan_out)]
+                coming = aiter(fan_out)
+                first = [await anext(coming), await anext(coming)]
 
         assert [one.answer.text for one in results] == ["done"] * 3
         assert {one.agent for one in first} == {servers[0].url, servers[2].url}
@@ -869,7 +1029,11 @@ async def test_agents_that_are_not_there_are_named():
         (("x",), {"min_results": 1.5}, TypeError, "min_results"),
         (("x",), {"cancel_remote": 1}, TypeError, "cancel_remote"),
         (("x",), {"timeout": -1}, ValueError, "timeout"),
-        (("x",), {"colour": "red"}, TypeError, "colour"),
+        (("x",), {"colour": "red"}, TypeError, "'colour' is no option of .*; there are agents, "),
+        (("x",), {"witin": 3}, TypeError, "'witin' is no option .*; did you mean 'within'?"),
+        (("x",), {"time_out": 3}, TypeError, "did you mean 'timeout'?"),
+        (({"a": "x", "z": "y"},), {}, ValueError, r"a dict is one message; .* pass \.items\(\)"),
+        (({"z": "y"},), {}, ValueError, "at least one part"),
         ((Message(task_id="7", parts=(Part(text="x"),)),), {}, ValueError, "task 7 is one agent"),
     ],
 )
@@ -897,12 +1061,17 @@ async def test_a_message_id_is_for_one_message():
         (["http://a.test/?key=s3cret"], {}, ValueError, "may hold a secret"),
         ([7], {}, TypeError, "a mapping of names"),
         (["a.test"], {}, ValueError, "did you mean http://a.test"),
-        ({"a": 7}, {}, TypeError, "agent must be a URL"),
+        ({"a": 7}, {}, TypeError, "the agent 'a' must be a URL, .* or a Client, not int"),
+        ({"a": None}, {}, TypeError, "the agent 'a' must be a URL, .* not NoneType"),
+        ({"a": b"http://a.test"}, {}, TypeError, "the agent 'a' must be .* not bytes"),
+        ({"a": ["http://a.test", None]}, {}, TypeError, "the agent 'a' must be .* not NoneType"),
+        ({"a": []}, {}, ValueError, "the agent 'a' is empty"),
         ({"": "http://a.test"}, {}, ValueError, "name of an agent"),
         ({7: "http://a.test"}, {}, TypeError, "name of an agent"),
         ([], {"concurrency": 0}, ValueError, "concurrency"),
         ([], {"timeout": -1}, ValueError, "timeout"),
-        ([], {"colour": "red"}, TypeError, "colour"),
+        ([], {"colour": "red"}, TypeError, "'colour' is no option of a Coordinator; there are"),
+        ([], {"timout": 3}, TypeError, "'timout' is no option .*; did you mean 'timeout'?"),
         ([], {"url": "http://a.test"}, ValueError, "the address of one agent"),
     ],
 )

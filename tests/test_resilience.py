@@ -39,3 +39,15 @@ def test_policies_are_frozen_so_that_clients_can_share_them():
     for policy in (Resilience(), RetryPolicy(), BudgetPolicy(), Timeouts()):
         with pytest.raises(AttributeError):
             setattr(policy, policy.__struct_fields__[0], None)
+
+
+@pytest.mark.parametrize("name", ["budget", "breaker", "rate_limit", "concurrency", "hedge"])
+def test_what_can_be_switched_off_is_switched_off_by_none(name):
+    with pytest.raises(TypeError, match=f"{name} must be .*Policy, or None to switch it off, not"):
+        Resilience(**{name: False})
+    assert getattr(Resilience(**{name: None}), name) is None
+
+
+def test_what_cannot_be_switched_off_names_its_class_alone():
+    with pytest.raises(TypeError, match="retry must be RetryPolicy, not NoneType"):
+        Resilience(retry=None)

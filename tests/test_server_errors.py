@@ -16,9 +16,11 @@ from holdfast import (
     AgentCard,
     AgentCardResolutionError,
     AgentInterface,
+    AgentResult,
     AuthenticationError,
     InternalError,
     InvalidParamsError,
+    NotEnoughResultsError,
     PermissionDeniedError,
     RateLimitedError,
     Resilience,
@@ -224,6 +226,17 @@ async def test_an_error_that_is_wrapped_already_is_not_wrapped_again(binding):
 
     assert reply.error.hops == ("B",)
     assert (reply.error.transient, reply.error.retry_after) == (True, 9)
+
+
+@BOTH
+async def test_the_error_of_too_few_agents_names_those_that_failed(binding):
+    results = [AgentResult(agent=name, error=InternalError("no")) for name in ("news", "weather")]
+    failure = NotEnoughResultsError("0 of 2 have answered", results=results)
+
+    error = (await served(raising(failure), binding=binding)).error
+
+    assert error.hops == ("news, weather",)
+    assert "agent news, weather failed: 0 of 2 have answered" in str(error)
 
 
 @BOTH
@@ -570,9 +583,6 @@ async def test_events_pass_at_once_and_so_does_the_beginning():
         ([b'{"jsonrpc":"2.0","id":"\\ud800"}'], "\ud800"),
         ([b'{"jsonrpc":"2.0","id":{"a":1}}'], None),
         ([b'{"jsonrpc":"2.0"}'], None),
-        ([b"not JSON"], None),
-        ([b"[]"], None),
-        ([b""], None),
         ([b'{"jsonrpc":"2.0","id":"r-1","params":' + b"[" * 200_000], "r-1"),
         ([b"\xef\xbb\xbf" + RPC], "r-1"),
     ],
@@ -601,6 +611,11 @@ async def test_the_id_is_found_however_the_body_comes_and_whoever_reads_it(body,
         ("POST", "/message:stream", [b"not JSON"]),
         ("POST", "/message:send", [REST]),
         ("POST", "/v1/message:send", [b'{"message":']),
+        ("POST", "/health", [b""]),
+        ("POST", "/webhook", [b"a=b"]),
+        ("POST", "/webhook", [b'{"event":"paid"}']),
+        ("POST", "/rpc", [b"[]"]),
+        ("POST", "/rpc", [b"not JSON"]),
     ],
 )
 async def test_what_is_no_json_rpc_is_answered_as_http_json(method, path, body):
@@ -637,7 +652,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for_long():
 
     reply = await served(app, body=[])
 
-    assert json.loads(reply.body)["id"] is None
+    assert json.loads(reply.body)["error"]["code"] == 500
 
 
 async def test_the_application_gets_the_body_as_it_came():
@@ -726,6 +741,11 @@ def test_a_name_is_needed():
         ProtocolErrors(raising(ValueError()), agent="")
     with pytest.raises(TypeError, match="agent must be str"):
         ProtocolErrors(raising(ValueError()), agent=7)
+
+
+def test_an_application_is_needed():
+    with pytest.raises(TypeError, match="app must be an ASGI application, not str"):
+        ProtocolErrors("app", agent="me")
 
 
 # ── With Holdfast at both ends ───────────────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
@@ -30,6 +30,7 @@ __all__ = [
     "check_kind",
     "check_networks",
     "check_one_of",
+    "check_options",
     "check_rate",
     "check_seconds",
     "check_url",
@@ -70,6 +71,18 @@ def check_one_of(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         text = f"{name} must be one of {', '.join(choices)}, not {value!r}"
         raise ValueError(text)
+
+
+def check_options(what: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Checks the names of options that go through; one that is nearly right is suggested."""
+    for name in given:
+        if name not in known:
+            import difflib  # takes longer than a call that is right
+
+            meant = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {meant[0]!r}?" if meant else f"there are {', '.join(known)}"
+            text = f"{name!r} is no option of {what}; {hint}"
+            raise TypeError(text)
 
 
 def check_rate(name: str, rate: float) -> float:

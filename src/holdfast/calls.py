@@ -18,6 +18,7 @@ from holdfast.arguments import (
     check_configuration,
     check_kind,
     check_one_of,
+    check_options,
     check_seconds,
     extension_uris,
     items,
@@ -270,10 +271,7 @@ class Calls:
         if not options:
             return self.deadline(name, None), plain
         known = _SEND_OPTIONS if sends else _OPTIONS
-        for option in options:
-            if option not in known:
-                text = f"{option!r} is no option of a call; there are {', '.join(known)}"
-                raise TypeError(text)
+        check_options("a call", options, known)
         on_unknown = cast("SendOptions", options).get("on_unknown", self._on_unknown)
         check_one_of("on_unknown", on_unknown, get_args(OnUnknown))
         deadline = self.deadline(name, options.get("timeout"))

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import msgspec
 
-from holdfast.arguments import check_seconds, items, not_empty
+from holdfast.arguments import check_options, check_seconds, items, not_empty
 from holdfast.assembly import connect
 from holdfast.client import asking
 from holdfast.content import Content, to_message
 from holdfast.errors import A2AError, NotEnoughResultsError
 from holdfast.fan_out import FanOut
 from holdfast.model.settings import check_count, check_kind
-from holdfast.named_agent import Agent, AgentHealth, AgentResult, NamedAgent
+from holdfast.named_agent import Agent, AgentHealth, AgentResult, NamedAgent, listed
+from holdfast.options import ConnectOptions, SendOptions
 from holdfast.resources import engine_of, journal_of
 from holdfast.runtime.admission import Admission, AdmissionLine
 from holdfast.runtime.closing import ClosingContext, close_in_turn, raise_first
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from holdfast.client import Client
     from holdfast.model.types import Message, Task
-    from holdfast.options import CallOptions, ConnectOptions, SendOptions
+    from holdfast.options import CallOptions
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.closing import Closable
 
@@ -57,6 +58,16 @@ _SEVERAL = (
 _SHOWN = 10
 """Names that a message lists at most."""
 
+_OPTIONS = (*ConnectOptions.__annotations__, "concurrency")
+
+_FAN_OUT_OPTIONS = (
+    "agents",
+    "min_results",
+    "within",
+    "cancel_remote",
+    *SendOptions.__annotations__,
+)
+
 
 class Coordinator(ClosingContext):
     """Calls many agents. Use it as an async context manager, in one event loop.
@@ -69,7 +80,9 @@ class Coordinator(ClosingContext):
             not closed. Or addresses, which are their names as well.
         concurrency: How many messages are under way at once. Each waits for its answer; the
             others wait in line, each fan-out in turns with the others. Where there are several
-            agents, each leaves as many places free as it has.
+            agents, each leaves as many places free as it has. As many agents as there are
+            places can still take all of them, if they never answer: have more places than agents
+            that may hang.
         options: See `connect`. They are for every agent, ``auth`` and ``headers`` too: where those
             differ, pass clients. An ``engine`` and a ``journal`` of the coordinator's own are
             closed with it.
@@ -87,6 +100,7 @@ class Coordinator(ClosingContext):
         **options: Unpack[ConnectOptions],
     ) -> None:
         check_count("concurrency", concurrency, least=1)
+        check_options("a Coordinator", options, _OPTIONS)
         if options.get("url") is not None:
             text = "url= is the address of one agent; pass connect(…, url=…) as that agent"
             raise ValueError(text)
@@ -102,6 +116,15 @@ class Coordinator(ClosingContext):
         for name, agent in named:
             self.add(name, agent)
 
+    async def __aenter__(self) -> Self:
+        """The coordinator itself.
+
+        Raises:
+            RuntimeError: It is closed.
+        """
+        self._check_open()
+        return self
+
     async def close(self) -> None:
         """Ends what is under way, and closes the clients and connections that are its own.
 
@@ -111,7 +134,7 @@ class Coordinator(ClosingContext):
         self._is_closed = True
         agents, self._agents = self._agents, {}
         for name, agent in agents.items():
-            agent.is_gone = True
+            agent.gone = "the coordinator was closed"
             self._admission.dismiss(name)
         owned, self._owned = self._owned, ()
         try:
@@ -165,7 +188,7 @@ class Coordinator(ClosingContext):
         """
         agent = self._of(name)
         del self._agents[name]
-        agent.is_gone = True
+        agent.gone = f"the agent {name!r} was removed"
         self._admission.dismiss(name)
         await agent.close()
 
@@ -220,8 +243,8 @@ class Coordinator(ClosingContext):
 
         Args:
             message: One message for all, each with an id of its own; or pairs of an agent's name
-                and a message, as ``zip(names, messages)`` gives them. An agent may be named more
-                than once.
+                and a message, as ``zip(names, messages)`` or the ``items()`` of a dict give them.
+                An agent may be named more than once.
             agents: Who is asked, where it is one message; all agents if left out.
             min_results: How many have to answer. A task that failed, was rejected or needs input
                 is no answer.
@@ -240,14 +263,14 @@ class Coordinator(ClosingContext):
             TypeError: An argument of another type.
         """
         self._check_open()
+        check_options("a fan-out", options, _FAN_OUT_OPTIONS)
         check_count("min_results", min_results)
         check_kind("cancel_remote", cancel_remote, bool)
         if within is not None:
             check_seconds("within", within)
         asked = self._asked(message, agents)
         if len(asked) < min_results:
-            text = f"{min_results} agents should answer, and {len(asked)} are asked"
-            raise NotEnoughResultsError(f"{text}; nothing was sent", executed=False)
+            raise _too_few(min_results, len(asked), has_any=bool(self._agents))
         for agent, first in asked[:1]:
             asking(agent.client, first, options)  # what cannot be right is told at once
         line = AdmissionLine()
@@ -278,9 +301,13 @@ class Coordinator(ClosingContext):
             ask,
             min_results=min_results,
             within=within,
-            begun=self._fan_outs.add,
+            begun=self._has_begun,
             over=self._fan_outs.discard,
         )
+
+    def _has_begun(self, fan_out: FanOut) -> None:
+        self._check_open()
+        self._fan_outs.add(fan_out)
 
     def _asked(
         self,
@@ -291,7 +318,7 @@ class Coordinator(ClosingContext):
         content, pairs = _content_or_pairs(message)
         if pairs is None:
             names = self.agents if agents is None else items("agents", agents)
-            one = to_message(content, new_id="")
+            one = self._one_for_all(content)
             if one.task_id is not None and len(names) > 1:
                 text = f"task {one.task_id} is one agent's, and {len(names)} are asked"
                 raise ValueError(text)
@@ -312,12 +339,25 @@ class Coordinator(ClosingContext):
             seen.add(own.message_id)
         return asked
 
+    def _one_for_all(self, content: Content) -> Message:
+        """The one message for all agents.
+
+        Raises:
+            ValueError: There is nothing in it.
+            TypeError: It is none.
+        """
+        try:
+            return to_message(content, new_id="")
+        except (ValueError, TypeError):
+            if not isinstance(content, Mapping) or content.keys().isdisjoint(self._agents):
+                raise
+            text = "a dict is one message; for a message for each agent, pass .items() of it"
+            raise ValueError(text) from None
+
     def _of(self, name: str) -> NamedAgent:
         agent = self._agents.get(not_empty("the name of an agent", name))
         if agent is None:
-            names = [repr(known) for known in self._agents]
-            more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
-            known = ", ".join((*names[:_SHOWN], *more)) or "none"
+            known = listed([repr(known) for known in self._agents], _SHOWN) or "none"
             text = f"there is no agent {name!r}; there are: {known}"
             raise ValueError(text)
         return agent
@@ -397,6 +437,15 @@ def _content_or_pairs(
             text = f"each pair is an agent's name and a message; one has {len(pair)} members"
             raise ValueError(text)
     return "", listed
+
+
+def _too_few(wanted: int, asked: int, *, has_any: bool) -> NotEnoughResultsError:
+    """The error of a fan-out that cannot have as many answers as are wanted."""
+    agents = "1 agent" if wanted == 1 else f"{wanted} agents"
+    text = f"{agents} should answer, and {asked} {'is' if asked == 1 else 'are'} asked"
+    if not has_any:
+        text = f"{text}: the coordinator has no agents"
+    return NotEnoughResultsError(f"{text}; nothing was sent", executed=False)
 
 
 async def _cancel(client: Client, task: Task, options: SendOptions) -> None:

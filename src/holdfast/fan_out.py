@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from holdfast.errors import NotEnoughResultsError
-from holdfast.named_agent import given_up
+from holdfast.errors.values import one_line
+from holdfast.named_agent import given_up, listed
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.closing import ClosingContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
     from typing import Any
 
+    from holdfast.errors import A2AError
     from holdfast.model.types import Message
     from holdfast.named_agent import AgentResult, NamedAgent
 
@@ -29,13 +31,21 @@ __all__ = ["FanOut", "in_turns"]
 _SHOWN = 5
 """Failures that an error names at most."""
 
+_LONGEST_REASON = 160
+"""Characters of each of them that it tells; the results have all of it."""
+
 
 class FanOut(ClosingContext):
     """The results of asking many agents; made by `Coordinator.fan_out`.
 
-    Iterate over it once for the results as they come, or await it for all of them in the order
-    in which they were asked for. Nothing is sent before either begins, or the context is entered.
+    Iterate over it for the results as they come, or await it for all of them in the order in which
+    they were asked for. Both can be done again, for the same results: all are asked once. Each
+    iteration begins with the first result that came. Nothing is sent before one of them begins, or
+    the context is entered; who forgets that gets a `RuntimeWarning`, as with a coroutine.
     Whoever iterates and may leave early uses it as an async context manager, or says `close`.
+
+    It is no coroutine: for a task of its own, pass it to `asyncio.ensure_future`, or its `results`
+    to `asyncio.create_task`.
     """
 
     def __init__(
@@ -55,11 +65,16 @@ class FanOut(ClosingContext):
         self._begun = begun
         self._over = over
         self._results = [given_up(agent.name) for agent, _ in asked]  # as long as there is none
-        self._come: deque[AgentResult] = deque()
+        self._come: list[AgentResult] = []
         self._tasks: dict[asyncio.Task[AgentResult], int] = {}
         self._news = asyncio.Event()
         self._fault: BaseException | None = None
-        self._is_begun = self._is_closed = False
+        self._is_wanted = self._is_begun = self._is_closed = False
+
+    def __del__(self) -> None:
+        if not (self._is_wanted or self._is_closed):
+            text = "a fan-out was never begun: await it, or iterate over it; nothing was sent"
+            warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
 
     @property
     def under_way(self) -> int:
@@ -70,7 +85,7 @@ class FanOut(ClosingContext):
         """Asks all.
 
         Raises:
-            RuntimeError: It was closed.
+            RuntimeError: It was closed, or its coordinator.
         """
         self._begin()
         return self
@@ -85,7 +100,7 @@ class FanOut(ClosingContext):
 
         Raises:
             NotEnoughResultsError: Too few have answered; it has all results.
-            RuntimeError: It was closed before; or the client of an agent was.
+            RuntimeError: It was closed before, or its coordinator, or the client of an agent.
             Exception: What a consumer or another hook of the caller's raised.
         """
         async with self:
@@ -94,28 +109,20 @@ class FanOut(ClosingContext):
             self._check()
             return tuple(self._results)
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> AgentResult:
-        """The next result, in the order in which they come.
+    def __aiter__(self) -> AsyncIterator[AgentResult]:
+        """All results, in the order in which they come.
 
         Raises:
             NotEnoughResultsError: After the last one: too few have answered.
-            RuntimeError: It was closed before its end; or the client of an agent was.
+            RuntimeError: It was closed before its end, or its coordinator, or the client of an
+                agent.
             Exception: What a consumer or another hook of the caller's raised.
         """
-        self._begin()
-        while not self._come:
-            if not self._tasks:
-                self._check()
-                raise StopAsyncIteration
-            await self._next_news()
-        return self._come.popleft()
+        return _Iteration(self._after)
 
     async def close(self) -> None:
         """Waits no longer for those that are under way. Can be called twice."""
-        if self.under_way:
+        if self.under_way or not self._is_begun:
             self._is_closed = True
         tasks = list(self._tasks)
         for task in tasks:
@@ -125,11 +132,13 @@ class FanOut(ClosingContext):
     # ── Inside ───────────────────────────────────────────────────────────────────────────────
 
     def _begin(self) -> None:
+        self._is_wanted = True
         if self._is_begun:
             return
         if self._is_closed:
             text = "the fan-out was closed; make another one"
             raise RuntimeError(text)
+        self._begun(self)
         self._is_begun = True
         loop, deadline = asyncio.get_running_loop(), None
         if self._within is not None:
@@ -141,8 +150,8 @@ class FanOut(ClosingContext):
             task = loop.create_task(self._ask(agent, message, deadline, cancelled))
             self._tasks[task] = place
             task.add_done_callback(self._has_come)
-        if self._tasks:
-            self._begun(self)
+        if not self._tasks:
+            self._over(self)
 
     def _has_come(self, task: asyncio.Task[AgentResult]) -> None:
         place = self._tasks.pop(task)
@@ -158,6 +167,16 @@ class FanOut(ClosingContext):
         self._news.set()
         if not self._tasks:
             self._over(self)
+
+    async def _after(self, seen: int) -> AgentResult:
+        """The result that came after so many others; see `__aiter__`."""
+        self._begin()
+        while seen == len(self._come):
+            if not self._tasks:
+                self._check()
+                raise StopAsyncIteration
+            await self._next_news()
+        return self._come[seen]
 
     async def _next_news(self) -> None:
         self._news.clear()
@@ -181,6 +200,22 @@ class FanOut(ClosingContext):
             raise _not_enough(self._results, failed, self._min_results)
 
 
+class _Iteration:
+    """One walk through the results; leaving it is quiet."""
+
+    def __init__(self, after: Callable[[int], Awaitable[AgentResult]]) -> None:
+        self._after = after
+        self._seen = 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> AgentResult:
+        result = await self._after(self._seen)
+        self._seen += 1
+        return result
+
+
 def in_turns(names: Sequence[str]) -> list[int]:
     """The places of names in an order in which each takes its turn, however often it is there."""
     turns: dict[str, int] = {}
@@ -196,12 +231,17 @@ def _not_enough(
 ) -> NotEnoughResultsError:
     errors = [result.error for result in failed if result.error is not None]
     is_untouched = len(failed) == len(results) and all(e.executed is False for e in errors)
-    shown = [f"{one.agent}: {type(one.error).__name__}" for one in failed[:_SHOWN]]
-    more = [f"and {len(failed) - _SHOWN} more"] if len(failed) > _SHOWN else []
+    why = [f"{one.agent}: {_reason(one.error)}" for one in failed if one.error is not None]
+    answered = len(results) - len(failed)
+    have = "has" if answered == 1 else "have"
     return NotEnoughResultsError(
-        f"{len(results) - len(failed)} of {len(results)} have answered, and {wanted} should have; "
-        + ", ".join((*shown, *more)),
+        f"{answered} of {len(results)} {have} answered, and {wanted} should have; "
+        f"{listed(why, _SHOWN)}",
         results=results,
         executed=False if is_untouched else None,
         transient=any(error.transient for error in errors),
     )
+
+
+def _reason(error: A2AError) -> str:
+    return one_line(error.message, _LONGEST_REASON) or type(error).__name__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -20,6 +20,8 @@ from holdfast.errors import (
     TaskAuthRequiredError,
     TaskInputRequiredError,
 )
+from holdfast.errors.values import one_line
+from holdfast.model.card import AgentCard
 from holdfast.routes import AnAgent
 from holdfast.runtime.waiting import until
 from holdfast.wire.http import presentable
@@ -33,7 +35,13 @@ if TYPE_CHECKING:
     from holdfast.runtime.admission import Admission, AdmissionLine
     from holdfast.runtime.env import Env
 
-__all__ = ["Agent", "AgentHealth", "AgentResult", "NamedAgent", "given_up"]
+__all__ = ["Agent", "AgentHealth", "AgentResult", "NamedAgent", "given_up", "listed"]
+
+_LONGEST_QUESTION = 500
+"""Characters of a task's question that an error tells; the task has all of it."""
+
+_SHOWN = 3
+"""Agents that an error names which have the places."""
 
 Agent: TypeAlias = AnAgent | Sequence[AnAgent] | Client
 """What a coordinator can be given: what `connect` takes, or a client, which stays its owner's."""
@@ -101,12 +109,12 @@ class NamedAgent:
 
     Attributes:
         name: What results call it.
-        is_gone: Whether nobody is to call it any more.
+        gone: Why nobody is to call it any more; empty as long as somebody may.
     """
 
     def __init__(self, name: str, agent: Agent, options: ConnectOptions) -> None:
         self.name = name
-        self.is_gone = False
+        self.gone = ""
         self._agent: AnAgent | Sequence[AnAgent] | None = None
         self._options = options
         self._client: Client | None = None
@@ -118,18 +126,37 @@ class NamedAgent:
         if isinstance(agent, str):
             self._url = presentable(check_url(agent, f"address of {name!r}", or_path=True))
         elif not isinstance(agent, Path):
-            self._client = connect(agent, **options)  # cards are judged at once
+            self._client = self._connected(agent)  # cards are judged at once
 
     @property
     def client(self) -> Client:
         """What calls it."""
         if self._client is None:
-            self._client = connect(cast("AnAgent", self._agent), **self._options)
+            self._client = self._connected(cast("AnAgent", self._agent))
         return self._client
+
+    def _connected(self, agent: AnAgent | Sequence[AnAgent]) -> Client:
+        """A client of what the name stands for.
+
+        Raises:
+            ValueError: That cannot be right.
+            TypeError: It is none of what `connect` takes.
+        """
+        is_several = isinstance(agent, Sequence) and not isinstance(agent, str | bytes)
+        for place in cast("Sequence[object]", agent) if is_several else (agent,):
+            if not isinstance(place, str | Path | AgentCard | Mapping):
+                text = (
+                    f"the agent {self.name!r} must be a URL, a Path, an AgentCard, a dict, a list "
+                    f"of these or a Client, not {type(place).__name__}"
+                )
+                raise TypeError(text)
+        if not agent:
+            text = f"the agent {self.name!r} is empty: name a URL, a Path or a card"
+            raise ValueError(text)
+        return connect(agent, **self._options)
 
     async def close(self) -> None:
         """Ends the calls under way, unless the client was lent: with that, they go on."""
-        self.is_gone = True
         if self._client is not None and self._agent is not None:
             await self._client.close()
 
@@ -186,8 +213,7 @@ class NamedAgent:
         is_late = False
         try:
             if needs_place:
-                entering = admission.enter(line, self.name)
-                await until(deadline.at, entering, lambda: _no_place(deadline))
+                await self._enter(admission, line, deadline)
             try:
                 self._check_there()
                 async with events:
@@ -196,7 +222,7 @@ class NamedAgent:
                 if needs_place:
                     admission.leave(self.name)
             if answer.task is not None and answer.needs_input:
-                error = _asks_back(answer.task, answer.question, agent=client.stats().url)
+                error = self._asks_back(answer.task, answer.question, at=client.stats().url)
                 answer = None
         except A2AError as failure:
             error = failure
@@ -206,10 +232,10 @@ class NamedAgent:
             cancelled(given_up(self.name, sends=errand.sends, duration=clock() - began))
             raise
         except RuntimeError:
-            if not self.is_gone:
+            if not self.gone:
                 raise
             # Its client was closed between two requests.
-            error = _gone(self.name, is_sent=errand.sends > 0)
+            error = self._is_gone(is_sent=errand.sends > 0)
         finally:
             task = events.task
             if is_late and late is not None and task is not None and not task.state.is_terminal:
@@ -222,9 +248,43 @@ class NamedAgent:
             attempts=errand.sends or (0 if error is None else len(error.attempts)),
         )
 
+    async def _enter(self, admission: Admission, line: AdmissionLine, deadline: Deadline) -> None:
+        """Takes a place as soon as there is one.
+
+        Raises:
+            DeadlineExceededError: There was none in time.
+        """
+        if admission.enter_at_once(self.name):
+            return
+        taken = ""
+
+        def look() -> None:
+            nonlocal taken
+            taken = _taken(admission)
+
+        # Who has the places may leave at the same moment, with the same deadline.
+        looking = asyncio.get_running_loop().call_at(deadline.at, look)
+        entering = admission.enter(line, self.name)
+        try:
+            await until(
+                deadline.at, entering, lambda: _no_place(deadline, taken or _taken(admission))
+            )
+        finally:
+            looking.cancel()
+
     def _check_there(self) -> None:
-        if self.is_gone:
-            raise _gone(self.name)
+        if self.gone:
+            raise self._is_gone()
+
+    def _is_gone(self, *, is_sent: bool = False) -> A2AConnectionError:
+        message = f"{self.gone}{'' if is_sent else '; nothing was sent'}"
+        return A2AConnectionError(message, failure="closed", executed=None if is_sent else False)
+
+    def _asks_back(self, task: Task, question: str, *, at: str | None) -> TaskInputRequiredError:
+        told = one_line(question, _LONGEST_QUESTION)
+        how = f"answer with coordinator.client({self.name!r}).ask(…, task_id={task.id!r})"
+        message = f"task {task.id} needs input: {f'{told}; ' if told else ''}{how}"
+        return TaskInputRequiredError(message, task=task, executed=True, agent=at)
 
 
 def _ago(at: float) -> float:
@@ -239,21 +299,30 @@ def given_up(name: str, *, sends: int = 0, duration: float = 0.0) -> AgentResult
     return AgentResult(agent=name, error=error, duration=duration, attempts=sends)
 
 
-def _gone(name: str, *, is_sent: bool = False) -> A2AConnectionError:
-    message = f"the agent {name!r} was removed{'' if is_sent else '; nothing was sent'}"
-    return A2AConnectionError(message, failure="closed", executed=None if is_sent else False)
+def listed(shown: Sequence[str], most: int) -> str:
+    """The first of some texts, and how many more there are."""
+    more = [f"{len(shown) - most} more"] if len(shown) > most else []
+    return ", ".join((*shown[:most], *more))
 
 
-def _no_place(deadline: Deadline) -> DeadlineExceededError:
+def _taken(admission: Admission) -> str:
+    """Whose calls have the places."""
+    taken, places = admission.taken, admission.places
+    names = listed([repr(name) for name in admission.holders], _SHOWN)
+    how_many, why = "all places", ""
+    if taken < places:
+        how_many, why = f"{taken} of {places} places", ", and no agent has more than are left free"
+    return (
+        f"{how_many} (concurrency={places}) are taken by calls that have no answer yet, to "
+        f"{names}{why}"
+    )
+
+
+def _no_place(deadline: Deadline, taken: str) -> DeadlineExceededError:
     return DeadlineExceededError(
         "no place among the calls under way was free within the "
-        f"{deadline.name} timeout of {deadline.timeout:g} s; nothing was sent",
+        f"{deadline.name} timeout of {deadline.timeout:g} s: {taken}; nothing was sent",
         deadline=deadline.name,
         timeout=deadline.timeout,
         executed=False,
     )
-
-
-def _asks_back(task: Task, question: str, *, agent: str | None) -> TaskInputRequiredError:
-    message = f"task {task.id} needs input{': ' if question else ''}{question}"
-    return TaskInputRequiredError(message, task=task, executed=True, agent=agent)

@@ -41,9 +41,18 @@ class StaticAuth:
 
     Args:
         headers: The headers that carry them.
+
+    Raises:
+        TypeError: They are no dict of headers.
     """
 
     def __init__(self, headers: Mapping[str, str]) -> None:
+        if not isinstance(cast("object", headers), Mapping):
+            text = (
+                f"headers must be a dict, as {{'authorization': 'Bearer …'}}, not "
+                f"{type(headers).__name__}; pass one value as auth= itself"
+            )
+            raise TypeError(text)
         self._credentials = Credentials(headers=dict(headers))
 
     async def credentials(self, _call: AnyCall, /) -> Credentials:

@@ -123,12 +123,13 @@ def _is_status(entry: Entry) -> bool:
 def _nested(error: A2AError) -> dict[str, Any]:
     """Who failed below an agent, and what they said, one error inside the other."""
     chain, links = hops.bounded(error.hops), hops.links_in(error.data)
+    said = _said_in(own_words(error), chain)
     below: dict[str, Any] = {}
     for index in range(len(chain) - 1, -1, -1):
         link = links[index] if index < len(links) else hops.Link(agent=chain[index])
         answer = {
             "code": -32603 if link.code is None else link.code,
-            "message": scrubbed(link.text) or _failed(chain[index + 1 :]),
+            "message": scrubbed(link.text) or said[index] or _failed(chain[index + 1 :]),
             "data": {**below, **_hints(error)},
         }
         below = {"downstreamAgent": chain[index], "downstreamError": answer}
@@ -136,6 +137,16 @@ def _nested(error: A2AError) -> dict[str, Any]:
         if before:
             below = {"currentAgent": before, **below}
     return {**below, **({"loop": hops.as_hop(error.loop)} if error.loop else {})}
+
+
+def _said_in(message: str, chain: tuple[str, ...]) -> list[str]:
+    """What each agent of a chain said, as far as the message of the first error tells it."""
+    said: list[str] = []
+    for agent in chain:
+        _, is_told, rest = message.partition(f"agent {agent} failed: ")
+        message = rest if is_told else message
+        said.append(rest)
+    return said
 
 
 def _failed(chain: tuple[str, ...]) -> str:

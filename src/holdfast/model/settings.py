@@ -61,13 +61,21 @@ def check_kinds(settings: object, **kinds: type | tuple[type, ...]) -> None:
         check_kind(name, getattr(settings, name), kind)
 
 
-def check_kind(name: str, value: object, kind: type | tuple[type, ...]) -> None:
+def check_kind(
+    name: str, value: object, kind: type | tuple[type, ...], *, or_else: str = ""
+) -> None:
     """Checks the class of a value; of several that will do, the first one is named.
+
+    Args:
+        name: What messages call it.
+        value: What the caller passes.
+        kind: What will do.
+        or_else: What else to tell that would do.
 
     Raises:
         TypeError: It is of another class.
     """
     if not isinstance(value, kind):
         first = kind[0] if isinstance(kind, tuple) else kind
-        message = f"{name} must be {first.__name__}, not {type(value).__name__}"
+        message = f"{name} must be {first.__name__}{or_else}, not {type(value).__name__}"
         raise TypeError(message)

@@ -74,7 +74,7 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         backoff_factor: What that time is multiplied by with each probe that fails. With the
             default, an agent that is back is noticed after a fifth of the time that it was away,
             and some seconds.
-        max_open_for: Seconds that it is open at most.
+        max_open_for: Seconds that it is open at most; not less than `open_for`.
 
     Raises:
         ValueError: A number is out of its bounds.
@@ -105,6 +105,9 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
             if not getattr(self, name) >= 0:
                 message = f"{name} must not be negative"
                 raise ValueError(message)
+        if self.max_open_for < self.open_for:
+            message = f"max_open_for ({self.max_open_for:g} s) must not be less than open_for"
+            raise ValueError(f"{message} ({self.open_for:g} s)")
         check_numbers(self, ("backoff_factor",))
         if not 1 <= self.backoff_factor < math.inf:
             message = "backoff_factor must be a finite number of at least 1"

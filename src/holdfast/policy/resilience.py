@@ -6,7 +6,7 @@ from typing import Self
 
 import msgspec
 
-from holdfast.model.settings import check_count, check_kinds
+from holdfast.model.settings import check_count, check_kind, check_kinds
 from holdfast.policy.breaker import BreakerPolicy
 from holdfast.policy.budget import BudgetPolicy
 from holdfast.policy.hedge import HedgePolicy
@@ -18,6 +18,15 @@ from holdfast.wire.http import Timeouts
 from holdfast.wire.status import REFUSALS
 
 __all__ = ["Resilience"]
+
+_OPTIONAL = {
+    "budget": BudgetPolicy,
+    "breaker": BreakerPolicy,
+    "rate_limit": RateLimitPolicy,
+    "concurrency": ConcurrencyPolicy,
+    "hedge": HedgePolicy,
+}
+"""What a client can be without."""
 
 
 class Resilience(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,15 +68,13 @@ class Resilience(msgspec.Struct, frozen=True, kw_only=True):
             self,
             timeouts=Timeouts,
             retry=RetryPolicy,
-            budget=(BudgetPolicy, type(None)),
-            breaker=(BreakerPolicy, type(None)),
-            rate_limit=(RateLimitPolicy, type(None)),
-            concurrency=(ConcurrencyPolicy, type(None)),
-            hedge=(HedgePolicy, type(None)),
             reconnect=ReconnectPolicy,
             reconcile=ReconcilePolicy,
             refusals=frozenset,
         )
+        for name, kind in _OPTIONAL.items():
+            policy = getattr(self, name)
+            check_kind(name, policy, (kind, type(None)), or_else=", or None to switch it off")
         for status in self.refusals:
             check_count("each of refusals", status)
 

@@ -81,6 +81,16 @@ class Admission:
         return self._places - self._free
 
     @property
+    def places(self) -> int:
+        """How many there are."""
+        return self._places
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """Who is called by those that have places, in order of how many."""
+        return tuple(name for name, _ in self._taken.most_common())
+
+    @property
     def waiting(self) -> int:
         """How many wait."""
         return sum(map(len, self._lines))
@@ -204,7 +214,8 @@ class AdmissionLayer(PassThrough):
         needs_place = not errand.places
         if needs_place and not admission.enter_at_once():
             if admission.waiting >= self._policy.queue:
-                raise self._full(call, f"{admission.waiting} wait")
+                waiting = admission.waiting
+                raise self._full(call, f"{waiting} wait{'s' if waiting == 1 else ''}")
             call.progress.awaits = "place among the calls under way"
             await self._enter(admission, call)
             call.progress.awaits = None
@@ -234,8 +245,10 @@ class AdmissionLayer(PassThrough):
         await until(at, admission.enter(), too_late)
 
     def _full(self, call: AnyCall, why: str) -> QueueFullError:
+        limit = self._policy.limit
+        calls = "1 call is" if limit == 1 else f"{limit} calls are"
         return QueueFullError(
-            f"{self._policy.limit} calls are under way, and {why}; nothing was sent",
+            f"{calls} under way, and {why}; nothing was sent",
             executed=False,
             transient=True,
             request_id=call.request_id,

@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.errors import A2AError, A2AHTTPError, InternalError, wrap_downstream
+from holdfast.errors import (
+    A2AError,
+    A2AHTTPError,
+    InternalError,
+    NotEnoughResultsError,
+    wrap_downstream,
+)
 from holdfast.errors.hops import as_hop
 from holdfast.errors.values import integer, text_of
 from holdfast.model import codec
@@ -38,6 +44,8 @@ def error_of_failure(failure: Exception, agent: str) -> A2AError:
         agent: The name of the agent.
     """
     failure = _alone(failure)
+    if isinstance(failure, NotEnoughResultsError):
+        return wrap_downstream(failure, current=agent)
     if isinstance(failure, A2AError):
         is_wrapped = failure.hops and failure.http_status is None and failure.request_id is None
         if is_wrapped or not failure.agent or failure.agent == agent:

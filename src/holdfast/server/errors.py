@@ -7,7 +7,7 @@ anything of itself to clients; every failure is logged with the id that the clie
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors import A2AError
 from holdfast.errors.values import one_line
@@ -73,13 +73,16 @@ class ProtocolErrors:
         env: Where wall time and ids come from; None for the system's.
 
     Raises:
-        TypeError: The name is no string.
+        TypeError: The application is none, or the name is no string.
         ValueError: It is empty.
     """
 
     def __init__(
         self, app: Application, *, agent: str, nested: bool = False, env: Env | None = None
     ) -> None:
+        if not callable(cast("object", app)):
+            message = f"app must be an ASGI application, not {type(app).__name__}"
+            raise TypeError(message)
         check_kind("agent", agent, str)
         check_kind("nested", nested, bool)
         if not agent:

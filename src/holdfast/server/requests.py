@@ -26,10 +26,6 @@ _KEPT = 256 * 1024
 _READING = 5.0
 """Seconds that the rest of those may take, where the application did not read them."""
 
-_REST_PATH = re.compile(
-    r":(send|stream|cancel|subscribe)$|/tasks(/|$)|/pushNotificationConfigs(/|$)"
-    r"|/extendedAgentCard$|/v1/card$"
-)
 _ID = re.compile(r"[\w.:+/=-]{1,128}", re.ASCII)
 _SPACE = re.compile(r"[\s,:]*")
 
@@ -93,9 +89,7 @@ class TappedRequest:
                     await self.receive()
         except TimeoutError:
             pass  # what there is has to do
-        members = _members(bytes(self._body).decode("utf-8-sig", "replace"))
-        if members is None:
-            return not _REST_PATH.search(self.path), None
+        members = _members(bytes(self._body).decode("utf-8-sig", "replace")) or {}
         rpc_id = members.get("id")
         if not isinstance(rpc_id, str):
             rpc_id = int64(rpc_id)  # fractions are not to be used (JSON-RPC 2.0, 4)
