@@ -133,7 +133,8 @@ async def test_who_was_given_up_before_anything_was_sent_says_so():
         fan_out = coordinator.fan_out("hello")
         async with fan_out:
             await asyncio.sleep(1)
-        results = {one.agent: one for one in [await anext(fan_out), await anext(fan_out)]}
+        come = aiter(fan_out)
+        results = {one.agent: one for one in [await anext(come), await anext(come)]}
 
     assert waiting.received == []
     assert results["waiting"].error.executed is False
