@@ -10,15 +10,18 @@ import subprocess
 import sys
 import threading
 
+import msgspec
 import pytest
 import trustme
 from tests.cli_harness import AGENT, holdfast
 from tests.raw_server import serve_in_thread
 from tests.test_cli_process import BOUND, environment, served, start
 from tests.test_cli_secrets import CANARY, PLACES, guarded
+from tests.test_verdicts import TABLE
 
 from holdfast.cli.doctor_text import Paper, render_diagnosis
 from holdfast.diagnosis import Diagnosis, Finding
+from holdfast.diagnosis.verdicts import verdicts
 from holdfast.model.card import AgentCard, AgentInterface
 from holdfast.testing import FakeAgent, FakeNetwork, Respond, Stall, streams
 
@@ -44,7 +47,7 @@ def test_text_is_fields_and_blocks():
     titles = [line for line in lines if re.fullmatch(r"[A-Z][A-Za-z ]*:", line)]
     assert titles == [
         "Card:", "Connection:", "Authentication:", "Interface:", "Interface:", "Streams:",
-        "Not measured:",
+        "Not measured:", "Problems and warnings:",
     ]  # fmt: skip
     for title in titles:  # each block ends with an empty line
         start = lines.index(title)
@@ -387,22 +390,75 @@ def test_a_certificate_that_nobody_knows_is_a_problem_also_where_it_is_not_verif
 # ── Rendering ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_is_not_measured_is_told_by_its_reason():
-    findings = (
-        Finding("streaming.begins", "not measured", "no message"),
-        Finding("recording.task", "not measured", "no message"),
-        Finding("tls.version", "not measured", "a proxy"),
-    )
-    lines = list(render_diagnosis(Diagnosis(agent="x", name="", findings=findings), Paper()))
+def rendered(*findings, columns=80):
+    on = Paper(columns)
+    return list(render_diagnosis(Diagnosis(agent="x", name="", findings=findings), on))
 
-    assert lines == [
+
+def test_what_is_not_measured_is_told_in_words_by_its_reason():
+    assert rendered(
+        Finding("streaming.begins", "not measured", "no message"),
+        Finding("list.time", "not measured", "a proxy", about="one"),
+        Finding("recording.task", "not measured", "no message"),
+        Finding("list.time", "not measured", "a proxy", about="other"),
+        Finding("tls.version", "not measured", "a proxy"),
+    ) == [
         "Address: x",
         "Not measured:",
-        "  streaming.begins, recording.task: no message",
-        "  tls.version: a proxy",
+        "  whether streams begin, and whether a task keeps its message: no message",
+        "  the list of tasks by time, and TLS: a proxy",
         "",
-        "Result: 0 problems, 3 not measured",
+        "Result: 0 problems, 5 not measured",
     ]
+
+
+def test_checks_that_belong_together_are_told_together():
+    done = holdfast("doctor")
+
+    assert "  streams, subscriptions, and messages: no message was given to send\n" in done.out
+    unmeasured = done.out.partition("Not measured:\n")[2].partition("\n\n")[0]
+    assert not re.search(r"[a-z]\.[a-z]", unmeasured)
+
+
+def test_no_check_that_was_not_measured_is_told_by_its_name():
+    found = [finding for row in TABLE for finding in verdicts(row[0], now=0.0)]
+    unmeasured = [
+        msgspec.structs.replace(finding, saw=f"why {number}")
+        for number, finding in enumerate(found)
+        if finding.level == "not measured"
+    ]
+
+    told = " ".join(rendered(*unmeasured))
+    assert len(unmeasured) > 100
+    assert [finding.check for finding in unmeasured if finding.check in told] == []
+
+
+def test_problems_and_warnings_of_a_long_report_are_told_again_at_its_end():
+    fine = [Finding("card.found", "ok", f"fine {number}") for number in range(30)]
+    lines = rendered(
+        Finding("card.type", "warning", "odd", "m", "d"),
+        Finding("bindings.answers", "problem", "nobody", "m", "d", "one"),
+        Finding("bindings.answers", "problem", "nobody", "m", "d", "other"),
+        Finding("versions.spoken", "problem", "word " * 200, "m", "d", "one"),
+        *fine,
+        Finding("tls.version", "not measured", "a proxy"),
+    )
+
+    last = lines[lines.index("Problems and warnings:") :]
+    assert last[:2] == ["Problems and warnings:", "  problem  nobody (2 times)"]
+    assert last[2].startswith("  problem  word word")
+    assert last[3].startswith(" " * 11 + "word")
+    assert last[3].endswith(" …")
+    assert last[4:] == [
+        "  warning  odd", "", "Result: 3 problems, 1 warning, 30 ok, 1 not measured",
+    ]  # fmt: skip
+    assert max(map(len, lines)) <= 80
+
+
+def test_what_is_on_one_screen_is_told_once():
+    assert "Problems and warnings:" not in rendered(Finding("card.type", "warning", "odd"))
+    fine = [Finding("card.found", "ok", "fine")] * 30
+    assert "Problems and warnings:" not in rendered(*fine)
 
 
 def test_long_lines_are_wrapped_below_each_other():

@@ -1,7 +1,9 @@
 """What an examination found, as text for people and pipes (a2a-cli 11.2).
 
 Rules: each group of findings is a block, and each interface is one; what was not measured comes
-last, by its reason; no line is longer than the terminal or 80 columns; colours are for terminals.
+after them, in words, by its reason; problems and warnings that may have left the screen are told
+again, shortly, at the end; no line is longer than the terminal or 80 columns; colours are for
+terminals.
 """
 
 from __future__ import annotations
@@ -10,12 +12,13 @@ import os
 import shutil
 import sys
 import textwrap
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from holdfast.cli import text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from holdfast.diagnosis import Diagnosis, Finding, Level
 
@@ -41,6 +44,46 @@ _TITLES: Mapping[str, str] = {
 _ORDER = ("Card", "Connection", "Authentication", "Interfaces", "", "Streams", "Messages")
 """The blocks in their order, the interfaces at the empty name."""
 
+_UNMEASURED: Mapping[str, str] = {
+    "card.found": "the card",
+    "tls.version": "TLS",
+    "clock.skew": "the agent's clock",
+    "bindings.answers": "who answers at an interface",
+    "versions.spoken": "the version that is spoken",
+    "authentication.asked": "what callers without credentials are told",
+    "authentication.accepted": "whether credentials are taken",
+    "list.history": "messages in the list of tasks",
+    "list.context": "the list of tasks by context",
+    "list.time": "the list of tasks by time",
+    "streaming.begins": "whether streams begin",
+    "streaming.flushed": "whether events come as they happen",
+    "streaming.keep-alive": "whether silent streams are kept alive",
+    "subscribe.snapshot": "what a subscription begins with",
+    "subscribe.overlap": "whether a subscription repeats or loses text",
+    "subscribe.finished": "a subscription to a task that is over",
+    "sending.answer": "what a message is answered by",
+    "sending.twice": "what a message does that comes twice",
+    "recording.task": "whether a task keeps its message",
+    "recording.list": "whether the list of tasks shows the message",
+    "recording.time": "whether the task is found by its time",
+}
+"""What the checks are about that may not be measured."""
+
+_TOGETHER: tuple[tuple[str, frozenset[str]], ...] = tuple(
+    (words, frozenset(checks.split()))
+    for words, checks in (
+        ("streams", "streaming.begins streaming.flushed streaming.keep-alive"),
+        ("subscriptions", "subscribe.snapshot subscribe.overlap subscribe.finished"),
+        (
+            "messages",
+            "sending.answer recording.task recording.list recording.time sending.twice",
+        ),
+        ("whether a message is found again", "recording.task recording.list recording.time"),
+        ("what the list of tasks shows", "list.history list.context list.time"),
+    )
+)
+"""What some of them are about together, the most first."""
+
 _LEVELS: Mapping[Level, str] = {
     "ok": "\x1b[32m",
     "info": "\x1b[36m",
@@ -49,6 +92,12 @@ _LEVELS: Mapping[Level, str] = {
 }
 _PLAIN = "\x1b[0m"
 _INDENT = 2
+_SCREEN = 20
+"""Lines that are seen at once, with the prompt and an error below them."""
+
+_SHORT = 2
+"""Lines for a finding that is told again."""
+
 _WIDTH = max(map(len, _LEVELS)) + 2
 _COUNTED: Mapping[Level, tuple[str, str]] = {
     "problem": ("problem", "problems"),
@@ -89,6 +138,14 @@ def render_diagnosis(diagnosis: Diagnosis, on: Paper, *, verbose: bool = False) 
         on: What they are written on.
         verbose: Whether to name each check, and to say what is meant where all is well.
     """
+    lines = list(_body(diagnosis, on, verbose=verbose))
+    yield from lines
+    if len(lines) > _SCREEN:
+        yield from _again(diagnosis.findings, on)
+    yield text.field("Result", _summary(diagnosis))
+
+
+def _body(diagnosis: Diagnosis, on: Paper, *, verbose: bool) -> Iterator[str]:
     if diagnosis.name:
         yield text.field("Agent", diagnosis.name)
     yield text.field("Address", diagnosis.agent)
@@ -106,7 +163,6 @@ def render_diagnosis(diagnosis: Diagnosis, on: Paper, *, verbose: bool = False) 
                     yield from _lines(finding, on, verbose=verbose)
                 yield ""
     yield from _unmeasured(diagnosis.findings, on)
-    yield text.field("Result", _summary(diagnosis))
 
 
 def _titled(title: str, findings: Sequence[Finding]) -> list[Finding]:
@@ -119,21 +175,38 @@ def _of_interfaces(findings: Sequence[Finding]) -> list[list[Finding]]:
 
 
 def _lines(finding: Finding, on: Paper, *, verbose: bool) -> Iterator[str]:
-    level = finding.level.ljust(_WIDTH)
-    if on.has_colours:
-        level = (
-            f"{_LEVELS[finding.level]}{finding.level}{_PLAIN}{' ' * (_WIDTH - len(finding.level))}"
-        )
     name = f"{finding.check}: " if verbose else ""
-    first, *rest = _wrapped(f"{name}{finding.saw}", on, _INDENT + _WIDTH)
-    yield f"{' ' * _INDENT}{level}{first.lstrip()}"
-    yield from rest
+    yield from _seen(finding.level, f"{name}{finding.saw}", on)
     for label, said in (("means", finding.means), ("do", finding.do)):
         if said and (finding.level != "ok" or verbose):
             begin = _INDENT + _WIDTH
             first, *rest = _wrapped(said, on, begin + len("means  "))
             yield f"{' ' * begin}{label.ljust(len('means  '))}{first.lstrip()}"
             yield from rest
+
+
+def _seen(level: Level, saw: str, on: Paper, *, most: int | None = None) -> Iterator[str]:
+    """What was seen, behind its level; no more lines than said."""
+    space = " " * (_WIDTH - len(level))
+    shown = f"{_LEVELS[level]}{level}{_PLAIN}" if on.has_colours else level
+    first, *rest = _wrapped(saw, on, _INDENT + _WIDTH, most=most)
+    yield f"{' ' * _INDENT}{shown}{space}{first.lstrip()}"
+    yield from rest
+
+
+def _again(findings: Sequence[Finding], on: Paper) -> Iterator[str]:
+    """Problems and warnings in short, the problems first, the same of several places once."""
+    levels: tuple[Level, ...] = ("problem", "warning")
+    told: Counter[tuple[Level, str]] = Counter(
+        (level, f.saw) for level in levels for f in findings if f.level == level
+    )
+    if not told:
+        return
+    yield "Problems and warnings:"
+    for (level, saw), count in told.items():
+        times = f" ({count} times)" if count > 1 else ""
+        yield from _seen(level, f"{saw}{times}", on, most=_SHORT)
+    yield ""
 
 
 def _unmeasured(findings: Sequence[Finding], on: Paper) -> Iterator[str]:
@@ -146,11 +219,23 @@ def _unmeasured(findings: Sequence[Finding], on: Paper) -> Iterator[str]:
         return
     yield "Not measured:"
     for reason, checks in reasons.items():
-        yield from _wrapped(f"{', '.join(checks)}: {reason}", on, _INDENT, more=_INDENT)
+        yield from _wrapped(f"{_in_words(checks)}: {reason}", on, _INDENT, more=_INDENT)
     yield ""
 
 
-def _wrapped(said: str, on: Paper, begin: int, *, more: int = 0) -> list[str]:
+def _in_words(checks: Iterable[str]) -> str:
+    """What checks are about, those together that belong together, each where its first is."""
+    names = {check: _UNMEASURED.get(check, check) for check in checks}
+    for words, together in _TOGETHER:
+        if together <= names.keys() and all(names[one] == _UNMEASURED[one] for one in together):
+            names |= dict.fromkeys(together, words)
+    *most, last = dict.fromkeys(names.values())
+    return f"{', '.join(most)}, and {last}" if most else last
+
+
+def _wrapped(
+    said: str, on: Paper, begin: int, *, more: int = 0, most: int | None = None
+) -> list[str]:
     """A text in lines that begin at a column.
 
     Args:
@@ -158,6 +243,8 @@ def _wrapped(said: str, on: Paper, begin: int, *, more: int = 0) -> list[str]:
         on: What it is written on.
         begin: How many columns are free at the left.
         more: How many more from the second line on.
+        most: How many lines there may be; what does not fit is left out. None for as many as
+            it takes.
     """
     lines = textwrap.wrap(
         text.one_line(said),
@@ -166,6 +253,8 @@ def _wrapped(said: str, on: Paper, begin: int, *, more: int = 0) -> list[str]:
         subsequent_indent=" " * (begin + more),
         break_long_words=False,
         break_on_hyphens=False,
+        max_lines=most,
+        placeholder=" …",
     )
     return lines or [" " * begin]
 

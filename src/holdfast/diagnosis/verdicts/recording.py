@@ -26,7 +26,7 @@ def judge_recording(observed: Observed, _now: float) -> Iterator[Finding]:
     sending = observed.sending
     why = ""
     if not observed.is_to_send:
-        why = "it needs a message, and none was given to send"
+        why = "no message was given to send"
     elif sending is None:
         why = observed.why_unmeasured
     elif sending.why_not:

@@ -38,7 +38,7 @@ _SILENT = 15.0
 _ENDED = frozenset({"settled", "message", "open"})
 """Ends of streams whose task was over, or waited."""
 
-_NEEDS_MESSAGE = "it needs a message, and none was given to send"
+_NEEDS_MESSAGE = "no message was given to send"
 _OF_STREAMS = (
     "streaming.begins",
     "streaming.flushed",
