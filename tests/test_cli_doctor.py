@@ -85,6 +85,13 @@ def test_without_a_message_the_hint_names_the_option():
     assert done.err == "Hint: --send TEXT shows more; the agent executes the text, once\n"
 
 
+def test_where_no_call_works_no_message_is_advised():
+    done = holdfast("doctor", **wants_token())
+
+    assert "--send" not in done.err
+    assert "--bearer" in done.err
+
+
 def test_what_will_be_sent_is_said_before():
     agent = FakeAgent()
 

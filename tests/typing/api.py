@@ -1005,6 +1005,8 @@ async def examines() -> None:
     )
     assert_type(diagnosis, holdfast.Diagnosis)
     assert_type(diagnosis.is_healthy, bool)
+    assert_type(diagnosis.is_complete, bool)
+    assert_type(diagnosis.stopped, str)
     assert_type(diagnosis.error, A2AError | None)
     assert_type(diagnosis.to_dict(), dict[str, Any])
     for finding in diagnosis.of("card"):

@@ -81,7 +81,7 @@ async def examine(
         raise
     output.progress("")
     output.diagnosis(diagnosis, is_last=diagnosis.error is None and diagnosis.is_healthy)
-    if send is None and diagnosis.of("streaming.declared"):
+    if send is None and diagnosis.error is None:
         output.hint("--send TEXT shows more; the agent executes the text, once")
     _judge(diagnosis)
 

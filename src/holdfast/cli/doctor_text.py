@@ -62,7 +62,7 @@ _UNMEASURED: Mapping[str, str] = {
     "subscribe.overlap": "whether a subscription repeats or loses text",
     "subscribe.finished": "a subscription to a task that is over",
     "sending.answer": "what a message is answered by",
-    "sending.twice": "what a message does that comes twice",
+    "sending.twice": "the same message once more",
     "recording.task": "whether a task keeps its message",
     "recording.list": "whether the list of tasks shows the message",
     "recording.time": "whether the task is found by its time",
