@@ -726,14 +726,21 @@ async def test_who_waits_for_a_place_has_no_longer_than_its_deadline():
     await first
 
 
-async def test_when_too_many_wait_the_next_is_told_at_once():
+@pytest.mark.parametrize(
+    ("limit", "queue", "told"),
+    [
+        (1, 1, "1 call is under way, and 1 waits; nothing"),
+        (2, 2, "2 calls are under way, and 2 wait; nothing"),
+    ],
+)
+async def test_when_too_many_wait_the_next_is_told_at_once(limit, queue, told):
     agent = FakeAgent()
-    client = await with_a_task(agent, resilience=at_once(1, queue=2))
-    agent.inject(Delay(seconds=10), on="GetTask")
-    calls = [asyncio.create_task(client.get_task("task-1")) for _ in range(3)]
+    client = await with_a_task(agent, resilience=at_once(limit, queue=queue))
+    agent.inject(Delay(seconds=10), on="GetTask", times=limit)
+    calls = [asyncio.create_task(client.get_task("task-1")) for _ in range(limit + queue)]
     await asyncio.sleep(1)
 
-    with pytest.raises(QueueFullError) as caught:
+    with pytest.raises(QueueFullError, match=told) as caught:
         await client.get_task("task-1")
 
     assert caught.value.executed is False

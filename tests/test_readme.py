@@ -301,7 +301,9 @@ async def test_an_agent_tells_its_callers_where_it_broke(monkeypatch):
 
     error = holdfast.A2AError.from_jsonrpc(json.loads(reply.text)["error"])
     assert error.hops == ("B", "C")
-    assert "the model is overloaded" in str(error)
+    text = "the agent answered -32603: agent B failed: agent C failed: the model is overloaded"
+    assert str(error) == text
+    assert text in " ".join(README.read_text().split())
 
 
 def test_every_block_is_run():

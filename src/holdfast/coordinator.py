@@ -239,7 +239,8 @@ class Coordinator(ClosingContext):
 
         ``await`` it for all results, in the order asked for; or iterate over it for each as it
         comes. What goes wrong with one agent is in its result, and delays no other. Who has had
-        enough leaves the iteration, inside of ``async with``.
+        enough leaves the iteration, inside of ``async with``. For a task of its own, pass it to
+        `asyncio.ensure_future`; it is no coroutine, as its ``results()`` is.
 
         Args:
             message: One message for all, each with an id of its own; or pairs of an agent's name
