@@ -819,7 +819,10 @@ async def test_where_a_card_leads_is_named_when_it_fails():
     [
         (lambda: Resilience(retry=3), "retry must be RetryPolicy, not int"),
         (lambda: Resilience(timeouts=5), "timeouts must be Timeouts, not int"),
-        (lambda: Resilience(budget=5), "budget must be BudgetPolicy, not int"),
+        (
+            lambda: Resilience(budget=5),
+            "budget must be BudgetPolicy, or None to switch it off, not int",
+        ),
         (lambda: Resilience(refusals=[429]), "refusals must be frozenset, not list"),
         (lambda: Timeouts(connect="5"), "connect must be a number, not str"),
         (lambda: Timeouts(idle=True), "idle must be a number, not bool"),
