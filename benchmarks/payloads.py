@@ -13,6 +13,7 @@ Only the standard library is needed, so that every Python can import this.
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 QUESTION = "How far is the moon, and how do we know?"
@@ -129,14 +130,16 @@ def _stream(size: int, pieces: int) -> list[bytes]:
     return [_opening(), first, *[more] * (pieces - 1), closing]
 
 
-def _chunked(events: list[bytes]) -> bytes:
-    """Each event as a chunk of HTTP, with the id that is to go into it counted in."""
-    growth = _UUID - len(_PLACE)
-    return b"".join(b"%x\r\n%b\r\n" % (len(event) + growth, event) for event in events)
+_EVENTS = {text: _stream(*made) for text, made in STREAMS.items()}
 
 
-_CHUNKS = {text: _chunked(_stream(*made)) + b"0\r\n\r\n" for text, made in STREAMS.items()}
-_CHUNKS[HELD] = _chunked([_opening()])
+@cache
+def _chunked(text: str, room: int) -> bytes:
+    """Each event of a stream as a chunk of HTTP, in which the id that goes into it has room."""
+    events = _EVENTS.get(text, [_opening()])
+    growth = room - len(_PLACE)
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(event) + growth, event) for event in events)
+    return chunks if text == HELD else chunks + b"0\r\n\r\n"
 
 
 def stream(text: str, request_id: bytes) -> bytes:
@@ -144,10 +147,9 @@ def stream(text: str, request_id: bytes) -> bytes:
 
     Args:
         text: What was asked for: one of `STREAMS`, or `HELD` for one that does not end.
-        request_id: The id of the request as JSON text, with its quotes: a UUID.
+        request_id: The id of the request as JSON text, with its quotes.
     """
-    assert len(request_id) == _UUID
-    return _CHUNKS[text].replace(_PLACE, request_id)
+    return _chunked(text, len(request_id)).replace(_PLACE, request_id)
 
 
 def events_of(text: str) -> int:
