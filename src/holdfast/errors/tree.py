@@ -162,7 +162,7 @@ TimeoutPhase = Literal["pool", "connect", "write", "first_byte", "idle"]
 """Which wait expired; in the first two no byte of the request was sent."""
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One attempt at a call, as told by errors and replies.
 
     Attributes:

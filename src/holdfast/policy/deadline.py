@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Deadline", "poll_delays"]
 
 
-class Deadline(msgspec.Struct, frozen=True, kw_only=True):
+class Deadline(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A moment at which waiting ends.
 
     Attributes:

@@ -95,7 +95,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(message)
 
 
-class Progress(msgspec.Struct):
+class Progress(msgspec.Struct, gc=False):
     """How far a request has come; written by the engine, read by whoever must judge a failure.
 
     Attributes:
@@ -108,7 +108,7 @@ class Progress(msgspec.Struct):
     awaits: str | None = None
 
 
-class Encoded(msgspec.Struct, frozen=True, kw_only=True):
+class Encoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a binding makes of a call; the rest of the request is the same for all.
 
     Attributes:
@@ -124,7 +124,7 @@ class Encoded(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
 
 
-class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
+class HttpRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A request as an engine needs it.
 
     Attributes:
@@ -155,7 +155,7 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
         return f"HttpRequest({self.method} {presentable(self.url)}, headers=[{headers}])"
 
 
-class HttpReply(msgspec.Struct, frozen=True, kw_only=True):
+class HttpReply(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A reply that was read to its end.
 
     Attributes:
