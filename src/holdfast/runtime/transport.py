@@ -53,7 +53,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Errand(msgspec.Struct, gc=False):
+class Errand(msgspec.Struct):
     """What the calls share that are made for one call of the caller's.
 
     Attributes:
@@ -73,7 +73,7 @@ class Errand(msgspec.Struct, gc=False):
     sends: int = 0
 
 
-class CallProgress(Progress, gc=False):
+class CallProgress(Progress):
     """How far a call has come: the only part of a call that changes.
 
     Attributes:
@@ -176,7 +176,7 @@ class AuthProvider(Protocol):
         ...
 
 
-class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True, gc=False):
+class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
     """One call of one operation.
 
     Attributes:
@@ -227,7 +227,7 @@ class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True, gc=False):
         return None if self.endpoint is None else self.endpoint.agent
 
 
-class Reply(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
+class Reply(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """What came back.
 
     Attributes:

@@ -95,7 +95,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(message)
 
 
-class Progress(msgspec.Struct, gc=False):
+class Progress(msgspec.Struct):
     """How far a request has come; written by the engine, read by whoever must judge a failure.
 
     Attributes:
@@ -124,7 +124,7 @@ class Encoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     body: bytes = b""
 
 
-class HttpRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request as an engine needs it.
 
     Attributes:
