@@ -1169,6 +1169,8 @@ def test_any_json_anywhere_in_a_card_is_read_or_named(path, value):
         case InvalidAgentCardError(field=field):
             assert is_related(field, path)
             assert field in str(outcome.error)
+        case ExtensionSupportRequiredError():  # the value has made one required
+            assert path[:2] == ("capabilities", "extensions")
         case _:
             assert path[0] == "supportedInterfaces"
     if outcome.error is not None:
