@@ -414,17 +414,15 @@ async def a_resolver_has_a_path(written, world):
 
 @sdk("`resolver.get_agent_card(path, http_kwargs)`")
 async def a_fetch_has_a_path_headers_and_a_timeout(written, world):
-    fake, _ = await world.usual()
-    fake.inject(Stall(), on="GetAgentCard", times=99)
-    shown = json.dumps((await REAL["connect"](card_of("Moon")).agent_card()).to_dict()).encode()
-    other = Pages({f"{HERE}/other.json": shown})
-    resolver = REAL["A2ACardResolver"](HERE, engine=other)
-    assert (await written(resolver=resolver)).name == "Moon"
-    (sent,) = other.requests
-    assert sent.headers["x-team"] == "moon"
-    slow = holdfast.A2ACardResolver(HERE)
+    pages = Pages({f"{HERE}/other.json": json.dumps(card_of("Moon").to_dict()).encode()})
+    resolver = holdfast.A2ACardResolver(HERE, engine=pages)
+    pages.takes = 20
     with pytest.raises(holdfast.DeadlineExceededError, match="10 s"):
-        await slow.get_agent_card(timeout=10)
+        await written(resolver=resolver)
+    (sent,) = pages.requests
+    assert (sent.url, sent.headers["x-team"]) == (f"{HERE}/other.json", "moon")
+    pages.takes = 0
+    assert (await resolver.get_agent_card("/other.json")).name == "Moon"
 
 
 class Pages(FakeNetwork):
@@ -433,10 +431,12 @@ class Pages(FakeNetwork):
     def __init__(self, pages):
         super().__init__()
         self.pages, self.requests = pages, []
+        self.takes = 0
 
     async def request(self, request):
         """A page; 404 where there is none."""
         self.requests.append(request)
+        await asyncio.sleep(self.takes)
         body = self.pages.get(request.url)
         return holdfast.HttpReply(status=404 if body is None else 200, body=body or b"")
 
@@ -638,6 +638,13 @@ async def each_session_has_its_credentials(written, world):
     names = await written()
     assert world.printed == [("384,400 km",)]
 
+    asks_for_none = FakeAgent("hello", url="https://agent.example.com")
+    world.reach(asks_for_none)
+    open_to_all = holdfast.connect(asks_for_none.url, auth=names["store"])
+    await open_to_all.ask("hello", context=names["context"])
+    assert "authorization" not in asks_for_none.received[-1].headers
+    world.reach(fake)
+
     class Store:
         async def get_credentials(self, scheme, context):
             assert (scheme, context) == ("bearerAuth", names["context"])
@@ -793,6 +800,7 @@ async def an_error_object_is_read(written, world):
     error = await written()
     assert type(error) is holdfast.AgentError
     assert (error.code, error.transient, error.executed) == (-32006, True, None)
+    assert "Task timed out" in str(error)
     not_the_articles = holdfast.A2AError.from_jsonrpc(holdfast.make_error(-32001, "no such task"))
     assert type(not_the_articles) is holdfast.TaskNotFoundError
 
@@ -935,6 +943,20 @@ async def test_what_is_said_of_sending_again_is_so(fault, is_sent_again):
     assert (await client.get_task("task-1")).id == "task-1"  # a read is repeated
 
 
+async def test_a_predicate_says_no_to_more():
+    policy = holdfast.RetryPolicy(retry_predicate=lambda error: error.http_status != 429)
+    fake = FakeAgent(url=HERE)
+    client = REAL["connect"](
+        HERE, engine=FakeNetwork(fake), resilience=holdfast.Resilience(retry=policy)
+    )
+    await client.agent_card()
+    fake.inject(rate_limited(retry_after=1))
+    with pytest.raises(holdfast.RateLimitedError):
+        await client.ask("How far?")
+    fake.inject(unavailable(retry_after=1))
+    assert (await client.ask("How far?")).text == "How far?"
+
+
 async def several(world, *behaviours, **options):
     """A coordinator of agents at a, b, c …, and these."""
     fakes = [
@@ -1025,18 +1047,12 @@ async def pairs_or_one_message_for_all(written, world):
     def shout(turn):
         return turn.message.text.upper()
 
-    coordinator, fakes = await several(world, shout, shout)
+    coordinator, fakes = await several(world, shout, fails("no"))
     names = {"urls": [fake.url for fake in fakes], "texts": ["one", "two"]}
-    results = await awaited(written, coordinator=coordinator, **names)
-    assert [result.unwrap().text for result in results] == ["ONE", "TWO"]
-    results = await awaited(written, coordinator=coordinator)
-    assert [result.unwrap().text for result in results] == ["HELLO", "HELLO"]
+    for said in ("ONE", "HELLO"):
+        answered, failed = await written(coordinator=coordinator, **names)
+        assert (answered.unwrap().text, type(failed.error)) == (said, holdfast.TaskFailedError)
     await coordinator.close()
-
-
-async def awaited(written, **names):
-    """What a row gives that is awaited itself."""
-    return await written(**names)
 
 
 @article('`RuntimeError("Only 1/3 agents responded …")`')
@@ -1105,11 +1121,16 @@ async def an_agent_answers_with_errors_of_the_protocol(written, world):
         message = "secret /etc/passwd"
         raise RuntimeError(message)
 
-    app = await written(app=page)
-    for guarded in (app, ProtocolErrors(crash, agent="A", nested=True)):
-        error = await asked_over_http(guarded)
+    async def calls_another(scope, receive, send):
+        raise holdfast.A2AConnectionError("refused", failure="refused", agent="B")
+
+    now, apps = written.left.pop(), [page, crash, calls_another]
+    for app in apps:
+        written.left.append(now)
+        error = await asked_over_http(await written(app=app))
         assert error["code"] in {-32000, -32603}
         assert "secret" not in json.dumps(error)
+    assert error["data"]["currentAgent"] == "A"
 
 
 @article("`logger.error(…)` with request ids")
@@ -1221,21 +1242,26 @@ async def only_reconnects_in_vain_count(written, world):
         assert "".join([text async for text in events.text_deltas()]) == "abcdef"
     assert events.reconnects > 3
 
+    fake.inject(Cut(after_events=3))
+    fake.inject(Refuse(), on="SubscribeToTask", times=99)
+    fake.inject(Refuse(), on="GetTask", times=99)
+    with pytest.raises(holdfast.ReconnectError, match="in 3 tries"):
+        async with client.stream_message("hello") as events:
+            [text async for text in events.text_deltas()]
+
 
 @ag2("`input_required_timeout=300`")
 async def a_hook_has_so_long(written, world):
-    _, names = await world.usual(asks("For when?"))
-    conversation = await written(**names)
-    assert (await conversation.ask("Book a table.")).needs_input  # there is no hook
-
     async def never(asked):
         await asyncio.sleep(1e6)
 
-    slow = names["agent"].conversation(on_input=never, input_timeout=300)
+    _, names = await world.usual(asks("For when?"))
+    conversation = await written(hook=never, **names)
     with pytest.raises(holdfast.TaskInputRequiredError) as caught:
-        await slow.ask("Book a table.")
+        await conversation.ask("Book a table.")
+    assert 300 <= asyncio.get_running_loop().time() < 301
     assert caught.value.task.state is holdfast.TaskState.INPUT_REQUIRED
-    assert slow.is_open
+    assert conversation.is_open
 
 
 @ag2("`hitl_hook=hook`")
