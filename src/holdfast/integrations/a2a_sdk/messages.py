@@ -87,8 +87,9 @@ def to_value(message: ProtoMessage, kind: type[V]) -> V:
     Raises:
         ValueError: A member holds what JSON cannot say, such as NaN; the message names it.
     """
+    read: Callable[[ProtoMessage], V] = _reader(kind, message.DESCRIPTOR)
     try:
-        return _reader(kind, message.DESCRIPTOR)(message)
+        return read(message)
     except UnfitError as error:
         raise MalformedError(error.why, error.path) from None
 
@@ -178,7 +179,9 @@ def _read_of(field: FieldDescriptor, info: inspect.Type) -> Callable[[Any], Any]
         case inspect.VarTupleType():
             return tuple
         case inspect.DictType(value_type=inspect.StructType(cls=kind)):
-            return _read_map(_reader(kind, _message_of(_message_of(field).fields_by_name["value"])))
+            return _read_map(
+                _reader(kind, _message_of(_message_of(field).fields_by_name["value"]))
+            )
         case inspect.DictType(value_type=inspect.AnyType()):
             return read_struct
         case inspect.DictType():
@@ -232,22 +235,16 @@ def _writer(kind: type[WireValue], descriptor: Descriptor) -> Callable[[Any, Any
         )
         for field, info in _members(kind, descriptor)
     ]
-    if not rows:
-        return _write_nothing
-    get = attrgetter(*(row.name for row in rows))
-    members_of = get if len(rows) > 1 else lambda value: (get(value),)
+    members_of = _members_of([row.name for row in rows])
 
     def write_members(value: Any, message: Any) -> None:
         name, chosen = "", None
         try:
-            for member, (name, default, write, group) in zip(
-                members_of(value), rows, strict=True
-            ):
+            for member, (name, default, write, group) in zip(members_of(value), rows, strict=True):
                 if member is default:
                     continue
                 if group is not None:
-                    if chosen is not None:
-                        raise UnfitError(f"{chosen} and {name} are both there")
+                    _alone(name, chosen)
                     chosen = name
                 if write is None:
                     setattr(message, name, member)
@@ -304,13 +301,13 @@ def _put_time(name: str) -> Callable[[str, Any], None]:
 
 def _write_each(name: str, write: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
     def write_each(members: Iterable[Any], message: Any) -> None:
-        add = getattr(message, name).add
-        index = 0
+        messages = getattr(message, name)
+        add = messages.add
         try:
-            for index, member in enumerate(members):
+            for member in members:
                 write(member, add())
         except UnfitError as error:
-            raise error.within(f"[{index}]") from None
+            raise error.within(f"[{len(messages) - 1}]") from None
 
     return write_each
 
@@ -345,8 +342,16 @@ def _unnamed(text: str) -> int:
     return number if -(2**31) <= number < 2**31 else 0
 
 
-def _write_nothing(_value: Any, _message: Any) -> None:
-    """Writes a value without members."""
+def _members_of(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """What gets these members of a value, all at once where there are many."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple([getattr(value, name) for name in names])
+
+
+def _alone(name: str, chosen: str | None) -> None:
+    if chosen is not None:
+        raise UnfitError(f"it is there beside {chosen}, and only one of them may be")
 
 
 def _why(error: Exception) -> str:

@@ -177,7 +177,7 @@ def write_value(item: Any, value: Value, depth: int = 0) -> None:
     """
     if depth > _MAX_DEPTH:
         raise UnfitError(f"nested more than {_MAX_DEPTH} levels deep")
-    write = _WRITERS.get(type(item))
+    write = _WRITERS.get(cast("type", type(item)))
     if write is None:  # what the model takes for JSON besides, such as a date
         item = _plain(item)
         write = _WRITERS[type(item)]
@@ -233,13 +233,12 @@ def _write_list(items: list[Any], value: Value, depth: int) -> None:
     values = value.list_value
     if not items:
         values.SetInParent()
-    add = values.values.add
-    index = 0
+    added = values.values
     try:
-        for index, item in enumerate(items):
-            write_value(item, add(), depth)
+        for item in items:
+            write_value(item, added.add(), depth)
     except UnfitError as error:
-        raise error.within(f"[{index}]") from None
+        raise error.within(f"[{len(added) - 1}]") from None
 
 
 _WRITERS: Mapping[type, Callable[[Any, Value, int], None]] = MappingProxyType(
