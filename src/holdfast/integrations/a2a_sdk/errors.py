@@ -40,7 +40,7 @@ class CallFailedError(A2AClientError):
     """
 
     def __init__(self, message: str | None = None, data: dict[Any, Any] | None = None) -> None:
-        super().__init__(message, data)
+        super().__init__(message, data)  # pyright: ignore[reportUnknownMemberType]  a bare dict
         self.executed: bool | None = None
         self.transient: bool = False
         self.retry_after: float | None = None

@@ -8,6 +8,7 @@ result is what the SDK's own transport makes of the same JSON, and differs in th
 - a whole number of a Struct, up to 2**53, leaves as an integer: ``3``, not ``3.0``;
 - a time that the SDK refuses is read where Python can read it, in UTC if it names no zone, and
   left out where it cannot;
+- a null beside other content of a part is no data;
 - JSON may be nested 100 levels deep, and not only about 49.
 """
 
@@ -33,7 +34,6 @@ from holdfast.integrations.a2a_sdk.values import (
 from holdfast.model.card import AgentCard
 from holdfast.model.codec import MalformedError
 from holdfast.model.operations import OPERATIONS
-from holdfast.model.requests import Request
 from holdfast.model.types import WireValue
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from a2a.types import a2a_pb2
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
     from google.protobuf.message import Message as ProtoMessage
+
+    from holdfast.model.requests import Request
 
 __all__ = ["to_card", "to_params", "to_proto", "to_value"]
 
@@ -244,7 +246,9 @@ def _writer(kind: type[WireValue], descriptor: Descriptor) -> Callable[[Any, Any
                 if member is default:
                     continue
                 if group is not None:
-                    _alone(name, chosen)
+                    if chosen is not None and member is None:
+                        continue  # a null for data that are not there
+                    _check_alone(chosen)
                     chosen = name
                 if write is None:
                     setattr(message, name, member)
@@ -349,7 +353,7 @@ def _members_of(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     return lambda value: tuple([getattr(value, name) for name in names])
 
 
-def _alone(name: str, chosen: str | None) -> None:
+def _check_alone(chosen: str | None) -> None:
     if chosen is not None:
         raise UnfitError(f"it is there beside {chosen}, and only one of them may be")
 

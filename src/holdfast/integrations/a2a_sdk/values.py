@@ -36,6 +36,8 @@ _MAX_DEPTH = 100
 _LARGEST_EXACT = 2.0**53
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+"""Of the years 1 to 9999 in UTC, beyond which a time with an offset may reach."""
 _FINE_FRACTION = re.compile(r":\d\d[.,](\d{7,9})")
 """Of a second, finer than the microseconds that Python reads."""
 
@@ -177,10 +179,10 @@ def write_value(item: Any, value: Value, depth: int = 0) -> None:
     """
     if depth > _MAX_DEPTH:
         raise UnfitError(f"nested more than {_MAX_DEPTH} levels deep")
-    write = _WRITERS.get(cast("type", type(item)))
+    write = _WRITERS.get(item.__class__)
     if write is None:  # what the model takes for JSON besides, such as a date
         item = _plain(item)
-        write = _WRITERS[type(item)]
+        write = _WRITERS[item.__class__]
     write(item, value, depth + 1)
 
 
@@ -268,8 +270,11 @@ def write_timestamp(text: str, timestamp: Timestamp) -> bool:
     time = TaskStatus(timestamp=text).time
     if time is None:
         return False
+    seconds = (time - _EPOCH) // _SECOND
+    if not _FIRST_SECOND <= seconds <= _LAST_SECOND:
+        return False
     fine = _FINE_FRACTION.search(text)
-    timestamp.seconds = (time - _EPOCH) // _SECOND
+    timestamp.seconds = seconds
     timestamp.nanos = int(fine[1].ljust(9, "0")) if fine else time.microsecond * 1000
     return True
 
