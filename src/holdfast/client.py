@@ -956,7 +956,9 @@ def asking(
     return events, per_call.errand, deadline
 
 
-def streaming(client: Client, request: SendMessageRequest, options: SendOptions) -> EventStream:
+def streaming(
+    client: Client, request: SendMessageRequest, options: CallOptions | SendOptions
+) -> EventStream:
     """What `Client.stream_message` does, with a request that says everything itself.
 
     Args:
