@@ -247,6 +247,12 @@ async def a_first_call(written, world):
     error, executed, transient, retry_after = world.printed[1]
     assert isinstance(error, holdfast.OutcomeUnknownError)
     assert (executed, transient, retry_after) == (None, False, None)
+    world.reach(FakeAgent(works_forever(), url=HERE))
+    await written()
+    assert (type(world.printed[2][0]), world.printed[2][0].timeout) == (
+        holdfast.DeadlineExceededError,
+        60,
+    )
     assert all(len(made) == 1 for made in fake.executions.values())
 
 
@@ -488,6 +494,10 @@ async def a_factory_with_consumers_and_interceptors(written, world):
     assert consumed[: len(events)] == events
     assert "TaskArtifactUpdateEvent" in events
     assert ("TaskStatusUpdateEvent", "COMPLETED") in world.printed
+    fake.inject(Fail(code=-32602))
+    with pytest.raises(holdfast.InvalidParamsError):
+        await written()
+    assert world.printed[-1] == ("SendStreamingMessage", "failed")
 
 
 async def made(written, world, behaviour="384,400 km", **options):
@@ -1150,14 +1160,22 @@ async def the_whole_call_has_its_limit(written, world):
 
 @block("timeouts=holdfast.Timeouts(")
 async def limits_are_options(written, world):
-    fake = FakeAgent("384,400 km", url=HERE)
-    world.reach(fake)
+    world.reach(FakeAgent("384,400 km", url=HERE))
     names = await written()
     assert world.printed == [("384,400 km",)]
-    client = holdfast.connect(HERE, timeout=90, resilience=names["resilience"])
-    fake.inject(Stall(), times=9)
+    assert names["resilience"] == holdfast.Resilience(
+        timeouts=holdfast.Timeouts(connect=5, first_byte=60, idle=60, write=5, pool=10),
+        retry=holdfast.RetryPolicy(max_retries=3, base_delay=1, max_delay=30, backoff_factor=2),
+    )
+    assert names["agent"].circuit.state == "closed"
+    away = FakeAgent(url=HERE)
+    away.inject(Stall(), times=99)
+    world.reach(away)
+    with pytest.raises(holdfast.OutcomeUnknownError, match="no reply began for 60 s"):
+        await written()
+    world.reach(FakeAgent(works_forever(), url=HERE))
     with pytest.raises(holdfast.DeadlineExceededError, match="90 s"):
-        await client.get_task("task-1")
+        await written()
 
 
 @pytest.mark.parametrize(
@@ -1422,8 +1440,9 @@ async def a_question_is_answered_on_the_way(written, world):
 
     fake = FakeAgent(behave, url=HERE)
     world.reach(fake)
-    await written()
+    names = await written()
     assert world.printed == [("Booked for tonight.",)]
+    assert names["reconnect"] == holdfast.ReconnectPolicy(max_reconnects=3, backoff=0.5)
 
 
 @ag2("`A2AConfig(card_url=url)`")
@@ -1595,8 +1614,9 @@ async def a_stream_that_is_lost_leaves_its_task(written, world):
     fake.inject(Cut(after_events=3))
     fake.inject(Refuse(), on="SubscribeToTask", times=99)
     fake.inject(Refuse(), on="GetTask", times=99)
-    await written()
+    names = await written()
     assert world.printed[0] == ("384,400",)
+    assert names["reconnect"] == holdfast.ReconnectPolicy(max_reconnects=3, backoff=0.5)
     attempts, text = world.printed[1]
     assert text == "384,400"
     assert [each.number for each in attempts] == list(range(1, len(attempts) + 1))
