@@ -148,15 +148,16 @@ async def test_an_error_of_the_protocol_with_status_200_is_a_reply(kind):
 
 @both
 @pytest.mark.parametrize(("status", "tries"), [(400, 1), (401, 1), (404, 1), (500, 4), (502, 4)])
-async def test_a_refusal_is_returned_when_no_try_is_left(kind, status, tries):
+@pytest.mark.parametrize("method", ["GetTask", "SubscribeToTask"])
+async def test_a_refusal_is_returned_when_no_try_is_left(kind, status, tries, method):
     agent = FakeAgent()
     body = b"<h1>no</h1>"
     headers = {"content-type": "text/html", "x-own": "yes"}
-    agent.inject(Respond(status=status, headers=headers, body=body), on="GetTask", times=9)
+    agent.inject(Respond(status=status, headers=headers, body=body), on=method, times=9)
     seen = []
 
     async with client_of(kind, agent, resilience=PATIENT, observers=[seen.append]) as client:
-        answer = await client.post(RPC, json=call("GetTask", id="1"))
+        answer = await client.post(RPC, json=call(method, id="1"))
 
     assert (answer.status_code, answer.content) == (status, body)
     assert answer.headers["x-own"] == "yes"
@@ -485,8 +486,10 @@ async def test_the_callers_secrets_are_in_no_error_and_no_log(kind, caplog):
 
 
 @both
-@pytest.mark.parametrize(("theirs", "lasts"), [(5.0, 5.0), (None, 120.0), (500.0, 120.0)])
-async def test_the_shorter_timeout_counts_for_each_try(kind, theirs, lasts):
+@pytest.mark.parametrize(
+    ("theirs", "lasts"), [(5.0, 5.0), (None, 120.0), (500.0, 500.0), (5000.0, 900.0)]
+)
+async def test_the_clients_timeout_counts_for_each_try(kind, theirs, lasts):
     agent = FakeAgent()
     agent.inject(Stall(phase="first_byte"), on="SendMessage")
     loop = asyncio.get_running_loop()
@@ -1094,6 +1097,18 @@ async def test_on_sockets_a_refused_connection_is_a_connect_error(kind):
 
     assert isinstance(raised.value.__cause__, A2AConnectionError)
     assert (raised.value.__cause__.failure, len(raised.value.__cause__.attempts)) == ("refused", 4)
+
+
+@both
+@pytest.mark.real_time
+async def test_on_sockets_what_cannot_be_sent_is_told_without_its_secret(kind):
+    async with on_sockets(kind) as (server, client):
+        with pytest.raises(kind.library.LocalProtocolError) as raised:
+            await client.post(server.url, json=send(), headers={"X-Token": "hidden-\r\nvalue"})
+
+        assert "hidden" not in str(raised.value)
+        assert raised.value.__cause__.executed is False
+        assert server.requests == []
 
 
 @both

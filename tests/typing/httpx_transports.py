@@ -15,7 +15,7 @@ from holdfast.integrations.httpx2 import Transport as Transport2
 
 
 def watch(observation: Observation) -> None:
-    print(observation.operation)
+    assert_type(observation.request_id, str)
 
 
 async def for_httpx(env: Env, session: aiohttp.ClientSession) -> None:
@@ -38,7 +38,7 @@ async def for_httpx(env: Env, session: aiohttp.ClientSession) -> None:
     assert_type(await transport.handle_async_request(request), httpx.Response)
     await transport.aclose()
     Transport(resilience=True)  # type: ignore[arg-type]
-    Transport(Resilience())  # type: ignore[misc]
+    Transport(Resilience())  # type: ignore[call-arg]
     httpx2.AsyncClient(transport=transport)  # type: ignore[arg-type]
 
 
