@@ -27,6 +27,7 @@ from a2a.types import (
 )
 from a2a.utils.errors import TaskNotFoundError as SdkTaskNotFoundError
 from tests.raw_server import chunk, head, header, reply, serve, serve_in_thread
+from tests.real_agents import sdk03_process, sdk_process
 
 import holdfast.integrations.httpx
 import holdfast.integrations.httpx2
@@ -890,9 +891,9 @@ async def sdk_of(agent, binding="JSONRPC", *, streaming=False, timeout=5.0, netw
     assert network.in_flight == 0
 
 
-def sdk_message(message_id="m-1"):
+def sdk_message(message_id="m-1", text="hello"):
     return SendMessageRequest(
-        message=Message(message_id=message_id, role=Role.ROLE_USER, parts=[Part(text="hello")])
+        message=Message(message_id=message_id, role=Role.ROLE_USER, parts=[Part(text=text)])
     )
 
 
@@ -951,6 +952,37 @@ async def test_the_sdk_reads_the_agents_own_errors(binding):
             await sdk.get_task(GetTaskRequest(id="nobody"))
         with pytest.raises(SdkTaskNotFoundError):
             await sdk.cancel_task(CancelTaskRequest(id="nobody"))
+
+
+@pytest.fixture(scope="module", params=[sdk_process, sdk03_process], ids=["1.0", "0.3"])
+def real_agent(request, tmp_path_factory):
+    with request.param(tmp_path_factory.mktemp("agent") / "stderr") as url:
+        yield url
+
+
+@pytest.mark.sdk
+@pytest.mark.real_time
+@bindings
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_the_sdk_talks_to_real_agents_through_it(real_agent, binding, streaming):
+    async with (
+        asyncio.timeout(PATIENCE),
+        httpx.AsyncClient(transport=HTTPX.Transport(), timeout=PATIENCE) as client,
+    ):
+        card = await A2ACardResolver(client, real_agent).get_agent_card()
+        config = ClientConfig(
+            httpx_client=client,
+            streaming=streaming,
+            supported_protocol_bindings=[binding],
+            use_client_preference=True,
+        )
+        async with ClientFactory(config).create(card) as sdk:
+            first, *others = await events_of(sdk, sdk_message("m-real", "echo hello"))
+            task = await sdk.get_task(GetTaskRequest(id=first.task.id))
+
+    assert bool(others) is streaming
+    assert task.status.state == TaskState.TASK_STATE_COMPLETED
+    assert "hello" in str(task.artifacts)
 
 
 # ── Cancellation ─────────────────────────────────────────────────────────────────────────────
