@@ -698,6 +698,29 @@ async def test_a_response_that_is_forgotten_frees_its_place(kind):
         assert network.in_flight == 0
 
 
+@both
+async def test_who_is_cancelled_while_reading_frees_it_though_nobody_closes(kind):
+    agent = FakeAgent()
+    agent.inject(Stall(phase="idle", after_events=1), on="SendStreamingMessage")
+    network = FakeNetwork(agent)
+
+    async with client_of(kind, network=network, headers=EVENTS) as client:
+        request = client.build_request("POST", RPC, json=send(method="SendStreamingMessage"))
+        answer = await client.send(request, stream=True)
+
+        async def reading():
+            return [piece async for piece in answer.stream]
+
+        task = asyncio.create_task(reading())
+        await asyncio.sleep(1)
+        assert network.in_flight == 1
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+        assert task.cancelled()
+        assert network.in_flight == 0
+
+
 # ── Bodies and headers of requests ───────────────────────────────────────────────────────────
 
 
@@ -1165,7 +1188,9 @@ async def test_on_sockets_headers_are_carried_as_they_are(kind):
             json=send(),
             headers=[("X-Own", "one"), ("X-Own", "two"), ("Host", "other.test"), ("TE", "x")],
         )
-        await client.get(server.url, headers={"Accept-Encoding": "br"})
+        client.cookies.clear()
+        twice = [("Accept-Encoding", "br"), ("Cookie", "a=1"), ("Cookie", "b=2")]
+        await client.get(server.url, headers=twice)
         first, second = server.requests
 
     assert header(first, "x-own") == "one, two"
@@ -1176,6 +1201,7 @@ async def test_on_sockets_headers_are_carried_as_they_are(kind):
     assert header(first, "content-type") == "application/json"
     assert first.count(b"\r\ncontent-length:") + first.count(b"\r\nContent-Length:") == 1
     assert header(second, "accept-encoding") == "identity"
+    assert header(second, "cookie") == "a=1; b=2"
     assert header(second, "content-type") is None
     assert answer.headers.get_list("set-cookie") == ["a=1", "b=2"]
     assert answer.cookies["b"] == "2"
