@@ -145,9 +145,12 @@ def test_a_wait_that_was_over_is_a_timeout_of_the_client(name):
 
 @pytest.mark.parametrize("name", sorted(FAILURES))
 def test_everything_else_is_a_failed_call(name):
-    told = to_sdk_error(made(TREE[name]))
+    error = made(TREE[name], agent="http://a/")
+
+    told = to_sdk_error(error)
 
     assert type(told) is CallFailedError
+    assert str(told) == told.message == str(error) == "it broke (agent http://a/)"
     assert isinstance(told, client_errors.A2AClientError)
     assert not isinstance(told, client_errors.A2AClientTimeoutError)
 

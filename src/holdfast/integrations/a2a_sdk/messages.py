@@ -95,6 +95,8 @@ def to_value(message: ProtoMessage, kind: type[V]) -> V:
         return read(message)
     except UnfitError as error:
         raise MalformedError(error.why, error.path) from None
+    except RecursionError:  # the program's own stack is deep already
+        raise MalformedError("nested too deeply") from None
 
 
 def to_proto(value: WireValue, message_type: type[M]) -> M:
@@ -115,11 +117,14 @@ def to_proto(value: WireValue, message_type: type[M]) -> M:
     try:
         write(value, message)
     except UnfitError as error:
-        raise InvalidAgentResponseError(
-            f"the reply cannot be given in the SDK's types: {error.why} at {error.path}",
-            executed=True,
-        ) from None
-    return message
+        why = f"{error.why} at {error.path}"
+    except RecursionError:  # the program's own stack is deep already
+        why = "nested too deeply"
+    else:
+        return message
+    raise InvalidAgentResponseError(
+        f"the reply cannot be given in the SDK's types: {why}", executed=True
+    )
 
 
 # ── The tables ───────────────────────────────────────────────────────────────────────────────
