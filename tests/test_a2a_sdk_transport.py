@@ -1,6 +1,7 @@
 """The SDK's client over Holdfast's: faults, what comes along of a configuration, the factory."""
 
 import asyncio
+import contextlib
 import json
 import random
 
@@ -667,6 +668,28 @@ async def test_holdfasts_client_is_there_for_what_the_sdk_has_no_word_for():
     assert transport.client.circuit.state == "closed"
 
 
+@streaming_or_not
+async def test_messages_are_in_the_journal_until_their_answer_is_known(streaming, tmp_path):
+    agent = FakeAgent(completes("done", after=5))
+    transport = transport_of(agent, journal=tmp_path / "calls.db")
+
+    async def sent(request):
+        if streaming:
+            await collected(transport.send_message_streaming(request))
+        else:
+            await transport.send_message(request)
+
+    await sent(said())
+    assert await transport.client.pending() == []
+    left = said()
+    left.message.message_id = "m-2"
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(sent(left), 1)
+    [pending] = await transport.client.pending()
+    assert pending.message_id == "m-2"
+    await transport.close()
+
+
 # ── The address and the card ─────────────────────────────────────────────────────────────────
 
 
@@ -809,6 +832,15 @@ async def test_what_cannot_come_along_is_said_and_what_to_pass_instead(settings,
             factory.create(card_of(agent))
         assert f"pass {next(iter(instead))}=" in str(caught.value)
         client_factory(lending(lent), **instead).create(card_of(agent))
+
+
+@pytest.mark.parametrize(("trusts", "is_right"), [(True, True), (False, False)])
+async def test_a_client_that_is_to_take_no_proxy_of_the_environment(trusts, is_right, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.test:8080")
+    told = contextlib.nullcontext() if is_right else pytest.raises(ValueError, match="trust_env")
+    async with httpx.AsyncClient(trust_env=trusts) as lent:
+        with told:
+            client_factory(lending(lent)).create(card_of(FakeAgent()))
 
 
 async def test_credentials_passed_by_name_count_before_those_of_a_lent_client():

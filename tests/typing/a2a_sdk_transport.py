@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator
 from typing import Unpack, assert_type
 
 from a2a.client import Client, ClientConfig, ClientFactory
-from a2a.client.client_factory import TransportProducer
-from a2a.client.transports.base import ClientTransport
+from a2a.client.client_factory import TransportProducer  # noqa: TC002  as programs do
+from a2a.client.transports.base import ClientTransport  # noqa: TC002  as programs do
 from a2a.types import a2a_pb2 as pb
 
 import holdfast

@@ -155,14 +155,21 @@ def _proxy(client: httpx.AsyncClient) -> str | None:
     return "a proxy or mounts" if mounts and not is_from_environment else None
 
 
+def _no_environment(client: httpx.AsyncClient) -> str | None:
+    return None if client.trust_env or not getproxies() else "trust_env=False"
+
+
+_AN_ENGINE = "engine=… (an AiohttpEngine or another HttpEngine, or an aiohttp.ClientSession)"
+
 _CANNOT_COME = (
     _Setting(_auth, ("auth", "headers", "engine"), "auth=… (a value, headers, an AuthProvider)"),
+    _Setting(_params, ("auth", "engine"), "auth=… (an AuthProvider gives query parameters, too)"),
     _Setting(
-        _params, ("auth", "engine"), "auth=… (an AuthProvider, whose credentials may be query)"
+        _event_hooks,
+        ("observers", "attempt_layers", "engine"),
+        "observers=… or attempt_layers=…",
     ),
-    _Setting(
-        _event_hooks, ("observers", "attempt_layers", "engine"), "observers=… or attempt_layers=…"
-    ),
-    _Setting(_transport, ("engine",), "engine=… (an HttpEngine or an aiohttp.ClientSession)"),
-    _Setting(_proxy, ("engine",), "engine=… (an HttpEngine or an aiohttp.ClientSession)"),
+    _Setting(_transport, ("engine",), _AN_ENGINE),
+    _Setting(_proxy, ("engine",), _AN_ENGINE),
+    _Setting(_no_environment, ("engine",), _AN_ENGINE),
 )
