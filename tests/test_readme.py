@@ -9,12 +9,16 @@ import re
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 import trustme
+from a2a.types import a2a_pb2 as pb
 from tests.asgi_client import request
 from tests.test_client_tools import Scripted, call, calls
 
 import holdfast
+import holdfast.integrations.httpx as holdfast_httpx
+from holdfast.integrations import a2a_sdk
 from holdfast.server import ProtocolErrors
 from holdfast.testing import (
     Cut,
@@ -215,11 +219,47 @@ async def test_the_words_of_the_official_sdk_work_too(monkeypatch):
         lambda self, url: create(self, url, engine=FakeNetwork(agent)),
     )
 
-    names = await execute(the_one_with("ClientFactory"), print=told.append)
+    names = await execute(the_one_with("holdfast.ClientFactory"), print=told.append)
 
     assert told == [names["task"]]
     assert names["task"].status.state.is_terminal
     assert agent.received[-1].url.startswith("https://agent.example.com/rest")
+
+
+async def test_the_official_sdk_is_carried(monkeypatch):
+    agent = FakeAgent("384,400 km", url="http://localhost:9999")
+    factory = functools.partial(a2a_sdk.client_factory, engine=FakeNetwork(agent))
+    monkeypatch.setattr(a2a_sdk, "client_factory", factory)
+    monkeypatch.setattr(httpx, "AsyncClient", carried_to(agent))
+
+    names = await execute(the_one_with("client_factory(ClientConfig())"))
+    agent.inject(Cut(after_events=2))
+    message = pb.Message(message_id="1", role=pb.ROLE_USER, parts=[pb.Part(text="How far?")])
+    async with names["client"] as client:
+        told = client.send_message(pb.SendMessageRequest(message=message))
+        *_, last = [event async for event in told]
+
+    assert last.status_update.status.state == pb.TASK_STATE_COMPLETED
+    assert len(agent.calls("SendStreamingMessage")) == len(agent.executions) == 1
+
+
+async def test_a_client_of_httpx_is_carried(monkeypatch):
+    agent = FakeAgent(url="http://localhost:9999")
+    agent.inject(Refuse(), on="GetAgentCard")
+    carrying = functools.partial(holdfast_httpx.Transport, engine=FakeNetwork(agent))
+    monkeypatch.setattr(holdfast_httpx, "Transport", carrying)
+
+    names = await execute(the_one_with("transport=Transport()"))
+    async with names["client"] as client:
+        reply = await client.get("http://localhost:9999/.well-known/agent-card.json")
+
+    assert reply.json()["name"] == "Fake agent"
+
+
+def carried_to(agent):
+    """The class of httpx clients that reach an agent in process."""
+    carrying = holdfast_httpx.Transport(engine=FakeNetwork(agent))
+    return functools.partial(httpx.AsyncClient, transport=carrying)
 
 
 async def test_a_program_goes_on_with_what_another_has_left(tmp_path, monkeypatch):
@@ -322,7 +362,9 @@ def test_every_block_is_run():
         "AuthProvider",
         "sessionId",
         "ca.pem",
-        "ClientFactory",
+        "holdfast.ClientFactory",
+        "client_factory(ClientConfig())",
+        "transport=Transport()",
     )
     assert len(PROGRAMS) == 2
     assert all(any(text in fragment for text in tried) for fragment in FRAGMENTS)

@@ -2,7 +2,8 @@
 
 It gives the codes from -32001 to -32008 meanings of its own, and tells in ``error.data`` whether
 and when to try again. Its errors are recognised by those members; to a caller each is an
-`AgentError` that keeps its code, with `transient` and `retry_after` read from the data.
+`AgentError` that keeps its code, with `transient` and `retry_after` read from the data. Where that
+does not say, RATE_LIMITED, AGENT_UNAVAILABLE and TASK_TIMEOUT may pass, and the others do not.
 """
 
 from __future__ import annotations

@@ -976,6 +976,10 @@ CODE_BY_REASON: Mapping[str, int] = MappingProxyType(
 
 _NOT_EXECUTED_CODES = frozenset({-32700, -32009})
 _TRANSIENT_CODES = frozenset({-32603})
+_TRANSIENT_IN_ARTICLE = frozenset(
+    {Dialect.RATE_LIMITED, Dialect.AGENT_UNAVAILABLE, Dialect.TASK_TIMEOUT}
+)
+"""What may pass if the error itself says nothing about it; of the protocol, and of the dialect."""
 
 
 def error_of(told: ErrorObject, otherwise: type[A2AError] | None = None) -> A2AError:
@@ -988,7 +992,8 @@ def error_of(told: ErrorObject, otherwise: type[A2AError] | None = None) -> A2AE
     kind = BY_CODE.get(told.code) or otherwise or AgentError
     if told.in_article_dialect:
         kind = AgentError
-    hint = told.code in _TRANSIENT_CODES or told.retry_after is not None
+    codes = _TRANSIENT_IN_ARTICLE if told.in_article_dialect else _TRANSIENT_CODES
+    hint = told.code in codes or told.retry_after is not None
     facts = Facts(
         code=told.code,
         details=told.details,
