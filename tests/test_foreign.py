@@ -76,3 +76,9 @@ def test_what_stands_before_the_agent_is_taken_at_its_word(
 def test_what_is_too_much_to_look_through_may_be_an_agents():
     assert told(429, b"[" * 50 + b"]" * 50, json_depth=10).executed is None
     assert told(429, b"[" * 50 + b"]" * 50).executed is False
+
+
+def test_the_facts_of_an_error_of_json_rpc_are_read():
+    body = {"jsonrpc": "2.0", "id": 1, "error": {"code": 7, "message": "no"}}
+
+    assert told(429, json.dumps(body).encode()).code == 7

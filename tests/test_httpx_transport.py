@@ -385,6 +385,17 @@ async def test_nobody_there_is_a_connect_error(kind):
 
 
 @both
+async def test_a_connection_that_was_gone_before_anything_left_is_a_connect_error(kind):
+    class Gone(FakeNetwork):
+        async def request(self, request):
+            raise A2AConnectionError("gone", failure="disconnected", executed=False)
+
+    async with client_of(kind, network=Gone()) as client:
+        with pytest.raises(kind.library.ConnectError):
+            await client.post(RPC, json=send())
+
+
+@both
 async def test_an_open_circuit_is_a_connect_error_for_that_agent_alone(kind):
     agent, other = FakeAgent(), FakeAgent(url="http://other.test")
     resilience = Resilience(retry=RetryPolicy(max_retries=0), breaker=BreakerPolicy(failures=2))
