@@ -28,7 +28,6 @@ import holdfast
 from holdfast import (
     CallFinished,
     ConcurrencyPolicy,
-    Endpoints,
     PassThrough,
     Resilience,
     RetryPolicy,
@@ -843,10 +842,13 @@ async def test_a_client_that_is_to_take_no_proxy_of_the_environment(trusts, is_r
             client_factory(lending(lent)).create(card_of(FakeAgent()))
 
 
-async def test_credentials_passed_by_name_count_before_those_of_a_lent_client():
+@pytest.mark.parametrize(
+    "given", [{"auth": "Bearer mine"}, {"headers": {"authorization": "Bearer mine"}}]
+)
+async def test_credentials_passed_by_name_count_before_those_of_a_lent_client(given):
     agent = FakeAgent(token="mine")
     async with httpx.AsyncClient(headers={"Authorization": "Bearer lent"}) as lent:
-        transport = transport_of(agent, config=lending(lent), auth="Bearer mine")
+        transport = transport_of(agent, config=lending(lent), **given)
         await transport.list_tasks(pb.ListTasksRequest())
 
 
@@ -1055,10 +1057,7 @@ async def test_grpc_is_made_as_before_and_tried_again():
 async def test_clients_of_a_factory_share_what_is_known_of_an_agent():
     agent = FakeAgent()
     agent.inject(Refuse(), times=5)
-    shared = Endpoints()
-    factory = client_factory(
-        retry_config=RetryConfig(max_retries=0), engine=FakeNetwork(agent), shared=shared
-    )
+    factory = client_factory(retry_config=RetryConfig(max_retries=0), engine=FakeNetwork(agent))
     for _ in range(5):
         with pytest.raises(A2AClientError):
             await factory.create(card_of(agent)).get_task(pb.GetTaskRequest(id="t"))

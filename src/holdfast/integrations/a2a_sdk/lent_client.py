@@ -16,8 +16,9 @@ import httpx
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
+    from holdfast.integrations.a2a_sdk.transport import TransportOptions
     from holdfast.wire.http import Timeouts
 
 __all__ = ["LentClient"]
@@ -52,17 +53,17 @@ class LentClient:
     Args:
         client: The client.
         url: Where requests go.
-        instead: Names of the options that the caller passes besides it.
+        instead: The options that the caller passes besides it; its headers count before these.
 
     Raises:
         ValueError: Something that is set on it cannot come along, and nothing is passed in its
             place.
     """
 
-    def __init__(self, client: httpx.AsyncClient, url: str, instead: Collection[str]) -> None:
+    def __init__(self, client: httpx.AsyncClient, url: str, instead: TransportOptions) -> None:
         for what in _CANNOT_COME:
             found = what.found(client)
-            if found is not None and not set(what.options) & set(instead):
+            if found is not None and not instead.keys() & set(what.options):
                 message = (
                     f"the lent httpx client has {found}, which has no effect on the requests of a "
                     f"HoldfastTransport; pass {what.hint} in its place"
@@ -70,9 +71,8 @@ class LentClient:
                 raise ValueError(message)
         self._client = client
         self._url = url
-        self._drops = set(_BY_THE_CODEC)
-        if "auth" in instead:
-            self._drops.add("authorization")
+        own = instead.get("headers") or {}
+        self._drops = _BY_THE_CODEC | {name.lower() for name in own}
 
     def headers(self) -> dict[str, str]:
         """The headers and cookies to send, as they are now; names in lower case."""
