@@ -1,0 +1,139 @@
+"""AG2's client, an `Agent` whose model is an `A2AConfig`, calls a real agent.
+
+Between them is a door where messages meet what networks and proxies do. What AG2 makes of it by
+itself comes first, then what it makes of it with one line of Holdfast.
+"""
+
+import uuid
+
+import pytest
+from tests.faulty_agent import Answer, Cut, Lost, NotSent
+from tests.frameworks import call, permit
+from tests.real_agents import ag2_client, sdk_process
+
+pytestmark = [pytest.mark.ag2, pytest.mark.sdk, pytest.mark.real_time]
+
+SEND = "SendStreamingMessage"
+CARDS = ["card", "GetExtendedAgentCard"]
+
+COUNT = 5
+TEXT = f"chunks {COUNT}"
+CHUNKS = [f"chunk {number}\n" for number in range(1, COUNT + 1)]
+BEFORE_THE_CUT = 4
+"""Events: the task, that it works, and two chunks."""
+
+LATER = ("Retry-After: 0",)
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory):
+    with sdk_process(tmp_path_factory.mktemp("sdk") / "stderr") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def ag2(tmp_path_factory):
+    with ag2_client(tmp_path_factory.mktemp("ag2") / "stderr") as (process, _):
+        yield process
+
+
+@pytest.fixture
+def ask(ag2, agent):
+    """Has AG2 say something to the agent."""
+
+    def ask(text=TEXT, **how):
+        return call(ag2, agent, text, **how)
+
+    return ask
+
+
+def in_order(called):
+    """AG2 told the whole text once, in order, and no error."""
+    return called.outcome == {"text": "".join(CHUNKS), "chunks": CHUNKS}
+
+
+def names(called):
+    """The error that AG2 raised, and those that it came from."""
+    return [error["type"] for error in called.outcome["error"]]
+
+
+# --- by itself -----------------------------------------------------------------------------------
+
+
+async def test_all_is_well_where_nothing_happens(ask):
+    called = await ask(through="alone")
+
+    assert in_order(called)
+    assert called.asked == [*CARDS, SEND]
+    assert called.executions == 1
+
+
+async def test_alone_it_gives_up_when_the_card_is_refused_once(ask):
+    called = await ask(through="alone", refused=True)
+
+    assert names(called)[:2] == ["AgentCardResolutionError", "ConnectError"]
+
+
+async def test_alone_it_gives_up_when_a_message_is_refused_once(ask):
+    called = await ask(through="alone", refused=True, known=True)
+
+    assert names(called)[:3] == ["A2AReconnectError", "A2AClientError", "ConnectError"]
+    assert called.executions == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause", "executions"),
+    [
+        (NotSent(), "ReadError", 0),
+        (Lost(), "ReadError", 1),
+        (Answer(429, LATER), "HTTPStatusError", 0),
+        (Answer(503, LATER), "HTTPStatusError", 0),
+    ],
+    ids=["not sent", "lost", "429", "503"],
+)
+async def test_alone_it_gives_up_and_does_not_say_whether_anything_ran(
+    ask, fault, cause, executions
+):
+    called = await ask(through="alone", faults=[fault])
+
+    assert names(called)[:3] == ["A2AReconnectError", "A2AClientError", cause]
+    assert called.asked == [*CARDS, SEND]
+    assert called.executions == executions
+
+
+@pytest.mark.parametrize("how", ["reset", "close"])
+async def test_alone_it_does_not_find_a_task_again_that_is_over(ask, how):
+    called = await ask(through="alone", faults=[Cut(how, BEFORE_THE_CUT)])
+
+    assert names(called) == ["UnsupportedOperationError"]
+    assert called.outcome["chunks"] == CHUNKS[:2]
+    assert called.asked == [*CARDS, SEND, "SubscribeToTask"]
+    assert called.executions == 1
+
+
+async def test_alone_it_takes_what_is_cut_in_good_order_for_all(ask):
+    called = await ask(through="alone", faults=[Cut("end", BEFORE_THE_CUT)])
+
+    assert called.outcome == {"text": "".join(CHUNKS[:2]), "chunks": CHUNKS[:2]}
+    assert called.asked == [*CARDS, SEND]
+    assert called.executions == 1
+
+
+async def test_alone_it_loses_what_was_said_while_it_was_away(ask, agent):
+    pace = str(uuid.uuid4())
+    permits = iter([3, COUNT - 3])
+
+    async def more():
+        await permit(agent, pace, next(permits))
+
+    called = await ask(
+        f"paced {pace} {COUNT}",
+        through="alone",
+        on_stream=more,
+        faults=[Cut("close", BEFORE_THE_CUT, over=False)],
+    )
+
+    heard = [*CHUNKS[:2], *CHUNKS[3:]]
+    assert called.outcome == {"text": "".join(heard), "chunks": heard}
+    assert called.asked == [*CARDS, SEND, "SubscribeToTask"]
+    assert called.executions == 1
