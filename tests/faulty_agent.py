@@ -1,4 +1,4 @@
-"""A door before a real agent: to messages that are sent happens there what networks do to them.
+"""A door before a real agent, where messages meet what networks and proxies do.
 
 It is a script for `tests.raw_server.serve`, and knows of A2A what it needs: which request fetches
 the card, which sends a message, which event of a stream brings what. The card that it hands out
@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 from tests.proxy import next_chunk
 from tests.raw_server import LAST_CHUNK, chunk, header, reply
 
-__all__ = ["CARD_PATH", "Answer", "Cut", "FaultyAgent", "Lost", "NotSent"]
+__all__ = ["CARD_PATH", "SENDING", "Answer", "Cut", "FaultyAgent", "Lost", "NotSent"]
 
 CARD_PATH = "/.well-known/agent-card.json"
 
-SENDING = {"SendMessage", "SendStreamingMessage"}
+SENDING = frozenset({"SendMessage", "SendStreamingMessage"})
 
 REST = {
     "/message:send": "SendMessage",
@@ -69,10 +69,6 @@ class Cut:
     over: bool = True
 
 
-async def _nothing():
-    pass
-
-
 class FaultyAgent:
     """Passes on what is asked of an agent, and breaks what is sent.
 
@@ -80,6 +76,7 @@ class FaultyAgent:
         agent: The agent's origin.
         faults: What happens to each message that is sent, in order; None for nothing. To those
             that follow nothing happens.
+        at: The operations that it happens to instead, by the specification's names.
         on_stream: ``async def on_stream()``, called when a stream has begun, and its first event
             is still to be passed on.
 
@@ -87,10 +84,10 @@ class FaultyAgent:
         asked: The operations that were asked for, in order; ``card`` is the public card.
     """
 
-    def __init__(self, agent, faults=(), on_stream=_nothing):
+    def __init__(self, agent, faults=(), *, at=SENDING, on_stream=None):
         self._origin = agent
         self._port = urlsplit(agent).port
-        self._faults = iter(faults)
+        self._faults, self._at = iter(faults), at
         self._on_stream = on_stream
         self.asked = []
 
@@ -100,7 +97,7 @@ class FaultyAgent:
             return
         operation = _operation(request)
         self.asked.append(operation)
-        fault = next(self._faults, None) if operation in SENDING else None
+        fault = next(self._faults, None) if operation in self._at else None
         match fault:
             case NotSent():
                 connection.reset()
@@ -145,7 +142,7 @@ class FaultyAgent:
     async def _pass_stream_on(self, connection, cut, reader):
         passed = 0
         while event := await next_chunk(reader):
-            if passed == 0:
+            if passed == 0 and self._on_stream is not None:
                 await self._on_stream()
             if cut is not None and passed == cut.after:
                 if cut.over:

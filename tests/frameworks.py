@@ -4,7 +4,7 @@ import asyncio
 import json
 import urllib.request
 
-from tests.faulty_agent import CARD_PATH, FaultyAgent
+from tests.faulty_agent import CARD_PATH, SENDING, FaultyAgent
 from tests.raw_server import serve
 from tests.real_agents import LIMIT
 
@@ -30,7 +30,17 @@ class Called:
 
 
 async def call(
-    process, agent, text, *, faults=(), refused=False, known=False, on_stream=None, **wanted
+    process,
+    agent,
+    text,
+    *,
+    refused=False,
+    known=False,
+    card_path="",
+    faults=(),
+    at=SENDING,
+    on_stream=None,
+    **wanted,
 ):
     """Has a client call a real agent that is behind a door where things happen.
 
@@ -38,17 +48,17 @@ async def call(
         process: The client, from `tests.real_agents`.
         agent: The agent's origin.
         text: What is said.
-        faults: What happens to each message at the door, see `tests.faulty_agent`.
         refused: Whether the door's port refuses connections until something is tried again.
         known: Whether the client has the agent's card; else it is told where the card is.
-        on_stream: See `FaultyAgent`.
+        card_path: Where that is, at the door's address.
+        faults: What happens at the door, see `FaultyAgent`; so `at` and `on_stream`.
         wanted: More of what the client is told.
     """
     before = await _executions(agent)
-    door = FaultyAgent(agent, faults, *([on_stream] if on_stream else []))
+    door = FaultyAgent(agent, faults, at=at, on_stream=on_stream)
     async with asyncio.timeout(LIMIT), serve(door, refusing=refused) as server:
         url = server.url.rstrip("/")
-        card = await _card(agent, url) if known else url + wanted.pop("card_path", "")
+        card = await _card(agent, url) if known else url + card_path
         await _write(process, {"card": card, "text": text, **wanted})
         retries = []
         while "outcome" not in (said := await _read(process)):

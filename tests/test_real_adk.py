@@ -109,3 +109,75 @@ async def test_alone_it_keeps_the_beginning_of_what_is_cut_and_asks_no_more(ask,
     assert called.outcome["text"] == UP_TO_THE_CUT
     assert called.asked == ["card", SEND]
     assert called.executions == 1
+
+
+# --- carried by holdfast.integrations.httpx ------------------------------------------------------
+
+
+async def test_carried_all_is_well_and_the_client_stays_open(ask):
+    called = await ask(through="transport")
+
+    assert in_order(called)
+    assert called.executions == 1
+    assert called.outcome["lent_is_closed"] is False
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["sending", "fetching the card"])
+async def test_carried_it_comes_again_when_it_is_refused(ask, known):
+    called = await ask(through="transport", refused=True, known=known)
+
+    assert in_order(called)
+    [error] = called.retries
+    assert (error["type"], error["executed"]) == ("A2AConnectionError", False)
+    assert called.executions == 1
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_carried_it_comes_again_when_it_was_asked_to(ask, status):
+    called = await ask(through="transport", faults=[Answer(status, LATER)])
+
+    assert in_order(called)
+    assert [error["executed"] for error in called.retries] == [False]
+    assert called.asked == ["card", SEND, SEND]
+    assert called.executions == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "executions"), [(NotSent(), 0), (Lost(), 1)], ids=["not sent", "lost"]
+)
+async def test_carried_it_sends_nothing_twice_and_says_that_it_may_have_run(
+    ask, fault, executions
+):
+    called = await ask(through="transport", faults=[fault])
+
+    [error] = called.outcome["errors"]
+    assert error.startswith("A2A request failed: Network communication error: the connection")
+    assert error.endswith("not tried again: the agent may have run it)")
+    assert called.asked == ["card", SEND]
+    assert called.executions == executions
+
+
+async def test_carried_it_does_not_send_again_what_was_not_refused(ask):
+    called = await ask(through="transport", faults=[Answer(503)])
+
+    [error] = called.outcome["errors"]
+    assert error.startswith("A2A request failed: HTTP Error 503: ")
+    assert called.asked == ["card", SEND]
+
+
+@pytest.mark.parametrize("fault", [NotSent(), Answer(503)], ids=["reset", "503"])
+async def test_carried_it_fetches_the_card_again(ask, fault):
+    called = await ask(through="transport", faults=[fault], at={"card"})
+
+    assert in_order(called)
+    assert called.asked == ["card", "card", SEND]
+
+
+@pytest.mark.parametrize("how", ["reset", "close"])
+async def test_carried_it_is_left_with_what_is_cut(ask, how):
+    called = await ask(through="transport", faults=[Cut(how, BEFORE_THE_CUT)])
+
+    [error] = called.outcome["errors"]
+    assert "the reply ended too early" in error
+    assert called.outcome["text"] == UP_TO_THE_CUT
+    assert called.executions == 1

@@ -137,3 +137,88 @@ async def test_alone_it_loses_what_was_said_while_it_was_away(ask, agent):
     assert called.outcome == {"text": "".join(heard), "chunks": heard}
     assert called.asked == [*CARDS, SEND, "SubscribeToTask"]
     assert called.executions == 1
+
+
+async def test_alone_it_gives_up_when_it_cannot_ask_once(ask):
+    called = await ask(
+        "echo Hi.", through="alone", streaming=False, faults=[NotSent()], at={"GetTask"}
+    )
+
+    assert names(called)[0] == "A2AClientError"
+    assert called.asked == [*CARDS, "SendMessage", "GetTask"]
+    assert called.executions == 1
+
+
+# --- carried by holdfast.integrations.httpx ------------------------------------------------------
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["sending", "fetching the card"])
+async def test_carried_it_comes_again_when_it_is_refused(ask, known):
+    called = await ask(through="transport", refused=True, known=known)
+
+    assert in_order(called)
+    [error] = called.retries
+    assert (error["type"], error["executed"]) == ("A2AConnectionError", False)
+    assert called.executions == 1
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_carried_it_comes_again_when_it_was_asked_to(ask, status):
+    called = await ask(through="transport", faults=[Answer(status, LATER)])
+
+    assert in_order(called)
+    assert [error["executed"] for error in called.retries] == [False]
+    assert called.asked == [*CARDS, SEND, SEND]
+    assert called.executions == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "executions"), [(NotSent(), 0), (Lost(), 1)], ids=["not sent", "lost"]
+)
+async def test_carried_it_sends_nothing_twice_and_is_told_that_it_may_have_run(
+    ask, fault, executions
+):
+    called = await ask(through="transport", faults=[fault])
+
+    assert names(called)[:4] == [
+        "A2AReconnectError",
+        "A2AClientError",
+        "RemoteProtocolError",
+        "A2AConnectionError",
+    ]
+    cause = called.outcome["error"][3]
+    assert cause["executed"] is None
+    assert cause["message"].endswith("not tried again: the agent may have run it)")
+    assert called.asked == [*CARDS, SEND]
+    assert called.executions == executions
+
+
+async def test_carried_it_does_not_send_again_what_was_not_refused(ask):
+    called = await ask(through="transport", faults=[Answer(503)])
+
+    assert names(called)[2] == "HTTPStatusError"
+    assert called.asked == [*CARDS, SEND]
+
+
+@pytest.mark.parametrize("fault", [NotSent(), Answer(503)], ids=["reset", "503"])
+@pytest.mark.parametrize("operation", ["card", "GetExtendedAgentCard", "GetTask"])
+async def test_carried_it_asks_again_what_is_only_a_question(ask, operation, fault):
+    called = await ask(
+        "echo Hi.", through="transport", streaming=False, faults=[fault], at={operation}
+    )
+
+    assert called.outcome["text"] == "Hi."
+    assert len(called.retries) == 1
+    again = called.asked.index(operation)
+    assert called.asked[again : again + 2] == [operation, operation]
+    assert called.executions == 1
+
+
+@pytest.mark.parametrize("how", ["reset", "close"])
+async def test_carried_it_is_left_with_what_is_cut(ask, how):
+    called = await ask(through="transport", faults=[Cut(how, BEFORE_THE_CUT)])
+
+    assert names(called) == ["UnsupportedOperationError"]
+    assert called.outcome["chunks"] == CHUNKS[:2]
+    assert called.asked == [*CARDS, SEND, "SubscribeToTask"]
+    assert called.executions == 1

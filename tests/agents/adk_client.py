@@ -23,10 +23,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx
-from a2a.client import ClientConfig
-from a2a.client.client_factory import ClientFactory
 from a2a.types import AgentCard
-from calling import answer
+from calling import CALL_SECONDS, answer, resilience
 from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
 from google.adk.runners import InMemoryRunner
 from google.genai import types
@@ -50,21 +48,18 @@ async def alone(_: Test) -> AsyncGenerator[Options, None]:
 
 
 @contextlib.asynccontextmanager
-async def lent_client(_: Test) -> AsyncGenerator[Options, None]:
-    """ADK with a client of ours that is nothing but httpx."""
-    async with httpx.AsyncClient() as client:
+async def transport(test: Test) -> AsyncGenerator[Options, None]:
+    """ADK with a client whose requests Holdfast carries."""
+    from holdfast.integrations.httpx import Transport
+
+    async with httpx.AsyncClient(
+        transport=Transport(resilience=resilience(test)), timeout=CALL_SECONDS
+    ) as client:
         yield {"httpx_client": client}
 
 
-@contextlib.asynccontextmanager
-async def lent_factory(_: Test) -> AsyncGenerator[Options, None]:
-    """ADK with the SDK's own factory."""
-    async with httpx.AsyncClient() as client:
-        yield {"a2a_client_factory": ClientFactory(ClientConfig(httpx_client=client))}
-
-
 THROUGH: Final[Mapping[str, Callable[[Test], Any]]] = MappingProxyType(
-    {"alone": alone, "lent client": lent_client, "lent factory": lent_factory}
+    {"alone": alone, "transport": transport}
 )
 """What `RemoteA2aAgent` is made with, beside the card."""
 

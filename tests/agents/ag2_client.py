@@ -7,9 +7,9 @@ Rules:
 - It does what AG2's documentation shows. Holdfast comes in by the one line of `THROUGH`, from the
   path that is named on the command line, and needs its dependencies here.
 
-A call is ``{"through": KIND, "card": URL or CARD, "text": TEXT}``; what came of it is
-``{"text": …, "chunks": [TEXT, …]}``, the reply and the pieces in which it was told on the way, or
-``{"error": …, "chunks": …}``.
+A call is ``{"through": KIND, "card": URL or CARD, "text": TEXT, "streaming": BOOL}``; what came of
+it is ``{"text": …, "chunks": [TEXT, …]}``, the reply and the pieces in which it was told on the
+way, or ``{"error": …, "chunks": …}``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ import sys
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+import httpx
 from a2a.types import AgentCard
 from ag2 import Agent, MemoryStream
 from ag2.a2a import A2AConfig
 from ag2.events import ModelMessageChunk
-from calling import answer, described
+from calling import CALL_SECONDS, answer, described, resilience
 from google.protobuf.json_format import ParseDict
 
 if TYPE_CHECKING:
@@ -43,7 +44,26 @@ async def alone(_: Test) -> AsyncGenerator[Options, None]:
     yield {}
 
 
-THROUGH: Final[Mapping[str, Callable[[Test], Any]]] = MappingProxyType({"alone": alone})
+@contextlib.asynccontextmanager
+async def transport(test: Test) -> AsyncGenerator[Options, None]:
+    """AG2 with clients whose requests Holdfast carries; AG2 closes each when it has its reply."""
+    from holdfast import Endpoints
+    from holdfast.integrations.httpx import Transport
+
+    shared, made = Endpoints(), []
+
+    def client() -> httpx.AsyncClient:
+        carrying = Transport(resilience=resilience(test), shared=shared)
+        made.append(httpx.AsyncClient(transport=carrying, timeout=CALL_SECONDS))
+        return made[-1]
+
+    yield {"httpx_client_factory": client}
+    assert [client.is_closed for client in made] == [True]
+
+
+THROUGH: Final[Mapping[str, Callable[[Test], Any]]] = MappingProxyType(
+    {"alone": alone, "transport": transport}
+)
 """What `A2AConfig` is made with, beside the card."""
 
 
@@ -51,7 +71,8 @@ async def call(wanted: Json, test: Test) -> Json:
     """Ask the remote agent."""
     card = wanted["card"]
     async with THROUGH[wanted["through"]](test) as options:
-        options["reconnect_backoff"] = 0.01
+        options |= {"reconnect_backoff": 0.01, "polling_interval": 0.01}
+        options["streaming"] = wanted.get("streaming", True)
         if isinstance(card, str):
             config = A2AConfig(card_url=card, **options)
         else:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["CALL_SECONDS", "Test", "answer", "described"]
+__all__ = ["CALL_SECONDS", "Test", "answer", "described", "resilience"]
 
 MAX_SECONDS: Final = 600
 CALL_SECONDS: Final = 15
@@ -75,6 +75,18 @@ def described(error: BaseException) -> list[Json]:
         chain.append(told)
         error = error.__cause__
     return chain
+
+
+def resilience(test: Test) -> Any:
+    """Holdfast's usual ways, with short waits, and the test asked for leave before each."""
+    from holdfast import Resilience
+    from holdfast.policy.reconnect import ReconnectPolicy
+    from holdfast.policy.retry import RetryPolicy
+
+    return Resilience(
+        retry=RetryPolicy(base_delay=0.01, on_retry=test.on_retry),
+        reconnect=ReconnectPolicy(backoff=0.01, max_backoff=0.05),
+    )
 
 
 async def answer(call: Callable[[Json, Test], Awaitable[Json]]) -> None:
