@@ -101,9 +101,8 @@ async def test_alone_it_gives_up_and_does_not_say_whether_anything_ran(
     assert called.executions == executions
 
 
-@pytest.mark.parametrize("how", ["reset", "close"])
-async def test_alone_it_does_not_find_a_task_again_that_is_over(ask, how):
-    called = await ask(through="alone", faults=[Cut(how, BEFORE_THE_CUT)])
+async def test_alone_it_does_not_find_a_task_again_that_is_over(ask):
+    called = await ask(through="alone", faults=[Cut("close", BEFORE_THE_CUT)])
 
     assert names(called) == ["UnsupportedOperationError"]
     assert called.outcome["chunks"] == CHUNKS[:2]
@@ -214,9 +213,8 @@ async def test_carried_it_asks_again_what_is_only_a_question(ask, operation, fau
     assert called.executions == 1
 
 
-@pytest.mark.parametrize("how", ["reset", "close"])
-async def test_carried_it_is_left_with_what_is_cut(ask, how):
-    called = await ask(through="transport", faults=[Cut(how, BEFORE_THE_CUT)])
+async def test_carried_it_is_left_with_what_is_cut(ask):
+    called = await ask(through="transport", faults=[Cut("close", BEFORE_THE_CUT)])
 
     assert names(called) == ["UnsupportedOperationError"]
     assert called.outcome["chunks"] == CHUNKS[:2]
