@@ -4,9 +4,11 @@ Between them is a door where messages meet what networks and proxies do. What AD
 itself comes first, then what it makes of it with one line of Holdfast.
 """
 
+import uuid
+
 import pytest
 from tests.faulty_agent import CARD_PATH, Answer, Cut, Lost, NotSent
-from tests.frameworks import call
+from tests.frameworks import call, permit
 from tests.real_agents import adk_client, sdk_process
 
 pytestmark = [pytest.mark.adk, pytest.mark.sdk, pytest.mark.real_time]
@@ -180,4 +182,111 @@ async def test_carried_it_is_left_with_what_is_cut(ask):
     [error] = called.outcome["errors"]
     assert "the reply ended too early" in error
     assert called.outcome["text"] == UP_TO_THE_CUT
+    assert called.executions == 1
+
+
+# --- called by holdfast.integrations.a2a_sdk -----------------------------------------------------
+
+
+async def test_called_all_is_well(ask):
+    called = await ask(through="factory")
+
+    assert in_order(called)
+    assert called.outcome["events"] == [
+        *([f"chunk {number}\n", True] for number in range(1, COUNT)),
+        [f"chunk {COUNT}\n", False],
+    ]
+    assert called.executions == 1
+
+
+@pytest.mark.parametrize(
+    ("through", "known"),
+    [("factory", True), ("both", False)],
+    ids=["sending", "fetching the card"],
+)
+async def test_called_it_comes_again_when_it_is_refused(ask, through, known):
+    called = await ask(through=through, refused=True, known=known)
+
+    assert in_order(called)
+    [error] = called.retries
+    assert (error["type"], error["executed"]) == ("A2AConnectionError", False)
+    assert called.executions == 1
+
+
+async def test_the_factory_does_not_fetch_the_card(ask):
+    called = await ask(through="factory", refused=True)
+
+    [error] = called.outcome["errors"]
+    assert error.startswith("Failed to initialize remote A2A agent")
+    assert called.retries == []
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_called_it_comes_again_when_it_was_asked_to(ask, status):
+    called = await ask(through="factory", faults=[Answer(status, LATER)])
+
+    assert in_order(called)
+    assert [error["executed"] for error in called.retries] == [False]
+    assert called.asked[:3] == ["card", SEND, SEND]
+    assert called.executions == 1
+
+
+async def test_called_it_finds_what_it_sent_when_the_reply_is_lost(ask):
+    called = await ask(through="factory", faults=[Lost()])
+
+    assert in_order(called)
+    assert called.asked[:3] == ["card", SEND, "ListTasks"]
+    assert called.asked.count(SEND) == 1
+    assert called.executions == 1
+
+
+@pytest.mark.parametrize("fault", [NotSent(), Answer(503)], ids=["reset", "503"])
+async def test_called_it_does_not_send_again_what_it_does_not_find(ask, fault):
+    called = await ask(through="factory", faults=[fault], look=0.05)
+
+    [error] = called.outcome["errors"]
+    assert error.startswith("A2A request failed: ")
+    assert "nobody knows whether the agent ran message" in error
+    assert called.asked.count(SEND) == 1
+    assert called.executions == 0
+
+
+async def test_called_it_sends_again_what_it_does_not_find_where_it_is_told_to(ask):
+    called = await ask(
+        through="factory", faults=[NotSent()], look=0.05, on_unknown="resend_if_absent"
+    )
+
+    assert in_order(called)
+    assert called.asked.count(SEND) == 2
+    assert called.executions == 1
+
+
+@pytest.mark.parametrize("how", ["reset", "close", "end"])
+async def test_called_it_gets_the_rest_of_a_task_that_is_over(ask, how):
+    called = await ask(through="factory", faults=[Cut(how, BEFORE_THE_CUT)])
+
+    assert in_order(called)
+    assert [partial for _, partial in called.outcome["events"]][-1] is False
+    assert called.asked.count(SEND) == 1
+    assert called.executions == 1
+
+
+@pytest.mark.parametrize("how", ["reset", "close", "end"])
+async def test_called_it_listens_on_when_it_is_cut_off(ask, agent, how):
+    pace = str(uuid.uuid4())
+    permits = iter([BEFORE_THE_CUT - 1, COUNT - BEFORE_THE_CUT + 1])
+
+    async def more():
+        await permit(agent, pace, next(permits, 0))
+
+    called = await ask(
+        f"paced {pace} {COUNT}",
+        through="factory",
+        on_stream=more,
+        faults=[Cut(how, BEFORE_THE_CUT, over=False)],
+    )
+
+    assert in_order(called)
+    assert "SubscribeToTask" in called.asked
+    assert called.asked.count(SEND) == 1
     assert called.executions == 1

@@ -7,7 +7,8 @@ Rules:
 - It does what ADK's documentation shows. Holdfast comes in by the one line of `THROUGH`, from the
   path that is named on the command line, and needs its dependencies here.
 
-A call is ``{"through": KIND, "card": URL or CARD, "text": TEXT}``; what came of it is
+A call is ``{"through": KIND, "card": URL or CARD, "text": TEXT}``, with ``look`` and
+``on_unknown`` for Holdfast where a test is about these; what came of it is
 ``{"text": …, "errors": [MESSAGE, …], "events": [[TEXT, PARTIAL], …], "lent_is_closed": BOOL}``:
 the text of all events together, the errors among them, the events with text.
 """
@@ -42,24 +43,47 @@ USER: Final = "tester"
 
 
 @contextlib.asynccontextmanager
-async def alone(_: Test) -> AsyncGenerator[Options, None]:
+async def alone(_: Json, __: Test) -> AsyncGenerator[Options, None]:
     """ADK as it is."""
     yield {}
 
 
 @contextlib.asynccontextmanager
-async def transport(test: Test) -> AsyncGenerator[Options, None]:
+async def transport(wanted: Json, test: Test) -> AsyncGenerator[Options, None]:
     """ADK with a client whose requests Holdfast carries."""
     from holdfast.integrations.httpx import Transport
 
     async with httpx.AsyncClient(
-        transport=Transport(resilience=resilience(test)), timeout=CALL_SECONDS
+        transport=Transport(resilience=resilience(wanted, test)), timeout=CALL_SECONDS
     ) as client:
         yield {"httpx_client": client}
 
 
-THROUGH: Final[Mapping[str, Callable[[Test], Any]]] = MappingProxyType(
-    {"alone": alone, "transport": transport}
+@contextlib.asynccontextmanager
+async def factory(wanted: Json, test: Test) -> AsyncGenerator[Options, None]:
+    """ADK with a factory of Holdfast's clients; ADK fetches the card by itself."""
+    from holdfast.integrations.a2a_sdk import client_factory
+    from holdfast.net.aiohttp import AiohttpEngine
+
+    async with AiohttpEngine() as engine:  # ADK closes no client of a factory
+        yield {
+            "a2a_client_factory": client_factory(
+                resilience=resilience(wanted, test),
+                on_unknown=wanted.get("on_unknown", "reconcile"),
+                engine=engine,
+            )
+        }
+
+
+@contextlib.asynccontextmanager
+async def both(wanted: Json, test: Test) -> AsyncGenerator[Options, None]:
+    """ADK with a factory of Holdfast's clients, and with a client that fetches the card."""
+    async with factory(wanted, test) as making, transport(wanted, test) as carrying:
+        yield making | carrying
+
+
+THROUGH: Final[Mapping[str, Callable[[Json, Test], Any]]] = MappingProxyType(
+    {"alone": alone, "transport": transport, "factory": factory, "both": both}
 )
 """What `RemoteA2aAgent` is made with, beside the card."""
 
@@ -69,7 +93,7 @@ async def call(wanted: Json, test: Test) -> Json:
     card = wanted["card"]
     if not isinstance(card, str):
         card = ParseDict(card, AgentCard())
-    async with THROUGH[wanted["through"]](test) as options:
+    async with THROUGH[wanted["through"]](wanted, test) as options:
         agent = RemoteA2aAgent(name="remote", agent_card=card, **options)
         runner = InMemoryRunner(agent, app_name=APP)
         session = await runner.session_service.create_session(app_name=APP, user_id=USER)

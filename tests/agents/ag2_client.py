@@ -39,13 +39,13 @@ Options = dict[str, Any]
 
 
 @contextlib.asynccontextmanager
-async def alone(_: Test) -> AsyncGenerator[Options, None]:
+async def alone(_: Json, __: Test) -> AsyncGenerator[Options, None]:
     """AG2 as it is."""
     yield {}
 
 
 @contextlib.asynccontextmanager
-async def transport(test: Test) -> AsyncGenerator[Options, None]:
+async def transport(wanted: Json, test: Test) -> AsyncGenerator[Options, None]:
     """AG2 with clients whose requests Holdfast carries; AG2 closes each when it has its reply."""
     from holdfast import Endpoints
     from holdfast.integrations.httpx import Transport
@@ -53,7 +53,7 @@ async def transport(test: Test) -> AsyncGenerator[Options, None]:
     shared, made = Endpoints(), []
 
     def client() -> httpx.AsyncClient:
-        carrying = Transport(resilience=resilience(test), shared=shared)
+        carrying = Transport(resilience=resilience(wanted, test), shared=shared)
         made.append(httpx.AsyncClient(transport=carrying, timeout=CALL_SECONDS))
         return made[-1]
 
@@ -61,7 +61,7 @@ async def transport(test: Test) -> AsyncGenerator[Options, None]:
     assert [client.is_closed for client in made] == [True]
 
 
-THROUGH: Final[Mapping[str, Callable[[Test], Any]]] = MappingProxyType(
+THROUGH: Final[Mapping[str, Callable[[Json, Test], Any]]] = MappingProxyType(
     {"alone": alone, "transport": transport}
 )
 """What `A2AConfig` is made with, beside the card."""
@@ -70,7 +70,7 @@ THROUGH: Final[Mapping[str, Callable[[Test], Any]]] = MappingProxyType(
 async def call(wanted: Json, test: Test) -> Json:
     """Ask the remote agent."""
     card = wanted["card"]
-    async with THROUGH[wanted["through"]](test) as options:
+    async with THROUGH[wanted["through"]](wanted, test) as options:
         options |= {"reconnect_backoff": 0.01, "polling_interval": 0.01}
         options["streaming"] = wanted.get("streaming", True)
         if isinstance(card, str):

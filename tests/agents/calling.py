@@ -77,15 +77,19 @@ def described(error: BaseException) -> list[Json]:
     return chain
 
 
-def resilience(test: Test) -> Any:
-    """Holdfast's usual ways, with short waits, and the test asked for leave before each."""
-    from holdfast import Resilience
-    from holdfast.policy.reconnect import ReconnectPolicy
-    from holdfast.policy.retry import RetryPolicy
+def resilience(wanted: Json, test: Test) -> Any:
+    """Holdfast's usual ways, with short waits, and the test asked for leave before a retry.
+
+    A call's ``look`` is how many seconds to look for a message whose reply was lost.
+    """
+    from holdfast import ReconcilePolicy, ReconnectPolicy, Resilience, RetryPolicy
 
     return Resilience(
         retry=RetryPolicy(base_delay=0.01, on_retry=test.on_retry),
         reconnect=ReconnectPolicy(backoff=0.01, max_backoff=0.05),
+        reconcile=ReconcilePolicy(
+            backoff=0.01, max_backoff=0.05, timeout=wanted.get("look", CALL_SECONDS)
+        ),
     )
 
 
