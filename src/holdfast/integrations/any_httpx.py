@@ -112,19 +112,21 @@ class AnyTransport(Generic[RequestT, ResponseT]):
     - A refusal by HTTP is returned, as it came; the client calls ``raise_for_status()``.
     - Where there is no reply, the library's own exception is raised, with Holdfast's error as its
       ``__cause__``. What was never sent is a ``ConnectError`` (so is an open circuit),
-      ``ConnectTimeout`` or ``PoolTimeout`` (so is a line that is full, and a deadline that ends
-      while waiting in one). All others leave open whether it ran: ``ReadTimeout`` (so does a
-      deadline), ``WriteTimeout``, ``ReadError``, ``RemoteProtocolError``. A reply beyond `limits`
-      is a ``DecodingError``.
-    - An error of the protocol in a reply with status 200 is a reply.
+      ``ConnectTimeout``, ``ProxyError``, ``LocalProtocolError`` or ``PoolTimeout`` (so is a line
+      that is full, and a deadline that ends while waiting in one). The others leave open whether
+      it ran: ``ReadTimeout`` (so does a deadline), ``WriteTimeout``, ``ReadError``,
+      ``RemoteProtocolError``. A reply beyond `limits` is a ``DecodingError``.
+    - An error of the protocol in a reply with status 200 is a reply. A cancel that was tried again
+      may be answered by one that says that the task is not to be canceled: it was, the first time.
 
     A response that streams (by its operation, by ``Accept`` or ``Content-Type``) comes piece by
     piece. It is not picked up again where it is cut: that raises.
 
-    The client's timeouts count, for each try: the shorter one of the client's and of
-    ``Resilience.timeouts``. ``read`` is both the wait for the reply and that between its pieces;
-    None leaves it to Holdfast. The library's default is 5 seconds, which is short for an agent:
-    ``AsyncClient(transport=..., timeout=120)``. `timeout` bounds all tries together.
+    The client's timeouts count, for each try, in place of those of ``Resilience.timeouts``;
+    ``read`` is both the wait for the reply and that between its pieces. Where the client has None,
+    Holdfast's own counts: nothing waits for ever. The library's default is 5 seconds, which is
+    short for an agent: ``AsyncClient(transport=..., timeout=120)``. `timeout` bounds all tries
+    together, and whatever the client says.
 
     Not what the library's own transport does:
 
@@ -184,7 +186,7 @@ class AnyTransport(Generic[RequestT, ResponseT]):
         used, self._owned = engine_of(engine)
         self._limits = limits
         self._closing: set[asyncio.Task[None]] = set()
-        self._timeouts = lru_cache(maxsize=64)(_Shorter(resilience.timeouts))
+        self._timeouts = lru_cache(maxsize=64)(_Limits(resilience.timeouts))
         self._requests = ForeignRequests(
             used,
             resilience=resilience,
@@ -277,8 +279,8 @@ _SHORTEST = 0.001
 """Seconds; the library takes zero, which is over before it begins."""
 
 
-class _Shorter:
-    """Makes the limits of an attempt, of which each is the shorter one of two."""
+class _Limits:
+    """Makes the limits of an attempt of those that the client has, where it has any."""
 
     def __init__(self, own: Timeouts) -> None:
         self._own = own
@@ -292,16 +294,16 @@ class _Shorter:
     ) -> Timeouts:
         own = self._own
         return Timeouts(
-            pool=_shorter(own.pool, pool),
-            connect=_shorter(own.connect, connect),
-            write=_shorter(own.write, write),
-            first_byte=_shorter(own.first_byte, read),
-            idle=_shorter(own.idle, read),
+            pool=_limit(own.pool, pool),
+            connect=_limit(own.connect, connect),
+            write=_limit(own.write, write),
+            first_byte=_limit(own.first_byte, read),
+            idle=_limit(own.idle, read),
         )
 
 
-def _shorter(own: float, given: float | None) -> float:
-    return own if given is None else min(own, max(_SHORTEST, given))
+def _limit(own: float, given: float | None) -> float:
+    return own if given is None else max(_SHORTEST, given)
 
 
 def _headers(request: Any) -> dict[str, str]:
@@ -375,6 +377,8 @@ def _name_of(error: A2AError) -> str:
         return "PoolTimeout" if error.executed is False else "ReadTimeout"
     if isinstance(error, A2AConnectionError):
         name = _OF_CONNECTION[error.failure]
+        if error.failure == "unreachable" and not error.transient:
+            return "LocalProtocolError"  # what cannot be sent as it is
     else:
         name = next((name for kind, name in _OTHERS if isinstance(error, kind)), "ReadError")
     if name == "DecodingError" and error.executed is False:
