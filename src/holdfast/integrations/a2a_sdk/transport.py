@@ -27,6 +27,7 @@ from a2a.client.transports.base import ClientTransport
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import InvalidParamsError
 
+from holdfast.arguments import check_seconds
 from holdfast.assembly import connect
 from holdfast.client import streaming
 from holdfast.errors import A2AError
@@ -46,7 +47,7 @@ from holdfast.model.types import (
 from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.transport import Call, ClientCallContext, PassThrough
 from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION, extensions_in
-from holdfast.wire.http import Timeouts, presentable
+from holdfast.wire.http import Timeouts, check_headers, presentable
 
 if TYPE_CHECKING:
     import os
@@ -324,12 +325,19 @@ class HoldfastTransport(ClientTransport):
         """What goes with a call.
 
         Raises:
-            A2AClientError: The transport is closed.
-            ValueError: A header or a timeout that cannot be right.
+            A2AClientError: The transport is closed, or a header or the timeout cannot be right.
         """
         if self._is_closed:
             message = "the transport is closed"
             raise A2AClientError(message)
+        try:
+            return self._checked_options(tenant, context, streams=streams)
+        except (TypeError, ValueError) as error:
+            raise A2AClientError(str(error)) from error
+
+    def _checked_options(
+        self, tenant: str, context: SdkContext | None, *, streams: bool
+    ) -> CallOptions:
         timeout = None if context is None else context.timeout
         options: CallOptions = {
             "context": _CallContext(
@@ -339,12 +347,11 @@ class HoldfastTransport(ClientTransport):
             )
         }
         if timeout is not None and not streams:
-            options["timeout"] = timeout
+            options["timeout"] = check_seconds("timeout", timeout)
         parameters = None if context is None else context.service_parameters
         if self._lent is not None or parameters:
             lent = {} if self._lent is None else self._lent.headers()
-            own = {name.lower(): value for name, value in (parameters or {}).items()}
-            options["headers"] = {**lent, **own}
+            options["headers"] = {**lent, **check_headers(parameters or {})}
         return options
 
     def _limits(self, timeout: float, *, streams: bool) -> Timeouts:
