@@ -24,6 +24,7 @@ REST = {
     "/message:send": "SendMessage",
     "/message:stream": "SendStreamingMessage",
     "/extendedAgentCard": "GetExtendedAgentCard",
+    "/tasks": "ListTasks",
 }
 """The operations of paths that name no task; of the others, `OF_A_TASK`."""
 

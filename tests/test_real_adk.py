@@ -221,9 +221,13 @@ async def test_the_factory_does_not_fetch_the_card(ask):
     assert called.retries == []
 
 
+both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+
+
+@both_bindings
 @pytest.mark.parametrize("status", [429, 503])
-async def test_called_it_comes_again_when_it_was_asked_to(ask, status):
-    called = await ask(through="factory", faults=[Answer(status, LATER)])
+async def test_called_it_comes_again_when_it_was_asked_to(ask, status, binding):
+    called = await ask(through="factory", faults=[Answer(status, LATER)], bindings=[binding])
 
     assert in_order(called)
     assert [error["executed"] for error in called.retries] == [False]
@@ -231,8 +235,9 @@ async def test_called_it_comes_again_when_it_was_asked_to(ask, status):
     assert called.executions == 1
 
 
-async def test_called_it_finds_what_it_sent_when_the_reply_is_lost(ask):
-    called = await ask(through="factory", faults=[Lost()])
+@both_bindings
+async def test_called_it_finds_what_it_sent_when_the_reply_is_lost(ask, binding):
+    called = await ask(through="factory", faults=[Lost()], bindings=[binding])
 
     assert in_order(called)
     assert called.asked[:3] == ["card", SEND, "ListTasks"]
@@ -261,9 +266,10 @@ async def test_called_it_sends_again_what_it_does_not_find_where_it_is_told_to(a
     assert called.executions == 1
 
 
+@both_bindings
 @pytest.mark.parametrize("how", ["reset", "close", "end"])
-async def test_called_it_gets_the_rest_of_a_task_that_is_over(ask, how):
-    called = await ask(through="factory", faults=[Cut(how, BEFORE_THE_CUT)])
+async def test_called_it_gets_the_rest_of_a_task_that_is_over(ask, how, binding):
+    called = await ask(through="factory", faults=[Cut(how, BEFORE_THE_CUT)], bindings=[binding])
 
     assert in_order(called)
     assert [partial for _, partial in called.outcome["events"]][-1] is False

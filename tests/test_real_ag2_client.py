@@ -161,9 +161,13 @@ async def test_carried_it_comes_again_when_it_is_refused(ask, known):
     assert called.executions == 1
 
 
+both_bindings = pytest.mark.parametrize("prefer", ["jsonrpc", "rest"])
+
+
+@both_bindings
 @pytest.mark.parametrize("status", [429, 503])
-async def test_carried_it_comes_again_when_it_was_asked_to(ask, status):
-    called = await ask(through="transport", faults=[Answer(status, LATER)])
+async def test_carried_it_comes_again_when_it_was_asked_to(ask, status, prefer):
+    called = await ask(through="transport", faults=[Answer(status, LATER)], prefer=prefer)
 
     assert in_order(called)
     assert [error["executed"] for error in called.retries] == [False]
@@ -171,13 +175,14 @@ async def test_carried_it_comes_again_when_it_was_asked_to(ask, status):
     assert called.executions == 1
 
 
+@both_bindings
 @pytest.mark.parametrize(
     ("fault", "executions"), [(NotSent(), 0), (Lost(), 1)], ids=["not sent", "lost"]
 )
 async def test_carried_it_sends_nothing_twice_and_is_told_that_it_may_have_run(
-    ask, fault, executions
+    ask, fault, executions, prefer
 ):
-    called = await ask(through="transport", faults=[fault])
+    called = await ask(through="transport", faults=[fault], prefer=prefer)
 
     assert names(called)[:4] == [
         "A2AReconnectError",
@@ -199,11 +204,17 @@ async def test_carried_it_does_not_send_again_what_was_not_refused(ask):
     assert called.asked == [*CARDS, SEND]
 
 
+@both_bindings
 @pytest.mark.parametrize("fault", [NotSent(), Answer(503)], ids=["reset", "503"])
 @pytest.mark.parametrize("operation", ["card", "GetExtendedAgentCard", "GetTask"])
-async def test_carried_it_asks_again_what_is_only_a_question(ask, operation, fault):
+async def test_carried_it_asks_again_what_is_only_a_question(ask, operation, fault, prefer):
     called = await ask(
-        "echo Hi.", through="transport", streaming=False, faults=[fault], at={operation}
+        "echo Hi.",
+        through="transport",
+        streaming=False,
+        prefer=prefer,
+        faults=[fault],
+        at={operation},
     )
 
     assert called.outcome["text"] == "Hi."

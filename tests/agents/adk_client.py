@@ -7,8 +7,8 @@ Rules:
 - It does what ADK's documentation shows. Holdfast comes in by the one line of `THROUGH`, from the
   path that is named on the command line, and needs its dependencies here.
 
-A call is ``{"through": KIND, "card": URL or CARD, "text": TEXT}``, with ``look`` and
-``on_unknown`` for Holdfast where a test is about these; what came of it is
+A call is ``{"through": KIND, "card": URL or CARD, "text": TEXT}``, with ``look``,
+``on_unknown`` and ``bindings`` for Holdfast where a test is about these; what came of it is
 ``{"text": …, "errors": [MESSAGE, …], "events": [[TEXT, PARTIAL], …], "lent_is_closed": BOOL}``:
 the text of all events together, the errors among them, the events with text.
 """
@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx
+from a2a.client import ClientConfig
 from a2a.types import AgentCard
 from calling import CALL_SECONDS, answer, resilience
 from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
@@ -65,9 +66,11 @@ async def factory(wanted: Json, test: Test) -> AsyncGenerator[Options, None]:
     from holdfast.integrations.a2a_sdk import client_factory
     from holdfast.net.aiohttp import AiohttpEngine
 
+    bindings = wanted.get("bindings", [])
     async with AiohttpEngine() as engine:  # ADK closes no client of a factory
         yield {
             "a2a_client_factory": client_factory(
+                ClientConfig(supported_protocol_bindings=bindings),
                 resilience=resilience(wanted, test),
                 on_unknown=wanted.get("on_unknown", "reconcile"),
                 engine=engine,

@@ -7,9 +7,10 @@ Rules:
 - It does what AG2's documentation shows. Holdfast comes in by the one line of `THROUGH`, from the
   path that is named on the command line, and needs its dependencies here.
 
-A call is ``{"through": KIND, "card": URL or CARD, "text": TEXT, "streaming": BOOL}``; what came of
-it is ``{"text": …, "chunks": [TEXT, …]}``, the reply and the pieces in which it was told on the
-way, or ``{"error": …, "chunks": …}``.
+A call is ``{"through": KIND, "card": URL or CARD, "text": TEXT}``, with ``streaming`` and
+``prefer`` of `A2AConfig` where a test is about these; what came of it is
+``{"text": …, "chunks": [TEXT, …]}``, the reply and the pieces in which it was told on the way, or
+``{"error": …, "chunks": …}``.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ async def call(wanted: Json, test: Test) -> Json:
     card = wanted["card"]
     async with THROUGH[wanted["through"]](wanted, test) as options:
         options |= {"reconnect_backoff": 0.01, "polling_interval": 0.01}
-        options["streaming"] = wanted.get("streaming", True)
+        options |= {name: wanted[name] for name in ("streaming", "prefer") if name in wanted}
         if isinstance(card, str):
             config = A2AConfig(card_url=card, **options)
         else:
