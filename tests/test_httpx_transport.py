@@ -27,6 +27,7 @@ from a2a.types import (
 )
 from a2a.utils.errors import TaskNotFoundError as SdkTaskNotFoundError
 from tests.raw_server import chunk, head, header, reply, serve, serve_in_thread
+from tests.real_agents import sdk03_process, sdk_process
 
 import holdfast.integrations.httpx
 import holdfast.integrations.httpx2
@@ -384,6 +385,17 @@ async def test_nobody_there_is_a_connect_error(kind):
 
 
 @both
+async def test_a_connection_that_was_gone_before_anything_left_is_a_connect_error(kind):
+    class Gone(FakeNetwork):
+        async def request(self, request):
+            raise A2AConnectionError("gone", failure="disconnected", executed=False)
+
+    async with client_of(kind, network=Gone()) as client:
+        with pytest.raises(kind.library.ConnectError):
+            await client.post(RPC, json=send())
+
+
+@both
 async def test_an_open_circuit_is_a_connect_error_for_that_agent_alone(kind):
     agent, other = FakeAgent(), FakeAgent(url="http://other.test")
     resilience = Resilience(retry=RetryPolicy(max_retries=0), breaker=BreakerPolicy(failures=2))
@@ -697,6 +709,29 @@ async def test_a_response_that_is_forgotten_frees_its_place(kind):
         assert network.in_flight == 0
 
 
+@both
+async def test_who_is_cancelled_while_reading_frees_it_though_nobody_closes(kind):
+    agent = FakeAgent()
+    agent.inject(Stall(phase="idle", after_events=1), on="SendStreamingMessage")
+    network = FakeNetwork(agent)
+
+    async with client_of(kind, network=network, headers=EVENTS) as client:
+        request = client.build_request("POST", RPC, json=send(method="SendStreamingMessage"))
+        answer = await client.send(request, stream=True)
+
+        async def reading():
+            return [piece async for piece in answer.stream]
+
+        task = asyncio.create_task(reading())
+        await asyncio.sleep(1)
+        assert network.in_flight == 1
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+        assert task.cancelled()
+        assert network.in_flight == 0
+
+
 # ── Bodies and headers of requests ───────────────────────────────────────────────────────────
 
 
@@ -890,9 +925,9 @@ async def sdk_of(agent, binding="JSONRPC", *, streaming=False, timeout=5.0, netw
     assert network.in_flight == 0
 
 
-def sdk_message(message_id="m-1"):
+def sdk_message(message_id="m-1", text="hello"):
     return SendMessageRequest(
-        message=Message(message_id=message_id, role=Role.ROLE_USER, parts=[Part(text="hello")])
+        message=Message(message_id=message_id, role=Role.ROLE_USER, parts=[Part(text=text)])
     )
 
 
@@ -951,6 +986,37 @@ async def test_the_sdk_reads_the_agents_own_errors(binding):
             await sdk.get_task(GetTaskRequest(id="nobody"))
         with pytest.raises(SdkTaskNotFoundError):
             await sdk.cancel_task(CancelTaskRequest(id="nobody"))
+
+
+@pytest.fixture(scope="module", params=[sdk_process, sdk03_process], ids=["1.0", "0.3"])
+def real_agent(request, tmp_path_factory):
+    with request.param(tmp_path_factory.mktemp("agent") / "stderr") as url:
+        yield url
+
+
+@pytest.mark.sdk
+@pytest.mark.real_time
+@bindings
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_the_sdk_talks_to_real_agents_through_it(real_agent, binding, streaming):
+    async with (
+        asyncio.timeout(PATIENCE),
+        httpx.AsyncClient(transport=HTTPX.Transport(), timeout=PATIENCE) as client,
+    ):
+        card = await A2ACardResolver(client, real_agent).get_agent_card()
+        config = ClientConfig(
+            httpx_client=client,
+            streaming=streaming,
+            supported_protocol_bindings=[binding],
+            use_client_preference=True,
+        )
+        async with ClientFactory(config).create(card) as sdk:
+            first, *others = await events_of(sdk, sdk_message("m-real", "echo hello"))
+            task = await sdk.get_task(GetTaskRequest(id=first.task.id))
+
+    assert bool(others) is streaming
+    assert task.status.state == TaskState.TASK_STATE_COMPLETED
+    assert "hello" in str(task.artifacts)
 
 
 # ── Cancellation ─────────────────────────────────────────────────────────────────────────────
@@ -1133,7 +1199,9 @@ async def test_on_sockets_headers_are_carried_as_they_are(kind):
             json=send(),
             headers=[("X-Own", "one"), ("X-Own", "two"), ("Host", "other.test"), ("TE", "x")],
         )
-        await client.get(server.url, headers={"Accept-Encoding": "br"})
+        client.cookies.clear()
+        twice = [("Accept-Encoding", "br"), ("Cookie", "a=1"), ("Cookie", "b=2")]
+        await client.get(server.url, headers=twice)
         first, second = server.requests
 
     assert header(first, "x-own") == "one, two"
@@ -1144,6 +1212,7 @@ async def test_on_sockets_headers_are_carried_as_they_are(kind):
     assert header(first, "content-type") == "application/json"
     assert first.count(b"\r\ncontent-length:") + first.count(b"\r\nContent-Length:") == 1
     assert header(second, "accept-encoding") == "identity"
+    assert header(second, "cookie") == "a=1; b=2"
     assert header(second, "content-type") is None
     assert answer.headers.get_list("set-cookie") == ["a=1", "b=2"]
     assert answer.cookies["b"] == "2"

@@ -128,13 +128,14 @@ HARMLESS = {name for name, operation, _ in RPC if operation.safety != "condition
 
 @given(verbs, st.sampled_from([HOST, "", "http://["]), st.text(max_size=10) | paths, paths, bodies)
 @example("POST", HOST, "", "/tasks/1:cancel", call("SendMessage"))
+@example("DELETE", HOST, "/tasks/1/pushNotificationConfigs", "/message:send", b"")
 def test_nothing_breaks_it_and_nothing_harmful_passes_for_harmless(verb, host, prefix, path, body):
     found = recognize(verb, host + prefix + path, body)
 
     if found.operation.safety == "conditional" or verb.upper() in SAFE:
         return
     if verb.upper() == "DELETE":
-        assert "/pushNotificationConfigs/" in path
+        assert "/pushNotificationConfigs/" in prefix + path
         return
     assert verb.upper() == "POST"
     try:

@@ -233,23 +233,28 @@ class AnyTransport(Generic[RequestT, ResponseT]):
 
     async def _read(self, request: Any) -> bytes:
         """The body of a request, which stays the caller's."""
-        stream, body = request.stream, bytearray()
+        library, stream = self._library, request.stream
+        if isinstance(stream, library.ByteStream):
+            return b"".join(stream)
+        body, scope = bytearray(), asyncio.timeout(self._timeout)
         try:
-            async with asyncio.timeout(self._timeout):
-                if isinstance(stream, self._library.AsyncByteStream):
+            async with scope:
+                if isinstance(stream, library.AsyncByteStream):
                     async for piece in stream:
-                        self._add(body, piece, stream)
+                        self._add(body, piece)
                 else:
                     for piece in stream:
-                        self._add(body, piece, stream)
+                        self._add(body, piece)
         except TimeoutError as error:
+            if not scope.expired():  # whoever makes the body has timeouts of their own
+                raise
             text = f"the body of the request did not come within {self._timeout:g} s"
-            raise self._library.WriteTimeout(text, request=request) from error
+            raise library.WriteTimeout(text, request=request) from error
         return bytes(body)
 
-    def _add(self, body: bytearray, piece: bytes, stream: Any) -> None:
+    def _add(self, body: bytearray, piece: bytes) -> None:
         body += piece
-        if len(body) > self._limits.body and not isinstance(stream, self._library.ByteStream):
+        if len(body) > self._limits.body:
             what = f"the body of the request is a stream of more than {self._limits.body} bytes"
             raise exceeded("body", self._limits, what, executed=False)
 
