@@ -107,13 +107,20 @@ def to_message(
             a dict is no message, or it names another task or context than the arguments do.
         TypeError: It is none of these.
     """
+    if isinstance(content, str) and content:  # which makes a part that is right
+        return Message(
+            message_id=new_id,
+            role=Role.USER,
+            parts=(Part(text=content),),
+            task_id=_same("task_id", None, task_id),
+            context_id=_same("context_id", None, context_id),
+        )
     message = _read(content)
     if not message.parts:
         text = "a message needs at least one part with content"
         raise ValueError(text)
-    if not isinstance(content, str):  # which makes a part that is right
-        for number, part in enumerate(message.parts, start=1):
-            _check(part, number)
+    for number, part in enumerate(message.parts, start=1):
+        _check(part, number)
     return msgspec.structs.replace(
         message,
         message_id=message.message_id or new_id,
@@ -125,8 +132,8 @@ def to_message(
 
 def _read(content: object) -> Message:
     match content:
-        case str():
-            return Message(parts=(Part(text=content),) if content else ())
+        case "":
+            return Message()
         case Message():
             return content
         case Part():
