@@ -30,11 +30,10 @@ from holdfast.errors import (
     A2AError,
     DeadlineExceededError,
     InvalidAgentCardError,
-    InvalidAgentResponseError,
     TaskAuthRequiredError,
 )
 from holdfast.model.card import check_card
-from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SEND_MESSAGE
+from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK
 from holdfast.model.requests import (
     GetExtendedAgentCardRequest,
     GetTaskRequest,
@@ -69,7 +68,7 @@ if TYPE_CHECKING:
     from holdfast.journaling import Journaling
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Operation
-    from holdfast.model.types import Event, Message, Task
+    from holdfast.model.types import Event, Task
     from holdfast.policy.reconcile import ContextIds
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.admission import Admission
@@ -426,22 +425,6 @@ class Calls:
             configuration=None if configuration == _NOTHING_SAID else configuration,
             metadata=json_object("metadata", metadata),
         )
-
-    async def send(
-        self,
-        request: SendMessageRequest,
-        deadline: Deadline,
-        per_call: PerCall,
-        *,
-        progress: CallProgress | None = None,
-    ) -> Reply[Task | Message]:
-        """Sends a message, and gives the first that the agent makes of it."""
-        reply = await self.run(SEND_MESSAGE, request, deadline, per_call, progress=progress)
-        result = reply.value.task or reply.value.message
-        if result is None:
-            text = "the reply holds neither task nor message"  # the codec lets none through
-            raise InvalidAgentResponseError(text)
-        return cast("Reply[Task | Message]", msgspec.structs.replace(reply, value=result))
 
     async def get_task(self, task_id: str, deadline: Deadline, per_call: PerCall) -> Task:
         """Fetches a task."""

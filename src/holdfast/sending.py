@@ -14,6 +14,7 @@ import msgspec
 from holdfast.errors import (
     A2AError,
     DeadlineExceededError,
+    InvalidAgentResponseError,
     OutcomeUnknownError,
 )
 from holdfast.model.digest import digest_of
@@ -72,7 +73,6 @@ class Sending:
         self._per_call = per_call
         self._request = own or request
         self._is_own_context = own is not None
-        self._began = asyncio.get_running_loop().time()
         self.call: HeldCall | None = None
         self._progress: CallProgress | None = None
         self._is_lost = False
@@ -112,8 +112,11 @@ class Sending:
             progress is not None and (progress.sent or progress.maybe_executed)
         )
 
-    async def answer(self) -> Reply[Task | Message]:
+    def answer(self) -> Awaitable[Reply[Task | Message]]:
         """Writes it down, sends it, and writes down what the agent gives; see `send`."""
+        return self.send() if self._calls.journaling is None else self._recorded_answer()
+
+    async def _recorded_answer(self) -> Reply[Task | Message]:
         reply = await self.recorded(self.send)
         if self.call is not None:
             await self.call.answered(reply.value)
@@ -147,12 +150,12 @@ class Sending:
             self._ask_for_an_answer_at_once()
         reply = await self._once(
             SEND_MESSAGE.name,
-            lambda progress: calls.send(
-                self._request, self._deadline, self._per_call, progress=progress
+            lambda progress: calls.run(
+                SEND_MESSAGE, self._request, self._deadline, self._per_call, progress=progress
             ),
         )
         if isinstance(reply, Reply):
-            return reply
+            return _first_made(reply)
         configuration = self._request.configuration
         if configuration is not None and configuration.return_immediately:
             return Reply(value=reply)
@@ -198,7 +201,7 @@ class Sending:
                 error.attempts = attempts
                 if isinstance(error, OutcomeUnknownError):
                     lost, times, self._is_lost = error, times + 1, True
-                    search = await self._looked_for(operation, lost)
+                    search = await self._looked_for(operation, lost, first.began)
                     if search is not None and isinstance(search.result, Found):
                         return search.result.task
                     if not await self._may_resend(search, times):
@@ -218,12 +221,14 @@ class Sending:
                     unknown = outcome_unknown(lost, search, times=times, failed=error)
                     raise unknown from lost.__cause__
 
-    async def _looked_for(self, operation: str, error: OutcomeUnknownError) -> SearchReport | None:
+    async def _looked_for(
+        self, operation: str, error: OutcomeUnknownError, began: float
+    ) -> SearchReport | None:
         """The search for the task that the message made; None if there is to be none."""
         calls = self._calls
         if not is_to_be_looked_for(self._per_call.on_unknown, calls.resilience.reconcile):
             return None
-        ago = asyncio.get_running_loop().time() - self._began
+        ago = asyncio.get_running_loop().time() - began
         lost = Lost(
             message=self._request.message,
             operation=operation,
@@ -274,3 +279,12 @@ class Sending:
             timeout=deadline.timeout,
             executed=False,
         )
+
+
+def _first_made(reply: Reply[SendMessageResponse]) -> Reply[Task | Message]:
+    """The reply with the first that the agent made of a message in place of what holds it."""
+    result = reply.value.task or reply.value.message
+    if result is None:
+        text = "the reply holds neither task nor message"  # the codec lets none through
+        raise InvalidAgentResponseError(text, attempts=reply.attempts)
+    return cast("Reply[Task | Message]", msgspec.structs.replace(reply, value=result))
