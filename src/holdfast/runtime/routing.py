@@ -100,9 +100,15 @@ class InterfaceLayer(PassThrough):
         if secrets:  # which the card may repeat
             call.progress.secrets.note_values(secrets)
         choice = self._checked(call, card, provider)
-        if not choice.others:
+        if choice.others:
+            return await self._somewhere(call, choice, onward, provider)
+        if choice.older is not None:
             return await self._called(call, choice, onward, provider)
-        return await self._somewhere(call, choice, onward, provider)
+        try:
+            return await onward(_routed(call, choice, provider))
+        except A2AError as error:
+            self._explain(error, call, choice, choice, provider)
+            raise
 
     async def _somewhere(
         self,
@@ -148,17 +154,13 @@ class InterfaceLayer(PassThrough):
         while True:
             try:
                 reply = await onward(_routed(call, chosen, provider))
-            except (AuthenticationError, PermissionDeniedError) as error:
-                if provider is None:
-                    explain(error, choice.card, call.headers)
-                raise
             except A2AError as error:
                 may_go_on = chosen is choice and choice.older is not None
                 if may_go_on and _is_free_to_fall_back(call, error):
                     choice.endpoint.speaks_version = False
                     chosen = self._older(call, choice, provider)
                     continue
-                self._doubt_version(error, call, choice, chosen)
+                self._explain(error, call, choice, chosen, provider)
                 raise
             if chosen is choice and choice.older is not None:
                 choice.endpoint.speaks_version = True
@@ -179,6 +181,21 @@ class InterfaceLayer(PassThrough):
         if endpoint.speaks_version is False:
             return self._older(call, choice, provider)
         return choice
+
+    def _explain(
+        self,
+        error: A2AError,
+        call: AnyCall,
+        choice: _Choice,
+        chosen: _Choice,
+        provider: AuthProvider | None,
+    ) -> None:
+        """Says of an error what the card says of it."""
+        if isinstance(error, AuthenticationError | PermissionDeniedError):
+            if provider is None:
+                explain(error, choice.card, call.headers)
+        else:
+            self._doubt_version(error, call, choice, chosen)
 
     def _doubt_version(
         self, error: A2AError, call: AnyCall, choice: _Choice, chosen: _Choice
