@@ -555,6 +555,23 @@ async def test_a_deadline_in_the_line_says_what_was_waited_for():
     await asyncio.gather(*others)
 
 
+async def test_who_waits_in_the_line_is_not_let_through_once_the_circuit_is_opened():
+    agent = FakeAgent()
+    client = await with_a_task(agent, resilience=ONCE)
+    agent.inject(rate_limited(10), on="GetTask")
+    await fails(client, 1, A2AHTTPError)
+    waiting = [asyncio.create_task(client.get_task("task-1")) for _ in range(3)]
+    await asyncio.sleep(1)
+    asked = len(agent.calls("GetTask"))
+
+    client.circuit.open()
+    ends = await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert [type(end) for end in ends] == [CircuitOpenError] * 3
+    assert [end.executed for end in ends] == [False] * 3
+    assert len(agent.calls("GetTask")) == asked
+
+
 async def test_an_agent_that_never_takes_more_costs_three_retries():
     agent = FakeAgent()
     client = await with_a_task(agent)

@@ -56,6 +56,7 @@ class GuardLayer(PassThrough):
         if endpoint.has_gates and limits is not None:
             # Before the permit, or the one call that may try would keep it while it waits.
             await _take_turn(endpoint, call, breaker, queue=limits.queue)
+            breaker = self._breaker(call, endpoint)  # somebody may have decided by hand meanwhile
         started = loop.time()
         permit = None if breaker is None else self._permit(call, breaker, now=started)
         verdict: Verdict | None = None
