@@ -14,6 +14,8 @@ import math
 from itertools import count
 from typing import TYPE_CHECKING, Self
 
+import msgspec
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -147,7 +149,7 @@ def _counts(entry: tuple[float, int, TimeLimit]) -> bool:
     return at == limit.queued_at and limit.is_open
 
 
-class TimeLimit:
+class TimeLimit(msgspec.Struct, eq=False):
     """A scope that ends at a moment, as `asyncio.Timeout` does; made by a `Watchdog`.
 
     Attributes:
@@ -157,14 +159,13 @@ class TimeLimit:
         queued_at: The moment of its entry in the watchdog's heap; infinity without one.
     """
 
-    expired = False
-    ended = False
-    queued_at = math.inf
+    _watchdog: Watchdog
+    at: float
+    expired: bool = False
+    ended: bool = False
+    queued_at: float = math.inf
     _task: asyncio.Task[object] | None = None
-
-    def __init__(self, watchdog: Watchdog, at: float) -> None:
-        self._watchdog = watchdog
-        self.at = at
+    _cancelling: int = 0
 
     @property
     def is_open(self) -> bool:
