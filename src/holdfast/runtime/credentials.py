@@ -60,17 +60,22 @@ class CredentialsLayer(PassThrough):
     async def _authorized(
         self, call: Call[P, R], onward: Onward[P, R, T], provider: AuthProvider
     ) -> Reply[T]:
-        credentials = await self._asked(provider, call)
-        try:
-            return await _attempt(call, onward, credentials)
-        except AuthenticationError as error:
-            safe = call.operation.safety != "conditional" or error.executed is False
-            call.progress.settle_executed(error)
+        is_replay = False
+        while True:
+            credentials = await self._asked(provider, call)
+            call.progress.secrets.note_credentials(credentials)
             sent = with_credentials(call, credentials)
-            if not safe or not await _before_sending(call, provider.on_unauthorized(sent, error)):
-                raise
-        call.progress.sent = False
-        return await _attempt(call, onward, await self._asked(provider, call))
+            try:
+                return await onward(sent)
+            except (AuthenticationError, PermissionDeniedError) as error:
+                if call.card is not None and not credentials.values:
+                    explain_unused(error, call.card)
+                if is_replay or not isinstance(error, AuthenticationError):
+                    raise
+                if not await _is_to_be_replayed(sent, error, provider):
+                    raise
+            call.progress.sent = False
+            is_replay = True
 
     async def _asked(self, provider: AuthProvider, call: AnyCall) -> Credentials:
         try:
@@ -88,16 +93,13 @@ class CredentialsLayer(PassThrough):
         return last[1]
 
 
-async def _attempt(
-    call: Call[P, R], onward: Onward[P, R, T], credentials: Credentials
-) -> Reply[T]:
-    call.progress.secrets.note_credentials(credentials)
-    try:
-        return await onward(with_credentials(call, credentials))
-    except (AuthenticationError, PermissionDeniedError) as error:
-        if call.card is not None and not credentials.values:
-            explain_unused(error, call.card)
-        raise
+async def _is_to_be_replayed(
+    sent: AnyCall, error: AuthenticationError, provider: AuthProvider
+) -> bool:
+    """Whether a call may be sent once more after a 401, and there are new credentials for it."""
+    safe = sent.operation.safety != "conditional" or error.executed is False
+    sent.progress.settle_executed(error)
+    return safe and await _before_sending(sent, provider.on_unauthorized(sent, error))
 
 
 def with_credentials(call: Call[P, R], credentials: Credentials) -> Call[P, R]:
