@@ -37,5 +37,5 @@ if __name__ == "__main__":
         "ag2",
         "a2a-sdk",
         "httpx",
-        settings=f"`timeout={PATIENCE:g}` (60 by default)",
+        settings=[f"`timeout={PATIENCE:g}` (60 by default)"],
     )

@@ -23,6 +23,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
 
 __all__ = ["PATIENCE", "Caller", "Send", "Text", "run"]
@@ -68,13 +69,13 @@ class Text:
         return "".join(self._artifacts.values())
 
 
-def run(caller: Caller, *distributions: str, settings: str) -> None:
+def run(caller: Caller, *distributions: str, settings: Sequence[str] = ()) -> None:
     """Makes the calls that are asked for.
 
     Args:
         caller: The client.
         distributions: Whose versions to tell.
-        settings: How the client is set, in words.
+        settings: How the client is set, where that is not its default.
     """
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:

@@ -71,7 +71,7 @@ def main() -> None:
         settings.append(f"`ReconcilePolicy(timeout={options.looking:g})`")
     looking = ReconcilePolicy(timeout=options.looking)
     caller = partial(holdfast, on_unknown=options.on_unknown, looking=looking)
-    run(caller, "holdfast", "aiohttp", settings=", ".join(settings))
+    run(caller, "holdfast", "aiohttp", settings=settings)
 
 
 if __name__ == "__main__":

@@ -46,8 +46,10 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 
 CHUNKS = 12
-PAUSE = 0.2
-"""Of the answer: pieces of text, and seconds before each."""
+"""Pieces of text in the answer."""
+
+WHOLE = "".join(f"chunk {number + 1}\n" for number in range(CHUNKS))
+"""The answer."""
 
 EVERY = 0.1
 """Seconds from one call to the next, so that waits are measured and not the machine."""
@@ -87,6 +89,13 @@ class Client:
 
 CLIENTS = (
     Client("a2a-sdk", "sdk_caller.py"),
+    Client("a2a-sdk + RetryTransport", "sdk_caller.py", ("--transport=retry",)),
+    Client(
+        "a2a-sdk + RetryTransport, resend_ambiguous",
+        "sdk_caller.py",
+        ("--transport=retry", "--resend-ambiguous"),
+    ),
+    Client("a2a-sdk + HoldfastTransport", "sdk_caller.py", ("--transport=holdfast",), looks=True),
     Client("AG2", "ag2_caller.py", environment=("HOLDFAST_AG2_PYTHON", ".venv-ag2")),
     Client("Holdfast", "holdfast_caller.py", looks=True),
     Client(
@@ -115,19 +124,15 @@ class Outcome:
     executions: int
 
     @property
-    def counts(self) -> list[int]:
-        """How often each chunk of the text is there."""
-        return [self.text.splitlines().count(f"chunk {number + 1}") for number in range(CHUNKS)]
-
-    @property
     def has_lost(self) -> bool:
-        """Whether it passes for an answer and lacks a chunk."""
-        return not self.told and not all(self.counts)
+        """Whether it passes for an answer and lacks a chunk, or has it in the wrong place."""
+        lines = iter(self.text.splitlines())
+        return not self.told and not all(chunk in lines for chunk in WHOLE.splitlines())
 
     @property
     def has_repeated(self) -> bool:
         """Whether it passes for an answer and has a chunk more than once."""
-        return not self.told and any(count > 1 for count in self.counts)
+        return not self.told and max(Counter(self.text.splitlines()).values(), default=0) > 1
 
 
 Report = dict[str, dict[str, list[Outcome]]]
@@ -150,7 +155,7 @@ def schedule(kinds: Sequence[Fault], calls: int, seed: int) -> dict[str, Fault]:
 
 
 async def calls_of(
-    client: Client, plan: dict[str, Fault], looking: float | None
+    client: Client, plan: dict[str, Fault], options: argparse.Namespace
 ) -> tuple[dict[str, Outcome], str]:
     """Makes all calls of a schedule.
 
@@ -164,13 +169,13 @@ async def calls_of(
     try:
         origin = json.loads(await agent.line())["url"]
         async with Paths(origin, plan) as paths:
-            more = [f"--looking={looking}"] if client.looks and looking is not None else []
-            caller = await Child.start(
-                client.script, *client.arguments, *more, python=client.python
-            )
+            arguments = list(client.arguments)
+            if client.looks and options.looking is not None:
+                arguments.append(f"--looking={options.looking}")
+            caller = await Child.start(client.script, *arguments, python=client.python)
             try:
                 about = json.loads(await caller.line())
-                ends = await _ends(caller, paths)
+                ends = await _ends(caller, paths, options.pause)
             finally:
                 await caller.stop()
             executions = json.loads(await get(origin, "/executions"))
@@ -181,14 +186,15 @@ async def calls_of(
         runs = [len(executions.get(message, ())) for message in set(path.messages)]
         end = ends[call]
         outcomes[call] = Outcome(end["told"], end["text"], end["seconds"], sum(runs))
-        _check(client, path, outcomes[call])
+        check(client, path, outcomes[call])
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
-    return outcomes, f"{client.name}: {versions}, Python {about['python']}; {about['settings']}"
+    settings = ", ".join(about["settings"]) or "all by default"
+    return outcomes, f"{client.name}: {versions}, Python {about['python']}; {settings}"
 
 
-async def _ends(caller: Child, paths: Paths) -> dict[str, Any]:
+async def _ends(caller: Child, paths: Paths, pause: float) -> dict[str, Any]:
     calls = [
-        {"call": call, "url": paths.url(call), "text": f"timed {PAUSE} {CHUNKS} {call}"}
+        {"call": call, "url": paths.url(call), "text": f"timed {pause} {CHUNKS} {call}"}
         for call in paths.paths
     ]
     line = await caller.ask(json.dumps({"calls": calls, "every": EVERY, "limit": LIMIT}))
@@ -204,7 +210,7 @@ async def _ends(caller: Child, paths: Paths) -> dict[str, Any]:
         line = await caller.line()
 
 
-def _check(client: Client, path: CallPath, outcome: Outcome) -> None:
+def check(client: Client, path: CallPath, outcome: Outcome) -> None:
     """That the call met its fault, and nothing else.
 
     Raises:
@@ -212,7 +218,7 @@ def _check(client: Client, path: CallPath, outcome: Outcome) -> None:
     """
     met = path.has_met_its_fault and (outcome.executions > 0 or not path.fault.passes)
     if path.fault == NO_FAULT:
-        met = outcome.executions == 1 and outcome.counts == [1] * CHUNKS
+        met = outcome.executions == 1 and outcome.text == WHOLE
     if not met:
         raise RuntimeError(f"{client.name}, {path}: this did not happen; {outcome}")
 
@@ -283,17 +289,22 @@ def lines_of(report: Report, told: Sequence[str], options: argparse.Namespace) -
     """The report, as Markdown."""
     clients = list(next(iter(report.values())))
     every = {
-        client: [outcome for by_client in report.values() for outcome in by_client[client]]
+        client: [
+            outcome
+            for fault, by_client in report.items()
+            if fault != NO_FAULT.name
+            for outcome in by_client[client]
+        ]
         for client in clients
     }
     lines = [
         f"{options.calls} calls for each fault and client, seed {options.seed}.",
-        f"The answer is {CHUNKS} chunks of text, {PAUSE:g} s apart.",
+        f"The answer is {CHUNKS} chunks of text, {options.pause:g} s apart.",
         f"A call may take {LIMIT:g} s.",
         "",
         *(f"- {line}" for line in told),
         "",
-        "### All of them",
+        "### All faults together",
         "",
         *table(
             ["client", *COLUMNS[:-2]],
@@ -325,7 +336,7 @@ async def measure(options: argparse.Namespace) -> list[str]:
     told = []
     for client in options.clients:
         print(f"{client.name} ...", file=sys.stderr, flush=True)
-        outcomes, about = await calls_of(client, plan, options.looking)
+        outcomes, about = await calls_of(client, plan, options)
         told.append(about)
         for fault in options.faults:
             mine = [outcomes[call] for call, met in plan.items() if met == fault and call != FIRST]
@@ -351,6 +362,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the order of the calls")
     parser.add_argument("--clients", type=_some_of(CLIENTS), default=CLIENTS, help="a;b")
     parser.add_argument("--faults", type=_some_of(kinds), default=kinds, help="a;b")
+    parser.add_argument("--pause", type=float, default=0.2, help="seconds before each chunk")
     parser.add_argument(
         "--looking",
         type=float,
