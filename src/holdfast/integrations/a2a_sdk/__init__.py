@@ -1,0 +1,37 @@
+"""Holdfast below the official SDK (a2a-sdk 1.x): its client and its types outside.
+
+Needs the extra ``holdfast[a2a-sdk]``.
+
+    transport = RetryTransport(JsonRpcTransport(httpx_client, card, url))
+
+tries the calls of any transport of the SDK again, and executes no message twice.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+try:
+    import_module("a2a.types.a2a_pb2")  # which came with 1.0
+except ModuleNotFoundError as missing:
+    if (missing.name or "").partition(".")[0] != "a2a":
+        raise
+    text = (
+        "holdfast.integrations.a2a_sdk needs the official SDK, a2a-sdk 1.0 or later: "
+        "pip install 'holdfast[a2a-sdk]'"
+    )
+    raise ImportError(text, name=missing.name) from missing
+
+from holdfast.integrations.a2a_sdk.failures import default_retry_predicate
+from holdfast.integrations.a2a_sdk.retry import RetryTransport
+from holdfast.integrations.a2a_sdk.retry_config import RetryConfig, SharedBudget
+from holdfast.integrations.a2a_sdk.trying import RetryFacts, retry_facts
+
+__all__ = [
+    "RetryConfig",
+    "RetryFacts",
+    "RetryTransport",
+    "SharedBudget",
+    "default_retry_predicate",
+    "retry_facts",
+]

@@ -1,0 +1,247 @@
+"""What a failure of the SDK's transports means: is it worth another try, and did the agent run it?
+
+The SDK flattens what happened below it: a timeout of connecting and one of reading are the same
+`A2AClientTimeoutError`, and no error has a status. What is left is the error that it was raised
+from (``__cause__``). That is read by the names of its classes, so that neither httpx, httpx2 nor
+gRPC has to be there.
+
+Rules:
+- Whether another try may help is asked of the caller's predicate; `default_retry_predicate` goes
+  by the kind of the cause alone.
+- That an agent did not run a request has to be shown; everything else may have run:
+  - httpx: no connection came about, so that no byte of the request left.
+  - An HTTP reply: as `holdfast.wire.status` says of its status and body; without an A2A or
+    JSON-RPC error, 429, 503 with Retry-After and their like come from in front of the agent.
+    Not so after a redirect that turns POST into GET: the agent has answered the POST.
+  - gRPC: UNAVAILABLE is said by the library and by agents alike, in the same words if an agent
+    passes on what *its* connection said. So the words count only if the reply carries no
+    metadata, and the channel had no connection before the attempt, and failed to make one.
+    Any other status is an answer.
+- A wait that a server asks for: Retry-After (seconds or a date), retry-after-ms, RetryInfo,
+  ``grpc-retry-pushback-ms`` (gRFC A6), which may also ask not to come back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from a2a.client.errors import A2AClientError, A2AClientTimeoutError
+
+from holdfast.errors import A2AError
+from holdfast.errors.values import seconds
+from holdfast.model import codec
+from holdfast.wire import jsonrpc, rest
+from holdfast.wire.http import HttpReply
+
+if TYPE_CHECKING:
+    from a2a.client.transports.base import ClientTransport
+
+    from holdfast.model.operations import Operation
+
+__all__ = ["Failure", "channel_state", "default_retry_predicate", "read_failure"]
+
+_HTTPX = frozenset({"httpx", "httpx2"})
+_GRPC = frozenset({"grpc"})
+
+_RETRIED_STATUSES = frozenset({429, 502, 503, 504})
+_RETRIED_CODES = frozenset({"UNAVAILABLE", "RESOURCE_EXHAUSTED"})
+
+_NOT_SENT = frozenset(
+    {"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol"}
+)
+"""Errors of httpx from before the first byte of a request."""
+
+_KEEPING = frozenset({307, 308})
+"""Redirects that send the same request elsewhere (RFC 9110, 15.4)."""
+
+_NO_CONNECTION = (
+    "failed to connect to all addresses",
+    "errors resolving ",
+    "DNS resolution failed",
+)
+"""How gRPC's core begins what it says of a connection that did not come about."""
+
+_DEEP = 8
+"""How many transports around each other are looked through for a channel."""
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """What a failure says of the request.
+
+    Attributes:
+        executed: False if the agent did not run it; None if it may have.
+        retry_after: Seconds to wait before another try, as the server asks.
+        is_final: Whether the server asks not to be tried again.
+    """
+
+    executed: bool | None = None
+    retry_after: float | None = None
+    is_final: bool = False
+
+
+_MAY_HAVE_RUN = Failure()
+_NOT_EXECUTED = Failure(executed=False)
+
+
+def default_retry_predicate(exc: Exception) -> bool:
+    """Whether another try may help, by the kind of a failure alone.
+
+    So it is after timeouts, where no reply came (httpx's request errors), after HTTP 429, 502,
+    503 and 504, and after gRPC's UNAVAILABLE and RESOURCE_EXHAUSTED. An error in the protocol's
+    own terms, such as `TaskNotFoundError`, is an answer.
+
+    Args:
+        exc: What a transport of the SDK raised.
+    """
+    if isinstance(exc, A2AClientTimeoutError):
+        return True
+    if not isinstance(exc, A2AClientError):
+        return False
+    cause: Any = exc.__cause__
+    if isinstance(cause, A2AError):
+        return cause.transient
+    kinds = _kinds(cause, _HTTPX)
+    if "HTTPStatusError" in kinds:
+        return cause.response.status_code in _RETRIED_STATUSES
+    if "RequestError" in kinds:
+        return True
+    return "RpcError" in _kinds(cause, _GRPC) and _code(cause) in _RETRIED_CODES
+
+
+def read_failure(
+    error: Exception,
+    *,
+    operation: Operation[Any, Any],
+    now: float,
+    states: tuple[str | None, str | None],
+) -> Failure:
+    """Reads what an error was raised from.
+
+    Args:
+        error: What a transport of the SDK raised.
+        operation: What was called.
+        now: Wall time in seconds since the epoch, to read a Retry-After date by.
+        states: What `channel_state` said before and after the attempt.
+    """
+    cause: Any = error.__cause__
+    for known in (cause, getattr(cause, "__cause__", None)):
+        if isinstance(known, A2AError):  # Holdfast itself is below, and knows
+            return Failure(executed=known.executed, retry_after=known.retry_after)
+    kinds = _kinds(cause, _HTTPX)
+    if "HTTPStatusError" in kinds:
+        return _of_reply(cause.response, operation, now=now)
+    if kinds & _NOT_SENT:
+        return _MAY_HAVE_RUN if _was_led_on(cause) else _NOT_EXECUTED
+    if "RpcError" in _kinds(cause, _GRPC):
+        return _of_rpc(cause, states)
+    return _MAY_HAVE_RUN
+
+
+def channel_state(transport: ClientTransport) -> str | None:
+    """What the gRPC channel of a transport says of its connection, as ``"READY"``.
+
+    Returns:
+        None if it has none, or says nothing.
+    """
+    below: Any = transport
+    for _ in range(_DEEP):
+        channel = getattr(below, "channel", None)
+        if channel is not None and _kinds(channel, _GRPC):
+            try:
+                return str(channel.get_state().name)
+            except Exception:  # noqa: BLE001  a channel that is closed says so in several ways
+                return None
+        below = getattr(below, "_base", None)  # as the SDK's decorator has it
+        if below is None:
+            break
+    return None
+
+
+def _of_reply(response: Any, operation: Operation[Any, Any], *, now: float) -> Failure:
+    """What an HTTP reply says, by the tables of the core."""
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    try:
+        body, is_read = response.content, True
+    except Exception:  # noqa: BLE001  of a stream that nobody has read, whoever's class it is
+        body, is_read = b"", False
+    reply = HttpReply(status=response.status_code, headers=headers, body=body)
+    known = _known_of(reply, operation, now=now)
+    is_shown = is_read and not any(one.status_code not in _KEEPING for one in response.history)
+    executed = known.executed if is_shown else None
+    return Failure(executed=executed, retry_after=known.retry_after)
+
+
+def _known_of(reply: HttpReply, operation: Operation[Any, Any], *, now: float) -> A2AError:
+    try:
+        members = codec.as_object(codec.parse(reply.body)) or {}
+    except codec.MalformedError:
+        members = {}
+    decode = jsonrpc.decode if "jsonrpc" in members else rest.decode
+    try:
+        decode(operation, cast("str", members.get("id")), reply, now=now)
+    except A2AError as error:
+        return error
+    return A2AError("a reply that is no failure")
+
+
+def _was_led_on(error: Any) -> bool:
+    """Whether a request failed that another one had led to, by a redirect that changes it."""
+    try:
+        return bool(error.request.method != "POST")
+    except RuntimeError:  # made by hand, without one
+        return False
+
+
+def _of_rpc(error: Any, states: tuple[str | None, str | None]) -> Failure:
+    trailing = _metadata(error.trailing_metadata())
+    pushback = trailing.get("grpc-retry-pushback-ms")
+    if pushback is not None:
+        wait = seconds(pushback)
+        if wait is None:
+            return Failure(is_final=True)
+        return Failure(retry_after=wait / 1000)
+    if (details := trailing.get("grpc-status-details-bin")) is not None:
+        return Failure(retry_after=_retry_info(details))
+    before, after = states
+    is_shown = (
+        _code(error) == "UNAVAILABLE"
+        and not trailing
+        and not _metadata(error.initial_metadata())
+        and str(error.details()).startswith(_NO_CONNECTION)
+        and before not in {None, "READY"}
+        and after == "TRANSIENT_FAILURE"
+    )
+    return _NOT_EXECUTED if is_shown else _MAY_HAVE_RUN
+
+
+def _code(error: Any) -> str:
+    """The name of a gRPC status; not every `RpcError` has one."""
+    code = getattr(error, "code", None)
+    return str(getattr(code() if callable(code) else None, "name", ""))
+
+
+def _metadata(pairs: Any) -> dict[str, Any]:
+    return {key.lower(): value for key, value in pairs or ()}
+
+
+def _retry_info(details: Any) -> float | None:
+    """The seconds of a `google.rpc.RetryInfo` among the details of a gRPC status."""
+    from google.protobuf.message import DecodeError
+    from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]
+    from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+
+    info = RetryInfo()
+    try:
+        for detail in Status.FromString(details).details:
+            if detail.Unpack(info):
+                return seconds(info.retry_delay.ToTimedelta().total_seconds())
+    except (DecodeError, TypeError, ValueError, OverflowError):
+        pass
+    return None
+
+
+def _kinds(thing: object, packages: frozenset[str]) -> set[str]:
+    """The names of the classes of something, as far as one of these packages defines them."""
+    mro = type(thing).__mro__
+    return {kind.__name__ for kind in mro if kind.__module__.partition(".")[0] in packages}

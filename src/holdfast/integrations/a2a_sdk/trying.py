@@ -1,0 +1,294 @@
+"""How one call is tried: one way for those with an answer, one for those with a stream of them.
+
+Whether and when to try again is decided by `holdfast.policy.retry`, of facts that
+`holdfast.integrations.a2a_sdk.failures` has read.
+
+- What the caller gets in the end is the SDK's own error, the very object; `retry_facts`, and a
+  note on it, say what was tried.
+- Each try gets a copy of the request of its own: a decorator such as the SDK's for tenants
+  writes into it.
+- A stream is tried again before its first event. From then on it is the caller's.
+- A cancellation by the caller goes through at once, and counts for nothing.
+- What is told to the caller's listener is told outside of all ``except``, so that what it logs
+  does not quote an error of the SDK, in which an address may hold a secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import math
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from a2a.client.errors import A2AClientTimeoutError
+
+from holdfast.errors import A2AError
+from holdfast.integrations.a2a_sdk.failures import Failure, channel_state, read_failure
+from holdfast.policy.retry import GiveUp, Retry, decide
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    from a2a.client.client import ClientCallContext
+    from a2a.client.transports.base import ClientTransport
+    from google.protobuf.message import Message
+
+    from holdfast.integrations.a2a_sdk.retry_config import RetryConfig
+    from holdfast.model.operations import Operation, Safety
+    from holdfast.runtime.env import Env
+
+    Request = TypeVar("Request", bound=Message)
+
+__all__ = ["RetryFacts", "Trying", "own_copy", "retry_facts"]
+
+Request_contra = TypeVar("Request_contra", contravariant=True)
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+logger = logging.getLogger("holdfast")
+
+_LISTENING = 10.0
+"""Seconds that a caller's listener has."""
+
+_FACTS = "holdfast_retry_facts"
+"""The attribute of an error that holds what was tried."""
+
+
+class Method(Protocol[Request_contra, R_co]):
+    """A method of the SDK's transports."""
+
+    def __call__(
+        self, request: Request_contra, /, *, context: ClientCallContext | None = None
+    ) -> R_co: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetryFacts:
+    """What was tried before a call failed, and why no more.
+
+    Attributes:
+        attempts: How many tries were made.
+        reason: Why there was no other.
+        executed: False if the last try was certainly not executed; None if it may have been.
+        retry_after: Seconds after which the server wants to be asked again; None if it did not
+            say.
+    """
+
+    attempts: int
+    reason: str
+    executed: bool | None = None
+    retry_after: float | None = None
+
+
+def retry_facts(error: BaseException) -> RetryFacts | None:
+    """What a `RetryTransport` tried before it raised this error; None if it had no hand in it."""
+    facts = getattr(error, _FACTS, None)
+    return facts if isinstance(facts, RetryFacts) else None
+
+
+def own_copy(request: Request) -> Request:
+    """A copy of a request, for somebody who may write into it."""
+    copied = type(request)()
+    copied.CopyFrom(request)
+    return copied
+
+
+class Trying:
+    """Tries the calls of one transport.
+
+    Args:
+        transport: The transport.
+        config: How to try.
+        env: Where wall time and dice come from.
+    """
+
+    def __init__(self, transport: ClientTransport, config: RetryConfig, env: Env) -> None:
+        self.transport = transport
+        self.config = config
+        self.env = env
+        self.policy = config.policy()
+        self.budget = config.shared_budget()
+
+    async def unary(
+        self,
+        operation: Operation[Any, Any],
+        method: Method[Request, Awaitable[R]],
+        request: Request,
+        context: ClientCallContext | None,
+    ) -> R:
+        """Tries a call with one answer."""
+        call = _OneCall(self, operation)
+        while True:
+            try:
+                attempt = partial(method, own_copy(request), context=context)
+                answer = await call.attempt(attempt)
+            except Exception as error:  # noqa: BLE001  what it is decides what is done
+                failure = error
+            else:
+                call.succeeded()
+                return answer
+            await call.until_next(failure)
+
+    async def stream(
+        self,
+        operation: Operation[Any, Any],
+        method: Method[Request, AsyncGenerator[R]],
+        request: Request,
+        context: ClientCallContext | None,
+    ) -> AsyncGenerator[R]:
+        """Tries a call that streams, up to its first event."""
+        call = _OneCall(self, operation)
+        while True:
+            async with aclosing(method(own_copy(request), context=context)) as events:
+                try:
+                    first = await call.attempt(partial(anext, events))
+                except StopAsyncIteration:
+                    call.succeeded()
+                    return
+                except Exception as error:  # noqa: BLE001  what it is decides what is done
+                    failure = error
+                else:
+                    call.succeeded()
+                    yield first
+                    async for event in events:
+                        yield event
+                    return
+            await call.until_next(failure)
+
+
+class _OneCall:
+    """One call: what has become of it so far."""
+
+    __slots__ = ("_attempts", "_deadline", "_is_over", "_last", "_operation", "_state", "_trying")
+
+    def __init__(self, trying: Trying, operation: Operation[Any, Any]) -> None:
+        self._trying = trying
+        self._operation = operation
+        self._attempts = 0
+        self._last: Exception | None = None
+        self._is_over = False
+        self._state: str | None = None
+        timeout = trying.config.timeout
+        self._deadline = None if timeout is None else _now() + timeout
+
+    async def attempt(self, start: Callable[[], Awaitable[R]]) -> R:
+        """Makes one try, as far as there is time.
+
+        Raises:
+            A2AClientTimeoutError: The time of the call is over.
+        """
+        if self._deadline is not None and self._deadline <= _now():
+            raise self._too_late() from self._last
+        self._attempts += 1
+        self._state = channel_state(self._trying.transport)
+        limit = asyncio.timeout_at(self._deadline)
+        try:
+            async with limit:
+                return await start()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        raise self._too_late() from self._last
+
+    def succeeded(self) -> None:
+        """Notes that the agent has answered."""
+        if self._trying.budget is not None:
+            self._trying.budget.succeeded()
+
+    async def until_next(self, error: Exception) -> None:
+        """Waits until the next try.
+
+        Raises:
+            Exception: The error: there is no other try.
+        """
+        if self._is_over:
+            raise error
+        self._last = error
+        failed = _now()
+        config = self._trying.config
+        is_transient = bool(config.predicate(error))
+        failure = read_failure(
+            error,
+            operation=self._operation,
+            now=self._trying.env.wall(),
+            states=(self._state, channel_state(self._trying.transport)),
+        )
+        decision = self._decide(failure, is_transient=is_transient, now=failed)
+        if isinstance(decision, GiveUp):
+            if is_transient or self._attempts > 1:
+                self._tell(error, decision.reason, failure)
+            raise error
+        logger.info(
+            "%s: try %d failed with %s; the next one is in %.3g s",
+            self._operation.name,
+            self._attempts,
+            type(error).__name__,
+            decision.delay,
+        )
+        await self._listen(error, decision.delay)
+        await asyncio.sleep(max(0.0, failed + decision.delay - _now()))
+
+    def _decide(self, failure: Failure, *, is_transient: bool, now: float) -> Retry | GiveUp:
+        trying = self._trying
+        # Whoever is refused may still fail: what is charged does not depend on what is decided.
+        may_retry = trying.budget is None or not is_transient or trying.budget.failed()
+        if is_transient and failure.is_final:
+            return GiveUp("the agent asked not to be tried again")
+        safety: Safety = "idempotent" if trying.config.resend_ambiguous else self._operation.safety
+        return decide(
+            trying.policy,
+            A2AError(
+                "as the core sees it",
+                transient=is_transient,
+                executed=failure.executed,
+                retry_after=failure.retry_after,
+            ),
+            safety=safety,
+            attempt=self._attempts,
+            time_left=math.inf if self._deadline is None else self._deadline - now,
+            draw=trying.env.random(),
+            within_budget=may_retry,
+        )
+
+    async def _listen(self, error: Exception, delay: float) -> None:
+        """Tells the caller's listener, which can do no harm."""
+        on_retry = self._trying.config.on_retry
+        if on_retry is None:
+            return
+        until = _now() + _LISTENING
+        try:
+            async with asyncio.timeout_at(min(until, self._deadline or until)):
+                told = on_retry(self._attempts, error, delay)
+                if inspect.isawaitable(told):
+                    await told
+        except Exception:
+            logger.exception("on_retry failed, which changes nothing")
+
+    def _too_late(self) -> A2AClientTimeoutError:
+        text = f"{self._operation.name} took longer than its {self._trying.config.timeout:g} s"
+        error = A2AClientTimeoutError(text)
+        self._is_over = True
+        self._tell(error, "the time of the call is over", Failure())
+        return error
+
+    def _tell(self, error: Exception, reason: str, failure: Failure) -> None:
+        """Adds to an error what was tried."""
+        facts = RetryFacts(
+            attempts=self._attempts,
+            reason=reason,
+            executed=failure.executed,
+            retry_after=failure.retry_after,
+        )
+        setattr(error, _FACTS, facts)
+        tries = "1 try" if self._attempts == 1 else f"{self._attempts} tries"
+        note = f"Holdfast gave up after {tries}: {reason}"
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
