@@ -28,7 +28,7 @@ import os
 import random
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -329,6 +329,16 @@ def put_into(page: Path, lines: Sequence[str]) -> None:
     page.write_text("\n".join([f"{before}{begin}", "", *lines, "", f"{end}{after}"]))
 
 
+def keep(file: Path, report: Report) -> None:
+    """Writes down what became of each call, a line of JSON for each."""
+    with file.open("w") as lines:
+        for fault, by_client in report.items():
+            for client, outcomes in by_client.items():
+                for outcome in outcomes:
+                    call = {"fault": fault, "client": client, **asdict(outcome)}
+                    lines.write(f"{json.dumps(call)}\n")
+
+
 async def measure(options: argparse.Namespace) -> list[str]:
     """One client after the other."""
     plan = schedule(options.faults, options.calls, options.seed)
@@ -341,6 +351,8 @@ async def measure(options: argparse.Namespace) -> list[str]:
         for fault in options.faults:
             mine = [outcomes[call] for call, met in plan.items() if met == fault and call != FIRST]
             report[fault.name][client.name] = mine
+    if options.outcomes:
+        keep(options.outcomes, report)
     return lines_of(report, told, options)
 
 
@@ -368,6 +380,7 @@ def main() -> None:
         type=float,
         help="seconds that Holdfast looks for a message whose reply was lost, if not its default",
     )
+    parser.add_argument("--outcomes", type=Path, help="a file for each call's outcome, as JSON")
     parser.add_argument("--page", type=Path, help="a page to put the report into")
     options = parser.parse_args()
     lines = asyncio.run(measure(options))
