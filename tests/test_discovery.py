@@ -29,6 +29,8 @@ from holdfast import (
     VersionNotSupportedError,
     connect,
 )
+from holdfast.model import operations as op
+from holdfast.model.requests import GetTaskRequest, ListTasksRequest
 from holdfast.testing import FakeAgent, FakeNetwork, Refuse, Respond, Stall, bad_gateway, run
 from holdfast.wire.limits import Limits
 
@@ -980,6 +982,37 @@ async def test_the_tenant_goes_into_the_path_and_the_body_of_rest(in_card, given
     assert sent.url == "http://agent.test/rest/a%2Fc/message:send"
     assert json.loads(sent.body)["tenant"] == "a/c"
     assert looked.url == f"http://agent.test/rest/a%2Fc/tasks/{task.id}"
+
+
+@both_bindings
+@pytest.mark.parametrize("in_card", ["acme", None])
+async def test_a_request_that_names_a_tenant_keeps_it(in_card, binding):
+    agent = FakeAgent(card=card(interface(binding=binding, tenant=in_card)))
+    client = connect(agent.url, engine=FakeNetwork(agent))
+
+    await client.call(op.LIST_TASKS, ListTasksRequest(tenant="mine"))
+    await client.call(op.LIST_TASKS, ListTasksRequest())
+
+    named, left_out = (told_tenant(received) for received in agent.received[1:])
+    assert (named, left_out) == ("mine", in_card)
+
+
+def told_tenant(received):
+    if received.body:
+        return json.loads(received.body)["params"].get("tenant")
+    before = urlsplit(received.url).path.removesuffix("/tasks")
+    return before.removeprefix("/rest").strip("/") or None
+
+
+async def test_a_tenant_is_not_sent_to_an_agent_of_an_older_protocol():
+    agent = FakeAgent(versions=("0.3",))
+    client = connect(agent.url, engine=FakeNetwork(agent))
+
+    with pytest.raises(VersionNotSupportedError, match="knows no tenants") as caught:
+        await client.call(op.GET_TASK, GetTaskRequest(id="task-1", tenant="mine"))
+
+    assert caught.value.executed is False
+    assert agent.calls("GetTask") == []
 
 
 # ── Secrets stay at home ─────────────────────────────────────────────────────────────────────

@@ -400,6 +400,9 @@ async def test_a_binding_of_ones_own_can_be_connected_without_a_factory():
     assert (own.calls[0].params.tenant, reply.attempts[0].executed) == ("mine", True)
     [(its_card, interface)] = asked
     assert (its_card, interface.tenant, interface.url) == (offered, "mine", "own://agent.test/1")
+    operation, params = get_task()
+    await client.call(operation, msgspec.structs.replace(params, tenant="other"))
+    assert own.calls[1].params.tenant == "other"
 
 
 def get_task():

@@ -1486,3 +1486,22 @@ async def test_closing_wakes_a_stream_that_waits_to_reconnect():
     with pytest.raises(A2AConnectionError, match="closed while task task-1 was"):
         await asking
     assert now() == 20
+
+
+class Patient(PassThrough):
+    """Gives each attempt another limit."""
+
+    def through(self, call, onward):
+        return onward(msgspec.structs.replace(call, timeouts=Timeouts(first_byte=7)))
+
+
+@both_bindings
+async def test_a_layer_may_set_the_limits_of_an_attempt(binding):
+    agent = FakeAgent()
+    agent.inject(Stall())
+    client = connected(agent, binding, resilience=Resilience.off(), attempt_layers=[Patient])
+
+    with pytest.raises(A2ATimeoutError) as caught:
+        await client.get_task("task-1")
+
+    assert (caught.value.phase, caught.value.timeout) == ("first_byte", 7)

@@ -414,9 +414,9 @@ CONSTRUCTORS = {
         "*lease_until=None"
     ),
     "Call": (
-        "*operation *params *request_id *deadline *headers=dict() *query=dict() *extensions=() "
-        "*context=None *endpoint=None *reach=None *card=None *auth=None *attempt=1 "
-        "*is_retried=True *progress=CallProgress()"
+        "*operation *params *request_id *deadline *timeouts=None *headers=dict() *query=dict() "
+        "*extensions=() *context=None *endpoint=None *reach=None *card=None *auth=None "
+        "*attempt=1 *is_retried=True *progress=CallProgress()"
     ),
     "CallFinished": "*request_id *operation *agent *attempts *duration *error",
     "CancelUnconfirmedError": "message='' *task=None **facts",

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.listeners import Consumer, Interceptor
     from holdfast.runtime.transport import Errand, Reply
 
-__all__ = ["Client", "asking"]
+__all__ = ["Client", "asking", "streaming"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -954,6 +954,22 @@ def asking(
     ask = client._sending  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     events = ask(deadline, per_call, message, poll_interval=2.0, patient=True)
     return events, per_call.errand, deadline
+
+
+def streaming(
+    client: Client, request: SendMessageRequest, options: CallOptions | SendOptions
+) -> EventStream:
+    """What `Client.stream_message` does, with a request that says everything itself.
+
+    Args:
+        client: Who is to send it.
+        request: The message, with its id, and how to treat it.
+        options: See `SendOptions`.
+    """
+    calls = client._calls  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as above
+    deadline, per_call = calls.begin("stream", options, sends=True)
+    stream = StreamCalls(calls, deadline, per_call, poll_interval=2.0)
+    return EventStream(stream, stream.send_request(request))
 
 
 def _ran_before(error: A2AError) -> bool:

@@ -94,6 +94,16 @@ class StreamCalls:
             metadata=metadata,
             configuration=configuration,
         )
+        return self.send_request(request, known=known, has_gone_on=has_gone_on)
+
+    def send_request(
+        self,
+        request: SendMessageRequest,
+        *,
+        known: Task | None = None,
+        has_gone_on: Callable[[Task], bool] | None = None,
+    ) -> Callable[[], Awaitable[LiveStream]]:
+        """The same for a request that says everything itself; its message has an id."""
         machine = partial(self._machine, known=known, has_gone_on=has_gone_on)
         return partial(self._send, request, known, machine)
 

@@ -1,6 +1,6 @@
 """What operations take and answer (A2A specification 3.1, 3.2).
 
-Every request has a `tenant`: the binding sets it from the chosen interface.
+Every request has a `tenant`: one that names none gets that of the chosen interface.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Request(WireValue, frozen=True, kw_only=True):
     """Base of the requests.
 
     Attributes:
-        tenant: Copied from the interface that the request goes to (A2A 4.4.6).
+        tenant: Where it is left out, copied from the interface that the request goes to (A2A
+            4.4.6).
     """
 
     tenant: str | None = None

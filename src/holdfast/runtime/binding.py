@@ -14,6 +14,7 @@ from holdfast.errors import (
     LimitExceededError,
     TaskNotCancelableError,
     TaskNotFoundError,
+    VersionNotSupportedError,
 )
 from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRIBE_TO_TASK
 from holdfast.model.requests import GetTaskRequest
@@ -23,7 +24,7 @@ from holdfast.runtime.extensions import asked_for
 from holdfast.runtime.last_events import UntilLast
 from holdfast.runtime.silent_subscriptions import subscribed
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Stream
-from holdfast.wire.bindings import CODECS, protocol_headers
+from holdfast.wire.bindings import CODECS, OLDER_VERSION, protocol_headers
 from holdfast.wire.credentials import with_query
 from holdfast.wire.http import HttpRequest
 from holdfast.wire.limits import about_card, check_json_size, check_value, harmless, of_cards
@@ -140,8 +141,16 @@ class HttpBinding:
     def _request(self, call: AnyCall, endpoint: Endpoint, codec: Codec) -> HttpRequest:
         interface = endpoint.interface
         params: Any = call.params
-        if params.tenant != interface.tenant:
-            params = msgspec.structs.replace(params, tenant=interface.tenant)
+        if not params.tenant:
+            if params.tenant != interface.tenant:
+                params = msgspec.structs.replace(params, tenant=interface.tenant)
+        elif endpoint.version == OLDER_VERSION:
+            raise VersionNotSupportedError(
+                f"{call.operation.name} was not called: the agent speaks protocol "
+                f"{OLDER_VERSION}, which knows no tenants",
+                agent=endpoint.agent,
+                executed=False,
+            )
         is_card = call.operation is GET_EXTENDED_AGENT_CARD
         call.progress.secrets.note(call.headers, call.query, interface.url)
         encoded = codec.encode(call.operation, params, interface.url, call.request_id)
@@ -154,7 +163,7 @@ class HttpBinding:
                 **encoded.headers,
             },
             body=encoded.body,
-            timeouts=self._resilience.timeouts,
+            timeouts=call.timeouts or self._resilience.timeouts,
             max_idle=_MAX_IDLE[call.operation.safety],
             limits=self._card_limits if is_card else self._limits,
             reach=call.reach,

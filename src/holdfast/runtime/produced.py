@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -201,10 +201,12 @@ class _InUse(StreamOver[R]):
 
 
 def _addressed(call: Call[P, R]) -> Call[P, R]:
-    """The call with the tenant of its interface."""
+    """The call with the tenant of its interface, unless it names one."""
+    params: Any = call.params
+    if params.tenant:
+        return call
     tenant = None if call.endpoint is None else call.endpoint.interface.tenant
-    params: Any = msgspec.structs.replace(cast("Any", call.params), tenant=tenant)
-    return msgspec.structs.replace(call, params=params)
+    return msgspec.structs.replace(call, params=msgspec.structs.replace(params, tenant=tenant))
 
 
 def _check_host(url: str, reach: Reach) -> None:

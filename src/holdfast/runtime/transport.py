@@ -20,7 +20,7 @@ from holdfast.policy.attempts import joined_attempts
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.endpoints import Endpoint
 from holdfast.wire.bindings import extensions_in
-from holdfast.wire.http import Progress
+from holdfast.wire.http import Progress, Timeouts
 from holdfast.wire.reach import Reach
 from holdfast.wire.redaction import Secrets
 
@@ -184,6 +184,7 @@ class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
         params: Its parameters.
         request_id: Names the call in logs and errors, and is the JSON-RPC id.
         deadline: When the whole call ends.
+        timeouts: Limits of each attempt; None for those of the client.
         headers: The caller's headers and the credentials; they go to trusted origins only.
         query: Parameters to add to the address, unencoded; they are treated like the headers.
         extensions: URIs for ``A2A-Extensions``.
@@ -202,6 +203,7 @@ class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
     params: P
     request_id: str
     deadline: Deadline
+    timeouts: Timeouts | None = None
     headers: Mapping[str, str] = {}
     query: Mapping[str, str] = {}
     extensions: tuple[str, ...] = ()

@@ -2,9 +2,15 @@
 
 Needs the extra ``holdfast[a2a-sdk]``.
 
-    transport = RetryTransport(JsonRpcTransport(httpx_client, card, url))
+    factory = client_factory(config)
 
-tries the calls of any transport of the SDK again, and executes no message twice.
+in place of ``ClientFactory(config)`` makes the SDK's clients, whose calls go over Holdfast's: they
+are tried again where that is safe, a message whose reply was lost is looked for, and a stream that
+was cut goes on.
+
+    transport = RetryTransport(GrpcTransport(channel, card))
+
+tries the calls of any other transport of the SDK again, and executes no message twice.
 """
 
 from __future__ import annotations
@@ -22,16 +28,25 @@ except ModuleNotFoundError as missing:
     )
     raise ImportError(text, name=missing.name) from missing
 
+from holdfast.integrations.a2a_sdk.errors import CallFailedError, CallTimeoutError
+from holdfast.integrations.a2a_sdk.factory import HoldfastClientFactory, client_factory
 from holdfast.integrations.a2a_sdk.failures import default_retry_predicate
 from holdfast.integrations.a2a_sdk.retry import RetryTransport
 from holdfast.integrations.a2a_sdk.retry_config import RetryConfig, SharedBudget
+from holdfast.integrations.a2a_sdk.transport import HoldfastTransport, TransportOptions
 from holdfast.integrations.a2a_sdk.trying import RetryFacts, retry_facts
 
 __all__ = [
+    "CallFailedError",
+    "CallTimeoutError",
+    "HoldfastClientFactory",
+    "HoldfastTransport",
     "RetryConfig",
     "RetryFacts",
     "RetryTransport",
     "SharedBudget",
+    "TransportOptions",
+    "client_factory",
     "default_retry_predicate",
     "retry_facts",
 ]

@@ -1,0 +1,143 @@
+"""`client_factory`: the SDK's factory of clients, whose transports hold fast."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack, cast
+
+from a2a.client.client_factory import ClientFactory
+from a2a.types import a2a_pb2 as pb
+
+from holdfast.integrations.a2a_sdk.retry import RetryTransport
+from holdfast.integrations.a2a_sdk.settings import resilience_of, retry_config_of
+from holdfast.integrations.a2a_sdk.transport import HoldfastTransport
+from holdfast.integrations.a2a_sdk.trying import Trying
+from holdfast.runtime.endpoints import Endpoints
+from holdfast.runtime.env import SystemEnv
+from holdfast.runtime.resolver import FETCH_CARD
+from holdfast.wire.bindings import BINDINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from a2a.client.client import Client, ClientConfig
+    from a2a.client.client_factory import TransportProducer
+    from a2a.client.interceptors import ClientCallInterceptor
+    from a2a.client.transports.base import ClientTransport
+
+    from holdfast.integrations.a2a_sdk.retry_config import RetryConfig
+    from holdfast.integrations.a2a_sdk.transport import TransportOptions
+
+    _Making = Coroutine[Any, Any, Client]
+
+__all__ = ["HoldfastClientFactory", "client_factory"]
+
+
+class HoldfastClientFactory(ClientFactory):
+    """The SDK's factory, whose clients try again where that is safe; see `client_factory`."""
+
+    def __init__(
+        self,
+        config: ClientConfig | None = None,
+        *,
+        retry_config: RetryConfig | None = None,
+        **options: Unpack[TransportOptions],
+    ) -> None:
+        resilience = options.get("resilience")
+        resilience_of(retry_config, resilience)  # what cannot be right is told at once
+        self._retry_config = retry_config or retry_config_of(resilience)
+        self._env = options.get("env") or SystemEnv()
+        options["shared"] = options.get("shared") or Endpoints()
+        super().__init__(config)
+        supported = () if config is None else config.supported_protocol_bindings
+        for label in BINDINGS:
+            if label in (supported or BINDINGS[:1]):
+                producer = partial(
+                    HoldfastTransport,
+                    protocol_binding=label,
+                    retry_config=retry_config,
+                    **options,
+                )
+                super().register(label, producer)
+
+    def register(self, label: str, generator: TransportProducer) -> None:
+        """Registers what makes the transports of a binding, which are tried again.
+
+        Args:
+            label: The name of the binding in cards; what was there before is replaced.
+            generator: Makes a transport, which gets a `RetryTransport` around it, unless it tries
+                again by itself.
+        """
+        super().register(label, partial(self._retried, generator))
+
+    def _retried(
+        self, generator: TransportProducer, card: pb.AgentCard, url: str, config: ClientConfig
+    ) -> ClientTransport:
+        transport = generator(card, url, config)
+        if isinstance(transport, HoldfastTransport | RetryTransport):
+            return transport
+        return RetryTransport.from_config(transport, self._retry_config, env=self._env)
+
+    async def create_from_url(
+        self,
+        url: str,
+        interceptors: list[ClientCallInterceptor] | None = None,
+        relative_card_path: str | None = None,
+        resolver_http_kwargs: dict[str, Any] | None = None,
+        signature_verifier: Callable[[pb.AgentCard], None] | None = None,
+    ) -> Client:
+        """Makes a client for the agent whose card is at an address.
+
+        The SDK fetches the card, with the lent httpx client if there is one; that is tried again
+        like any other read.
+
+        Args:
+            url: Where the agent is.
+            interceptors: Of the client that is made.
+            relative_card_path: Where the card is below that.
+            resolver_http_kwargs: For the request of the card.
+            signature_verifier: Called with the card.
+
+        Raises:
+            a2a.client.errors.AgentCardResolutionError: There is no card.
+            ValueError: The client has no binding in common with the agent.
+        """
+
+        def make(_: pb.GetExtendedAgentCardRequest, /, **_context: object) -> _Making:
+            return super(HoldfastClientFactory, self).create_from_url(
+                url, interceptors, relative_card_path, resolver_http_kwargs, signature_verifier
+            )
+
+        # The transport is looked at for its gRPC channel, and a fetch has none.
+        trying = Trying(cast("ClientTransport", None), self._retry_config, self._env)
+        nothing = pb.GetExtendedAgentCardRequest()
+        return await trying.unary(FETCH_CARD, make, nothing, None)
+
+
+def client_factory(
+    config: ClientConfig | None = None,
+    *,
+    retry_config: RetryConfig | None = None,
+    **options: Unpack[TransportOptions],
+) -> HoldfastClientFactory:
+    """The SDK's factory of clients, whose transports hold fast: the one line that changes.
+
+    ``ClientFactory(config)`` becomes ``client_factory(config)``. JSON-RPC and HTTP+JSON are
+    spoken by a `HoldfastTransport`, which picks up streams and looks for lost replies; what makes
+    the transports of gRPC or of a binding of your own is as before, with a `RetryTransport` around
+    each of them. A producer that is registered for one of the former takes its place.
+
+    The clients of a factory share what is known of agents: circuits, budgets, what an address
+    speaks.
+
+    Args:
+        config: As for the SDK's factory; see `HoldfastTransport` for its ``httpx_client``.
+        retry_config: How to try again, for all bindings.
+        options: Of the `HoldfastTransport`; see `TransportOptions`. Of a ``resilience``, the
+            numbers of its ``retry`` and its ``budget`` go for the other bindings, too.
+
+    Raises:
+        ValueError: Both ``retry_config`` and ``resilience``.
+        TypeError: One of them is of another type.
+    """
+    return HoldfastClientFactory(config, retry_config=retry_config, **options)

@@ -1,0 +1,168 @@
+"""What a program has set on the `httpx.AsyncClient` that it lends to the SDK.
+
+`HoldfastTransport` sends with connections of its own, so what is set there has to come along.
+
+Rules: headers, cookies, a user name with its password and timeouts come along, headers and cookies
+as they are at the time of each call. What cannot come along is an error when the transport is
+made, which says what to pass in its place; once that is passed, there is no error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.request import getproxies
+
+import httpx
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from holdfast.wire.http import Timeouts
+
+__all__ = ["LentClient"]
+
+_BY_THE_CODEC = frozenset(
+    {
+        "a2a-version",
+        "accept",
+        "accept-encoding",
+        "cache-control",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "host",
+        "keep-alive",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+        "user-agent",
+    }
+)
+"""Headers that say how a request is written, and who writes it: that is not httpx here."""
+
+_NOBODY_CHOSE = httpx.Timeout(5.0)
+"""What httpx takes where nobody says anything."""
+
+
+class LentClient:
+    """What comes along of a lent client.
+
+    Args:
+        client: The client.
+        url: Where requests go.
+        instead: Names of the options that the caller passes besides it.
+
+    Raises:
+        ValueError: Something that is set on it cannot come along, and nothing is passed in its
+            place.
+    """
+
+    def __init__(self, client: httpx.AsyncClient, url: str, instead: Collection[str]) -> None:
+        for what in _CANNOT_COME:
+            found = what.found(client)
+            if found is not None and not set(what.options) & set(instead):
+                message = (
+                    f"the lent httpx client has {found}, which has no effect on the requests of a "
+                    f"HoldfastTransport; pass {what.hint} in its place"
+                )
+                raise ValueError(message)
+        self._client = client
+        self._url = url
+        self._drops = set(_BY_THE_CODEC)
+        if "auth" in instead:
+            self._drops.add("authorization")
+
+    def headers(self) -> dict[str, str]:
+        """The headers and cookies to send, as they are now; names in lower case."""
+        request = httpx.Request("POST", self._url)
+        self._client.cookies.set_cookie_header(request)
+        auth = self._client.auth
+        if isinstance(auth, httpx.BasicAuth):
+            next(auth.sync_auth_flow(request))
+        own = {name: request.headers[name] for name in _MADE if name in request.headers}
+        found = {**self._client.headers, **own}
+        return {name: value for name, value in found.items() if name not in self._drops}
+
+    def timeouts(self, timeouts: Timeouts, *, longest: float) -> Timeouts:
+        """The limits of an attempt, with those that were set on the client.
+
+        Args:
+            timeouts: Those that are to be used where nothing was set.
+            longest: Seconds that stand for no limit.
+        """
+        own = self._client.timeout
+        if own == _NOBODY_CHOSE:
+            return timeouts
+
+        def limit(seconds: float | None) -> float:
+            return longest if seconds is None else seconds
+
+        return msgspec.structs.replace(
+            timeouts,
+            pool=limit(own.pool),
+            connect=limit(own.connect),
+            write=limit(own.write),
+            first_byte=limit(own.read),
+            idle=limit(own.read),
+        )
+
+
+_MADE = ("authorization", "cookie")
+
+
+class _Setting(NamedTuple):
+    """Something that cannot come along.
+
+    Attributes:
+        found: Says what is set; None for nothing.
+        options: Those that can stand for it.
+        hint: What to pass.
+    """
+
+    found: Callable[[httpx.AsyncClient], str | None]
+    options: tuple[str, ...]
+    hint: str
+
+
+def _auth(client: httpx.AsyncClient) -> str | None:
+    auth = client.auth
+    if auth is None or isinstance(auth, httpx.BasicAuth):
+        return None
+    return f"auth={type(auth).__name__}(…)"
+
+
+def _event_hooks(client: httpx.AsyncClient) -> str | None:
+    return "event_hooks" if any(client.event_hooks.values()) else None
+
+
+def _params(client: httpx.AsyncClient) -> str | None:
+    return "params" if client.params else None
+
+
+def _transport(client: httpx.AsyncClient) -> str | None:
+    # httpx has no public way to see it; what has no such attribute is taken for ordinary.
+    transport: Any = getattr(client, "_transport", None)
+    if transport is None or type(transport) is httpx.AsyncHTTPTransport:
+        return None
+    return f"transport={type(transport).__name__}(…)"
+
+
+def _proxy(client: httpx.AsyncClient) -> str | None:
+    mounts: Any = getattr(client, "_mounts", None)
+    is_from_environment = client.trust_env and bool(getproxies())
+    return "a proxy or mounts" if mounts and not is_from_environment else None
+
+
+_CANNOT_COME = (
+    _Setting(_auth, ("auth", "headers", "engine"), "auth=… (a value, headers, an AuthProvider)"),
+    _Setting(
+        _params, ("auth", "engine"), "auth=… (an AuthProvider, whose credentials may be query)"
+    ),
+    _Setting(
+        _event_hooks, ("observers", "attempt_layers", "engine"), "observers=… or attempt_layers=…"
+    ),
+    _Setting(_transport, ("engine",), "engine=… (an HttpEngine or an aiohttp.ClientSession)"),
+    _Setting(_proxy, ("engine",), "engine=… (an HttpEngine or an aiohttp.ClientSession)"),
+)

@@ -1,0 +1,96 @@
+"""How to try again, as a user of the SDK says it, in Holdfast's terms, and the other way round."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.arguments import check_kind
+from holdfast.integrations.a2a_sdk.errors import to_sdk_error
+from holdfast.integrations.a2a_sdk.retry_config import RetryConfig
+from holdfast.policy.resilience import Resilience
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from holdfast.errors import A2AError
+    from holdfast.integrations.a2a_sdk.retry_config import OnRetry, RetryPredicate
+
+__all__ = ["resilience_of", "retry_config_of"]
+
+_LISTENING = 10.0
+"""Seconds that a caller's listener has."""
+
+logger = logging.getLogger("holdfast")
+
+
+def resilience_of(config: RetryConfig | None, resilience: Resilience | None) -> Resilience:
+    """What to do when things go wrong, from what the caller says of it in either form.
+
+    Of a `RetryConfig`, what is tried again stays as narrow as Holdfast has it: the predicate may
+    say no to it, and never yes to more.
+
+    Raises:
+        ValueError: It is said in both forms.
+        TypeError: One of them is something else.
+    """
+    if config is None:
+        resilience = Resilience.standard() if resilience is None else resilience
+        check_kind("resilience", resilience, Resilience)
+        return resilience
+    check_kind("retry_config", config, RetryConfig)
+    if resilience is not None:
+        message = "retry_config and resilience both say how to try again: pass one of them"
+        raise ValueError(message)
+    predicate, on_retry = config.retry_predicate, config.on_retry
+    budget = config.shared_budget()
+    return Resilience(
+        retry=msgspec.structs.replace(
+            config.policy(),
+            retry_predicate=None if predicate is None else _narrowed(predicate),
+            on_retry=None if on_retry is None else _listening(on_retry),
+        ),
+        budget=None if budget is None else budget.policy,
+    )
+
+
+def retry_config_of(resilience: Resilience | None) -> RetryConfig:
+    """The numbers of a caller's own `Resilience`, for transports that are not Holdfast's."""
+    if resilience is None:
+        return RetryConfig()
+    retry = resilience.retry
+    return RetryConfig(
+        max_retries=retry.max_retries,
+        base_delay=retry.base_delay,
+        max_delay=retry.max_delay,
+        max_retry_after=retry.max_retry_after,
+        budget=resilience.budget,
+    )
+
+
+def _as_the_sdk(error: A2AError) -> Exception:
+    """What the SDK's user would catch."""
+    told = to_sdk_error(error)
+    told.__cause__ = error
+    return told
+
+
+def _narrowed(predicate: RetryPredicate) -> Callable[[A2AError], bool]:
+    return lambda error: bool(predicate(_as_the_sdk(error)))
+
+
+def _listening(on_retry: OnRetry) -> Callable[[int, A2AError, float], Awaitable[None]]:
+    async def told(attempt: int, error: A2AError, delay: float) -> None:
+        try:
+            async with asyncio.timeout(_LISTENING):
+                telling = on_retry(attempt, _as_the_sdk(error), delay)
+                if inspect.isawaitable(telling):
+                    await telling
+        except Exception:
+            logger.exception("on_retry failed, which changes nothing")
+
+    return told

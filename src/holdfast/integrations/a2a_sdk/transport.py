@@ -1,0 +1,511 @@
+"""`HoldfastTransport`: the SDK's transport, made of Holdfast's client.
+
+Rules:
+- What comes in is converted and never changed; what the caller passed stays the caller's.
+- The SDK's own client has looked at the card: what it asks for is sent, and the agent judges it.
+- The address is the one that the SDK chose, and stays so, whatever an extended card says.
+- What goes wrong is raised as the SDK's error, with Holdfast's error as its cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NamedTuple,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+)
+
+import msgspec
+from a2a.client.errors import A2AClientError
+from a2a.client.transports.base import ClientTransport
+from a2a.types import a2a_pb2 as pb
+from a2a.utils.errors import InvalidParamsError
+
+from holdfast.assembly import connect
+from holdfast.client import streaming
+from holdfast.errors import A2AError
+from holdfast.integrations.a2a_sdk.errors import to_sdk_error
+from holdfast.integrations.a2a_sdk.lent_client import LentClient
+from holdfast.integrations.a2a_sdk.messages import to_card, to_params, to_proto
+from holdfast.integrations.a2a_sdk.settings import resilience_of
+from holdfast.model import operations as op
+from holdfast.model.card import AgentCapabilities, AgentInterface
+from holdfast.model.types import (
+    Message,
+    StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatusUpdateEvent,
+)
+from holdfast.runtime.env import SystemEnv
+from holdfast.runtime.transport import Call, ClientCallContext, PassThrough
+from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION, extensions_in
+from holdfast.wire.http import Timeouts, presentable
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Coroutine, Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    import aiohttp
+    from a2a.client.client import ClientCallContext as SdkContext
+    from a2a.client.client import ClientConfig
+    from google.protobuf.message import Message as ProtoMessage
+
+    from holdfast.auth import AuthProvider, CredentialService
+    from holdfast.client import Client
+    from holdfast.event_stream import EventStream
+    from holdfast.integrations.a2a_sdk.retry_config import RetryConfig
+    from holdfast.model.card import AgentCard
+    from holdfast.model.operations import Operation
+    from holdfast.model.requests import (
+        CancelTaskRequest,
+        DeleteTaskPushNotificationConfigRequest,
+        Request,
+    )
+    from holdfast.model.types import Event
+    from holdfast.options import CallOptions
+    from holdfast.policy.reconcile import ContextIds, OnUnknown
+    from holdfast.policy.resilience import Resilience
+    from holdfast.runtime.endpoints import Endpoints
+    from holdfast.runtime.engine import HttpEngine
+    from holdfast.runtime.env import Env
+    from holdfast.runtime.journal import Journal
+    from holdfast.runtime.listeners import Observer
+    from holdfast.runtime.transport import Layer, Onward, Reply
+    from holdfast.wire.bindings import ProtocolVersion
+    from holdfast.wire.limits import Limits
+
+__all__ = ["HoldfastTransport", "TransportOptions"]
+
+P = TypeVar("P", bound="Request")
+R = TypeVar("R")
+T = TypeVar("T")
+M = TypeVar("M", bound="ProtoMessage")
+
+
+class TransportOptions(TypedDict, total=False):
+    """What can be said of a `HoldfastTransport`; `holdfast.connect` says what each of it means.
+
+    What is not here, such as interceptors, consumers and how messages are to be treated, is said
+    to the SDK's client as before.
+    """
+
+    auth: str | Mapping[str, str] | AuthProvider | CredentialService | None
+    timeout: float
+    resilience: Resilience | None
+    limits: Limits | None
+    engine: HttpEngine | aiohttp.ClientSession | None
+    shared: Endpoints | None
+    env: Env | None
+    protocol_version: ProtocolVersion | None
+    allow_legacy: bool
+    on_unknown: OnUnknown
+    context_ids: ContextIds
+    journal: str | os.PathLike[str] | Journal | None
+    headers: Mapping[str, str] | None
+    credential_origins: Iterable[str]
+    allowed_networks: Iterable[str]
+    observers: Sequence[Observer]
+    call_layers: Sequence[Layer]
+    attempt_layers: Sequence[Layer]
+
+
+class HoldfastTransport(ClientTransport):
+    """Carries the SDK's calls over Holdfast's client, by JSON-RPC or HTTP+JSON.
+
+    For ``ClientFactory.register``, as ``factory.register("JSONRPC", HoldfastTransport)``; or see
+    `client_factory`, which does that. Calls are tried again where that is safe, a message whose
+    reply was lost is looked for and never sent twice, and a stream that is cut goes on.
+
+    Of the SDK's `ClientCallContext`, ``service_parameters`` become headers of the call, which go
+    to the origin of ``url`` and nowhere else, and ``state`` becomes that of Holdfast's context.
+    ``timeout`` is the deadline of a call, with everything that is tried again. Of a stream, which
+    may well take longer, it is how long a connection may be quiet, as in the SDK; it counts as
+    cut then, and is picked up again.
+
+    Args:
+        card: The agent's card.
+        url: Address of the interface that calls go to.
+        config: The SDK's configuration. Of its ``httpx_client`` come along: headers and cookies,
+            as they are at each call, a user name with its password, and timeouts; ``User-Agent``
+            and settings of TLS do not. The client itself is neither used nor closed.
+        protocol_binding: ``"JSONRPC"`` or ``"HTTP+JSON"``; if left out, what the card says of
+            that address.
+        retry_config: How to try again, in the words of `RetryTransport`.
+        options: See `TransportOptions`.
+
+    Raises:
+        ValueError: An option that cannot be right, both ``retry_config`` and ``resilience``, or a
+            lent httpx client with something that cannot come along.
+        TypeError: An argument of another type.
+    """
+
+    def __init__(
+        self,
+        card: pb.AgentCard,
+        url: str,
+        config: ClientConfig | None = None,
+        *,
+        protocol_binding: str | None = None,
+        retry_config: RetryConfig | None = None,
+        **options: Unpack[TransportOptions],
+    ) -> None:
+        self._card = card
+        own = _card_of(card, url, protocol_binding)
+        self._tenant = own.supported_interfaces[0].tenant or ""
+        resilience = resilience_of(retry_config, options.get("resilience"))
+        defaults = cast("TransportOptions", {})
+        if retry_config is not None:
+            if retry_config.timeout is not None:
+                defaults["timeout"] = retry_config.timeout
+            if retry_config.resend_ambiguous:
+                defaults["on_unknown"] = "resend"
+        lent = None if config is None else config.httpx_client
+        self._lent = None if lent is None else LentClient(lent, url, options)
+        if self._lent is not None and options.get("resilience") is None:
+            longest = options.get("timeout", _LONGEST)
+            timeouts = self._lent.timeouts(resilience.timeouts, longest=longest)
+            resilience = msgspec.structs.replace(resilience, timeouts=timeouts)
+        self._timeouts = resilience.timeouts
+        self._env = options.get("env") or SystemEnv()
+        given: TransportOptions = {
+            **defaults,
+            **options,
+            "resilience": resilience,
+            "env": self._env,
+            "attempt_layers": (*options.get("attempt_layers", ()), _AsAsked),
+        }
+        self._client = connect(own, **given)
+        self._is_closed = False
+
+    @property
+    def client(self) -> Client:
+        """Holdfast's client: its circuit, its statistics, and what its journal holds."""
+        return self._client
+
+    async def close(self) -> None:
+        """Ends the calls under way, and closes the connections; can be called twice.
+
+        Raises:
+            A2AClientError: Something of the caller's did not close.
+        """
+        self._is_closed = True
+        try:
+            await self._client.close()
+        except Exception as error:
+            message = f"the transport did not close well: {error}"
+            raise A2AClientError(message) from error
+
+    # ── Operations ───────────────────────────────────────────────────────────────────────────
+
+    async def send_message(
+        self, request: pb.SendMessageRequest, *, context: SdkContext | None = None
+    ) -> pb.SendMessageResponse:
+        """Sends a message, and waits as the agent does; see `holdfast.Client.send_message`."""
+        return await self._ask(_SEND_MESSAGE, request, context)
+
+    def send_message_streaming(
+        self, request: pb.SendMessageRequest, *, context: SdkContext | None = None
+    ) -> AsyncGenerator[pb.StreamResponse]:
+        """Sends a message, and gives its answer as it comes; a cut does not end it."""
+
+        def begin(options: CallOptions) -> EventStream:
+            return streaming(self._client, self._identified(to_params(request)), options)
+
+        return self._events(begin, request.tenant, context)
+
+    async def get_task(
+        self, request: pb.GetTaskRequest, *, context: SdkContext | None = None
+    ) -> pb.Task:
+        """Fetches a task."""
+        return await self._ask(_GET_TASK, request, context)
+
+    async def list_tasks(
+        self, request: pb.ListTasksRequest, *, context: SdkContext | None = None
+    ) -> pb.ListTasksResponse:
+        """Lists one page of tasks."""
+        return await self._ask(_LIST_TASKS, request, context)
+
+    async def cancel_task(
+        self, request: pb.CancelTaskRequest, *, context: SdkContext | None = None
+    ) -> pb.Task:
+        """Asks the agent to cancel a task; a try that succeeded and was lost counts."""
+        return await self._ask(_CANCEL_TASK, request, context)
+
+    async def create_task_push_notification_config(
+        self, request: pb.TaskPushNotificationConfig, *, context: SdkContext | None = None
+    ) -> pb.TaskPushNotificationConfig:
+        """Tells the agent where to send news of a task."""
+        return await self._ask(_CREATE_PUSH_CONFIG, request, context)
+
+    async def get_task_push_notification_config(
+        self,
+        request: pb.GetTaskPushNotificationConfigRequest,
+        *,
+        context: SdkContext | None = None,
+    ) -> pb.TaskPushNotificationConfig:
+        """Fetches one configuration of a task."""
+        return await self._ask(_GET_PUSH_CONFIG, request, context)
+
+    async def list_task_push_notification_configs(
+        self,
+        request: pb.ListTaskPushNotificationConfigsRequest,
+        *,
+        context: SdkContext | None = None,
+    ) -> pb.ListTaskPushNotificationConfigsResponse:
+        """Lists one page of the configurations of a task."""
+        return await self._ask(_LIST_PUSH_CONFIGS, request, context)
+
+    async def delete_task_push_notification_config(
+        self,
+        request: pb.DeleteTaskPushNotificationConfigRequest,
+        *,
+        context: SdkContext | None = None,
+    ) -> None:
+        """Deletes one configuration of a task; a try that succeeded and was lost counts."""
+        with _SDK_ERRORS:
+            await self._value(_deleted, request, context)
+
+    def subscribe(
+        self, request: pb.SubscribeToTaskRequest, *, context: SdkContext | None = None
+    ) -> AsyncGenerator[pb.StreamResponse]:
+        """Gives a task as it stands, and then what happens to it; a cut does not end it.
+
+        A task that is over is its only event.
+        """
+
+        def begin(options: CallOptions) -> EventStream:
+            return self._client.subscribe_to_task(request.id, **options)
+
+        return self._events(begin, request.tenant, context)
+
+    async def get_extended_agent_card(
+        self, request: pb.GetExtendedAgentCardRequest, *, context: SdkContext | None = None
+    ) -> pb.AgentCard:
+        """Fetches the extended card; the present one if that does not speak of another."""
+        if not self._card.capabilities.extended_agent_card:
+            return self._card
+        return await self._ask(_GET_EXTENDED_AGENT_CARD, request, context)
+
+    # ── What they have in common ─────────────────────────────────────────────────────────────
+
+    async def _ask(
+        self, operation: _Unary[Any, Any, M], request: Any, context: SdkContext | None
+    ) -> M:
+        with _SDK_ERRORS:
+            return to_proto(await self._value(operation.ask, request, context), operation.answer)
+
+    async def _value(self, ask: _Asked[Any, R], request: Any, context: SdkContext | None) -> R:
+        options = self._options(request.tenant, context)
+        return await ask(self._client, self._identified(to_params(request)), options)
+
+    async def _events(
+        self,
+        begin: Callable[[CallOptions], EventStream],
+        tenant: str,
+        context: SdkContext | None,
+    ) -> AsyncGenerator[pb.StreamResponse]:
+        with _SDK_ERRORS:
+            options = self._options(tenant, context, streams=True)
+            async with begin(options) as events:
+                async for event in events:
+                    yield to_proto(_response(event), pb.StreamResponse)
+
+    def _options(
+        self, tenant: str, context: SdkContext | None, *, streams: bool = False
+    ) -> CallOptions:
+        """What goes with a call.
+
+        Raises:
+            A2AClientError: The transport is closed.
+            ValueError: A header or a timeout that cannot be right.
+        """
+        if self._is_closed:
+            message = "the transport is closed"
+            raise A2AClientError(message)
+        timeout = None if context is None else context.timeout
+        options: CallOptions = {
+            "context": _CallContext(
+                state={} if context is None else context.state,
+                tenant=tenant if tenant != self._tenant else None,
+                timeouts=None if timeout is None else self._limits(timeout, streams=streams),
+            )
+        }
+        if timeout is not None and not streams:
+            options["timeout"] = timeout
+        parameters = None if context is None else context.service_parameters
+        if self._lent is not None or parameters:
+            lent = {} if self._lent is None else self._lent.headers()
+            own = {name.lower(): value for name, value in (parameters or {}).items()}
+            options["headers"] = {**lent, **own}
+        return options
+
+    def _limits(self, timeout: float, *, streams: bool) -> Timeouts:
+        """The limits of an attempt of a call for which the caller named a timeout."""
+        own = self._timeouts
+        if streams:
+            return msgspec.structs.replace(own, first_byte=timeout, idle=timeout)
+        return msgspec.structs.replace(
+            own, first_byte=max(own.first_byte, timeout), idle=max(own.idle, timeout)
+        )
+
+    def _identified(self, params: Any) -> Any:
+        """The parameters; a message without an id gets one, to be known by."""
+        message = getattr(params, "message", None)
+        if message is None or message.message_id:
+            return params
+        named = msgspec.structs.replace(message, message_id=self._env.new_id())
+        return msgspec.structs.replace(params, message=named)
+
+
+_LONGEST = 900.0
+"""Seconds of a call for which nobody names a timeout; see `holdfast.connect`."""
+
+
+# ── Operations ───────────────────────────────────────────────────────────────────────────────
+
+
+_Asked = Callable[["Client", P, "CallOptions"], Awaitable[R]]
+
+
+class _Unary(NamedTuple, Generic[P, R, M]):
+    """An operation that has one answer.
+
+    Attributes:
+        ask: Makes the call.
+        answer: The SDK's type of its answer.
+    """
+
+    ask: _Asked[P, R]
+    answer: type[M]
+
+
+def _plain(operation: Operation[P, R]) -> _Asked[P, R]:
+    """A call that is the operation and no more."""
+
+    async def ask(client: Client, params: P, options: CallOptions) -> R:
+        return (await client.call(operation, params, **options)).value
+
+    return ask
+
+
+async def _canceled(client: Client, params: CancelTaskRequest, options: CallOptions) -> Task:
+    """Cancels a task; that an earlier try has done it is no error."""
+    return await client.cancel_task(params.id, confirm=False, metadata=params.metadata, **options)
+
+
+async def _deleted(
+    client: Client, params: DeleteTaskPushNotificationConfigRequest, options: CallOptions
+) -> None:
+    """Deletes a configuration; that an earlier try has done it is no error."""
+    await client.delete_task_push_notification_config(params.task_id, params.id, **options)
+
+
+_SEND_MESSAGE = _Unary(_plain(op.SEND_MESSAGE), pb.SendMessageResponse)
+_GET_TASK = _Unary(_plain(op.GET_TASK), pb.Task)
+_LIST_TASKS = _Unary(_plain(op.LIST_TASKS), pb.ListTasksResponse)
+_CANCEL_TASK = _Unary(_canceled, pb.Task)
+_CREATE_PUSH_CONFIG = _Unary(_plain(op.CREATE_PUSH_CONFIG), pb.TaskPushNotificationConfig)
+_GET_PUSH_CONFIG = _Unary(_plain(op.GET_PUSH_CONFIG), pb.TaskPushNotificationConfig)
+_LIST_PUSH_CONFIGS = _Unary(
+    _plain(op.LIST_PUSH_CONFIGS), pb.ListTaskPushNotificationConfigsResponse
+)
+_GET_EXTENDED_AGENT_CARD = _Unary(_plain(op.GET_EXTENDED_AGENT_CARD), pb.AgentCard)
+
+_MEMBERS: Mapping[type[Event], str] = {
+    Task: "task",
+    Message: "message",
+    TaskStatusUpdateEvent: "status_update",
+    TaskArtifactUpdateEvent: "artifact_update",
+}
+
+
+def _response(event: Event) -> StreamResponse:
+    member: dict[str, Any] = {_MEMBERS[type(event)]: event}
+    return StreamResponse(**member)
+
+
+# ── On the way ───────────────────────────────────────────────────────────────────────────────
+
+
+class _CallContext(ClientCallContext, frozen=True, kw_only=True):
+    """What the SDK's caller says about one call, for every request that is made for it.
+
+    Attributes:
+        tenant: The tenant, if it is another one than the interface's.
+        timeouts: Limits of each attempt, if they are others than the client's.
+    """
+
+    tenant: str | None = None
+    timeouts: Timeouts | None = None
+
+
+class _AsAsked(PassThrough):
+    """The layer that puts what is in a `_CallContext` into each request of the call."""
+
+    def through(
+        self, call: Call[Any, Any], onward: Onward[Any, Any, T], /
+    ) -> Coroutine[Any, Any, Reply[T]]:
+        context, changes = call.context, dict[str, Any]()
+        if isinstance(context, _CallContext):
+            if context.timeouts is not None:
+                changes["timeouts"] = context.timeouts
+            if context.tenant is not None:
+                changes["params"] = msgspec.structs.replace(call.params, tenant=context.tenant)
+        if call.endpoint is not None and call.endpoint.version == OLDER_VERSION:
+            uris = extensions_in(call.headers)
+            if uris:  # which 0.3 knows by another name
+                changes["headers"] = {**call.headers, "x-a2a-extensions": ",".join(uris)}
+        return onward(msgspec.structs.replace(call, **changes) if changes else call)
+
+
+class _SdkErrors:
+    """Raises what goes wrong as the SDK does; the SDK's own errors and others pass."""
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, A2AError):
+            raise to_sdk_error(error) from error
+        if isinstance(error, ValueError):  # of a parameter or header that cannot be sent
+            raise InvalidParamsError(str(error)) from error
+
+
+_SDK_ERRORS = _SdkErrors()
+
+
+def _card_of(card: pb.AgentCard, url: str, binding: str | None) -> AgentCard:
+    """What of a card is for the transport: the interface at an address, and how to log in.
+
+    The SDK's client has compared what it asks for with what the card declares, which may be
+    another card by now; so all that can be declared is.
+    """
+    bindings = BINDINGS if binding is None else (binding,)
+    there = [
+        interface
+        for interface in to_card(card).supported_interfaces
+        if interface.url == url and interface.protocol_binding.upper() in bindings
+    ]
+    first = there[0].protocol_binding if there else bindings[0]
+    named = AgentInterface(url=url, protocol_binding=first, protocol_version=PROTOCOL_VERSION)
+    return msgspec.structs.replace(
+        to_card(card),
+        name=card.name or presentable(url),
+        supported_interfaces=tuple(i for i in there if i.protocol_binding == first) or (named,),
+        capabilities=AgentCapabilities(
+            streaming=True, push_notifications=True, extended_agent_card=True
+        ),
+    )
