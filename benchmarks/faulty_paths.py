@@ -88,8 +88,8 @@ class Path:
         port: Where it is.
         tried: Connections that the client wanted, as it says itself.
         accepted: Those that were made.
+        requests: What came over them.
         messages: The ids of the messages that came, in order.
-        passed: Of how many of them the agent was told.
         happened: Whether the fault came to pass, if it is one of those that can be seen from here.
     """
 
@@ -98,8 +98,8 @@ class Path:
     port: int = 0
     tried: int = 0
     accepted: int = 0
+    requests: int = 0
     messages: list[str] = field(default_factory=list)
-    passed: int = 0
     happened: bool = False
 
     @property
@@ -231,6 +231,7 @@ class _Passage:
     async def _go(self) -> None:
         head = await self._reader.readuntil(b"\r\n\r\n")
         body = await self._reader.readexactly(int(_header(head, b"content-length") or 0))
+        self._path.requests += 1
         fault = self._fault_of(body)
         if fault.answer:
             self._path.happened = True
@@ -249,10 +250,7 @@ class _Passage:
         if call.get("method") not in SENDS:
             return NO_FAULT
         self._path.messages.append(call["params"]["message"]["messageId"])
-        fault = self._path.fault if len(self._path.messages) == 1 else NO_FAULT
-        if fault.passes or not (fault.answer or fault.end):
-            self._path.passed += 1
-        return fault
+        return self._path.fault if len(self._path.messages) == 1 else NO_FAULT
 
     async def _pass_on(self, fault: Fault, request: bytes) -> None:
         reader, writer = await asyncio.open_connection(HOST, urlsplit(self._agent).port)

@@ -1,6 +1,6 @@
 """Puts one schedule of faults through several clients, and counts what becomes of their calls.
 
-    python benchmarks/side_by_side.py [--calls 20] [--seed 1] [--clients "a2a-sdk;Holdfast"]
+    python benchmarks/side_by_side.py [--calls 10] [--seed 1] [--clients "a2a-sdk;Holdfast"]
 
 A real agent on the official SDK streams a known text to each call. Each call goes along a path of
 its own, on which its first message meets one fault; see `faulty_paths`. Every client has the same
@@ -13,7 +13,8 @@ For each client and fault it tells:
 - executed twice: calls whose message the agent executed more than once, by its own record.
 - text lost, text repeated: successes whose text lacks a chunk, or has one more than once.
 - failed, yet executed: calls that ended in an error although the agent has done the work.
-- the median and the longest of the seconds that calls took, and what those that failed were told.
+- the median and the longest of the seconds that calls took, the requests that one took on average,
+  and what those that failed were told.
 
 It fails if a fault did not come to pass, or a client fails where there is none. `--page FILE` puts
 the report into a page, between two lines that say so.
@@ -51,7 +52,7 @@ CHUNKS = 12
 WHOLE = "".join(f"chunk {number + 1}\n" for number in range(CHUNKS))
 """The answer."""
 
-EVERY = 0.1
+EVERY = 0.2
 """Seconds from one call to the next, so that waits are measured and not the machine."""
 
 LIMIT = 60.0
@@ -116,12 +117,14 @@ class Outcome:
         text: What the client gave for an answer.
         seconds: How long it took.
         executions: How often the agent executed its message.
+        requests: How many requests were made for it, that of the card aside.
     """
 
     told: list[list[str]]
     text: str
     seconds: float
     executions: int
+    requests: int
 
     @property
     def has_lost(self) -> bool:
@@ -185,7 +188,9 @@ async def calls_of(
     for call, path in paths.paths.items():
         runs = [len(executions.get(message, ())) for message in set(path.messages)]
         end = ends[call]
-        outcomes[call] = Outcome(end["told"], end["text"], end["seconds"], sum(runs))
+        outcomes[call] = Outcome(
+            end["told"], end["text"], end["seconds"], sum(runs), path.requests
+        )
         check(client, path, outcomes[call])
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     settings = ", ".join(about["settings"]) or "all by default"
@@ -235,6 +240,7 @@ def rows_of(outcomes: Sequence[Outcome]) -> list[str]:
         _count(outcome.executions > 0 for outcome in failed),
         f"{median(seconds):.1f}",
         f"{max(seconds):.1f}",
+        f"{sum(outcome.requests for outcome in outcomes) / len(outcomes):.1f}",
     ]
 
 
@@ -246,6 +252,7 @@ COLUMNS = (
     "failed, yet executed",
     "median s",
     "longest s",
+    "requests",
 )
 
 
@@ -301,14 +308,15 @@ def lines_of(report: Report, told: Sequence[str], options: argparse.Namespace) -
         f"{options.calls} calls for each fault and client, seed {options.seed}.",
         f"The answer is {CHUNKS} chunks of text, {options.pause:g} s apart.",
         f"A call may take {LIMIT:g} s.",
+        f"Its {os.cpu_count()} processors had {options.load:.1f} programs to run when it began.",
         "",
         *(f"- {line}" for line in told),
         "",
         "### All faults together",
         "",
         *table(
-            ["client", *COLUMNS[:-2]],
-            [[client, *rows_of(outcomes)[:-2]] for client, outcomes in every.items()],
+            ["client", *COLUMNS[:-3]],
+            [[client, *rows_of(outcomes)[:-3]] for client, outcomes in every.items()],
         ),
     ]
     for fault, by_client in report.items():
@@ -370,7 +378,7 @@ def main() -> None:
     """Prints the report."""
     kinds = faults(CHUNKS)
     parser = argparse.ArgumentParser(description="Put several clients through the same faults.")
-    parser.add_argument("--calls", type=int, default=20, help="for each fault")
+    parser.add_argument("--calls", type=int, default=10, help="for each fault")
     parser.add_argument("--seed", type=int, default=1, help="of the order of the calls")
     parser.add_argument("--clients", type=_some_of(CLIENTS), default=CLIENTS, help="a;b")
     parser.add_argument("--faults", type=_some_of(kinds), default=kinds, help="a;b")
@@ -383,6 +391,7 @@ def main() -> None:
     parser.add_argument("--outcomes", type=Path, help="a file for each call's outcome, as JSON")
     parser.add_argument("--page", type=Path, help="a page to put the report into")
     options = parser.parse_args()
+    options.load = os.getloadavg()[0]  # before there is any of ours
     lines = asyncio.run(measure(options))
     print("\n".join(lines))
     if options.page:

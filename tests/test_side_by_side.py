@@ -38,7 +38,9 @@ def tables(text):
 
 
 def outcome(side_by_side, text="", told=(), executions=1):
-    return side_by_side.Outcome(told=list(told), text=text, seconds=1.0, executions=executions)
+    return side_by_side.Outcome(
+        told=list(told), text=text, seconds=1.0, executions=executions, requests=1
+    )
 
 
 @pytest.mark.sdk
@@ -107,7 +109,7 @@ def test_the_page_has_what_the_script_makes(side_by_side):
     for name, [heading, *rows] in on_page.items():
         assert [row[0] for row in rows] == clients
         if name == "All faults together":
-            assert heading == ["client", *columns[:-2]]
+            assert heading == ["client", *columns[:-3]]
         else:
             assert heading == ["client", *columns, "what those that failed were told"]
 
@@ -142,3 +144,10 @@ def test_a_fault_that_did_not_happen_is_an_error(side_by_side):
             bad = good
         with pytest.raises(RuntimeError, match=r"Holdfast.*call-1.*did not happen"):
             side_by_side.check(client, path, bad)
+
+
+def test_every_link_leads_somewhere():
+    for target in re.findall(r"\]\(([^)]+)\)", PAGE.read_text()):
+        file, _, anchor = target.partition("#")
+        headings = re.findall(r"^#+ (.*)$", (PAGE.parent / file).read_text(), re.MULTILINE)
+        assert anchor in [heading.lower().replace(" ", "-") for heading in headings]
