@@ -1,11 +1,16 @@
 """The SDK's messages and Holdfast's values say the same, by the SDK's own JSON of them."""
 
+import inspect as python_inspect
 import json
 import math
+import sys
+import time
 
 import pytest
 from a2a.types import a2a_pb2 as pb
-from google.protobuf import json_format
+from google.protobuf import descriptor_pool, json_format
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import strategies as st
@@ -440,6 +445,18 @@ def test_what_is_no_time_is_left_out_and_the_task_arrives(text):
     assert status.state == pb.TASK_STATE_WORKING
 
 
+def test_a_time_without_a_zone_is_in_utc_wherever_the_program_runs(monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        status = to_proto(TaskStatus(timestamp="1970-01-01T00:00:01"), pb.TaskStatus)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert status.timestamp.seconds == 1
+
+
 def test_a_time_out_of_range_is_refused_by_name():
     request = pb.ListTasksRequest()
     request.status_timestamp_after.seconds = 2**60
@@ -547,6 +564,21 @@ def test_a_struct_that_is_too_deep_is_told():
         to_params(request)
 
 
+def deep_in_a_program(frames, call):
+    return call() if frames == 0 else deep_in_a_program(frames - 1, call)
+
+
+def test_a_program_that_is_deep_in_calls_itself_is_told_so():
+    task = Task(id="t", metadata={"deep": nested(99)})
+    message = to_proto(task, pb.Task)
+    frames = sys.getrecursionlimit() - len(python_inspect.stack(0)) - 120
+
+    with pytest.raises(InvalidAgentResponseError, match="nested too deeply"):
+        deep_in_a_program(frames, lambda: to_proto(task, pb.Task))
+    with pytest.raises(ValueError, match="nested too deeply"):
+        deep_in_a_program(frames, lambda: to_value(message, Task))
+
+
 def test_a_long_key_is_shortened_in_the_place():
     with pytest.raises(InvalidAgentResponseError) as caught:
         to_proto(Task(id="t", metadata={"k" * 5000: LONE}), pb.Task)
@@ -583,6 +615,21 @@ def test_fields_that_the_sdk_does_not_know_are_ignored():
     )
 
     assert to_params(newer) == GetTaskRequest(id="t")
+
+
+def test_members_that_only_a_newer_sdk_has_are_ignored():
+    file = FileDescriptorProto(name="newer.proto", package="newer", syntax="proto3")
+    message = file.message_type.add(name="GetTaskRequest")
+    for number, name in enumerate(["id", "new_member"], start=1):
+        message.field.add(name=name, number=number, type=9, label=1)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    newer = GetMessageClass(pool.FindMessageTypeByName("newer.GetTaskRequest"))
+
+    params = to_params(newer(id="t", new_member="x"))
+
+    assert params == GetTaskRequest(id="t")
+    assert to_proto(GetTaskRequest(id="t", history_length=1), newer) == newer(id="t")
 
 
 # ── Cards ────────────────────────────────────────────────────────────────────────────────────

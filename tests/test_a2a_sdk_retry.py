@@ -10,7 +10,7 @@ from a2a.client.errors import A2AClientError, A2AClientTimeoutError
 from a2a.client.transports.base import ClientTransport
 from a2a.client.transports.tenant_decorator import TenantTransportDecorator
 from a2a.types import a2a_pb2 as sdk
-from a2a.utils.errors import TaskNotFoundError
+from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
 from hypothesis import strategies as st
 
 from holdfast import BudgetPolicy
@@ -108,7 +108,7 @@ async def test_there_are_as_many_retries_as_agreed(max_retries):
     errors = [refused() for _ in range(20)]
     inner = Scripted(*errors)
 
-    error = await failing(around(inner, max_retries=max_retries))
+    error = await failing(around(inner, max_retries=max_retries, base_delay=0))
 
     assert error is errors[max_retries]
     assert len(inner.calls) == max_retries + 1
@@ -308,6 +308,61 @@ async def test_retries_are_logged_without_the_address(caplog):
 
     assert "GetTask: try 1 failed with A2AClientError; the next one is in 0.5 s" in caplog.text
     assert "secret" not in caplog.text
+
+
+# ── What an earlier try has done ─────────────────────────────────────────────────────────────
+
+
+CANCELED = sdk.Task(id="t-1", status=sdk.TaskStatus(state=sdk.TASK_STATE_CANCELED))
+COMPLETED = sdk.Task(id="t-1", status=sdk.TaskStatus(state=sdk.TASK_STATE_COMPLETED))
+CANCEL = sdk.CancelTaskRequest(id="t-1", tenant="acme")
+
+
+@pytest.mark.parametrize("refusal", [TaskNotCancelableError, TaskNotFoundError])
+async def test_a_task_that_the_first_try_canceled_is_canceled(refusal):
+    inner = Scripted(timed_out(), refusal(), CANCELED)
+
+    assert await around(inner).cancel_task(CANCEL) == CANCELED
+
+    name, request, *_ = inner.calls[-1]
+    assert (name, request) == ("get_task", sdk.GetTaskRequest(id="t-1", tenant="acme"))
+
+
+@pytest.mark.parametrize("found", [COMPLETED, TaskNotFoundError(), refused()])
+async def test_a_task_that_no_try_canceled_is_not(found):
+    refusal = TaskNotCancelableError()
+
+    assert await failing(around(Scripted(timed_out(), refusal, found)), "cancel_task") is refusal
+
+    assert retry_facts(refusal).attempts == 2
+
+
+async def test_looking_for_it_ends_with_the_time_of_the_call():
+    refusal = TaskNotCancelableError()
+    inner = Scripted(timed_out(), refusal, 100.0)
+
+    assert await failing(around(inner, timeout=7), "cancel_task") is refusal
+
+    assert asyncio.get_running_loop().time() == 7
+
+
+@pytest.mark.parametrize("name", ["cancel_task", "delete_task_push_notification_config"])
+@pytest.mark.parametrize("before", [(), (refused,)])
+async def test_a_refusal_is_one_where_nothing_was_done_before(name, before):
+    refusal = TaskNotFoundError()
+    inner = Scripted(*[make() for make in before], refusal)
+
+    assert await failing(around(inner), name) is refusal
+
+    assert {asked for asked, *_ in inner.calls} == {name}
+
+
+async def test_a_config_that_the_first_try_deleted_is_deleted():
+    inner = Scripted(unanswered(), TaskNotFoundError())
+
+    await call(around(inner), "delete_task_push_notification_config")
+
+    assert len(inner.calls) == 2
 
 
 # ── Streams ──────────────────────────────────────────────────────────────────────────────────

@@ -160,15 +160,19 @@ def channel_state(transport: ClientTransport) -> str | None:
 
 def _of_reply(response: Any, operation: Operation[Any, Any], *, now: float) -> Failure:
     """What an HTTP reply says, by the tables of the core."""
-    headers = {name.lower(): value for name, value in response.headers.items()}
     try:
-        body, is_read = response.content, True
+        headers = {str(name).lower(): str(value) for name, value in response.headers.items()}
+        history = {one.status_code for one in response.history}
+        status = int(response.status_code)
+    except Exception:  # noqa: BLE001  a third party's reply, which nobody can read
+        return _MAY_HAVE_RUN
+    try:
+        body = bytes(response.content)
     except Exception:  # noqa: BLE001  of a stream that nobody has read, whoever's class it is
-        body, is_read = b"", False
-    reply = HttpReply(status=response.status_code, headers=headers, body=body)
+        body, history = b"", {0}
+    reply = HttpReply(status=status, headers=headers, body=body)
     known = _known_of(reply, operation, now=now)
-    is_shown = is_read and not any(one.status_code not in _KEEPING for one in response.history)
-    executed = known.executed if is_shown else None
+    executed = known.executed if history <= _KEEPING else None
     return Failure(executed=executed, retry_after=known.retry_after)
 
 

@@ -16,8 +16,9 @@ import httpx
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
+    from holdfast.integrations.a2a_sdk.transport import TransportOptions
     from holdfast.wire.http import Timeouts
 
 __all__ = ["LentClient"]
@@ -52,17 +53,17 @@ class LentClient:
     Args:
         client: The client.
         url: Where requests go.
-        instead: Names of the options that the caller passes besides it.
+        instead: The options that the caller passes besides it; its headers count before these.
 
     Raises:
         ValueError: Something that is set on it cannot come along, and nothing is passed in its
             place.
     """
 
-    def __init__(self, client: httpx.AsyncClient, url: str, instead: Collection[str]) -> None:
+    def __init__(self, client: httpx.AsyncClient, url: str, instead: TransportOptions) -> None:
         for what in _CANNOT_COME:
             found = what.found(client)
-            if found is not None and not set(what.options) & set(instead):
+            if found is not None and not instead.keys() & set(what.options):
                 message = (
                     f"the lent httpx client has {found}, which has no effect on the requests of a "
                     f"HoldfastTransport; pass {what.hint} in its place"
@@ -70,9 +71,8 @@ class LentClient:
                 raise ValueError(message)
         self._client = client
         self._url = url
-        self._drops = set(_BY_THE_CODEC)
-        if "auth" in instead:
-            self._drops.add("authorization")
+        own = instead.get("headers") or {}
+        self._drops = _BY_THE_CODEC | {name.lower() for name in own}
 
     def headers(self) -> dict[str, str]:
         """The headers and cookies to send, as they are now; names in lower case."""
@@ -155,14 +155,21 @@ def _proxy(client: httpx.AsyncClient) -> str | None:
     return "a proxy or mounts" if mounts and not is_from_environment else None
 
 
+def _no_environment(client: httpx.AsyncClient) -> str | None:
+    return None if client.trust_env or not getproxies() else "trust_env=False"
+
+
+_AN_ENGINE = "engine=… (an AiohttpEngine or another HttpEngine, or an aiohttp.ClientSession)"
+
 _CANNOT_COME = (
     _Setting(_auth, ("auth", "headers", "engine"), "auth=… (a value, headers, an AuthProvider)"),
+    _Setting(_params, ("auth", "engine"), "auth=… (an AuthProvider gives query parameters, too)"),
     _Setting(
-        _params, ("auth", "engine"), "auth=… (an AuthProvider, whose credentials may be query)"
+        _event_hooks,
+        ("observers", "attempt_layers", "engine"),
+        "observers=… or attempt_layers=…",
     ),
-    _Setting(
-        _event_hooks, ("observers", "attempt_layers", "engine"), "observers=… or attempt_layers=…"
-    ),
-    _Setting(_transport, ("engine",), "engine=… (an HttpEngine or an aiohttp.ClientSession)"),
-    _Setting(_proxy, ("engine",), "engine=… (an HttpEngine or an aiohttp.ClientSession)"),
+    _Setting(_transport, ("engine",), _AN_ENGINE),
+    _Setting(_proxy, ("engine",), _AN_ENGINE),
+    _Setting(_no_environment, ("engine",), _AN_ENGINE),
 )

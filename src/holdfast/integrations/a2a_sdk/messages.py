@@ -27,6 +27,7 @@ from holdfast.integrations.a2a_sdk.values import (
     read_struct,
     read_timestamp,
     read_value,
+    why_refused,
     write_struct,
     write_timestamp,
     write_value,
@@ -94,6 +95,8 @@ def to_value(message: ProtoMessage, kind: type[V]) -> V:
         return read(message)
     except UnfitError as error:
         raise MalformedError(error.why, error.path) from None
+    except RecursionError:  # the program's own stack is deep already
+        raise MalformedError("nested too deeply") from None
 
 
 def to_proto(value: WireValue, message_type: type[M]) -> M:
@@ -114,11 +117,14 @@ def to_proto(value: WireValue, message_type: type[M]) -> M:
     try:
         write(value, message)
     except UnfitError as error:
-        raise InvalidAgentResponseError(
-            f"the reply cannot be given in the SDK's types: {error.why} at {error.path}",
-            executed=True,
-        ) from None
-    return message
+        why = f"{error.why} at {error.path}"
+    except RecursionError:  # the program's own stack is deep already
+        why = "nested too deeply"
+    else:
+        return message
+    raise InvalidAgentResponseError(
+        f"the reply cannot be given in the SDK's types: {why}", executed=True
+    )
 
 
 # ── The tables ───────────────────────────────────────────────────────────────────────────────
@@ -129,13 +135,11 @@ class _Row(NamedTuple):
 
     Attributes:
         name: Its name in both.
-        default: What the value has where there is nothing to write.
         write: Puts it into the message; None if assigning does.
         group: The group of members that it is one of, of which one is set at most.
     """
 
     name: str
-    default: Any
     write: Callable[[Any, Any], None] | None
     group: str | None
 
@@ -155,14 +159,16 @@ def _reader(kind: type[V], descriptor: Descriptor) -> Callable[[Any], V]:
         rows[field] = field.name, _read_of(field, info.type)
         if info.required:
             required[field.name] = _empty(info.type)
+    row_of = rows.get
 
     def read(message: Any) -> V:
         members = required.copy()
         name = ""
         try:
             for field, member in message.ListFields():
-                if field in rows:  # a newer SDK may have more
-                    name, convert = rows[field]
+                row = row_of(field)
+                if row is not None:  # a newer SDK may have more
+                    name, convert = row
                     members[name] = member if convert is None else convert(member)
         except UnfitError as error:
             raise error.within(f".{name}") from None
@@ -227,24 +233,26 @@ def _read_enum(kind: type[Enum], descriptor: EnumDescriptor) -> Callable[[int], 
 def _writer(kind: type[WireValue], descriptor: Descriptor) -> Callable[[Any, Any], None]:
     """Makes what writes the values of one type."""
     _same_name(kind, descriptor)
-    defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
     rows = [
         _Row(
             name=field.name,
-            default=defaults[field.name],
             write=_write_of(field, info.type),
             group=_group(field),
         )
         for field, info in _members(kind, descriptor)
     ]
     members_of = _members_of([row.name for row in rows])
+    # What there is nothing to write for: msgspec leaves out the same.
+    default_of = {field.name: field.default for field in msgspec.structs.fields(kind)}
+    defaults = [default_of[row.name] for row in rows]
 
     def write_members(value: Any, message: Any) -> None:
         name, chosen = "", None
         try:
-            for member, (name, default, write, group) in zip(members_of(value), rows, strict=True):
+            for member, default, row in zip(members_of(value), defaults, rows, strict=True):
                 if member is default:
                     continue
+                name, write, group = row
                 if group is not None:
                     if chosen is not None and member is None:
                         continue  # a null for data that are not there
@@ -257,7 +265,7 @@ def _writer(kind: type[WireValue], descriptor: Descriptor) -> Callable[[Any, Any
         except UnfitError as error:
             raise error.within(f".{name}") from None
         except (ValueError, TypeError) as error:
-            raise UnfitError(_why(error)).within(f".{name}") from None
+            raise UnfitError(why_refused(error)).within(f".{name}") from None
 
     return write_members
 
@@ -356,12 +364,6 @@ def _members_of(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 def _check_alone(chosen: str | None) -> None:
     if chosen is not None:
         raise UnfitError(f"it is there beside {chosen}, and only one of them may be")
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, UnicodeEncodeError):
-        return "the text is no Unicode (a lone surrogate)"
-    return str(error)
 
 
 # ── What descriptors and structs tell ────────────────────────────────────────────────────────

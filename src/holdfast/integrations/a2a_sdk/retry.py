@@ -11,10 +11,12 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Literal
 
 from a2a.client.transports.base import ClientTransport
+from a2a.types.a2a_pb2 import TASK_STATE_CANCELED, GetTaskRequest
+from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
 
 from holdfast.arguments import check_kind
 from holdfast.integrations.a2a_sdk.retry_config import RetryConfig
-from holdfast.integrations.a2a_sdk.trying import Trying, own_copy
+from holdfast.integrations.a2a_sdk.trying import DoneBefore, Trying, own_copy
 from holdfast.model import operations
 from holdfast.runtime.env import SystemEnv
 
@@ -139,8 +141,15 @@ class RetryTransport(ClientTransport):
         self, request: sdk.CancelTaskRequest, *, context: ClientCallContext | None = None
     ) -> sdk.Task:
         """Asks the agent to cancel a task."""
+
+        async def find() -> tuple[sdk.Task] | None:
+            asked = GetTaskRequest(id=request.id, tenant=request.tenant)
+            task = await self._base.get_task(asked, context=context)
+            return (task,) if task.status.state == TASK_STATE_CANCELED else None
+
+        before = DoneBefore((TaskNotCancelableError, TaskNotFoundError), find)
         method = self._base.cancel_task
-        return await self._trying.unary(operations.CANCEL_TASK, method, request, context)
+        return await self._trying.unary(operations.CANCEL_TASK, method, request, context, before)
 
     async def create_task_push_notification_config(
         self, request: sdk.TaskPushNotificationConfig, *, context: ClientCallContext | None = None
@@ -176,8 +185,13 @@ class RetryTransport(ClientTransport):
         context: ClientCallContext | None = None,
     ) -> None:
         """Deletes a push notification config of a task."""
+
+        async def find() -> tuple[None]:
+            return (None,)
+
+        before = DoneBefore((TaskNotFoundError,), find)
         method = self._base.delete_task_push_notification_config
-        await self._trying.unary(operations.DELETE_PUSH_CONFIG, method, request, context)
+        await self._trying.unary(operations.DELETE_PUSH_CONFIG, method, request, context, before)
 
     def subscribe(
         self, request: sdk.SubscribeToTaskRequest, *, context: ClientCallContext | None = None

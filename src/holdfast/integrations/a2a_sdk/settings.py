@@ -90,7 +90,8 @@ def _listening(on_retry: OnRetry) -> Callable[[int, A2AError, float], Awaitable[
                 telling = on_retry(attempt, _as_the_sdk(error), delay)
                 if inspect.isawaitable(telling):
                     await telling
-        except Exception:
+        except Exception as failed:
+            failed.__context__ = None  # the log is to tell of the listener, not of the call
             logger.exception("on_retry failed, which changes nothing")
 
     return told

@@ -9,7 +9,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from http import HTTPStatus
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -25,12 +26,13 @@ import msgspec
 from a2a.client.errors import A2AClientError
 from a2a.client.transports.base import ClientTransport
 from a2a.types import a2a_pb2 as pb
-from a2a.utils.errors import InvalidParamsError
+from a2a.utils.errors import InvalidParamsError, MethodNotFoundError
 
+from holdfast.arguments import check_one_of, check_seconds
 from holdfast.assembly import connect
 from holdfast.client import streaming
 from holdfast.errors import A2AError
-from holdfast.integrations.a2a_sdk.errors import to_sdk_error
+from holdfast.integrations.a2a_sdk.errors import CallFailedError, to_sdk_error
 from holdfast.integrations.a2a_sdk.lent_client import LentClient
 from holdfast.integrations.a2a_sdk.messages import to_card, to_params, to_proto
 from holdfast.integrations.a2a_sdk.settings import resilience_of
@@ -46,11 +48,11 @@ from holdfast.model.types import (
 from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.transport import Call, ClientCallContext, PassThrough
 from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION, extensions_in
-from holdfast.wire.http import Timeouts, presentable
+from holdfast.wire.http import Timeouts, check_headers, presentable
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Coroutine, Iterable, Sequence
     from types import TracebackType
 
     import aiohttp
@@ -157,9 +159,13 @@ class HoldfastTransport(ClientTransport):
         retry_config: RetryConfig | None = None,
         **options: Unpack[TransportOptions],
     ) -> None:
+        if protocol_binding is not None:
+            check_one_of("protocol_binding", protocol_binding, BINDINGS)
         self._card = card
         own = _card_of(card, url, protocol_binding)
-        self._tenant = own.supported_interfaces[0].tenant or ""
+        [interface, *_] = own.supported_interfaces
+        self._tenant = interface.tenant or ""
+        self._errors = _SDK_ERRORS[interface.protocol_binding]
         resilience = resilience_of(retry_config, options.get("resilience"))
         defaults = cast("TransportOptions", {})
         if retry_config is not None:
@@ -270,7 +276,7 @@ class HoldfastTransport(ClientTransport):
         context: SdkContext | None = None,
     ) -> None:
         """Deletes one configuration of a task; a try that succeeded and was lost counts."""
-        with _SDK_ERRORS:
+        with self._errors:
             await self._value(_deleted, request, context)
 
     def subscribe(
@@ -299,7 +305,7 @@ class HoldfastTransport(ClientTransport):
     async def _ask(
         self, operation: _Unary[Any, Any, M], request: Any, context: SdkContext | None
     ) -> M:
-        with _SDK_ERRORS:
+        with self._errors:
             return to_proto(await self._value(operation.ask, request, context), operation.answer)
 
     async def _value(self, ask: _Asked[Any, R], request: Any, context: SdkContext | None) -> R:
@@ -312,7 +318,7 @@ class HoldfastTransport(ClientTransport):
         tenant: str,
         context: SdkContext | None,
     ) -> AsyncGenerator[pb.StreamResponse]:
-        with _SDK_ERRORS:
+        with self._errors:
             options = self._options(tenant, context, streams=True)
             async with begin(options) as events:
                 async for event in events:
@@ -324,12 +330,19 @@ class HoldfastTransport(ClientTransport):
         """What goes with a call.
 
         Raises:
-            A2AClientError: The transport is closed.
-            ValueError: A header or a timeout that cannot be right.
+            A2AClientError: The transport is closed, or a header or the timeout cannot be right.
         """
         if self._is_closed:
             message = "the transport is closed"
             raise A2AClientError(message)
+        try:
+            return self._checked_options(tenant, context, streams=streams)
+        except (TypeError, ValueError) as error:
+            raise A2AClientError(str(error)) from error
+
+    def _checked_options(
+        self, tenant: str, context: SdkContext | None, *, streams: bool
+    ) -> CallOptions:
         timeout = None if context is None else context.timeout
         options: CallOptions = {
             "context": _CallContext(
@@ -339,12 +352,11 @@ class HoldfastTransport(ClientTransport):
             )
         }
         if timeout is not None and not streams:
-            options["timeout"] = timeout
+            options["timeout"] = check_seconds("timeout", timeout)
         parameters = None if context is None else context.service_parameters
         if self._lent is not None or parameters:
             lent = {} if self._lent is None else self._lent.headers()
-            own = {name.lower(): value for name, value in (parameters or {}).items()}
-            options["headers"] = {**lent, **own}
+            options["headers"] = {**lent, **check_headers(parameters or {})}
         return options
 
     def _limits(self, timeout: float, *, streams: bool) -> Timeouts:
@@ -467,7 +479,14 @@ class _AsAsked(PassThrough):
 
 
 class _SdkErrors:
-    """Raises what goes wrong as the SDK does; the SDK's own errors and others pass."""
+    """Raises what goes wrong as the SDK's transport of that binding does; all else passes.
+
+    Args:
+        make: Makes the SDK's error of one of Holdfast's.
+    """
+
+    def __init__(self, make: Callable[[A2AError], Exception]) -> None:
+        self._make = make
 
     def __enter__(self) -> None:
         """Nothing to do."""
@@ -479,12 +498,26 @@ class _SdkErrors:
         trace: TracebackType | None,
     ) -> None:
         if isinstance(error, A2AError):
-            raise to_sdk_error(error) from error
-        if isinstance(error, ValueError):  # of a parameter or header that cannot be sent
+            raise self._make(error) from error
+        if isinstance(error, ValueError):  # of a parameter that cannot be sent
             raise InvalidParamsError(str(error)) from error
 
 
-_SDK_ERRORS = _SdkErrors()
+def _of_http_json(error: A2AError) -> Exception:
+    """The SDK's error: what an agent means it has to say by a reason, and not by a status."""
+    if error.http_status is None or any("reason" in detail for detail in error.details):
+        return to_sdk_error(error)
+    if error.http_status == HTTPStatus.NOT_FOUND:
+        return MethodNotFoundError(str(error))
+    told = to_sdk_error(error)
+    return told if isinstance(told, A2AClientError) else CallFailedError.of(error)
+
+
+_SDK_ERRORS: Mapping[str, _SdkErrors] = {
+    "JSONRPC": _SdkErrors(to_sdk_error),
+    "HTTP+JSON": _SdkErrors(_of_http_json),
+}
+"""By binding."""
 
 
 def _card_of(card: pb.AgentCard, url: str, binding: str | None) -> AgentCard:
@@ -495,7 +528,7 @@ def _card_of(card: pb.AgentCard, url: str, binding: str | None) -> AgentCard:
     """
     bindings = BINDINGS if binding is None else (binding,)
     there = [
-        interface
+        msgspec.structs.replace(interface, protocol_binding=interface.protocol_binding.upper())
         for interface in to_card(card).supported_interfaces
         if interface.url == url and interface.protocol_binding.upper() in bindings
     ]

@@ -8,6 +8,8 @@ Whether and when to try again is decided by `holdfast.policy.retry`, of facts th
 - Each try gets a copy of the request of its own: a decorator such as the SDK's for tenants
   writes into it.
 - A stream is tried again before its first event. From then on it is the caller's.
+- What is tried again may have been done by the try before, whose reply was lost: an answer such as
+  "the task cannot be canceled" is then looked into (`DoneBefore`).
 - A cancellation by the caller goes through at once, and counts for nothing.
 - What is told to the caller's listener is told outside of all ``except``, so that what it logs
   does not quote an error of the SDK, in which an address may hold a secret.
@@ -22,7 +24,7 @@ import math
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from a2a.client.errors import A2AClientTimeoutError
 
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 
     Request = TypeVar("Request", bound=Message)
 
-__all__ = ["RetryFacts", "Trying", "own_copy", "retry_facts"]
+__all__ = ["DoneBefore", "RetryFacts", "Trying", "own_copy", "retry_facts"]
 
 Request_contra = TypeVar("Request_contra", contravariant=True)
 R = TypeVar("R")
@@ -84,6 +86,18 @@ class RetryFacts:
     retry_after: float | None = None
 
 
+class DoneBefore(NamedTuple, Generic[R]):
+    """How to find out whether an earlier try has done what a later one was refused.
+
+    Attributes:
+        refusals: The errors that an agent answers with where it is done already.
+        find: Gives the answer in a tuple if it is; None if it is not.
+    """
+
+    refusals: tuple[type[Exception], ...]
+    find: Callable[[], Awaitable[tuple[R] | None]]
+
+
 def retry_facts(error: BaseException) -> RetryFacts | None:
     """What a `RetryTransport` tried before it raised this error; None if it had no hand in it."""
     facts = getattr(error, _FACTS, None)
@@ -119,6 +133,7 @@ class Trying:
         method: Method[Request, Awaitable[R]],
         request: Request,
         context: ClientCallContext | None,
+        before: DoneBefore[R] | None = None,
     ) -> R:
         """Tries a call with one answer."""
         call = _OneCall(self, operation)
@@ -131,6 +146,10 @@ class Trying:
             else:
                 call.succeeded()
                 return answer
+            done = None if before is None else await call.found(before, failure)
+            if done is not None:
+                call.succeeded()
+                return done[0]
             await call.until_next(failure)
 
     async def stream(
@@ -163,7 +182,16 @@ class Trying:
 class _OneCall:
     """One call: what has become of it so far."""
 
-    __slots__ = ("_attempts", "_deadline", "_is_over", "_last", "_operation", "_state", "_trying")
+    __slots__ = (
+        "_attempts",
+        "_deadline",
+        "_is_over",
+        "_last",
+        "_may_be_done",
+        "_operation",
+        "_state",
+        "_trying",
+    )
 
     def __init__(self, trying: Trying, operation: Operation[Any, Any]) -> None:
         self._trying = trying
@@ -171,6 +199,7 @@ class _OneCall:
         self._attempts = 0
         self._last: Exception | None = None
         self._is_over = False
+        self._may_be_done = False
         self._state: str | None = None
         timeout = trying.config.timeout
         self._deadline = None if timeout is None else _now() + timeout
@@ -193,6 +222,16 @@ class _OneCall:
             if not limit.expired():
                 raise
         raise self._too_late() from self._last
+
+    async def found(self, before: DoneBefore[R], error: Exception) -> tuple[R] | None:
+        """The answer to an earlier try, if there was one; see `DoneBefore`."""
+        if not self._may_be_done or not isinstance(error, before.refusals):
+            return None
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                return await before.find()
+        except Exception:  # noqa: BLE001  the caller learns what the agent said of the call itself
+            return None
 
     def succeeded(self) -> None:
         """Notes that the agent has answered."""
@@ -217,6 +256,7 @@ class _OneCall:
             now=self._trying.env.wall(),
             states=(self._state, channel_state(self._trying.transport)),
         )
+        self._may_be_done = self._may_be_done or failure.executed is not False
         decision = self._decide(failure, is_transient=is_transient, now=failed)
         if isinstance(decision, GiveUp):
             if is_transient or self._attempts > 1:

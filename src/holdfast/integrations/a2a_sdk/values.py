@@ -11,10 +11,9 @@ import math
 import re
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from holdfast.model import codec
-from holdfast.model.types import TaskStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,6 +26,7 @@ __all__ = [
     "read_struct",
     "read_timestamp",
     "read_value",
+    "why_refused",
     "write_struct",
     "write_timestamp",
     "write_value",
@@ -166,16 +166,21 @@ def write_struct(members: dict[str, Any], struct: Struct, depth: int = 0) -> Non
     key: Any = ""
     try:
         for key, member in members.items():
-            write_value(member, _field(fields, key), depth)
+            write_value(member, fields[key], depth)
     except UnfitError as error:
         raise error.within(_step(key)) from None
+    except UnicodeEncodeError as error:
+        raise UnfitError(why_refused(error)).within(_step(key)) from None
+    except TypeError:
+        raise UnfitError(f"its key is no text but {type(key).__name__}") from None
 
 
 def write_value(item: Any, value: Value, depth: int = 0) -> None:
     """Puts a JSON value into an empty Value.
 
     Raises:
-        UnfitError: It is what no Value can hold, or is nested too deeply.
+        UnfitError: It holds what no Value can hold, or is nested too deeply.
+        UnicodeEncodeError: It is itself a text that is no Unicode.
     """
     if depth > _MAX_DEPTH:
         raise UnfitError(f"nested more than {_MAX_DEPTH} levels deep")
@@ -186,13 +191,11 @@ def write_value(item: Any, value: Value, depth: int = 0) -> None:
     write(item, value, depth + 1)
 
 
-def _field(fields: Any, key: Any) -> Value:
-    try:
-        return cast("Value", fields[key])
-    except UnicodeEncodeError:
-        raise UnfitError("its key is no Unicode (a lone surrogate)") from None
-    except TypeError:
-        raise UnfitError(f"its key is no text but {type(key).__name__}") from None
+def why_refused(error: Exception) -> str:
+    """Why protobuf does not take a value."""
+    if isinstance(error, UnicodeEncodeError):
+        return "the text is no Unicode (a lone surrogate)"
+    return str(error)
 
 
 def _plain(item: Any) -> Any:
@@ -203,10 +206,7 @@ def _plain(item: Any) -> Any:
 
 
 def _write_text(text: str, value: Value, _: int) -> None:
-    try:
-        value.string_value = text
-    except UnicodeEncodeError:
-        raise UnfitError("the text is no Unicode (a lone surrogate)") from None
+    value.string_value = text
 
 
 def _write_number(number: float, value: Value, _: int) -> None:
@@ -241,6 +241,8 @@ def _write_list(items: list[Any], value: Value, depth: int) -> None:
             write_value(item, added.add(), depth)
     except UnfitError as error:
         raise error.within(f"[{len(added) - 1}]") from None
+    except UnicodeEncodeError as error:
+        raise UnfitError(why_refused(error)).within(f"[{len(added) - 1}]") from None
 
 
 _WRITERS: Mapping[type, Callable[[Any, Value, int], None]] = MappingProxyType(
@@ -267,9 +269,11 @@ def write_timestamp(text: str, timestamp: Timestamp) -> bool:
     Returns:
         Whether it is a time; nothing was put if it is not.
     """
-    time = TaskStatus(timestamp=text).time
-    if time is None:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
         return False
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
     seconds = (time - _EPOCH) // _SECOND
     if not _FIRST_SECOND <= seconds <= _LAST_SECOND:
         return False
