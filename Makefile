@@ -1,8 +1,9 @@
-# Every target sets up what it needs by itself, in four environments:
+# Every target sets up what it needs by itself, in five environments:
 #   .venv        the library (editable) and the tools that test and check it, each added when needed
 #   .venv-sdk    the official SDK: the real agents that tests and benchmarks talk to on loopback
 #   .venv-sdk03  the last official SDK of protocol 0.3: the same for tests
-#   .venv-ag2    AG2 on the newest SDK: a real agent that calls the tests' tools
+#   .venv-ag2    AG2 on the newest SDK: a real agent that calls the tests' tools, and AG2's client
+#   .venv-adk    Google ADK on the newest SDK: its client, for tests
 # with uv where it is on PATH, else with venv and pip. A stamp inside the environment records each
 # step, so that a second run installs nothing; a change of pyproject.toml or of the pins, another
 # interpreter or another installer installs again.
@@ -12,6 +13,7 @@ VENV := .venv
 SDK_VENV := .venv-sdk
 SDK03_VENV := .venv-sdk03
 AG2_VENV := .venv-ag2
+ADK_VENV := .venv-adk
 BIN := $(VENV)/bin
 
 # A uv too old to know dependency groups counts as none.
@@ -23,10 +25,11 @@ MADE = .made-by-$(or $(UV),pip)-$(VERSION)
 # More arguments for the program behind demo, test, bench, compare and outage: make test ARGS='-k retry'
 ARGS ?=
 
-# Where the tests and benchmarks find the real agents.
+# Where the tests and benchmarks find the real agents, and the tests other people's clients.
 export HOLDFAST_SDK_PYTHON := $(CURDIR)/$(SDK_VENV)/bin/python
 export HOLDFAST_SDK03_PYTHON := $(CURDIR)/$(SDK03_VENV)/bin/python
 export HOLDFAST_AG2_PYTHON := $(CURDIR)/$(AG2_VENV)/bin/python
+export HOLDFAST_ADK_PYTHON := $(CURDIR)/$(ADK_VENV)/bin/python
 # Pyright runs on the node that comes from the package index, and looks for no newer version.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -49,8 +52,8 @@ test: $(VENV)/.test agents ## run every test
 soak: $(VENV)/.library ## kill client processes for long: no message executed twice, no call lost
 	$(BIN)/python -m tests.soak $(ARGS)
 
-# make -j3 agents sets all of them up at once.
-agents: $(SDK_VENV)/.sdk $(SDK03_VENV)/.sdk $(AG2_VENV)/.sdk ## set up the real agents for the tests
+# make -j4 agents sets all of them up at once.
+agents: $(SDK_VENV)/.sdk $(SDK03_VENV)/.sdk $(AG2_VENV)/.sdk $(ADK_VENV)/.sdk ## set up the real agents, and other people's clients, for the tests
 
 check: $(VENV)/.lint ## run the linters, the type checkers and the import contracts
 	$(BIN)/ruff check
@@ -82,7 +85,7 @@ format: $(VENV)/.lint ## sort imports, apply safe fixes and format the code
 	$(BIN)/ruff format
 
 clean: ## remove the environments and everything else that can be made again
-	rm -rf $(VENV) $(SDK_VENV) $(SDK03_VENV) $(AG2_VENV) build dist .hypothesis
+	rm -rf $(VENV) $(SDK_VENV) $(SDK03_VENV) $(AG2_VENV) $(ADK_VENV) build dist .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
 	find . -path ./.git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
@@ -144,3 +147,11 @@ $(AG2_VENV)/$(MADE):
 
 $(AG2_VENV)/.sdk: $(AG2_VENV)/$(MADE) pyproject.toml constraints-ag2.txt
 	$(call install,$(AG2_VENV),constraints-ag2.txt,--group ag2)
+
+$(ADK_VENV)/$(MADE):
+	$(call create,$(ADK_VENV))
+	@touch $@
+
+# Most of what ADK brings is never imported, and compiling it takes half of the time.
+$(ADK_VENV)/.sdk: $(ADK_VENV)/$(MADE) pyproject.toml constraints-adk.txt
+	$(call install,$(ADK_VENV),constraints-adk.txt,--no-compile --group adk)

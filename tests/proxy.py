@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from tests.raw_server import LAST_CHUNK, chunk, header
 
-__all__ = ["Fault", "Proxy"]
+__all__ = ["Fault", "Proxy", "next_chunk"]
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Proxy:
 
     async def _pass_stream_on(self, connection, fault, reader):
         number = 0
-        while event := await _next_chunk(reader):
+        while event := await next_chunk(reader):
             if number == 0:
                 await self._on_stream()
             if fault is not None and fault.kind != "twice" and number == fault.after:
@@ -139,7 +139,7 @@ class Proxy:
                 await connection.gone.wait()
 
 
-async def _next_chunk(reader):
+async def next_chunk(reader):
     """The next piece of a body in chunks; nothing at its end."""
     size = int(await reader.readuntil(b"\r\n"), 16)
     return (await reader.readexactly(size + 2))[:-2]

@@ -172,7 +172,7 @@ class RawServer:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def start(self, *, ssl=None, host="127.0.0.1", receive_buffer=None):
+    async def start(self, *, ssl=None, host="127.0.0.1", receive_buffer=None, refusing=False):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -183,8 +183,17 @@ class RawServer:
         self._host = f"[{host}]" if ":" in host else host
         self._scheme = "https" if ssl else "http"
         self._listening = await asyncio.start_server(
-            self._accept, sock=listening, ssl=ssl, backlog=1024, limit=2**24
+            self._accept,
+            sock=listening,
+            ssl=ssl,
+            backlog=1024,
+            limit=2**24,
+            start_serving=not refusing,
         )
+
+    async def open_up(self):
+        """Accepts connections from now on, where they were refused so far."""
+        await self._listening.start_serving()
 
     async def stop(self):
         self._stopped = True
@@ -228,7 +237,8 @@ async def serve(script=None, **options):
     Args:
         script: ``async def script(connection)``, called for each connection; when it returns,
             the connection is closed. The default answers every request with ``{}``.
-        options: ``ssl`` (a context), ``host``, ``receive_buffer`` (bytes in the kernel).
+        options: ``ssl`` (a context), ``host``, ``receive_buffer`` (bytes in the kernel),
+            ``refusing`` (the port refuses connections until ``open_up``).
     """
     server = RawServer(script or always())
     await server.start(**options)

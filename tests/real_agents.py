@@ -1,4 +1,4 @@
-"""Real agents on the official SDK, as processes of their own, for tests that call them."""
+"""Real agents on the official SDK, and other people's clients, as processes of their own."""
 
 import contextlib
 import json
@@ -11,9 +11,19 @@ import pytest
 
 import holdfast
 
-__all__ = ["LIMIT", "ag2_process", "guarded_process", "sdk03_process", "sdk_process", "sdk_python"]
+__all__ = [
+    "LIMIT",
+    "adk_client",
+    "ag2_client",
+    "ag2_process",
+    "guarded_process",
+    "sdk03_process",
+    "sdk_process",
+    "sdk_python",
+]
 
 HERE = Path(__file__).parent
+PACKAGE = Path(holdfast.__file__).parent.parent
 
 LIMIT = 20
 """Seconds after which a wait has failed; nothing here should come near it."""
@@ -39,8 +49,7 @@ def sdk_process(errors, *options):
 
 def guarded_process(errors, *options):
     """Runs a real agent behind Holdfast's errors; gives its origin."""
-    package = Path(holdfast.__file__).parent.parent
-    return _process(errors, sdk_python(), "guarded_agent.py", "--holdfast", package, *options)
+    return _process(errors, sdk_python(), "guarded_agent.py", "--holdfast", PACKAGE, *options)
 
 
 def sdk03_process(errors, *options):
@@ -55,8 +64,27 @@ def ag2_process(errors):
     return _process(errors, python, "ag2_agent.py")
 
 
+def ag2_client(errors):
+    """Runs AG2's client; gives the process, which `tests.frameworks` tells what to call."""
+    python = sdk_python("HOLDFAST_AG2_PYTHON", ".venv-ag2")
+    return _started(errors, python, "ag2_client.py", "--holdfast", PACKAGE)
+
+
+def adk_client(errors):
+    """Runs Google ADK's client; gives the process, which `tests.frameworks` tells what to call."""
+    python = sdk_python("HOLDFAST_ADK_PYTHON", ".venv-adk")
+    return _started(errors, python, "adk_client.py", "--holdfast", PACKAGE)
+
+
 @contextlib.contextmanager
 def _process(errors, python, script, *options):
+    with _started(errors, python, script, *options) as (_, said):
+        yield said["url"]
+
+
+@contextlib.contextmanager
+def _started(errors, python, script, *options):
+    """Gives the process, and what it says when it is ready."""
     command = [python, HERE / "agents" / script, *options]
     with (
         errors.open("wb") as log,
@@ -70,8 +98,8 @@ def _process(errors, python, script, *options):
             line = process.stdout.readline()
             watchdog.cancel()
             if not line:
-                pytest.fail(f"the agent did not start:\n{errors.read_text()}", pytrace=False)
-            yield json.loads(line)["url"]
+                pytest.fail(f"{script} did not start:\n{errors.read_text()}", pytrace=False)
+            yield process, json.loads(line)
             process.stdin.close()
             assert process.wait(LIMIT) == 0
         finally:

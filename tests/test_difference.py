@@ -36,6 +36,10 @@ def whole(artifact):
     return TaskArtifactUpdateEvent(task_id="t-1", context_id="c-1", artifact=artifact)
 
 
+def last(update):
+    return msgspec.structs.replace(update, last_chunk=True)
+
+
 def appended(artifact):
     return msgspec.structs.replace(whole(artifact), append=True)
 
@@ -86,8 +90,13 @@ A, B = artifact("a"), artifact("b", artifact_id="a-2")
         ),
         (task(), task(metadata={"n": None}), [status(metadata={"n": None})]),
         (task(metadata={"n": 1}), task(metadata={"n": 1, "m": 2}), [status(metadata={"m": 2})]),
-        # The status comes last.
-        (task(), task(A, status=COMPLETED), [whole(A), status(COMPLETED)]),
+        # The status comes last, and nothing is added to an artifact of a task that is over.
+        (task(), task(A, status=COMPLETED), [last(whole(A)), status(COMPLETED)]),
+        (
+            task(A),
+            task(artifact("a", "b"), status=COMPLETED),
+            [last(appended(artifact("b"))), status(COMPLETED)],
+        ),
         (task(status=COMPLETED), task(), [status(WORKING)]),
     ],
 )

@@ -20,6 +20,7 @@ from holdfast.runtime.layers import (
     DeadlineLayer,
     InterceptorLayer,
     ObservedLayer,
+    OpeningLayer,
     OutcomeLayer,
 )
 from holdfast.runtime.retrying import RetryLayer
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from holdfast.wire.limits import Limits
     from holdfast.wire.reach import Network
 
-__all__ = ["card_source", "layered_calls", "layered_cards"]
+__all__ = ["card_source", "layered_calls", "layered_cards", "layered_requests"]
 
 
 def layered_calls(
@@ -138,6 +139,43 @@ def card_source(
             CredentialsLayer,
         ],
         cards,
+    )
+
+
+def layered_requests(
+    bottom: Transport,
+    *,
+    resilience: Resilience,
+    env: Env,
+    observers: Observers,
+    switch: Switch,
+    admissions: PerLoop[Admission] | None,
+) -> Transport:
+    """The layers of a request that somebody else wrote, to an address that they chose.
+
+    There is no choice of a place, no credentials are added, and what a lost reply means is for
+    those to say who know what they asked for.
+
+    Args:
+        bottom: What carries requests.
+        resilience: What to do when things go wrong.
+        env: Wall time and randomness.
+        observers: Who is told of requests and attempts.
+        switch: What somebody has decided by hand about circuits.
+        admissions: Who is let in; None for everybody.
+    """
+    guarded = partial(GuardLayer, resilience=resilience, env=env, observers=observers)
+    return _stacked(
+        [
+            partial(ObservedLayer, observers=observers),  # a request that is told has begun ends
+            OpeningLayer,  # all below counts: lines, waits, attempts
+            _admission(resilience, admissions),  # once, however often it is tried
+            partial(RetryLayer, resilience=resilience, env=env, observers=observers),
+            _hedge(resilience),  # two requests that are one try
+            partial(guarded, switch=switch),  # what is refused here was never sent
+            partial(AttemptLayer, observers=observers),  # what is not let through is no attempt
+        ],
+        bottom,
     )
 
 

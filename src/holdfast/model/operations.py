@@ -46,6 +46,7 @@ __all__ = [
     "SEND_MESSAGE",
     "SEND_STREAMING_MESSAGE",
     "SUBSCRIBE_TO_TASK",
+    "WELL_KNOWN",
     "Capability",
     "Operation",
     "Safety",
@@ -225,3 +226,6 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
     DELETE_PUSH_CONFIG,
     GET_EXTENDED_AGENT_CARD,
 )
+
+WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+"""Where cards are (RFC 8615; A2A 8.2), the second one for agents older than protocol 0.3."""

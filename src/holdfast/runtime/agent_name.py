@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from holdfast.model.card import AgentCard
-from holdfast.runtime.discovery import WELL_KNOWN
+from holdfast.model.operations import WELL_KNOWN
 from holdfast.wire.origins import canonical_origin
 
 __all__ = ["agent_name", "is_address"]

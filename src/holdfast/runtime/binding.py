@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from holdfast.wire.http import HttpReply
     from holdfast.wire.limits import Limits
 
-__all__ = ["HttpBinding"]
+__all__ = ["MAX_IDLE", "HttpBinding"]
 
 P = TypeVar("P")
 R = TypeVar("R")
 
-_MAX_IDLE = {"read": 4.0, "idempotent": 4.0, "conditional": 1.0}
+MAX_IDLE = {"read": 4.0, "idempotent": 4.0, "conditional": 1.0}
 """Seconds that a connection may have idled, by safety. Common servers close idle connections
 after 2 s (gunicorn) or 5 s (uvicorn, node); a request that meets the close is lost, which costs a
 read a retry and a message its certainty."""
@@ -164,7 +164,7 @@ class HttpBinding:
             },
             body=encoded.body,
             timeouts=call.timeouts or self._resilience.timeouts,
-            max_idle=_MAX_IDLE[call.operation.safety],
+            max_idle=MAX_IDLE[call.operation.safety],
             limits=self._card_limits if is_card else self._limits,
             reach=call.reach,
             progress=call.progress,

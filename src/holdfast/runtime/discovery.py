@@ -15,7 +15,7 @@ from holdfast.errors import (
 from holdfast.model import codec
 from holdfast.model.card import AgentCard
 from holdfast.model.card_reading import read_card
-from holdfast.model.operations import Operation
+from holdfast.model.operations import WELL_KNOWN, Operation
 from holdfast.runtime.engine import HttpEngine, fetch
 from holdfast.runtime.transport import AnyCall, Call, Reply, UnaryOnly
 from holdfast.wire import status
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GET_AGENT_CARD",
-    "WELL_KNOWN",
     "CardLocation",
     "CardTransport",
     "FoundCard",
@@ -48,9 +47,6 @@ __all__ = [
 
 P = TypeVar("P")
 R = TypeVar("R")
-
-WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-"""Where cards are (RFC 8615; A2A 8.2), the second one for agents older than protocol 0.3."""
 
 
 class FoundCard(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
 
 from holdfast.errors import (
     A2AConnectionError,
@@ -22,6 +25,7 @@ from holdfast.errors import (
     OutcomeUnknownError,
 )
 from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
+from holdfast.policy.deadline import Deadline
 from holdfast.policy.retry import lost_the_reply
 from holdfast.runtime.listeners import attempts_of
 from holdfast.runtime.open_streams import (
@@ -43,6 +47,7 @@ from holdfast.runtime.transport import (
 )
 from holdfast.runtime.waiting import until
 from holdfast.runtime.watchdog import Watchdog
+from holdfast.wire.http import media_type
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Sequence
@@ -54,6 +59,7 @@ __all__ = [
     "DeadlineLayer",
     "InterceptorLayer",
     "ObservedLayer",
+    "OpeningLayer",
     "OutcomeLayer",
     "deadline_exceeded",
 ]
@@ -180,6 +186,22 @@ class DeadlineLayer(PassThrough):
         """Ends the calls under way in this event loop, and frees what is below."""
         await self._under_way.here().end()
         await self._inner.close()
+
+
+class OpeningLayer(DeadlineLayer):
+    """The same for requests of which only the reply tells whether it is a stream of events.
+
+    Such a stream may go on for as long as it brings something; any other body is part of the call.
+    """
+
+    async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
+        reply = await self._bounded(call, self._inner.stream(call))
+        if media_type(reply.headers) == "text/event-stream":
+            call = msgspec.structs.replace(call, deadline=_NEVER)
+        return replaced(reply, BoundedStream(reply.value, partial(self._bounded, call)))
+
+
+_NEVER = Deadline(name="stream", timeout=math.inf, at=math.inf)
 
 
 class _UnderWay:

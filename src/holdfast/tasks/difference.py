@@ -8,7 +8,8 @@ not part of it: no event gives a message its place there.
 
 An artifact that has more parts than before is appended to. Anything else, text that grew within a
 part included, is the whole artifact anew, since an appended chunk would be a part of its own where
-the agent has none. Whether its text only went on is seen by comparing the texts.
+the agent has none. Whether its text only went on is seen by comparing the texts. It is the last
+chunk of the artifact if the task is over.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ def _artifact_updates(have: Task, truth: Task) -> Iterator[TaskArtifactUpdateEve
             context_id=truth.context_id,
             artifact=artifact if piece is None else piece,
             append=piece is not None,
+            last_chunk=truth.status.state.is_terminal,
         )
 
 

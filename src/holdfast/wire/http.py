@@ -18,6 +18,7 @@ from holdfast.wire.limits import Limits
 from holdfast.wire.reach import Reach
 
 __all__ = [
+    "FRAMING",
     "Encoded",
     "HttpReply",
     "HttpRequest",
@@ -43,7 +44,7 @@ _HARMLESS = (
     "x-request-id",
 )
 
-_FRAMING = frozenset(
+FRAMING = frozenset(
     {
         "connection",
         "content-length",
@@ -217,7 +218,7 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
         if not name or not name.isascii() or not all(c.isalnum() or c in _IN_NAMES for c in name):
             text = f"{name!r} is not the name of an HTTP header"
             raise ValueError(text)
-        if lowered in _FRAMING:
+        if lowered in FRAMING:
             text = f"the header {name} is set by the connection, not by the caller"
             raise ValueError(text)
         if any((ord(c) < 32 and c != "\t") or ord(c) == 127 or ord(c) > 255 for c in value):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from holdfast.model.operations import Operation
 
-__all__ = ["decode", "encode", "read_error_event", "reader"]
+__all__ = ["decode", "encode", "read_error", "read_error_event", "reader"]
 
 _ACCEPT = {"accept": "application/a2a+json, application/json"}
 _ACCEPT_EVENTS = {"accept": "text/event-stream, application/a2a+json, application/json"}
@@ -114,7 +114,7 @@ def decode(
     if not 200 <= reply.status < 300:
         if _holds_result(operation, reply):
             refusals = frozenset()  # it did come from the agent, whatever changed the status
-        raise _error(reply, now=now, refusals=refusals)
+        raise read_error(reply, now=now, refusals=refusals)
     if b'"error"' in reply.body:
         _raise_hidden_error(operation, reply, now=now)
     try:
@@ -141,14 +141,21 @@ def read_error_event(reply: HttpReply, *, now: float) -> A2AError:
     code = cast("dict[str, Any]", error).get("code") if isinstance(error, dict) else None
     status_code = code if isinstance(code, int) and 400 <= code < 600 else 500
     told = HttpReply(status=status_code, headers=reply.headers, body=reply.body)
-    found = _error(told, now=now, refusals=frozenset())
+    found = read_error(told, now=now, refusals=frozenset())
     found.http_status = reply.status
     if not members:
         found.message = f"the agent ended the stream with an error: {excerpt(reply.body)}"
     return found
 
 
-def _error(reply: HttpReply, *, now: float, refusals: frozenset[int]) -> A2AError:
+def read_error(reply: HttpReply, *, now: float, refusals: frozenset[int]) -> A2AError:
+    """Reads a reply that is no success, in whatever form its body tells of an error.
+
+    Args:
+        reply: The reply.
+        now: Wall time in seconds since the epoch.
+        refusals: HTTP statuses that are taken to mean "not executed".
+    """
     members = _members(reply)
     error = members.get("error")
     found: A2AError | None = None

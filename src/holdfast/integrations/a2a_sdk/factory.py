@@ -48,17 +48,15 @@ class HoldfastClientFactory(ClientFactory):
         self._retry_config = retry_config or retry_config_of(resilience)
         self._env = options.get("env") or SystemEnv()
         options["shared"] = options.get("shared") or Endpoints()
+        self._holdfast = partial(HoldfastTransport, retry_config=retry_config, **options)
         super().__init__(config)
-        supported = () if config is None else config.supported_protocol_bindings
+
+    def _register_defaults(self, supported: list[str]) -> None:
+        # Called when the factory is made; and by Google ADK once more, on a copy of it.
+        super()._register_defaults(supported)
         for label in BINDINGS:
             if label in (supported or BINDINGS[:1]):
-                producer = partial(
-                    HoldfastTransport,
-                    protocol_binding=label,
-                    retry_config=retry_config,
-                    **options,
-                )
-                super().register(label, producer)
+                super().register(label, partial(self._holdfast, protocol_binding=label))
 
     def register(self, label: str, generator: TransportProducer) -> None:
         """Registers what makes the transports of a binding, which are tried again.

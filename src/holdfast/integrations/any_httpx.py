@@ -1,0 +1,400 @@
+"""What `holdfast.integrations.httpx` and `holdfast.integrations.httpx2` have in common: all of it.
+
+It owns the two edges: a request of the library becomes an `HttpRequest`, and what comes back a
+response or an exception of the library, of the class that the library's own transport would have
+taken for it. `foreign_requests` does what is between them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from holdfast.arguments import check_able, check_kind, check_seconds, hooks
+from holdfast.errors import (
+    A2AConnectionError,
+    A2AError,
+    A2ATimeoutError,
+    CircuitOpenError,
+    DeadlineExceededError,
+    InvalidAgentResponseError,
+    LimitExceededError,
+    QueueFullError,
+    RateLimitedError,
+)
+from holdfast.integrations.foreign_requests import ForeignReply, ForeignRequests
+from holdfast.policy.resilience import Resilience
+from holdfast.resources import engine_of
+from holdfast.runtime.endpoints import Endpoints
+from holdfast.runtime.env import Env, SystemEnv
+from holdfast.wire.http import FRAMING, HttpRequest, Timeouts
+from holdfast.wire.limits import Limits, exceeded
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    import aiohttp
+
+    from holdfast.runtime.engine import HttpEngine
+    from holdfast.runtime.listeners import Observer
+    from holdfast.runtime.transport import Stream
+
+__all__ = ["AnyBody", "AnyTransport"]
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+
+class AnyBody:
+    """The body of a response while it comes; closes itself when it ends, however it does.
+
+    Args:
+        stream: Its pieces.
+        told: Makes the library's exception of an error.
+        closing: Where what closes it is kept, if everybody else has forgotten it.
+    """
+
+    def __init__(
+        self,
+        stream: Stream[bytes],
+        told: Callable[[A2AError], Exception],
+        closing: set[asyncio.Task[None]],
+    ) -> None:
+        self._stream: Stream[bytes] | None = stream
+        self._told = told
+        self._closing = closing
+        self._loop = asyncio.get_running_loop()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._stream is None:
+            raise StopAsyncIteration
+        try:
+            return await self._stream.__anext__()
+        except A2AError as error:
+            await self.aclose()
+            failure = self._told(error)
+            cause = error
+        except BaseException:  # the end, too; and who is cancelled reads no more
+            await self.aclose()
+            raise
+        raise failure from cause
+
+    async def aclose(self) -> None:
+        """Lets go of the connection. Can be called twice."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.close()
+
+    def __del__(self) -> None:
+        # A response that was left open and forgotten would keep its place in the pool for ever.
+        stream = self._stream
+        if stream is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is over, and the pool with it
+                self._loop.call_soon_threadsafe(_close_late, self._loop, stream, self._closing)
+
+
+class AnyTransport(Generic[RequestT, ResponseT]):
+    """Carries the requests of an ``AsyncClient`` with Holdfast's retries, breaker and pool.
+
+    Which operation of A2A a request is, is read from it (both versions of the protocol, JSON-RPC
+    and HTTP+JSON). A read, and what may be done twice, is tried again after any failure that may
+    pass. A message, and everything that is not known to be harmless, is tried again only where it
+    certainly did not run. What is not of A2A at all goes by its method: GET, HEAD, OPTIONS and
+    TRACE change nothing (RFC 9110, 9.2.1).
+
+    When there are no more tries:
+
+    - A refusal by HTTP is returned, as it came; the client calls ``raise_for_status()``.
+    - Where there is no reply, the library's own exception is raised, with Holdfast's error as its
+      ``__cause__``. What was never sent is a ``ConnectError`` (so is an open circuit),
+      ``ConnectTimeout``, ``ProxyError``, ``LocalProtocolError`` or ``PoolTimeout`` (so is a line
+      that is full, and a deadline that ends while waiting in one). The others leave open whether
+      it ran: ``ReadTimeout`` (so does a deadline), ``WriteTimeout``, ``ReadError``,
+      ``RemoteProtocolError``. A reply beyond `limits` is a ``DecodingError``.
+    - An error of the protocol in a reply with status 200 is a reply. A cancel that was tried again
+      may be answered by one that says that the task is not to be canceled: it was, the first time.
+
+    A response that streams (by its operation, by ``Accept`` or ``Content-Type``) comes piece by
+    piece. It is not picked up again where it is cut: that raises.
+
+    The client's timeouts count, for each try, in place of those of ``Resilience.timeouts``;
+    ``read`` is both the wait for the reply and that between its pieces. Where the client has None,
+    Holdfast's own counts: nothing waits for ever. The library's default is 5 seconds, which is
+    short for an agent: ``AsyncClient(transport=..., timeout=120)``. `timeout` bounds all tries
+    together, and whatever the client says.
+
+    Not what the library's own transport does:
+
+    - HTTP/1.1 only, on asyncio only; ``verify``, ``cert``, ``http2`` and ``limits`` of the client
+      do nothing: pass ``engine=AiohttpEngine(...)``. Proxies are those of the environment, which
+      that reads; a ``proxy`` or ``mounts`` of the client go past this transport.
+    - A body that is a stream is read before anything is sent, up to ``Limits.body`` bytes, so that
+      it can be sent again; more is a ``WriteError``, and nothing was sent.
+    - What frames a message (``Content-Length``, ``Transfer-Encoding``, ``Connection`` …) and
+      ``Accept-Encoding`` are the engine's; a response is decompressed already, and without
+      ``Content-Encoding``. Of ``extensions`` only ``timeout`` is looked at.
+    - Addresses are the caller's: any one is reached. Redirects are returned.
+
+    Args:
+        resilience: What to do when things go wrong; `Resilience.standard()` if left out. Its
+            `reconnect` and `reconcile` do nothing here.
+        timeout: Seconds for a request with everything that is tried again, until its reply is
+            there; of a stream of events, until it begins.
+        limits: How large a reply to accept. Of what the protocol says only `body`, `headers`,
+            `event` and `inflation_ratio` count here.
+        engine: What carries requests: an `HttpEngine` or an `aiohttp.ClientSession`, which are
+            used and not closed; an `AiohttpEngine` of its own if left out.
+        shared: What is known of agents, to share with clients and other transports.
+        env: Wall time, randomness and ids; for tests.
+        observers: Called with what happens; a request that is no operation of A2A is called after
+            its method, as in ``"HTTP POST"``.
+
+    Raises:
+        ValueError: A number that cannot be right.
+        TypeError: An argument of another type.
+    """
+
+    _library: ClassVar[Any]
+    _body: ClassVar[type[AnyBody]]
+
+    def __init__(
+        self,
+        *,
+        resilience: Resilience | None = None,
+        timeout: float = 900.0,
+        limits: Limits | None = None,
+        engine: HttpEngine | aiohttp.ClientSession | None = None,
+        shared: Endpoints | None = None,
+        env: Env | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        resilience = Resilience.standard() if resilience is None else resilience
+        limits = Limits() if limits is None else limits
+        env = SystemEnv() if env is None else env
+        shared = Endpoints() if shared is None else shared
+        check_kind("resilience", resilience, Resilience)
+        check_kind("limits", limits, Limits)
+        check_kind("shared", shared, Endpoints)
+        check_able("env", env, "wall", "random", "new_id")
+        self._timeout = check_seconds("timeout", timeout)
+        observers = hooks("observers", observers, "__call__")
+        used, self._owned = engine_of(engine)
+        self._limits = limits
+        self._closing: set[asyncio.Task[None]] = set()
+        self._timeouts = lru_cache(maxsize=64)(_Limits(resilience.timeouts))
+        self._requests = ForeignRequests(
+            used,
+            resilience=resilience,
+            timeout=timeout,
+            limits=limits,
+            shared=shared,
+            env=env,
+            observers=observers,
+        )
+
+    async def handle_async_request(self, request: RequestT) -> ResponseT:
+        """Carries a request; what the library calls."""
+        began = asyncio.get_running_loop().time()
+        try:
+            outgoing = await self._written(request)
+            reply = await self._requests.send(outgoing, began=began)
+        except A2AError as error:
+            failure, cause = self._told(error, request), error
+        else:
+            response: ResponseT = self._response(request, reply)
+            return response
+        raise failure from cause
+
+    async def aclose(self) -> None:
+        """Ends the requests under way in this event loop, and closes an engine of its own."""
+        await self._requests.close()
+        if self._owned is not None:
+            await self._owned.close()
+
+    async def _written(self, request: Any) -> HttpRequest:
+        """The request as an engine needs it."""
+        library, url = self._library, request.url
+        if url.scheme not in {"http", "https"} or not url.host:
+            text = "the address of a request must begin with http:// or https:// and name a host"
+            raise library.UnsupportedProtocol(text, request=request)
+        given: Mapping[str, float | None] = request.extensions.get("timeout", {})
+        return HttpRequest(
+            method=request.method,
+            url=f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}",
+            headers=_headers(request),
+            body=await self._read(request),
+            timeouts=self._timeouts(*map(given.get, _PHASES)),
+        )
+
+    async def _read(self, request: Any) -> bytes:
+        """The body of a request, which stays the caller's."""
+        library, stream = self._library, request.stream
+        if isinstance(stream, library.ByteStream):
+            return b"".join(stream)
+        body, scope = bytearray(), asyncio.timeout(self._timeout)
+        try:
+            async with scope:
+                if isinstance(stream, library.AsyncByteStream):
+                    async for piece in stream:
+                        self._add(body, piece)
+                else:
+                    for piece in stream:
+                        self._add(body, piece)
+        except TimeoutError as error:
+            if not scope.expired():  # whoever makes the body has timeouts of their own
+                raise
+            text = f"the body of the request did not come within {self._timeout:g} s"
+            raise library.WriteTimeout(text, request=request) from error
+        return bytes(body)
+
+    def _add(self, body: bytearray, piece: bytes) -> None:
+        body += piece
+        if len(body) > self._limits.body:
+            what = f"the body of the request is a stream of more than {self._limits.body} bytes"
+            raise exceeded("body", self._limits, what, executed=False)
+
+    def _response(self, request: Any, reply: ForeignReply) -> Any:
+        body = reply.body
+        if isinstance(body, bytes):
+            stream: Any = self._library.ByteStream(body)
+        else:
+            stream = self._body(body, lambda error: self._told(error, request), self._closing)
+        return self._library.Response(
+            status_code=reply.status,
+            headers=_as_decoded(reply.headers),
+            stream=stream,
+            extensions={"http_version": b"HTTP/1.1"},
+        )
+
+    def _told(self, error: A2AError, request: Any) -> Exception:
+        """The library's exception for an error."""
+        failure: Exception = getattr(self._library, _name_of(error))(str(error), request=request)
+        return failure
+
+
+_PHASES = ("connect", "read", "write", "pool")
+"""What the library calls its timeouts."""
+
+_SHORTEST = 0.001
+"""Seconds; the library takes zero, which is over before it begins."""
+
+
+class _Limits:
+    """Makes the limits of an attempt of those that the client has, where it has any."""
+
+    def __init__(self, own: Timeouts) -> None:
+        self._own = own
+
+    def __call__(
+        self,
+        connect: float | None,
+        read: float | None,
+        write: float | None,
+        pool: float | None,
+    ) -> Timeouts:
+        own = self._own
+        return Timeouts(
+            pool=_limit(own.pool, pool),
+            connect=_limit(own.connect, connect),
+            write=_limit(own.write, write),
+            first_byte=_limit(own.first_byte, read),
+            idle=_limit(own.idle, read),
+        )
+
+
+def _limit(own: float, given: float | None) -> float:
+    return own if given is None else max(_SHORTEST, given)
+
+
+def _headers(request: Any) -> dict[str, str]:
+    """The headers to carry: those that are given twice as one (RFC 9110, 5.3; RFC 6265, 5.4)."""
+    headers: dict[str, str] = {}
+    for given, value in request.headers.multi_items():
+        name = given.lower()
+        if name in headers:
+            separator = "; " if name == "cookie" else ", "
+            headers[name] = f"{headers[name]}{separator}{value}"
+        else:
+            headers[name] = value
+    host = headers.get("host")
+    carried = {
+        name: value
+        for name, value in headers.items()
+        if name not in FRAMING and name != "accept-encoding"
+    }
+    if host is not None and host != request.url.netloc.decode():
+        carried["host"] = host  # the caller's own: the address says the rest
+    return carried
+
+
+def _as_decoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """The headers of a reply whose body was decompressed, in the bytes in which they came."""
+    given = [(name.lower(), name, value) for name, value in headers.items()]
+    is_encoded = any(lowered == "content-encoding" for lowered, _, _ in given)
+    left_out = {"content-encoding", "content-length"} if is_encoded else frozenset[str]()
+    return [
+        (name.encode("latin-1", "replace"), value.encode("utf-8", "surrogateescape"))
+        for lowered, name, value in given
+        if lowered not in left_out
+    ]
+
+
+_OF_CONNECTION: Mapping[str, str] = {
+    "dns": "ConnectError",
+    "refused": "ConnectError",
+    "unreachable": "ConnectError",
+    "tls": "ConnectError",
+    "proxy": "ProxyError",
+    "disconnected": "RemoteProtocolError",
+    "truncated": "RemoteProtocolError",
+    "closed": "ReadError",
+}
+
+_OF_TIMEOUT: Mapping[str, str] = {
+    "pool": "PoolTimeout",
+    "connect": "ConnectTimeout",
+    "write": "WriteTimeout",
+    "first_byte": "ReadTimeout",
+    "idle": "ReadTimeout",
+}
+
+_NEVER_SENT = frozenset({"ReadError", "RemoteProtocolError"})
+"""What says that something was sent, and becomes a ``ConnectError`` where nothing was."""
+
+_OTHERS: tuple[tuple[type[A2AError] | tuple[type[A2AError], ...], str], ...] = (
+    (LimitExceededError, "DecodingError"),
+    (InvalidAgentResponseError, "RemoteProtocolError"),
+    (CircuitOpenError, "ConnectError"),
+    ((QueueFullError, RateLimitedError), "PoolTimeout"),
+)
+
+
+def _name_of(error: A2AError) -> str:
+    """The name of the library's exception for an error."""
+    if isinstance(error, A2ATimeoutError):
+        return _OF_TIMEOUT[error.phase]
+    if isinstance(error, DeadlineExceededError):
+        return "PoolTimeout" if error.executed is False else "ReadTimeout"
+    if isinstance(error, A2AConnectionError):
+        name = _OF_CONNECTION[error.failure]
+        if error.failure == "unreachable" and not error.transient:
+            return "LocalProtocolError"  # what cannot be sent as it is
+    else:
+        name = next((name for kind, name in _OTHERS if isinstance(error, kind)), "ReadError")
+    if name == "DecodingError" and error.executed is False:
+        return "WriteError"  # of a body that is too large to be sent
+    return "ConnectError" if error.executed is False and name in _NEVER_SENT else name
+
+
+def _close_late(
+    loop: asyncio.AbstractEventLoop, stream: Stream[bytes], closing: set[asyncio.Task[None]]
+) -> None:
+    """Closes what nobody has closed."""
+    task = loop.create_task(stream.close())
+    closing.add(task)
+    task.add_done_callback(closing.discard)

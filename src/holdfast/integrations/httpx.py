@@ -1,0 +1,46 @@
+"""Holdfast below `httpx`: a transport for the clients that other people's SDKs take.
+
+>>> import httpx
+>>> from holdfast.integrations.httpx import Transport
+>>> client = httpx.AsyncClient(transport=Transport(), timeout=120)
+
+It needs the extra ``holdfast[httpx]``. What it does, and does not, is written at `AnyTransport`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from holdfast.integrations.any_httpx import AnyBody, AnyTransport
+
+try:
+    import httpx
+except ModuleNotFoundError as error:
+    if error.name != "httpx":
+        raise
+    text = "holdfast.integrations.httpx needs httpx: pip install 'holdfast[httpx]'"
+    raise ImportError(text, name="httpx") from error
+
+__all__ = ["Transport"]
+
+
+class _Body(AnyBody, httpx.AsyncByteStream):
+    """The body of a response while it comes."""
+
+
+class Transport(AnyTransport[httpx.Request, httpx.Response], httpx.AsyncBaseTransport):
+    """Carries the requests of an `httpx.AsyncClient`; see `AnyTransport` for all about it.
+
+    Args:
+        resilience: What to do when things go wrong; `Resilience.standard()` if left out.
+        timeout: Seconds for a request with everything that is tried again, until its reply is
+            there; of a stream of events, until it begins.
+        limits: How large a reply to accept.
+        engine: What carries requests, as for `connect`.
+        shared: What is known of agents, to share with clients and other transports.
+        env: Wall time, randomness and ids; for tests.
+        observers: Called with what happens.
+    """
+
+    _library: ClassVar = httpx
+    _body: ClassVar = _Body
