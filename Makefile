@@ -62,7 +62,7 @@ check: $(VENV)/.lint ## run the linters, the type checkers and the import contra
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-cache
 
-bench: $(VENV)/.library $(SDK_VENV)/.sdk ## run the benchmarks and print their figures
+bench: $(VENV)/.test $(SDK_VENV)/.sdk ## run the benchmarks and print their figures
 	$(BIN)/python benchmarks/run.py $(ARGS)
 	$(BIN)/python benchmarks/duplicates.py
 	$(BIN)/python benchmarks/journal_cost.py

@@ -88,6 +88,8 @@ class Client:
         return sys.executable if self.environment is None else python_of(*self.environment)
 
 
+AG2 = ("HOLDFAST_AG2_PYTHON", ".venv-ag2")
+
 CLIENTS = (
     Client("a2a-sdk", "sdk_caller.py"),
     Client("a2a-sdk + RetryTransport", "sdk_caller.py", ("--transport=retry",)),
@@ -97,7 +99,8 @@ CLIENTS = (
         ("--transport=retry", "--resend-ambiguous"),
     ),
     Client("a2a-sdk + HoldfastTransport", "sdk_caller.py", ("--transport=holdfast",), looks=True),
-    Client("AG2", "ag2_caller.py", environment=("HOLDFAST_AG2_PYTHON", ".venv-ag2")),
+    Client("AG2", "ag2_caller.py", environment=AG2),
+    Client("AG2 + httpx.Transport", "ag2_caller.py", ("--transport=holdfast",), environment=AG2),
     Client("Holdfast", "holdfast_caller.py", looks=True),
     Client(
         "Holdfast, resend_if_absent",
@@ -308,7 +311,7 @@ def lines_of(report: Report, told: Sequence[str], options: argparse.Namespace) -
         f"{options.calls} calls for each fault and client, seed {options.seed}.",
         f"The answer is {CHUNKS} chunks of text, {options.pause:g} s apart.",
         f"A call may take {LIMIT:g} s.",
-        f"Its {os.cpu_count()} processors had {options.load:.1f} programs to run when it began.",
+        f"{os.cpu_count()} processors had {options.load:.1f} programs to run when it began.",
         "",
         *(f"- {line}" for line in told),
         "",
