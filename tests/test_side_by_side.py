@@ -96,6 +96,8 @@ def test_the_same_faults_reach_the_sdk_and_holdfast(tmp_path, side_by_side):
         ],
     }
     assert told["Stream ended early in good order"]["a2a-sdk"][lost] == "1"
+    for heading in ("Reset before execution", "Stream cut by a reset"):
+        assert "ReadError" in told[heading]["a2a-sdk"][-1]  # an end of file is another one
 
 
 def test_the_page_has_what_the_script_makes(side_by_side):
