@@ -22,7 +22,7 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 # The stamp of an empty environment.
 MADE = .made-by-$(or $(UV),pip)-$(VERSION)
 
-# More arguments for the program behind demo, test, bench and outage: make test ARGS='-k retry'
+# More arguments for the program behind demo, test, bench, compare and outage: make test ARGS='-k retry'
 ARGS ?=
 
 # Where the tests and benchmarks find the real agents, and the tests other people's clients.
@@ -36,7 +36,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak agents check bench outage format clean
+.PHONY: help demo test soak agents check bench compare outage format clean
 
 help: ## list the targets (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -62,13 +62,17 @@ check: $(VENV)/.lint ## run the linters, the type checkers and the import contra
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-cache
 
-bench: $(VENV)/.library $(SDK_VENV)/.sdk ## run the benchmarks and print their figures
+bench: $(VENV)/.test $(SDK_VENV)/.sdk ## run the benchmarks and print their figures
 	$(BIN)/python benchmarks/run.py $(ARGS)
 	$(BIN)/python benchmarks/duplicates.py
 	$(BIN)/python benchmarks/journal_cost.py
 	$(BIN)/python benchmarks/fan_out.py
 	$(BIN)/python benchmarks/dead_agent.py
 	$(BIN)/python benchmarks/hedging.py
+
+# The callers on the SDK run in .venv, those on AG2 in an environment of its own.
+compare: $(VENV)/.test $(SDK_VENV)/.sdk $(AG2_VENV)/.sdk ## put clients side by side through the same faults; ARGS='--calls 5' for a glance
+	$(BIN)/python benchmarks/side_by_side.py $(ARGS)
 
 # A quarter of an hour on two cores. PLOT=<file> is where to draw it: docs/outage.svg for the page.
 PLOT ?= build/outage.svg

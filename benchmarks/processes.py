@@ -31,13 +31,17 @@ class Child:
         self._name = name
 
     @classmethod
-    async def start(cls, script: str, *arguments: str, python: str = sys.executable) -> Self:
+    async def start(
+        cls, script: str, *arguments: str, python: str = sys.executable, errors: int | None = None
+    ) -> Self:
         """Starts a script.
 
         Args:
             script: Its name.
             arguments: Its arguments.
             python: The Python to run it with.
+            errors: Where its standard error goes, if not where the runner's does; as `subprocess`
+                has it.
         """
         process = await asyncio.create_subprocess_exec(
             python,
@@ -45,6 +49,7 @@ class Child:
             *arguments,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
             env=environment(),
             limit=_LONGEST_LINE,
             start_new_session=True,  # an interrupt is for the runner, who then stops its children

@@ -14,7 +14,8 @@ several in each round, so that a noisy machine hurts them alike; a figure is the
 rounds, and a ratio or difference is taken within each round. CPU time, not time on the clock, is
 what counts, because other load on the machine changes it least.
 
-``HOLDFAST_SDK_PYTHON`` names the Python that has `a2a-sdk`; without it the SDK is left out.
+``HOLDFAST_SDK_PYTHON`` names the Python that has `a2a-sdk`; without it the SDK is left out. Its
+client over Holdfast's transport is measured where the Python that runs this has both.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ from collections import Counter, defaultdict
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 
 import import_time
 import payloads
 import tables
 from processes import Agent, Worker
-from tables import BARE, BY_HAND, ENGINE, HOLDFAST, SDK, SDK_TASK, Rounds
+from tables import BARE, BY_HAND, ENGINE, HOLDFAST, SDK, SDK_OVER_HOLDFAST, SDK_TASK, Rounds
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,8 @@ async def measure(effort: Effort, sdk_python: str | None) -> Measured:
             workers[SDK] = await client("sdk_worker.py", python=sdk_python)
             workers[SDK_TASK] = await client("sdk_worker.py", "task", python=sdk_python)
             versions |= await workers[SDK].do("versions")
+            if find_spec("a2a") is not None:
+                workers[SDK_OVER_HOLDFAST] = await client("sdk_worker.py", "holdfast")
         numbers = ", ".join(f"{name} {number}" for name, number in versions.items())
         print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {numbers}")
         cache = children.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))

@@ -5,7 +5,8 @@ They get an httpx client that keeps every connection open: httpx by itself keeps
 32 in flight it would connect anew again and again.
 
 Its client gives the events of a stream alone. With ``task`` the worker puts the task together from
-them as well, with the function that the SDK has for that.
+them as well, with the function that the SDK has for that. With ``holdfast`` the clients come from
+Holdfast's `client_factory`, and it carries what they ask for.
 
 Jobs besides ``rate``: ``decode``, protobuf's `json_format` on the tasks of `payloads`; and
 ``versions``.
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
 class OfficialSdk:
     """Clients of the official SDK."""
 
-    def __init__(self, *, folds: bool) -> None:
+    def __init__(self, *, folds: bool, factory: type[ClientFactory] = ClientFactory) -> None:
         self._folds = folds
+        self._factory = factory
         self._client: Client
         self._streaming: Client
         self._http: httpx.AsyncClient
@@ -53,7 +55,7 @@ class OfficialSdk:
 
         async def client(*, streaming: bool) -> Client:
             config = ClientConfig(streaming=streaming, httpx_client=self._http)
-            return await ClientFactory(config).create_from_url(url)
+            return await self._factory(config).create_from_url(url)
 
         self._client = await client(streaming=False)
         self._streaming = await client(streaming=True)
@@ -127,5 +129,10 @@ async def versions() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sdk = OfficialSdk(folds="task" in sys.argv[1:])
+    factory = ClientFactory
+    if "holdfast" in sys.argv[1:]:
+        from holdfast.integrations.a2a_sdk import HoldfastClientFactory
+
+        factory = HoldfastClientFactory
+    sdk = OfficialSdk(folds="task" in sys.argv[1:], factory=factory)
     work(sdk, decode=decode, versions=versions, **streaming_jobs(sdk))

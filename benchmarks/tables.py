@@ -29,6 +29,7 @@ ENGINE = "holdfast's engine alone, bytes only"
 BY_HAND = "aiohttp and json, by hand"
 SDK = "a2a-sdk"
 SDK_TASK = "a2a-sdk, and the task of them"
+SDK_OVER_HOLDFAST = "a2a-sdk over HoldfastTransport"
 STREAMING = (HOLDFAST, BARE, SDK, SDK_TASK)
 
 
@@ -99,7 +100,7 @@ def show_rates(table: Table, rates: Rounds[tuple[int, str]], agent: Rounds[int])
     }
     for in_flight in IN_FLIGHT:
         print(f"  {in_flight} in flight")
-        for name in (HOLDFAST, BARE, ENGINE, BY_HAND, SDK):
+        for name in (HOLDFAST, BARE, ENGINE, BY_HAND, SDK_OVER_HOLDFAST, SDK):
             if calls := rates.get((in_flight, name)):
                 table.row(f"  {name}", calls, "/s", note=f"{1e6 / median(calls):,.0f} us a call")
         for name, (unit, scale, target) in ratios.items():
@@ -111,6 +112,10 @@ def show_rates(table: Table, rates: Rounds[tuple[int, str]], agent: Rounds[int])
                     unit,
                     target=target if in_flight == most else None,
                 )
+        if over := rates.get((in_flight, SDK_OVER_HOLDFAST)):
+            alone = rates[in_flight, SDK]
+            times = [ours / other for ours, other in zip(over, alone, strict=True)]
+            table.row(f"  {SDK_OVER_HOLDFAST} / {SDK}", times, "x")
         table.row("  the agent's own work, for each call", agent[in_flight], "us")
 
 

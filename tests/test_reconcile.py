@@ -92,6 +92,21 @@ def test_a_clock_that_runs_backwards_does_not_keep_it_busy():
     assert search.step == LookAgain(1)
 
 
+def test_a_list_that_is_begun_again_by_an_earlier_time_is_read_to_its_end():
+    """Dates have whole seconds, so what is known of a clock goes up and down by one."""
+    search = Reconciliation(message(), sent_at=SENT, clock_skew=-0.5)
+
+    search.listed(page(token="2"), wall=SENT + 10.5, agent_time=SENT + 10)
+    search.listed(page(token="3"), wall=SENT + 12, agent_time=SENT + 10)
+    assert search.step == ListPage(since=at(SENT - 7))
+    search.listed(page(token="2"), wall=SENT + 12, agent_time=SENT + 10)
+    assert search.step == ListPage(since=at(SENT - 7), page_token="2")
+    search.listed(page(), wall=SENT + 12, agent_time=SENT + 10)
+    search.finish(LATE)
+
+    assert search.step == Absent()
+
+
 def test_a_task_of_the_context_is_asked_for_whole():
     search = Reconciliation(message(context_id="c"), sent_at=SENT)
     assert search.step == ListPage(context_id="c")

@@ -388,6 +388,23 @@ async def paced(turn: Turn) -> None:
     await turn.updater.complete()
 
 
+async def timed(turn: Turn) -> None:
+    """Do as `chunks`, each so many seconds after what came before; the rest is a note."""
+    seconds, of_all, *_ = turn.argument.split(" ", 2)
+    pause, count = float(seconds), int(of_all)
+    await turn.begin()
+    for number in range(1, count + 1):
+        await asyncio.sleep(pause)
+        await turn.updater.add_artifact(
+            [Part(text=f"chunk {number}\n")],
+            artifact_id="chunked",
+            name="result",
+            append=number > 1,
+            last_chunk=number == count,
+        )
+    await turn.updater.complete()
+
+
 async def story(turn: Turn) -> None:
     """Complete after status messages, and artifacts that grow, merge and are replaced."""
     working, updater = TaskState.TASK_STATE_WORKING, turn.updater
@@ -439,6 +456,7 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         "file": file,
         "chunks": chunks,
         "paced": paced,
+        "timed": timed,
         "story": story,
         "crash": crash,
         "history": history,

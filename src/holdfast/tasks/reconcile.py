@@ -253,6 +253,7 @@ class Reconciliation:
         may_read_more = self._pages < self._max_pages
         if may_read_more and self._since is not None and self._begin_of_time() < self._since:
             self._since = self._begin_of_time()  # its clock is behind: some was left out
+            self._tokens.clear()
             self.step = self._page()
         elif token and may_read_more and token not in self._tokens:
             self._tokens.add(token)

@@ -1,0 +1,131 @@
+"""The caller's end of the pipe: a client in a process of its own, which calls agents on bad days.
+
+It reads one line of JSON on standard input, the calls to make: ``{"calls": [{"call": id, "url":
+where the card is, "text": what to send}, ...], "every": seconds from one to the next, "limit":
+seconds that one may take}``. The first one is made alone: it pays for what is imported and set up
+once. A new client is made for each call, and has the card before the call begins, so that no call
+gains or loses by others. Each call ends in one line on standard output:
+what it was told, the text that it was given, and how long it took. One line more goes out for each
+connection, with its port, just before it is tried: those that are refused are seen by nobody else.
+
+Only the standard library is needed, so that every Python can import this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+import time
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractAsyncContextManager
+
+__all__ = ["PATIENCE", "Caller", "Send", "Text", "run"]
+
+PATIENCE = 5.0
+"""Seconds without a byte that every client puts up with: the default of httpx."""
+
+
+class Send(Protocol):
+    """What sends a text to an agent."""
+
+    async def __call__(self, message_id: str, text: str, /) -> str:
+        """Sends a text, under a message id where the client lets its caller name one.
+
+        Returns:
+            The text that the client gives for an answer.
+        """
+        ...
+
+
+class Caller(Protocol):
+    """A client that can be told to call."""
+
+    def __call__(self, url: str, /) -> AbstractAsyncContextManager[Send]:
+        """Makes the client of the agent whose card is at an address, and gives it the card."""
+        ...
+
+
+class Text:
+    """The text of artifacts, put together from events as the protocol says.
+
+    What is appended comes behind what is there, anything else takes its place.
+    """
+
+    def __init__(self) -> None:
+        self._artifacts: dict[str, str] = {}
+
+    def add(self, artifact: str, text: str, *, append: bool) -> None:
+        """Takes a piece of an artifact, or the whole of it."""
+        self._artifacts[artifact] = (self._artifacts.get(artifact, "") if append else "") + text
+
+    def __str__(self) -> str:
+        return "".join(self._artifacts.values())
+
+
+def run(caller: Caller, *distributions: str, settings: Sequence[str] = ()) -> None:
+    """Makes the calls that are asked for.
+
+    Args:
+        caller: The client.
+        distributions: Whose versions to tell.
+        settings: How the client is set, where that is not its default.
+    """
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "socket.connect" and isinstance(arguments[1], tuple):
+            _tell(tries=arguments[1][1])
+
+    logging.disable()  # what is told counts, and it is told on standard output
+    sys.addaudithook(watch)
+    versions = {name: version(name) for name in distributions}
+    _tell(versions=versions, settings=settings, python=sys.version.split()[0])
+    for line in sys.stdin:
+        asyncio.run(_make(caller, **json.loads(line)))
+
+
+async def _make(caller: Caller, calls: list[dict[str, str]], every: float, limit: float) -> None:
+    first, *others = calls
+    await _call(caller, limit, **first)
+    async with asyncio.TaskGroup() as group:
+        for call in others:
+            group.create_task(_call(caller, limit, **call))
+            await asyncio.sleep(every)
+
+
+async def _call(caller: Caller, limit: float, call: str, url: str, text: str) -> None:
+    error: BaseException | None = None
+    got = ""
+    async with AsyncExitStack() as stack:
+        send = await stack.enter_async_context(caller(url))
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(limit) as bound:
+                got = await send(call, text)
+        except Exception as failure:  # noqa: BLE001  whatever a client raises is what is told
+            error = failure
+        seconds = time.perf_counter() - began
+    told = [] if error is None else _causes(error)
+    if error is not None and bound.expired():
+        told = [[f"no end within {limit:g} s", ""]]
+    _tell(call=call, told=told, text=got, seconds=seconds)
+
+
+def _causes(error: BaseException) -> list[list[str]]:
+    """What was raised, and what for: class and message of each."""
+    causes: list[list[str]] = []
+    cause: BaseException | None = error
+    while cause is not None and len(causes) < 5:
+        causes.append([type(cause).__name__, str(cause)[:300]])
+        cause = cause.__cause__
+    return causes
+
+
+def _tell(**facts: object) -> None:
+    print(json.dumps(facts), flush=True)

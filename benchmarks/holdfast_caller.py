@@ -1,0 +1,78 @@
+"""Holdfast as a caller: `connect`, and the events of `stream_message`.
+
+``--on-unknown`` says what to do with a message of whose execution nothing is known, and
+``--looking`` for how many seconds the agent is asked about it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING
+
+from caller import PATIENCE, Text, run
+
+from holdfast import Message, Part, ReconcilePolicy, Resilience, Role, Timeouts, connect
+from holdfast.model.types import Task, TaskArtifactUpdateEvent
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from caller import Send
+
+    from holdfast.model.types import Event
+    from holdfast.policy.reconcile import OnUnknown
+
+
+@contextlib.asynccontextmanager
+async def holdfast(
+    url: str, *, on_unknown: OnUnknown, looking: ReconcilePolicy
+) -> AsyncIterator[Send]:
+    """A client with all layers on."""
+    timeouts = Timeouts(first_byte=PATIENCE, idle=PATIENCE)
+    resilience = Resilience(timeouts=timeouts, reconcile=looking)
+    async with connect(url, resilience=resilience, on_unknown=on_unknown) as client:
+        await client.agent_card()
+
+        async def send(message_id: str, text: str) -> str:
+            parts = (Part(text=text),)
+            message = Message(message_id=message_id, role=Role.USER, parts=parts)
+            got = Text()
+            async with client.stream_message(message) as events:
+                async for event in events:
+                    _add(got, event)
+            return str(got)
+
+        yield send
+
+
+def _add(got: Text, event: Event) -> None:
+    match event:
+        case TaskArtifactUpdateEvent(artifact=artifact):
+            got.add(artifact.artifact_id, artifact.text, append=bool(event.append))
+        case Task():
+            for artifact in event.artifacts:
+                got.add(artifact.artifact_id, artifact.text, append=False)
+        case _:
+            pass
+
+
+def main() -> None:
+    """Calls as it is told."""
+    parser = argparse.ArgumentParser(description="Call agents with Holdfast.")
+    parser.add_argument("--on-unknown", default="reconcile")
+    parser.add_argument("--looking", type=float, default=ReconcilePolicy().timeout)
+    options = parser.parse_args()
+    settings = [f"`Timeouts(first_byte={PATIENCE:g}, idle={PATIENCE:g})` (120 by default)"]
+    if options.on_unknown != parser.get_default("on_unknown"):
+        settings.append(f'`on_unknown="{options.on_unknown}"`')
+    if options.looking != parser.get_default("looking"):
+        settings.append(f"`ReconcilePolicy(timeout={options.looking:g})`")
+    looking = ReconcilePolicy(timeout=options.looking)
+    caller = partial(holdfast, on_unknown=options.on_unknown, looking=looking)
+    run(caller, "holdfast", "aiohttp", settings=settings)
+
+
+if __name__ == "__main__":
+    main()
