@@ -190,6 +190,11 @@ def test_an_operation_that_answers_nothing_may_say_so_with_null(result):
     assert decode(envelope(result=result), DELETE_PUSH_CONFIG) == Empty()
 
 
+@pytest.mark.parametrize("body", [envelope(), envelope(error=None)])
+def test_an_operation_that_answers_nothing_may_leave_its_result_out(body):
+    assert decode(body, DELETE_PUSH_CONFIG) == Empty()  # as the official server of 0.3 does
+
+
 @pytest.mark.parametrize(
     "operation",
     [operation for operation in UNARY if operation is not DELETE_PUSH_CONFIG],
@@ -344,6 +349,28 @@ def test_a_status_that_says_no_is_not_overruled_by_a_result(body, http_status):
 
     assert type(error) is A2AHTTPError
     assert error.http_status == http_status
+
+
+@pytest.mark.parametrize("http_status", [429, 503])
+@pytest.mark.parametrize(
+    ("body", "executed"),
+    [
+        (b"busy", False),
+        (b'{"error": {"message": "busy"}}', False),  # as proxies write it
+        (b"[]", False),
+        (envelope(error={"message": "busy"}), None),
+        (envelope(error="busy"), None),
+        (envelope(), None),
+        (b'{"result": {"task": {}}}', None),
+        (b'[{"jsonrpc": "2.0", "id": "r-1", "result": {"task": {"id": "t"}}}]', None),
+        (b'["busy", {"jsonrpc": "2.0", "id": "r-1", "error": {"code": -32603}}]', None),
+    ],
+)
+def test_a_refusal_in_which_an_agent_speaks_may_have_been_executed(body, executed, http_status):
+    error = failure(body, SEND_MESSAGE, http_status=http_status, headers={"retry-after": "1"})
+
+    assert error.executed is executed
+    assert error.transient
 
 
 # ── Fuzz ─────────────────────────────────────────────────────────────────────────────────────

@@ -136,15 +136,14 @@ def _decode_slowly(
     if members.get("error") is not None:
         raise _error(members, request_id, reply, now=now, refusals=refusals)
     if not _is_success(reply):
-        # A result under an error status did come from the agent, whatever changed the status.
-        spared = frozenset[int]() if "result" in members else refusals
+        spared = frozenset[int]() if _is_answer(document) else refusals
         raise status.from_http_status(reply, now=now, refusals=spared)
-    if "result" not in members:
+    result = _or_empty(members.get("result"), operation)
+    if "result" not in members and result is None:
         raise _malformed("the reply has neither result nor error", reply)
     if members.get("id") != request_id:
         raise _malformed("the reply answers another request", reply)
     try:
-        result = _or_empty(members["result"], operation)
         return codec.from_builtins(result, operation.response)
     except codec.MalformedError as error:
         what = f"the reply to {operation.name} is not a {operation.response.__name__}: {error}"
@@ -164,12 +163,23 @@ def _error(
         return _malformed("the reply answers another request", reply)
     error = members["error"]
     if not (isinstance(error, dict) and "code" in error) and not _is_success(reply):
-        return status.from_http_status(reply, now=now, refusals=refusals)
+        spared = frozenset[int]() if _is_answer(members) else refusals
+        return status.from_http_status(reply, now=now, refusals=spared)
     return status.from_rpc_error(error, reply, now=now, refusals=refusals)
 
 
+def _is_answer(document: Any) -> bool:
+    """Whether an agent must have said this, whatever changed the status around it."""
+    answers = cast("list[Any]", document) if isinstance(document, list) else [document]
+    return any(not _MEMBERS.isdisjoint(codec.as_object(answer) or {}) for answer in answers)
+
+
+_MEMBERS = frozenset({"jsonrpc", "result"})
+"""Members that nobody but an agent writes; proxies have errors, too."""
+
+
 def _or_empty(result: Any, operation: Operation[P, R]) -> Any:
-    """An operation that answers nothing may say so with null."""
+    """An operation that answers nothing may say so with null, or by saying nothing."""
     return {} if result is None and operation.response is Empty else result
 
 
