@@ -29,7 +29,12 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 from a2a.client.errors import A2AClientTimeoutError
 
 from holdfast.errors import A2AError
-from holdfast.integrations.a2a_sdk.failures import Failure, channel_state, read_failure
+from holdfast.integrations.a2a_sdk.failures import (
+    Failure,
+    address_of,
+    channel_state,
+    read_failure,
+)
 from holdfast.policy.retry import GiveUp, Retry, decide
 
 if TYPE_CHECKING:
@@ -255,6 +260,7 @@ class _OneCall:
             operation=self._operation,
             now=self._trying.env.wall(),
             states=(self._state, channel_state(self._trying.transport)),
+            address=address_of(self._trying.transport),
         )
         self._may_be_done = self._may_be_done or failure.executed is not False
         decision = self._decide(failure, is_transient=is_transient, now=failed)
