@@ -248,7 +248,7 @@ def _is_about_it(cause: Any, operation: Operation[Any, Any], address: str | None
 
 
 def _of_rpc(error: Any, states: tuple[str | None, str | None]) -> Failure:
-    trailing = _metadata(error.trailing_metadata())
+    trailing = _metadata(error, "trailing_metadata")
     pushback = trailing.get("grpc-retry-pushback-ms")
     if pushback is not None:
         wait = seconds(pushback)
@@ -261,8 +261,8 @@ def _of_rpc(error: Any, states: tuple[str | None, str | None]) -> Failure:
     is_shown = (
         _code(error) == "UNAVAILABLE"
         and not trailing
-        and not _metadata(error.initial_metadata())
-        and str(error.details()).startswith(_NO_CONNECTION)
+        and not _metadata(error, "initial_metadata")
+        and str(_said(error, "details")).startswith(_NO_CONNECTION)
         and before not in {None, "READY"}
         and after == "TRANSIENT_FAILURE"
     )
@@ -270,13 +270,18 @@ def _of_rpc(error: Any, states: tuple[str | None, str | None]) -> Failure:
 
 
 def _code(error: Any) -> str:
-    """The name of a gRPC status; not every `RpcError` has one."""
-    code = getattr(error, "code", None)
-    return str(getattr(code() if callable(code) else None, "name", ""))
+    """The name of a gRPC status; empty if there is none."""
+    return str(getattr(_said(error, "code"), "name", ""))
 
 
-def _metadata(pairs: Any) -> dict[str, Any]:
-    return {key.lower(): value for key, value in pairs or ()}
+def _metadata(error: Any, which: str) -> dict[str, Any]:
+    return {key.lower(): value for key, value in _said(error, which) or ()}
+
+
+def _said(error: Any, what: str) -> Any:
+    """What an `RpcError` says of itself; None if nothing: the class alone promises none of it."""
+    method = getattr(error, what, None)
+    return method() if callable(method) else None
 
 
 def _retry_info(details: Any) -> float | None:
