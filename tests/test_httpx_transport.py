@@ -1210,6 +1210,20 @@ async def test_on_sockets_headers_are_carried_as_they_are(kind):
 
 @both
 @pytest.mark.real_time
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "GET"])
+@pytest.mark.parametrize("content", [None, b'{"a": 1}'])
+async def test_on_sockets_what_a_body_is_only_its_writer_says(kind, method, content):
+    async with on_sockets(kind) as (server, client):
+        await client.request(method, server.url, content=content)
+        typed = {"Content-Type": "text/plain"}
+        await client.request(method, server.url, content=content, headers=typed)
+
+        said = [header(request, "content-type") for request in server.requests]
+        assert said == [None, "text/plain"]
+
+
+@both
+@pytest.mark.real_time
 async def test_on_sockets_what_is_compressed_is_unpacked_once(kind):
     packed = gzip.compress(b'{"text": "hello"}')
     whole = reply(packed, "Content-Encoding: gzip")
