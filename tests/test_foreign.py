@@ -76,3 +76,13 @@ def test_what_stands_before_the_agent_is_taken_at_its_word(
 def test_what_is_too_much_to_look_through_may_be_an_agents():
     assert told(429, b"[" * 50 + b"]" * 50, json_depth=10).executed is None
     assert told(429, b"[" * 50 + b"]" * 50).executed is False
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"content-encoding": "br"}, {"transfer-encoding": "chunked"}, {"content-length": "70"}],
+)
+def test_a_body_that_was_not_read_may_be_an_agents(headers):
+    assert told(429, b"", headers).executed is None
+    assert told(429, b"busy", headers).executed is False
+    assert told(429, b"", {"content-length": "0"}).executed is False

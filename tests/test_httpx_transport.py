@@ -1143,6 +1143,30 @@ async def test_on_sockets_a_message_that_left_is_not(kind, fault):
 
 @both
 @pytest.mark.real_time
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        reply(b"packed", "Content-Encoding: br", status="429 Too Many Requests"),
+        reply(b" " * 2000, status="429 Too Many Requests"),
+        head(CHUNKED, status="429 Too Many Requests") + chunk(b" " * 2000) + chunk(b""),
+    ],
+    ids=["unreadable", "large", "large, in chunks"],
+)
+@pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])
+async def test_on_sockets_a_refusal_that_nobody_can_read_may_be_an_agents(kind, refusal, method):
+    async def script(connection):
+        while await connection.request() is not None:
+            await connection.send(refusal)
+
+    async with on_sockets(kind, script, limits=Limits(body=1000)) as (server, client):
+        answer = await client.post(server.url, json=send(method=method))
+
+        assert answer.status_code == 429
+        assert len(server.requests) == 1
+
+
+@both
+@pytest.mark.real_time
 async def test_on_sockets_a_refused_connection_is_a_connect_error(kind):
     async with serve() as server:
         url = server.url
