@@ -376,6 +376,25 @@ async def test_a_failure_is_of_the_librarys_own_class(kind, fault, name):
 
 
 @both
+@pytest.mark.parametrize(
+    ("last", "name"), [(Refuse(), "ReadError"), (Stall(phase="connect"), "ReadTimeout")]
+)
+async def test_what_an_earlier_try_has_sent_was_sent(kind, last, name):
+    agent = FakeAgent()
+    resilience = Resilience(retry=RetryPolicy(max_retries=1))
+
+    async with client_of(kind, agent, resilience=resilience) as client:
+        task_id = await task_of(client)
+        agent.inject(Reset(after_execution=True), on="CancelTask")
+        agent.inject(last, on="CancelTask")
+        with pytest.raises(kind.library.TransportError) as raised:
+            await client.post(RPC, json=call("CancelTask", id=task_id))
+
+    assert type(raised.value) is getattr(kind.library, name)
+    assert raised.value.__cause__.executed is None
+
+
+@both
 async def test_nobody_there_is_a_connect_error(kind):
     async with client_of(kind) as client:
         with pytest.raises(kind.library.ConnectError) as raised:

@@ -366,6 +366,15 @@ _OF_TIMEOUT: Mapping[str, str] = {
 _NEVER_SENT = frozenset({"ReadError", "RemoteProtocolError"})
 """What says that something was sent, and becomes a ``ConnectError`` where nothing was."""
 
+_SENT_BEFORE: Mapping[str, str] = {
+    "ConnectError": "ReadError",
+    "ProxyError": "ReadError",
+    "LocalProtocolError": "ReadError",
+    "ConnectTimeout": "ReadTimeout",
+    "PoolTimeout": "ReadTimeout",
+}
+"""What says that nothing was sent, and what it becomes where an earlier try was."""
+
 _OTHERS: tuple[tuple[type[A2AError] | tuple[type[A2AError], ...], str], ...] = (
     (LimitExceededError, "DecodingError"),
     (InvalidAgentResponseError, "RemoteProtocolError"),
@@ -375,7 +384,13 @@ _OTHERS: tuple[tuple[type[A2AError] | tuple[type[A2AError], ...], str], ...] = (
 
 
 def _name_of(error: A2AError) -> str:
-    """The name of the library's exception for an error."""
+    """The name of the library's exception for an error, which is about all tries."""
+    name = _name_of_the_last(error)
+    return name if error.executed is False else _SENT_BEFORE.get(name, name)
+
+
+def _name_of_the_last(error: A2AError) -> str:
+    """The same for what the last try came to."""
     if isinstance(error, A2ATimeoutError):
         return _OF_TIMEOUT[error.phase]
     if isinstance(error, DeadlineExceededError):
