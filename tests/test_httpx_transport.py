@@ -1408,3 +1408,29 @@ async def test_closing_ends_what_is_under_way(kind):
         with pytest.raises(kind.library.ReadError) as raised:
             await request
         assert raised.value.__cause__.failure == "closed"
+
+
+@both
+@pytest.mark.real_time
+@pytest.mark.parametrize("framing", [CHUNKED, "Connection: close"])
+@pytest.mark.parametrize("method", ["GetTask", "SendStreamingMessage"])
+async def test_closing_never_looks_like_the_end_of_a_response(kind, framing, method):
+    piece = b"data: 1\n\n"
+
+    async def script(connection):
+        await connection.request()
+        await connection.send(head(SSE, framing), chunk(piece) if framing == CHUNKED else piece)
+        await connection.until_gone()
+
+    async with on_sockets(kind, script) as (server, client):
+        request = client.build_request("POST", server.url, json=send(method=method))
+        request.headers["accept"] = "text/event-stream"
+        answer = await client.send(request, stream=True)
+        pieces = answer.aiter_raw()
+        assert await anext(pieces) == piece
+        await client.aclose()
+
+        with pytest.raises(kind.library.ReadError) as raised:
+            await anext(pieces)
+        assert raised.value.__cause__.failure == "closed"
+        await answer.aclose()
