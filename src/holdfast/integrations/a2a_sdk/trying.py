@@ -306,12 +306,16 @@ class _OneCall:
         if on_retry is None:
             return
         until = _now() + _LISTENING
+        asked_to_end = _cancelling()
         try:
             async with asyncio.timeout_at(min(until, self._deadline or until)):
                 told = on_retry(self._attempts, error, delay)
                 if inspect.isawaitable(told):
                     await told
-        except Exception:
+        except (Exception, asyncio.CancelledError) as failure:
+            # Not every cancellation is one of the caller's: the listener may wait for others.
+            if isinstance(failure, asyncio.CancelledError) and _cancelling() > asked_to_end:
+                raise
             logger.exception("on_retry failed, which changes nothing")
 
     def _too_late(self) -> A2AClientTimeoutError:
@@ -338,3 +342,9 @@ class _OneCall:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _cancelling() -> int:
+    """How often the running task was asked to end."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
