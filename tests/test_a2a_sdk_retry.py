@@ -277,6 +277,19 @@ async def test_a_listener_that_fails_is_logged_and_changes_nothing(is_async, cap
     assert "secret" not in caplog.text
 
 
+async def test_what_a_listener_awaits_may_be_cancelled_and_the_call_is_not(caplog):
+    async def listen(*_):
+        other = asyncio.create_task(asyncio.sleep(9))
+        other.cancel()
+        await other
+
+    inner = Scripted(status_error(503))
+    await call(around(inner, on_retry=listen), "get_task")
+
+    assert inner.times == [0, 0.5]
+    assert "on_retry failed" in caplog.text
+
+
 async def test_the_wait_goes_on_while_the_listener_is_busy():
     async def listen(*_):
         await asyncio.sleep(0.4)
@@ -673,6 +686,11 @@ async def test_it_works_on_both_sides_of_the_tenant_decorator(name):
 # ── Arguments ────────────────────────────────────────────────────────────────────────────────
 
 
+class PredicateThatWaits:
+    async def __call__(self, _):
+        return False
+
+
 async def predicate_that_waits(error):
     return True
 
@@ -707,6 +725,7 @@ async def predicate_that_waits(error):
         ({"timeout": "1"}, TypeError),
         ({"retry_predicate": True}, TypeError),
         ({"retry_predicate": predicate_that_waits}, TypeError),
+        ({"retry_predicate": PredicateThatWaits()}, TypeError),
         ({"on_retry": "print"}, TypeError),
         ({"resend_ambiguous": 1}, TypeError),
         ({"budget": 10}, TypeError),

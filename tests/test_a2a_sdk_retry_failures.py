@@ -279,6 +279,13 @@ async def test_a_predicate_may_add_a_refusal(status, body, may):
     assert often == (2 if may and is_refusal else 1)
 
 
+@pytest.mark.parametrize(("name", "often"), [("get_task", 2), ("send_message", 1)])
+async def test_a_grpc_error_that_says_nothing_shows_nothing(name, often):
+    error = caused(A2AClientError("of an interceptor"), grpc.RpcError("no"))
+
+    assert await tries(error, name, retry_predicate=lambda _: True) == often
+
+
 class Odd:
     """A reply that a third party has made up."""
 

@@ -155,7 +155,7 @@ async def test_a_refusal_that_the_agent_words_itself_proves_nothing(binding):
     assert len(agent.requests) == 1
 
 
-async def test_an_answer_of_the_agent_is_no_failure(binding):
+def no_such_task(binding):
     info = {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": "TASK_NOT_FOUND",
@@ -167,7 +167,11 @@ async def test_an_answer_of_the_agent_is_no_failure(binding):
         "HTTP+JSON": {"error": {**error, "details": [info]}},
     }[binding]
     status = 200 if binding == "JSONRPC" else 404
-    agent = Agent(binding, httpx.Response(status, json=body))
+    return httpx.Response(status, json=body)
+
+
+async def test_an_answer_of_the_agent_is_no_failure(binding):
+    agent = Agent(binding, no_such_task(binding))
     async with over(binding, agent) as transport:
         with pytest.raises(TaskNotFoundError):
             await transport.get_task(GET)
@@ -223,6 +227,51 @@ async def test_the_tenant_of_a_decorator_is_in_the_path_of_each_try():
 
     assert [asked.url.path for asked in agent.requests] == ["/a2a/acme/tasks/t-1"] * 3
     assert request.tenant == ""
+
+
+@pytest.mark.parametrize("what", [httpx.ConnectError, httpx.ConnectTimeout, 429])
+@pytest.mark.parametrize("elsewhere", ["http://audit.example/a2a", "http://agent.example/log"])
+async def test_what_a_hook_asks_of_others_says_nothing_of_the_message(binding, what, elsewhere):
+    agent = Agent(binding)
+
+    async def audit(_):
+        other = httpx.AsyncClient(transport=Agent(binding, what))
+        (await other.post(elsewhere)).raise_for_status()
+
+    client = httpx.AsyncClient(transport=agent, event_hooks={"response": [audit]})
+    inner = TenantTransportDecorator(BINDINGS[binding](client, sdk.AgentCard(), URL), "acme")
+
+    async with RetryTransport(inner, env=Dice(0.5)) as transport:
+        with pytest.raises(A2AClientError) as raised:
+            await transport.send_message(SEND)
+
+    assert len(agent.requests) == 1
+    assert retry_facts(raised.value).executed is None
+
+
+@pytest.mark.parametrize(
+    ("url", "base"),
+    [("HTTP://Agent.Example:80/a2a/", ""), ("/a2a", "http://agent.example"), (URL, "")],
+)
+async def test_an_address_may_be_written_in_several_ways(binding, url, base):
+    agent = Agent(binding, httpx.ConnectError)
+    client = httpx.AsyncClient(transport=agent, base_url=base)
+    inner = BINDINGS[binding](client, sdk.AgentCard(), url)
+
+    async with RetryTransport(inner, env=Dice(0.5)) as transport:
+        await transport.send_message(SEND)
+
+    assert len(agent.requests) == 2
+
+
+async def test_a_config_that_was_not_there_is_not_deleted_by_who_was_never_heard():
+    agent = Agent("HTTP+JSON", httpx.ConnectError, no_such_task("HTTP+JSON"))
+
+    async with over("HTTP+JSON", agent) as transport:
+        with pytest.raises(TaskNotFoundError):
+            await transport.delete_task_push_notification_config(
+                sdk.DeleteTaskPushNotificationConfigRequest(task_id="t-1", id="c-1")
+            )
 
 
 # ── Over httpx, on real sockets ──────────────────────────────────────────────────────────────

@@ -82,3 +82,13 @@ def test_the_facts_of_an_error_of_json_rpc_are_read():
     body = {"jsonrpc": "2.0", "id": 1, "error": {"code": 7, "message": "no"}}
 
     assert told(429, json.dumps(body).encode()).code == 7
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"content-encoding": "br"}, {"transfer-encoding": "chunked"}, {"content-length": "70"}],
+)
+def test_a_body_that_was_not_read_may_be_an_agents(headers):
+    assert told(429, b"", headers).executed is None
+    assert told(429, b"busy", headers).executed is False
+    assert told(429, b"", {"content-length": "0"}).executed is False

@@ -376,6 +376,25 @@ async def test_a_failure_is_of_the_librarys_own_class(kind, fault, name):
 
 
 @both
+@pytest.mark.parametrize(
+    ("last", "name"), [(Refuse(), "ReadError"), (Stall(phase="connect"), "ReadTimeout")]
+)
+async def test_what_an_earlier_try_has_sent_was_sent(kind, last, name):
+    agent = FakeAgent()
+    resilience = Resilience(retry=RetryPolicy(max_retries=1))
+
+    async with client_of(kind, agent, resilience=resilience) as client:
+        task_id = await task_of(client)
+        agent.inject(Reset(after_execution=True), on="CancelTask")
+        agent.inject(last, on="CancelTask")
+        with pytest.raises(kind.library.TransportError) as raised:
+            await client.post(RPC, json=call("CancelTask", id=task_id))
+
+    assert type(raised.value) is getattr(kind.library, name)
+    assert raised.value.__cause__.executed is None
+
+
+@both
 async def test_nobody_there_is_a_connect_error(kind):
     async with client_of(kind) as client:
         with pytest.raises(kind.library.ConnectError) as raised:
@@ -1154,6 +1173,30 @@ async def test_on_sockets_a_message_that_left_is_not(kind, fault):
 
 @both
 @pytest.mark.real_time
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        reply(b"packed", "Content-Encoding: br", status="429 Too Many Requests"),
+        reply(b" " * 2000, status="429 Too Many Requests"),
+        head(CHUNKED, status="429 Too Many Requests") + chunk(b" " * 2000) + chunk(b""),
+    ],
+    ids=["unreadable", "large", "large, in chunks"],
+)
+@pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])
+async def test_on_sockets_a_refusal_that_nobody_can_read_may_be_an_agents(kind, refusal, method):
+    async def script(connection):
+        while await connection.request() is not None:
+            await connection.send(refusal)
+
+    async with on_sockets(kind, script, limits=Limits(body=1000)) as (server, client):
+        answer = await client.post(server.url, json=send(method=method))
+
+        assert answer.status_code == 429
+        assert len(server.requests) == 1
+
+
+@both
+@pytest.mark.real_time
 async def test_on_sockets_a_refused_connection_is_a_connect_error(kind):
     async with serve() as server:
         url = server.url
@@ -1217,6 +1260,20 @@ async def test_on_sockets_headers_are_carried_as_they_are(kind):
     assert answer.headers.get_list("set-cookie") == ["a=1", "b=2"]
     assert answer.cookies["b"] == "2"
     assert answer.headers["x-name"] == "gr\u00fc\u00df"
+
+
+@both
+@pytest.mark.real_time
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "GET"])
+@pytest.mark.parametrize("content", [None, b'{"a": 1}'])
+async def test_on_sockets_what_a_body_is_only_its_writer_says(kind, method, content):
+    async with on_sockets(kind) as (server, client):
+        await client.request(method, server.url, content=content)
+        typed = {"Content-Type": "text/plain"}
+        await client.request(method, server.url, content=content, headers=typed)
+
+        said = [header(request, "content-type") for request in server.requests]
+        assert said == [None, "text/plain"]
 
 
 @both
@@ -1362,3 +1419,29 @@ async def test_closing_ends_what_is_under_way(kind):
         with pytest.raises(kind.library.ReadError) as raised:
             await request
         assert raised.value.__cause__.failure == "closed"
+
+
+@both
+@pytest.mark.real_time
+@pytest.mark.parametrize("framing", [CHUNKED, "Connection: close"])
+@pytest.mark.parametrize("method", ["GetTask", "SendStreamingMessage"])
+async def test_closing_never_looks_like_the_end_of_a_response(kind, framing, method):
+    piece = b"data: 1\n\n"
+
+    async def script(connection):
+        await connection.request()
+        await connection.send(head(SSE, framing), chunk(piece) if framing == CHUNKED else piece)
+        await connection.until_gone()
+
+    async with on_sockets(kind, script) as (server, client):
+        request = client.build_request("POST", server.url, json=send(method=method))
+        request.headers["accept"] = "text/event-stream"
+        answer = await client.send(request, stream=True)
+        pieces = answer.aiter_raw()
+        assert await anext(pieces) == piece
+        await client.aclose()
+
+        with pytest.raises(kind.library.ReadError) as raised:
+            await anext(pieces)
+        assert raised.value.__cause__.failure == "closed"
+        await answer.aclose()

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from weakref import WeakSet
 
 from holdfast.arguments import check_able, check_kind, check_seconds, hooks
 from holdfast.errors import (
@@ -29,6 +30,7 @@ from holdfast.policy.resilience import Resilience
 from holdfast.resources import engine_of
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import Env, SystemEnv
+from holdfast.runtime.perloop import PerLoop
 from holdfast.wire.http import FRAMING, HttpRequest, Timeouts
 from holdfast.wire.limits import Limits, exceeded
 
@@ -65,6 +67,7 @@ class AnyBody:
         self._stream: Stream[bytes] | None = stream
         self._told = told
         self._closing = closing
+        self._is_ended = False
         self._loop = asyncio.get_running_loop()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -74,6 +77,9 @@ class AnyBody:
         if self._stream is None:
             raise StopAsyncIteration
         try:
+            if self._is_ended:
+                text = "the transport was closed while a response was open"
+                raise A2AConnectionError(text, failure="closed")  # noqa: TRY301  as what is below
             return await self._stream.__anext__()
         except A2AError as error:
             await self.aclose()
@@ -83,6 +89,10 @@ class AnyBody:
             await self.aclose()
             raise
         raise failure from cause
+
+    def end(self) -> None:
+        """Lets nothing more come: what its connection gives from now on may look like its end."""
+        self._is_ended = True
 
     async def aclose(self) -> None:
         """Lets go of the connection. Can be called twice."""
@@ -186,6 +196,7 @@ class AnyTransport(Generic[RequestT, ResponseT]):
         used, self._owned = engine_of(engine)
         self._limits = limits
         self._closing: set[asyncio.Task[None]] = set()
+        self._open = PerLoop[WeakSet[AnyBody]](WeakSet)
         self._timeouts = lru_cache(maxsize=64)(_Limits(resilience.timeouts))
         self._requests = ForeignRequests(
             used,
@@ -212,6 +223,8 @@ class AnyTransport(Generic[RequestT, ResponseT]):
 
     async def aclose(self) -> None:
         """Ends the requests under way in this event loop, and closes an engine of its own."""
+        for body in [*self._open.here()]:
+            body.end()
         await self._requests.close()
         if self._owned is not None:
             await self._owned.close()
@@ -264,6 +277,7 @@ class AnyTransport(Generic[RequestT, ResponseT]):
             stream: Any = self._library.ByteStream(body)
         else:
             stream = self._body(body, lambda error: self._told(error, request), self._closing)
+            self._open.here().add(stream)
         return self._library.Response(
             status_code=reply.status,
             headers=_as_decoded(reply.headers),
@@ -366,6 +380,15 @@ _OF_TIMEOUT: Mapping[str, str] = {
 _NEVER_SENT = frozenset({"ReadError", "RemoteProtocolError"})
 """What says that something was sent, and becomes a ``ConnectError`` where nothing was."""
 
+_SENT_BEFORE: Mapping[str, str] = {
+    "ConnectError": "ReadError",
+    "ProxyError": "ReadError",
+    "LocalProtocolError": "ReadError",
+    "ConnectTimeout": "ReadTimeout",
+    "PoolTimeout": "ReadTimeout",
+}
+"""What says that nothing was sent, and what it becomes where an earlier try was."""
+
 _OTHERS: tuple[tuple[type[A2AError] | tuple[type[A2AError], ...], str], ...] = (
     (LimitExceededError, "DecodingError"),
     (InvalidAgentResponseError, "RemoteProtocolError"),
@@ -375,7 +398,13 @@ _OTHERS: tuple[tuple[type[A2AError] | tuple[type[A2AError], ...], str], ...] = (
 
 
 def _name_of(error: A2AError) -> str:
-    """The name of the library's exception for an error."""
+    """The name of the library's exception for an error, which is about all tries."""
+    name = _name_of_the_last(error)
+    return name if error.executed is False else _SENT_BEFORE.get(name, name)
+
+
+def _name_of_the_last(error: A2AError) -> str:
+    """The same for what the last try came to."""
     if isinstance(error, A2ATimeoutError):
         return _OF_TIMEOUT[error.phase]
     if isinstance(error, DeadlineExceededError):

@@ -40,6 +40,9 @@ __all__ = ["Pools", "Settings", "ssl_option"]
 
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 
+_NOT_ADDED = ("content-type",)
+"""What aiohttp adds by itself, and nobody here knows: what a body is says whoever wrote it."""
+
 _UNCLOSED = (
     "unclosed AiohttpEngine: enter it, or the client that made it, by 'async with', or close it"
 )
@@ -126,7 +129,7 @@ class Pools:
         largest = largest_header(request.limits)
         session = self._settings.lent
         if session is not None:  # it has its own ideas about TLS and proxies
-            options["skip_auto_headers"] = ("content-type",)
+            options["skip_auto_headers"] = _NOT_ADDED
             options["auto_decompress"] = False
             options["max_field_size"] = largest
             options["raise_for_status"] = False
@@ -168,6 +171,7 @@ class Pools:
                 auto_decompress=False,
                 max_field_size=largest,
                 middlewares=(_send_once,),
+                skip_auto_headers=_NOT_ADDED,
             )
         return session
 
@@ -200,7 +204,7 @@ async def _send_once(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
     if request.method == "GET" and request.headers["content-length"] == "0":
-        del request.headers["content-length"], request.headers["content-type"]
+        del request.headers["content-length"]
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:

@@ -7,7 +7,8 @@ adds what the HTTP reply around it says, and owns the table of statuses. The rul
   ran. Exceptions: -32700 (the request could not be read), -32009 (wrong version), and one that
   says itself that it only dresses up the HTTP status (``httpStatus`` in its metadata).
 - An HTTP status of `REFUSALS` without such a body comes, by convention, from in front of the
-  agent: not executed. 503 counts only with a Retry-After.
+  agent: not executed. 503 counts only with a Retry-After. A body that was too large, or could
+  not be read, may be such a body.
 - A hint (``retryable``, ``retryAfter``, Retry-After) sets `transient` and `retry_after`, never
   `executed`.
 """
@@ -157,8 +158,10 @@ def from_http_status(
     """
     status = reply.status
     retry_after = _retry_after(reply.headers, now)
-    refused = status in refusals and (
-        status != HTTPStatus.SERVICE_UNAVAILABLE or retry_after is not None
+    refused = (
+        status in refusals
+        and (status != HTTPStatus.SERVICE_UNAVAILABLE or retry_after is not None)
+        and not _lacks_its_body(reply)
     )
     try:
         phrase = f" {HTTPStatus(status).phrase}"
@@ -243,6 +246,13 @@ def _reply_facts(reply: HttpReply, *, with_excerpt: bool = False) -> Facts:
     if with_excerpt:
         facts["excerpt"] = excerpt(reply.body)
     return facts
+
+
+def _lacks_its_body(reply: HttpReply) -> bool:
+    """Whether there was a body that could not be read, or was too large: it may be an agent's."""
+    headers = reply.headers
+    is_told = any(name in headers for name in ("content-encoding", "transfer-encoding"))
+    return not reply.body and (is_told or headers.get("content-length", "0").strip("0") != "")
 
 
 def _retry_after(headers: Mapping[str, str], now: float) -> float | None:

@@ -10,6 +10,8 @@ Rules:
   by the kind of the cause alone.
 - That an agent did not run a request has to be shown; everything else may have run:
   - httpx: no connection came about, so that no byte of the request left.
+  - Whatever httpx says is about the request only if it names that: what a caller's event hook,
+    or a login, asks of somebody else fails with the same errors, also after the agent has run it.
   - An HTTP reply: as `holdfast.wire.status` says of its status and body; without an A2A or
     JSON-RPC error, 429, 503 with Retry-After and their like come from in front of the agent.
     Not so after a redirect that turns POST into GET: the agent has answered the POST.
@@ -35,11 +37,13 @@ from holdfast.wire import jsonrpc, rest
 from holdfast.wire.http import HttpReply
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from a2a.client.transports.base import ClientTransport
 
     from holdfast.model.operations import Operation
 
-__all__ = ["Failure", "channel_state", "default_retry_predicate", "read_failure"]
+__all__ = ["Failure", "address_of", "channel_state", "default_retry_predicate", "read_failure"]
 
 _HTTPX = frozenset({"httpx", "httpx2"})
 _GRPC = frozenset({"grpc"})
@@ -63,7 +67,7 @@ _NO_CONNECTION = (
 """How gRPC's core begins what it says of a connection that did not come about."""
 
 _DEEP = 8
-"""How many transports around each other are looked through for a channel."""
+"""How many transports around each other are looked through."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +119,7 @@ def read_failure(
     operation: Operation[Any, Any],
     now: float,
     states: tuple[str | None, str | None],
+    address: str | None = None,
 ) -> Failure:
     """Reads what an error was raised from.
 
@@ -123,7 +128,22 @@ def read_failure(
         operation: What was called.
         now: Wall time in seconds since the epoch, to read a Retry-After date by.
         states: What `channel_state` said before and after the attempt.
+        address: What `address_of` says of the transport.
     """
+    failure = _read(error, operation, now=now, states=states)
+    if failure.executed is False and not _is_about_it(error.__cause__, operation, address):
+        return msgspec.structs.replace(failure, executed=None)
+    return failure
+
+
+def _read(
+    error: Exception,
+    operation: Operation[Any, Any],
+    *,
+    now: float,
+    states: tuple[str | None, str | None],
+) -> Failure:
+    """What an error says of the request that it is about."""
     cause: Any = error.__cause__
     for known in (cause, getattr(cause, "__cause__", None)):
         if isinstance(known, A2AError):  # Holdfast itself is below, and knows
@@ -132,7 +152,7 @@ def read_failure(
     if "HTTPStatusError" in kinds:
         return _of_reply(cause.response, operation, now=now)
     if kinds & _NOT_SENT:
-        return _MAY_HAVE_RUN if _was_led_on(cause) else _NOT_EXECUTED
+        return _NOT_EXECUTED
     if "RpcError" in _kinds(cause, _GRPC):
         return _of_rpc(cause, states)
     return _MAY_HAVE_RUN
@@ -144,18 +164,30 @@ def channel_state(transport: ClientTransport) -> str | None:
     Returns:
         None if it has none, or says nothing.
     """
-    below: Any = transport
-    for _ in range(_DEEP):
-        channel = getattr(below, "channel", None)
+    for one in _around(transport):
+        channel = getattr(one, "channel", None)
         if channel is not None and _kinds(channel, _GRPC):
             try:
                 return str(channel.get_state().name)
             except Exception:  # noqa: BLE001  a channel that is closed says so in several ways
                 return None
-        below = getattr(below, "_base", None)  # as the SDK's decorator has it
-        if below is None:
-            break
     return None
+
+
+def address_of(transport: ClientTransport) -> str | None:
+    """The address that a transport sends its requests to, or below; None if it does not say."""
+    found = (getattr(one, "url", None) for one in _around(transport))
+    return next((url for url in found if isinstance(url, str)), None)
+
+
+def _around(transport: ClientTransport) -> Iterator[Any]:
+    """A transport, and those that it is around."""
+    below: Any = transport
+    for _ in range(_DEEP):
+        if below is None:
+            return
+        yield below
+        below = getattr(below, "_base", None)  # as the SDK's decorator has it
 
 
 def _of_reply(response: Any, operation: Operation[Any, Any], *, now: float) -> Failure:
@@ -189,16 +221,34 @@ def _known_of(reply: HttpReply, operation: Operation[Any, Any], *, now: float) -
     return A2AError("a reply that is no failure")
 
 
-def _was_led_on(error: Any) -> bool:
-    """Whether a request failed that another one had led to, by a redirect that changes it."""
+def _is_about_it(cause: Any, operation: Operation[Any, Any], address: str | None) -> bool:
+    """Whether what httpx tells of is the request, and not one that followed or came with it."""
+    kinds = _kinds(cause, _HTTPX)
+    if not kinds:
+        return True
     try:
-        return bool(error.request.method != "POST")
+        request = cause.request
+        if "HTTPStatusError" in kinds:
+            request = [*cause.response.history, cause.response][0].request
     except RuntimeError:  # made by hand, without one
+        return True
+    if request.method not in {"POST", operation.verb, operation.other_verb}:
+        return False  # a redirect has led there
+    if address is None:
+        return True
+    asked = request.url
+    try:
+        own = type(asked)(address)
+    except Exception:  # noqa: BLE001  what a third party calls so is no address
         return False
+    if not own.host:  # it counts from the client's own
+        return True
+    there = (asked.scheme, asked.host, asked.port) == (own.scheme, own.host, own.port)
+    return there and asked.path.startswith(own.path.rstrip("/"))
 
 
 def _of_rpc(error: Any, states: tuple[str | None, str | None]) -> Failure:
-    trailing = _metadata(error.trailing_metadata())
+    trailing = _metadata(error, "trailing_metadata")
     pushback = trailing.get("grpc-retry-pushback-ms")
     if pushback is not None:
         wait = seconds(pushback)
@@ -211,8 +261,8 @@ def _of_rpc(error: Any, states: tuple[str | None, str | None]) -> Failure:
     is_shown = (
         _code(error) == "UNAVAILABLE"
         and not trailing
-        and not _metadata(error.initial_metadata())
-        and str(error.details()).startswith(_NO_CONNECTION)
+        and not _metadata(error, "initial_metadata")
+        and str(_said(error, "details")).startswith(_NO_CONNECTION)
         and before not in {None, "READY"}
         and after == "TRANSIENT_FAILURE"
     )
@@ -220,13 +270,18 @@ def _of_rpc(error: Any, states: tuple[str | None, str | None]) -> Failure:
 
 
 def _code(error: Any) -> str:
-    """The name of a gRPC status; not every `RpcError` has one."""
-    code = getattr(error, "code", None)
-    return str(getattr(code() if callable(code) else None, "name", ""))
+    """The name of a gRPC status; empty if there is none."""
+    return str(getattr(_said(error, "code"), "name", ""))
 
 
-def _metadata(pairs: Any) -> dict[str, Any]:
-    return {key.lower(): value for key, value in pairs or ()}
+def _metadata(error: Any, which: str) -> dict[str, Any]:
+    return {key.lower(): value for key, value in _said(error, which) or ()}
+
+
+def _said(error: Any, what: str) -> Any:
+    """What an `RpcError` says of itself; None if nothing: the class alone promises none of it."""
+    method = getattr(error, what, None)
+    return method() if callable(method) else None
 
 
 def _retry_info(details: Any) -> float | None:

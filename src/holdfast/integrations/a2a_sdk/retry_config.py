@@ -105,7 +105,8 @@ class RetryConfig:
             hook: object = getattr(self, name)
             if hook is not None:
                 check_hook(name, hook)
-        if inspect.iscoroutinefunction(self.retry_predicate):
+        called = getattr(type(self.retry_predicate), "__call__", None)  # noqa: B004  it is callable
+        if any(map(inspect.iscoroutinefunction, (self.retry_predicate, called))):
             text = "retry_predicate must be an ordinary function, not a coroutine function"
             raise TypeError(text)
         if self.timeout is not None:

@@ -29,7 +29,12 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 from a2a.client.errors import A2AClientTimeoutError
 
 from holdfast.errors import A2AError
-from holdfast.integrations.a2a_sdk.failures import Failure, channel_state, read_failure
+from holdfast.integrations.a2a_sdk.failures import (
+    Failure,
+    address_of,
+    channel_state,
+    read_failure,
+)
 from holdfast.policy.retry import GiveUp, Retry, decide
 
 if TYPE_CHECKING:
@@ -255,6 +260,7 @@ class _OneCall:
             operation=self._operation,
             now=self._trying.env.wall(),
             states=(self._state, channel_state(self._trying.transport)),
+            address=address_of(self._trying.transport),
         )
         self._may_be_done = self._may_be_done or failure.executed is not False
         decision = self._decide(failure, is_transient=is_transient, now=failed)
@@ -300,12 +306,16 @@ class _OneCall:
         if on_retry is None:
             return
         until = _now() + _LISTENING
+        asked_to_end = _cancelling()
         try:
             async with asyncio.timeout_at(min(until, self._deadline or until)):
                 told = on_retry(self._attempts, error, delay)
                 if inspect.isawaitable(told):
                     await told
-        except Exception:
+        except (Exception, asyncio.CancelledError) as failure:
+            # Not every cancellation is one of the caller's: the listener may wait for others.
+            if isinstance(failure, asyncio.CancelledError) and _cancelling() > asked_to_end:
+                raise
             logger.exception("on_retry failed, which changes nothing")
 
     def _too_late(self) -> A2AClientTimeoutError:
@@ -332,3 +342,9 @@ class _OneCall:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _cancelling() -> int:
+    """How often the running task was asked to end."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
