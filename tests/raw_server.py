@@ -168,6 +168,10 @@ class RawServer:
         """The same for another thread."""
         asyncio.run_coroutine_threadsafe(self.until(condition), self._loop).result(10)
 
+    def call(self, function):
+        """Calls a function in the server's loop, from another thread."""
+        self._loop.call_soon_threadsafe(function)
+
     def _tell(self):
         self._changed.set()
         self._changed = asyncio.Event()

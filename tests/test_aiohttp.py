@@ -378,6 +378,36 @@ async def test_a_connection_that_the_server_closed_while_idle_is_not_used(make):
         assert [len(connection.requests) for connection in server.connections] == [1, 1]
 
 
+@pytest.mark.parametrize("make", [get, post])
+@on_a_loop
+async def test_nothing_leaves_on_a_connection_whose_end_a_blocked_loop_has_not_seen(make):
+    async def script(connection):
+        await connection.request()
+        await connection.send(reply())
+        await answered.wait()
+        connection.finish()
+        hung_up.set()
+        await connection.until_gone()
+
+    answered, hung_up = asyncio.Event(), threading.Event()
+    progress = Progress()
+    with serve_in_thread(script) as server:
+        async with made() as engine:
+            await engine.request(make(server.url))
+            server.call(answered.set)
+            assert hung_up.wait(10)  # as tools do that are not async
+            request = make(server.url, progress=progress)
+            error = await failing(engine.request(request), A2AConnectionError)
+
+            assert (error.failure, error.executed, error.transient) == (
+                "disconnected",
+                False,
+                True,
+            )
+            assert not progress.sent
+            assert (len(server.connections), len(server.requests)) == (1, 1)
+
+
 @pytest.mark.parametrize("ticks", range(6))
 @pytest.mark.parametrize("make", [get, post])
 @on_a_loop

@@ -8,7 +8,8 @@ Rules, each against something that aiohttp does otherwise:
   request, even an empty one, is written by a `_Body`, which tells when the first byte leaves.
 - `sent` is noted before the first byte is handed to a socket, and taken back only if that socket
   was closed already.
-- A reply that was there before the request left is not its reply.
+- A reply that was there before the request left is not its reply, and a connection that the other
+  end has closed takes no request, even if the event loop has not come round to it yet.
 - What arrived before a cut is delivered before the error.
 - What is given up is aborted: closing would first wait for a peer that does not read.
 """
@@ -26,7 +27,7 @@ from holdfast.model.settings import check_count, check_kind
 from holdfast.net.failures import Failing, presentable_cause
 from holdfast.net.pools import Pools, Settings, ssl_option
 from holdfast.net.proxies import Proxies
-from holdfast.net.sockets import ForbiddenAddressError
+from holdfast.net.sockets import ForbiddenAddressError, is_hung_up
 from holdfast.runtime.closing import ClosingContext
 from holdfast.runtime.perloop import PerLoop
 from holdfast.wire.http import HttpReply, HttpRequest, HttpStream
@@ -377,9 +378,13 @@ class _Body(payload.Payload):
         if getattr(getattr(writer, "protocol", None), "should_close", False):
             message = "there was a reply before the request"
             raise aiohttp.ClientConnectionResetError(message)
+        transport = getattr(writer, "transport", None)
+        if transport is not None and is_hung_up(transport):
+            message = "the server had closed the connection before the request"
+            raise aiohttp.ClientConnectionResetError(message)
         in_pieces = len(self._body) > _PIECE
         self._consumed = True  # so that aiohttp does not send it again
-        exchange.leaves(getattr(writer, "transport", None), "write" if in_pieces else "first_byte")
+        exchange.leaves(transport, "write" if in_pieces else "first_byte")
         try:
             try:
                 await writer.write(self._body[:_PIECE])  # in one go with the headers

@@ -1,9 +1,10 @@
-"""Sockets that lead nowhere where they must not."""
+"""Sockets that lead nowhere where they must not, and whether somebody is at their other end."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 from holdfast.model.hosts import number_of
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
     from typing import Any
 
@@ -19,7 +21,11 @@ if TYPE_CHECKING:
     AddressInfo = tuple[int, int, int, str, tuple[Any, ...]]
     """What a resolver gives: family, kind, protocol, canonical name, address."""
 
-__all__ = ["ForbiddenAddressError", "check_host", "reason_of", "sockets_within"]
+__all__ = ["ForbiddenAddressError", "check_host", "is_hung_up", "reason_of", "sockets_within"]
+
+_HUNG_UP = getattr(select, "POLLRDHUP", 0)
+"""What to ask of a socket besides ``POLLHUP`` and ``POLLERR``, which are told unasked: on Linux,
+whether the other end has finished writing."""
 
 
 class ForbiddenAddressError(OSError):
@@ -50,6 +56,23 @@ def check_host(url: str, reach: Reach) -> None:
             address = socket.inet_ntoa(socket.inet_aton(host.removesuffix(".")))
     if address is not None and reach.refuses(address):
         raise ForbiddenAddressError(address)
+
+
+def is_hung_up(transport: asyncio.BaseTransport) -> bool:
+    """Whether the other end has closed a connection, as far as the system knows.
+
+    The event loop learns of it with its next turn, and a request that leaves before is lost: after
+    code that blocked the loop for long that is no rare case. Nothing is read.
+    """
+    connection: socket.socket | None = transport.get_extra_info("socket")
+    if connection is None or not hasattr(select, "poll"):
+        return False
+    number = connection.fileno()
+    if number < 0:  # closed by us, which aiohttp sees
+        return False
+    poll = select.poll()
+    poll.register(number, _HUNG_UP)
+    return bool(poll.poll(0))
 
 
 def reason_of(error: OSError) -> str | None:
