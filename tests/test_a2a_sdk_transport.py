@@ -27,12 +27,15 @@ from tests.test_layers import Dice
 import holdfast
 from holdfast import (
     CallFinished,
+    CircuitOpenError,
     ConcurrencyPolicy,
+    Endpoints,
     PassThrough,
     Resilience,
     RetryPolicy,
     RetryScheduled,
     Timeouts,
+    connect,
 )
 from holdfast.integrations.a2a_sdk import (
     CallFailedError,
@@ -1064,6 +1067,20 @@ async def test_clients_of_a_factory_share_what_is_known_of_an_agent():
 
     with pytest.raises(CallFailedError, match="circuit"):
         await factory.create(card_of(agent)).get_task(pb.GetTaskRequest(id="t"))
+
+
+async def test_what_others_know_of_agents_is_shared_from_before_anybody_has_called_one():
+    agent, shared = FakeAgent(), Endpoints()
+    agent.inject(Refuse(), times=5)
+    network, once = FakeNetwork(agent), RetryConfig(max_retries=0)
+    factory = client_factory(retry_config=once, engine=network, shared=shared)
+    client = factory.create(card_of(agent))
+    async with connect(agent.url, engine=network, shared=shared) as other:
+        for _ in range(5):
+            with pytest.raises(A2AClientError):
+                await client.get_task(pb.GetTaskRequest(id="t"))
+        with pytest.raises(CircuitOpenError):
+            await other.get_task("t")
 
 
 async def test_observers_see_what_the_sdks_client_does():
