@@ -533,6 +533,19 @@ async def test_an_agent_of_an_older_protocol_is_not_asked_for_a_tenant():
         await transport.get_task(pb.GetTaskRequest(id="task-1", tenant="ann"))
 
 
+@both_bindings
+@streaming_or_not
+async def test_the_tenant_that_a_card_names_for_the_older_protocol_is_left_out(streaming, binding):
+    agent = FakeAgent(STORY, versions=("0.3",))
+    card = card_of(agent, binding, version="0.3.0", tenant="acme")
+    client = client_of(agent, binding, card=card, streaming=streaming)
+
+    assert text_of(await collected(client.send_message(said()))) == "Hello, world!"
+    await client.get_task(pb.GetTaskRequest(id="task-1"))
+
+    assert "acme" not in str([(call.url, call.body) for call in agent.received])
+
+
 # ── Errors ───────────────────────────────────────────────────────────────────────────────────
 
 

@@ -472,6 +472,9 @@ class _AsAsked(PassThrough):
             if context.tenant is not None:
                 changes["params"] = msgspec.structs.replace(call.params, tenant=context.tenant)
         if call.endpoint is not None and call.endpoint.version == OLDER_VERSION:
+            if isinstance(context, _CallContext) and context.tenant is None:
+                # The SDK names the interface's own, for which 0.3 has no place.
+                changes["params"] = msgspec.structs.replace(call.params, tenant=None)
             uris = extensions_in(call.headers)
             if uris:  # which 0.3 knows by another name
                 changes["headers"] = {**call.headers, "x-a2a-extensions": ",".join(uris)}
