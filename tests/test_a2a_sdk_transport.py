@@ -45,6 +45,7 @@ from holdfast.integrations.a2a_sdk import (
     RetryTransport,
     client_factory,
 )
+from holdfast.integrations.httpx import Transport
 from holdfast.testing import (
     Cut,
     Delay,
@@ -847,6 +848,26 @@ async def test_what_cannot_come_along_is_said_and_what_to_pass_instead(settings,
             factory.create(card_of(agent))
         assert f"pass {next(iter(instead))}=" in str(caught.value)
         client_factory(lending(lent), **instead).create(card_of(agent))
+
+
+@both_bindings
+async def test_a_lent_client_may_be_one_that_holdfast_carries_already(binding):
+    agent = FakeAgent(STORY)
+    agent.inject(Cut(after_events=2), on="SendStreamingMessage")
+    network, headers = FakeNetwork(agent), {"x-key": "one"}
+    config = ClientConfig(supported_protocol_bindings=[binding])
+    async with httpx.AsyncClient(transport=Transport(), headers=headers) as lent:
+        config.httpx_client = lent
+        client = client_factory(config, engine=network).create(card_of(agent, binding))
+        assert text_of(await collected(client.send_message(said()))) == "Hello, world!"
+        client_factory(config).create(card_of(agent, binding))
+    async with httpx.AsyncClient(transport=Transport(engine=network)) as lent:
+        config.httpx_client = lent
+        with pytest.raises(ValueError, match=r"transport=Transport\(engine=…\).*pass engine="):
+            client_factory(config).create(card_of(agent, binding))
+
+    assert {call.headers["x-key"] for call in agent.received} == {"one"}
+    assert tasks_made(agent) == {"m-1": 1}
 
 
 @pytest.mark.parametrize(("trusts", "is_right"), [(True, True), (False, False)])

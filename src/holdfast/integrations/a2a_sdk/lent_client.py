@@ -4,7 +4,8 @@
 
 Rules: headers, cookies, a user name with its password and timeouts come along, headers and cookies
 as they are at the time of each call. What cannot come along is an error when the transport is
-made, which says what to pass in its place; once that is passed, there is no error.
+made, which says what to pass in its place; once that is passed, there is no error. Holdfast's own
+transport for httpx may be there: what that does for a request is done here for a call.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from urllib.request import getproxies
 
 import httpx
 import msgspec
+
+from holdfast.integrations.any_httpx import AnyTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,6 +149,10 @@ def _transport(client: httpx.AsyncClient) -> str | None:
     transport: Any = getattr(client, "_transport", None)
     if transport is None or type(transport) is httpx.AsyncHTTPTransport:
         return None
+    if isinstance(transport, AnyTransport):
+        # One that was given an engine does not own it, and was given it for a reason.
+        owns: bool = getattr(transport, "_owned", None) is not None
+        return None if owns else f"transport={type(transport).__name__}(engine=…)"
     return f"transport={type(transport).__name__}(…)"
 
 

@@ -137,7 +137,9 @@ class HoldfastTransport(ClientTransport):
         url: Address of the interface that calls go to.
         config: The SDK's configuration. Of its ``httpx_client`` come along: headers and cookies,
             as they are at each call, a user name with its password, and timeouts; ``User-Agent``
-            and settings of TLS do not. The client itself is neither used nor closed.
+            and settings of TLS do not. The client itself is neither used nor closed. Its transport
+            may be `holdfast.integrations.httpx.Transport`, whose settings are for what the client
+            is used for by others, such as cards.
         protocol_binding: ``"JSONRPC"`` or ``"HTTP+JSON"``; if left out, what the card says of
             that address.
         retry_config: How to try again, in the words of `RetryTransport`.
