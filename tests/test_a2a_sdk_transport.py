@@ -253,6 +253,66 @@ async def test_a_question_ends_the_stream_and_the_reply_goes_on_with_the_task():
     assert text_of(answered) == "done"
 
 
+def whole(*texts, state):
+    artifact = {"artifactId": "a", "parts": [{"text": text} for text in texts]}
+    status = {"state": f"TASK_STATE_{state}"}
+    return {"task": {"id": "t", "status": status, "artifacts": [artifact] if texts else []}}
+
+
+def update(text=None, **status):
+    if text is None:
+        return {"statusUpdate": {"taskId": "t", "contextId": "c", "status": status}}
+    artifact = {"artifactId": "a", "parts": [{"text": text}]}
+    return {"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": artifact}}
+
+
+def streamed(*events, task_id="t", **more):
+    lines = [f"data: {json.dumps(event)}\n\n".replace('"t"', f'"{task_id}"') for event in events]
+    headers = {"content-type": "text/event-stream"}
+    return Respond(status=200, headers=headers, body="".join(lines).encode(), **more)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "at_the_end", "told_again"),
+    [
+        ([], ["Hello"], 1),
+        (["Hel"], ["Hel", "lo"], 1),
+        (["Help"], ["Hello"], 1),
+        (["Hello"], ["Hel", "lo"], 0),
+        (["Hello"], ["Hello"], 0),
+        (["Hello"], [], 0),
+    ],
+)
+async def test_what_an_agent_tells_only_at_the_very_end_is_not_lost(
+    chunks, at_the_end, told_again
+):
+    agent = FakeAgent()
+    agent.inject(
+        streamed(
+            whole(state="WORKING"),
+            *(update(chunk) for chunk in chunks),
+            update(state="TASK_STATE_COMPLETED"),
+            whole(*at_the_end, state="COMPLETED"),
+        )
+    )
+
+    told = await collected(client_of(agent, "HTTP+JSON").send_message(said()))
+
+    assert text_of(told) == "Hello"
+    assert len(told) == 1 + len(chunks) + 1 + told_again
+
+
+async def test_what_an_agent_holds_and_never_tells_is_not_lost():
+    agent = FakeAgent("Hello")
+    events = whole(state="WORKING"), update(state="TASK_STATE_COMPLETED")
+    agent.inject(streamed(*events, task_id="task-1", after_execution=True))
+
+    told = await collected(client_of(agent, "HTTP+JSON").send_message(said()))
+
+    assert text_of(told) == "Hello"
+    assert told[-1].artifact_update.last_chunk
+
+
 # ── Leaving early ────────────────────────────────────────────────────────────────────────────
 
 

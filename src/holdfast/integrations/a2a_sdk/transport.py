@@ -47,6 +47,8 @@ from holdfast.model.types import (
 )
 from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.transport import Call, ClientCallContext, PassThrough
+from holdfast.tasks.difference import difference
+from holdfast.tasks.overlap import Writing
 from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION, extensions_in
 from holdfast.wire.http import Timeouts, check_headers, presentable
 
@@ -323,7 +325,13 @@ class HoldfastTransport(ClientTransport):
         with self._errors:
             options = self._options(tenant, context, streams=True)
             async with begin(options) as events:
+                rests, told = False, None
                 async for event in events:
+                    yield to_proto(_response(event), pb.StreamResponse)
+                    if isinstance(event, Task | TaskStatusUpdateEvent):
+                        rests = event.status.state.is_settled
+                    told = events.task if rests else None
+                for event in _last_words(told, events.task):
                     yield to_proto(_response(event), pb.StreamResponse)
 
     def _options(
@@ -444,6 +452,29 @@ _MEMBERS: Mapping[type[Event], str] = {
 def _response(event: Event) -> StreamResponse:
     member: dict[str, Any] = {_MEMBERS[type(event)]: event}
     return StreamResponse(**member)
+
+
+def _last_words(told: Task | None, truth: Task | None) -> Iterable[Event]:
+    """What an agent tells of artifacts after the status that a stream ends with, or holds only.
+
+    Holdfast's own stream has it in its task. Who has nothing but events needs one. What only is
+    divided into parts in another way, or is not in the task any more, was told.
+    """
+    if told is None or truth is None or told is truth:
+        return ()
+    writing = Writing()
+    known = {artifact.artifact_id: writing.text(artifact.parts) for artifact in told.artifacts}
+    news = {
+        artifact.artifact_id
+        for artifact in truth.artifacts
+        if known.get(artifact.artifact_id) != writing.text(artifact.parts)
+    }
+    return [
+        event
+        for event in (difference(told, truth) if news else ())
+        if isinstance(event, Task)
+        or (isinstance(event, TaskArtifactUpdateEvent) and event.artifact.artifact_id in news)
+    ]
 
 
 # ── On the way ───────────────────────────────────────────────────────────────────────────────
