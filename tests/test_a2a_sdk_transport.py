@@ -791,6 +791,17 @@ async def test_the_address_that_the_sdk_chose_is_the_one_that_counts(binding):
     assert other.received == []
 
 
+@pytest.mark.parametrize("url", ["", "ftp://a.test/", "http://ann:s3cret@a.test/rpc"])
+def test_an_address_that_cannot_be_right_is_the_sdks_own_error(url):
+    card = card_of(FakeAgent(), "JSONRPC")
+    card.supported_interfaces[0].url = url
+
+    with pytest.raises(AgentCardResolutionError, match=r"supportedInterfaces\[0\]\.url") as caught:
+        client_factory().create(card)
+    assert isinstance(caught.value.__cause__, holdfast.InvalidAgentCardError)
+    assert "s3cret" not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
 @both_bindings
 async def test_a_minimal_card_is_enough(binding):
     agent = FakeAgent(STORY)

@@ -151,6 +151,7 @@ class HoldfastTransport(ClientTransport):
         ValueError: An option that cannot be right, both ``retry_config`` and ``resilience``, or a
             lent httpx client with something that cannot come along.
         TypeError: An argument of another type.
+        a2a.client.errors.AgentCardResolutionError: The card is not valid, or ``url`` is not.
     """
 
     def __init__(
@@ -192,7 +193,10 @@ class HoldfastTransport(ClientTransport):
             "env": self._env,
             "attempt_layers": (*options.get("attempt_layers", ()), _AsAsked),
         }
-        self._client = connect(own, **given)
+        try:
+            self._client = connect(own, **given)
+        except A2AError as error:  # of what the agent put into its card
+            raise to_sdk_error(error) from error
         self._is_closed = False
 
     @property
