@@ -907,6 +907,12 @@ CANNOT_COME = {
     "event_hooks": ({"event_hooks": {"request": [hook]}}, {"observers": [hook]}),
     "transport": ({"transport": httpx.MockTransport(hook)}, {"engine": FakeNetwork()}),
     "proxy": ({"proxy": "http://proxy.test:8080"}, {"engine": FakeNetwork()}),
+    "mounts": ({"mounts": {"http://": httpx.MockTransport(hook)}}, {"engine": FakeNetwork()}),
+    "proxy below": (
+        {"transport": httpx.AsyncHTTPTransport(proxy="http://proxy.test:8080")},
+        {"engine": FakeNetwork()},
+    ),
+    "socket": ({"transport": httpx.AsyncHTTPTransport(uds="/a/b")}, {"engine": FakeNetwork()}),
 }
 
 
@@ -919,6 +925,13 @@ async def test_what_cannot_come_along_is_said_and_what_to_pass_instead(settings,
             factory.create(card_of(agent))
         assert f"pass {next(iter(instead))}=" in str(caught.value)
         client_factory(lending(lent), **instead).create(card_of(agent))
+
+
+async def test_a_proxy_of_the_programs_own_is_not_taken_for_one_of_the_environment(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.test:8080")
+    async with httpx.AsyncClient(proxy="http://other.test:8080") as lent:
+        with pytest.raises(ValueError, match="has a proxy"):
+            client_factory(lending(lent)).create(card_of(FakeAgent()))
 
 
 @both_bindings

@@ -147,8 +147,13 @@ def _params(client: httpx.AsyncClient) -> str | None:
 def _transport(client: httpx.AsyncClient) -> str | None:
     # httpx has no public way to see it; what has no such attribute is taken for ordinary.
     transport: Any = getattr(client, "_transport", None)
-    if transport is None or type(transport) is httpx.AsyncHTTPTransport:
+    if transport is None:
         return None
+    if type(transport) is httpx.AsyncHTTPTransport:
+        pool: Any = getattr(transport, "_pool", None)
+        if getattr(pool, "_uds", None) is None and not hasattr(pool, "_proxy_url"):
+            return None
+        return "transport=AsyncHTTPTransport(…) with a proxy or a socket of its own"
     if isinstance(transport, AnyTransport):
         # One that was given an engine does not own it, and was given it for a reason.
         owns: bool = getattr(transport, "_owned", None) is not None
@@ -157,9 +162,10 @@ def _transport(client: httpx.AsyncClient) -> str | None:
 
 
 def _proxy(client: httpx.AsyncClient) -> str | None:
-    mounts: Any = getattr(client, "_mounts", None)
-    is_from_environment = client.trust_env and bool(getproxies())
-    return "a proxy or mounts" if mounts and not is_from_environment else None
+    mounts: Any = getattr(client, "_mounts", None) or {}
+    own = {f"{scheme}://" for scheme in getproxies()} if client.trust_env else set[str]()
+    used = {where.pattern for where, transport in mounts.items() if transport is not None}
+    return "a proxy or mounts" if used - own else None
 
 
 def _no_environment(client: httpx.AsyncClient) -> str | None:
