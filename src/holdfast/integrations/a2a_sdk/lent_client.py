@@ -16,7 +16,7 @@ from urllib.request import getproxies
 import httpx
 import msgspec
 
-from holdfast.integrations.any_httpx import AnyTransport
+from holdfast.integrations.httpx import Transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,10 +154,10 @@ def _transport(client: httpx.AsyncClient) -> str | None:
         if getattr(pool, "_uds", None) is None and not hasattr(pool, "_proxy_url"):
             return None
         return "transport=AsyncHTTPTransport(…) with a proxy or a socket of its own"
-    if isinstance(transport, AnyTransport):
+    if isinstance(transport, Transport):
         # One that was given an engine does not own it, and was given it for a reason.
         owns: bool = getattr(transport, "_owned", None) is not None
-        return None if owns else f"transport={type(transport).__name__}(engine=…)"
+        return None if owns else "transport=Transport(engine=…)"
     return f"transport={type(transport).__name__}(…)"
 
 
