@@ -64,9 +64,10 @@ class LentClient:
     """
 
     def __init__(self, client: httpx.AsyncClient, url: str, instead: TransportOptions) -> None:
+        passed = {name for name, value in instead.items() if value is not None}
         for what in _CANNOT_COME:
             found = what.found(client)
-            if found is not None and not instead.keys() & set(what.options):
+            if found is not None and passed.isdisjoint(what.options):
                 message = (
                     f"the lent httpx client has {found}, which has no effect on the requests of a "
                     f"HoldfastTransport; pass {what.hint} in its place"
