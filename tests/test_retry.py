@@ -94,7 +94,11 @@ def test_there_are_as_many_retries_as_agreed(attempt):
 
 
 def test_no_retries_means_one_try():
-    assert after(busy(), RetryPolicy(max_retries=0)) == GiveUp("0 retries were made")
+    assert after(busy(), RetryPolicy(max_retries=0)) == GiveUp("retrying is turned off")
+
+
+def test_one_retry_is_told_as_one():
+    assert after(busy(), RetryPolicy(max_retries=1), attempt=2) == GiveUp("1 retry was made")
 
 
 def test_a_predicate_can_say_no():

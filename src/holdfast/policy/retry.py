@@ -178,7 +178,9 @@ def decide(
     if safety == "conditional" and error.executed is not False:
         return GiveUp("the agent may have run it")
     if attempt > policy.max_retries:
-        return GiveUp(f"{policy.max_retries} retries were made")
+        allowed = policy.max_retries
+        made = "1 retry was made" if allowed == 1 else f"{allowed} retries were made"
+        return GiveUp(made if allowed else "retrying is turned off")
     if policy.retry_predicate is not None and not policy.retry_predicate(error):
         return GiveUp("the caller's predicate said no")
     delay = backoff(policy, attempt, draw)
