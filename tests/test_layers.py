@@ -1334,7 +1334,7 @@ async def test_the_headers_of_one_call_do_not_go_with_the_card_that_many_share(b
         (
             rate_limited(),
             {"resilience": Resilience(retry=RetryPolicy(max_retries=1))},
-            "1 retries",
+            "1 retry was made",
         ),
         (rate_limited(retry_after=50), {"timeout": 20}, "waiting 50"),
         (Respond(status=404), {}, None),
