@@ -30,6 +30,9 @@ REST = {
 
 OF_A_TASK = {":subscribe": "SubscribeToTask", ":cancel": "CancelTask"}
 
+OF_0_3 = {"message/send": "SendMessage", "message/stream": "SendStreamingMessage"}
+"""What protocol 0.3 calls what is asked for here."""
+
 
 @dataclass(frozen=True)
 class NotSent:
@@ -172,8 +175,9 @@ def _operation(request):
     if path == CARD_PATH:
         return "card"
     if path == "/rpc":
-        return json.loads(request.partition(b"\r\n\r\n")[2])["method"]
-    path = path.removeprefix("/rest")
+        method = json.loads(request.partition(b"\r\n\r\n")[2])["method"]
+        return OF_0_3.get(method, method)
+    path = path.removeprefix("/rest").removeprefix("/v1")  # protocol 0.3
     if path in REST:
         return REST[path]
     return next((name for end, name in OF_A_TASK.items() if path.endswith(end)), "GetTask")
