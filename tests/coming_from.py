@@ -170,6 +170,12 @@ class Guide:
             runs.append(code)
             return await execute(code, print=world.print, **names)
 
+        def elsewhere():
+            """The block, for a check that runs it in another process."""
+            runs.append(code)
+            return code
+
+        written.elsewhere = elsewhere
         check, _ = self._block_checks[text]
         await check(written, world)
         assert runs
@@ -189,7 +195,12 @@ class Guide:
 
 
 class _Entered(FakeNetwork):
-    """A network that can be entered, as an engine can."""
+    """A network that can be entered, as an engine can, and counts how often it is closed."""
+
+    closed = 0
+
+    async def close(self):
+        self.closed += 1
 
     async def __aenter__(self):
         return self

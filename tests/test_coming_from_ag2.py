@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import httpx
 import pytest
 from a2a.client import ClientConfig, ClientFactory
 from a2a.types import a2a_pb2 as pb
@@ -166,6 +167,18 @@ async def another_client_can_hold_fast_below(written, world):
         factory = ClientFactory(ClientConfig(httpx_client=http))
         client = await factory.create_from_url(HERE)
         assert (await client.list_tasks(pb.ListTasksRequest())).total_size == 0
+
+    away = FakeAgent(url=HERE)
+    away.inject(Refuse(), on="GetAgentCard", times=99)
+    network = world.reach(away)
+    make = (await written())["httpx_client_factory"]
+    for _ in range(5):  # AG2 makes a client for each reply
+        async with make() as http:
+            with pytest.raises(httpx.ConnectError) as caught:
+                await http.get(f"{HERE}/.well-known/agent-card.json")
+    assert isinstance(caught.value.__cause__, holdfast.CircuitOpenError)
+    assert 99 - len(away.pending_faults) < 5 + holdfast.RetryPolicy().max_retries
+    assert network.closed == 0
 
 
 @row("`httpx_client_factory=…`")

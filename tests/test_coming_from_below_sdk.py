@@ -3,14 +3,23 @@
 import asyncio
 import contextlib
 import functools
+import os
+import tempfile
+import textwrap
+from pathlib import Path
 
+import httpx
 import pytest
 from a2a.client import ClientConfig, ClientFactory
 from a2a.client.errors import A2AClientError, A2AClientTimeoutError
 from a2a.client.transports.base import ClientTransport
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import TaskNotFoundError as SdkTaskNotFoundError
-from tests.coming_from import ASYNC_CLIENT, CARRYING, HERE, Guide, Row, Written, called
+from tests.coming_from import ASYNC_CLIENT, CARRYING, HERE, OFF, Guide, Row, Written, called
+from tests.faulty_agent import Answer, FaultyAgent
+from tests.faulty_agent import Cut as CutStream
+from tests.raw_server import serve
+from tests.real_agents import LIMIT, PACKAGE, sdk_process, sdk_python
 from tests.sdk_transports import Scripted as ScriptedTransport
 from tests.sdk_transports import refused, status_error, timed_out, unanswered
 
@@ -23,13 +32,14 @@ from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
     Reset,
+    Stall,
     bad_gateway,
     rate_limited,
     streams,
     unavailable,
 )
 
-guide = Guide("Below the SDK")
+guide = Guide("Below the SDK", "Below Google ADK")
 row, block = guide.row, guide.block
 
 
@@ -246,6 +256,59 @@ async def test_what_is_said_of_the_httpx_transport_is_so():
             [event async for event in client.send_message(send())]
     assert [len(tasks) for tasks in fake.executions.values()] == [1]
     assert called(fake) == ["SendMessage"]  # once, and its task was not looked for
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "seconds"),
+    [
+        (5, {"retry_config": a2a_sdk.RetryConfig(max_retries=0)}, holdfast.Timeouts().first_byte),
+        (7, {"retry_config": a2a_sdk.RetryConfig(max_retries=0)}, 7),
+        (7, {"resilience": OFF}, OFF.timeouts.first_byte),
+    ],
+    ids=["5 s", "7 s", "7 s and resilience"],
+)
+async def test_what_is_said_of_the_timeouts_of_a_lent_client_is_so(given, options, seconds):
+    fake = FakeAgent(url=HERE)
+    network = FakeNetwork(fake)
+    async with ASYNC_CLIENT(transport=CARRYING(engine=network), timeout=given) as http:
+        config = ClientConfig(httpx_client=http)
+        factory = a2a_sdk.client_factory(config, engine=network, **options)
+        client = await factory.create_from_url(HERE)
+        fake.inject(Stall())
+        with pytest.raises(A2AClientTimeoutError):
+            await client.get_task(pb.GetTaskRequest(id="1"))
+    assert asyncio.get_running_loop().time() == pytest.approx(seconds)
+
+
+async def test_what_is_said_of_the_five_seconds_is_so():
+    fake = FakeAgent(url=HERE)
+    fake.inject(Stall(), on="GetAgentCard")
+    carrying = CARRYING(engine=FakeNetwork(fake), resilience=OFF)
+    async with ASYNC_CLIENT(transport=carrying) as http:
+        with pytest.raises(httpx.ReadTimeout):
+            await http.get(f"{HERE}/.well-known/agent-card.json")
+    assert asyncio.get_running_loop().time() == pytest.approx(5)
+
+
+@block("RemoteA2aAgent(", marks=[pytest.mark.adk, pytest.mark.sdk, pytest.mark.real_time])
+async def adk_is_given_both(written, world):
+    code = textwrap.indent(written.elsewhere(), "    ")
+    program = f"import asyncio\n\nasync def main():\n{code}\nasyncio.run(main())\n"
+    faults = [Answer(429, ("Retry-After: 0",)), CutStream("close", 1)]
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        sdk_process(Path(directory, "stderr")) as agent,
+    ):
+        async with asyncio.timeout(LIMIT * 3), serve(FaultyAgent(agent, faults)) as server:
+            process = await asyncio.create_subprocess_exec(
+                *(sdk_python("HOLDFAST_ADK_PYTHON", ".venv-adk"), "-c"),
+                program.replace(HERE, server.url.rstrip("/")),
+                env={**os.environ, "PYTHONPATH": str(PACKAGE)},
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            told, errors = await process.communicate()
+    assert (process.returncode, told) == (0, b"How far is the moon?\n"), errors.decode()
 
 
 @guide.each_row
