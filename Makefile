@@ -1,7 +1,7 @@
 # Every target sets up what it needs by itself, in five environments:
 #   .venv        the library (editable) and the tools that test and check it, each added when needed
 #   .venv-sdk    the official SDK: the real agents that tests and benchmarks talk to on loopback
-#   .venv-sdk03  the last official SDK of protocol 0.3: the same for tests
+#   .venv-sdk03  the last official SDK of protocol 0.3: a real agent and the client, for tests
 #   .venv-ag2    AG2 on the newest SDK: a real agent that calls the tests' tools, and AG2's client
 #   .venv-adk    Google ADK on the newest SDK: its client, for tests
 # with uv where it is on PATH, else with venv and pip. A stamp inside the environment records each

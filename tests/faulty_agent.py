@@ -1,17 +1,17 @@
 """A door before a real agent, where messages meet what networks and proxies do.
 
-It is a script for `tests.raw_server.serve`, and knows of A2A what it needs: which request fetches
-the card, which sends a message, which event of a stream brings what. The card that it hands out
-leads to itself, because a client may insist on that.
+It is a script for `tests.raw_server.serve`; how it passes things on is that of each `Door`. It
+knows of A2A what it needs: which request fetches the card, which sends a message, which event of a
+stream brings what. The card that it hands out leads to itself, because a client may insist on
+that.
 """
 
-import asyncio
+import functools
 import json
 from dataclasses import dataclass
 from http import HTTPStatus
-from urllib.parse import urlsplit
 
-from tests.proxy import next_chunk
+from tests.door import Door, end, is_stream, next_chunk
 from tests.raw_server import LAST_CHUNK, chunk, header, reply
 
 __all__ = ["CARD_PATH", "SENDING", "Answer", "Cut", "FaultyAgent", "Lost", "NotSent"]
@@ -29,6 +29,9 @@ REST = {
 """The operations of paths that name no task; of the others, `OF_A_TASK`."""
 
 OF_A_TASK = {":subscribe": "SubscribeToTask", ":cancel": "CancelTask"}
+
+OF_0_3 = {"message/send": "SendMessage", "message/stream": "SendStreamingMessage"}
+"""What protocol 0.3 calls what is asked for here."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Cut:
     over: bool = True
 
 
-class FaultyAgent:
+class FaultyAgent(Door):
     """Passes on what is asked of an agent, and breaks what is sent.
 
     Args:
@@ -86,8 +89,7 @@ class FaultyAgent:
     """
 
     def __init__(self, agent, faults=(), *, at=SENDING, on_stream=None):
-        self._origin = agent
-        self._port = urlsplit(agent).port
+        super().__init__(agent)
         self._faults, self._at = iter(faults), at
         self._on_stream = on_stream
         self.asked = []
@@ -106,32 +108,15 @@ class FaultyAgent:
                 line = f"{status} {HTTPStatus(status).phrase}"
                 await connection.send(reply(b"", "Connection: close", *headers, status=line))
             case _:
-                reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-                writer.write(request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
                 here = "http://" + header(request, "host")
-                await self._until_left(
-                    connection, writer, self._pass_on(connection, reader, fault, here)
-                )
+                pass_back = functools.partial(self._pass_back, connection, fault, here)
+                await self.pass_on(connection, request, pass_back)
 
-    async def _until_left(self, connection, writer, passing_on):
-        passing = asyncio.ensure_future(passing_on)
-        leaving = asyncio.ensure_future(connection.until_gone())
-        try:
-            await asyncio.wait({passing, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if passing.done():
-                passing.result()
-        finally:
-            for task in (passing, leaving):
-                task.cancel()
-            writer.transport.abort()
-            await asyncio.wait({passing, leaving})
-
-    async def _pass_on(self, connection, reader, fault, here):
-        head = await reader.readuntil(b"\r\n\r\n")
+    async def _pass_back(self, connection, fault, here, head, reader):
         if fault == Lost():
             await reader.read()
             connection.reset()
-        elif (header(head, "content-type") or "").startswith("text/event-stream"):
+        elif is_stream(head):
             await connection.send(head)
             await self._pass_stream_on(connection, fault, reader)
         else:  # a card is to lead here
@@ -149,21 +134,11 @@ class FaultyAgent:
                 if cut.over:
                     while await next_chunk(reader):
                         pass
-                await _break(connection, cut)
+                await end(connection, cut.how)
                 return
             await connection.send(chunk(event))
             passed += 1
         await connection.send(LAST_CHUNK)
-
-
-async def _break(connection, cut):
-    match cut.how:
-        case "reset":
-            connection.reset()
-        case "close":
-            connection.close()
-        case "end":
-            await connection.send(LAST_CHUNK)
 
 
 def _operation(request):
@@ -172,8 +147,9 @@ def _operation(request):
     if path == CARD_PATH:
         return "card"
     if path == "/rpc":
-        return json.loads(request.partition(b"\r\n\r\n")[2])["method"]
-    path = path.removeprefix("/rest")
+        method = json.loads(request.partition(b"\r\n\r\n")[2])["method"]
+        return OF_0_3.get(method, method)
+    path = path.removeprefix("/rest").removeprefix("/v1")  # protocol 0.3
     if path in REST:
         return REST[path]
     return next((name for end, name in OF_A_TASK.items() if path.endswith(end)), "GetTask")

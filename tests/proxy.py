@@ -1,16 +1,16 @@
 """A proxy that passes calls on to an agent, and does to its streams what networks do.
 
-It is a script for `tests.raw_server.serve`, and knows of HTTP what it needs: one request on each
-connection, replies that end with it, and bodies in chunks, of which each is one event.
+It is a script for `tests.raw_server.serve`; how it passes them on is that of each `Door`.
 """
 
 import asyncio
+import functools
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
-from tests.raw_server import LAST_CHUNK, chunk, header
+from tests.door import Door, end, is_stream, next_chunk
+from tests.raw_server import LAST_CHUNK, chunk
 
-__all__ = ["Fault", "Proxy", "next_chunk"]
+__all__ = ["Fault", "Proxy"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ async def _nothing():
     pass
 
 
-class Proxy:
+class Proxy(Door):
     """Passes on what is asked of an agent.
 
     Args:
@@ -55,7 +55,7 @@ class Proxy:
     def __init__(
         self, agent, faults=(), on_stream=_nothing, on_break=_nothing, on_request=_nothing
     ):
-        self._port = urlsplit(agent).port
+        super().__init__(agent)
         self._faults = iter(faults)
         self._on_stream, self._on_break, self._on_request = on_stream, on_break, on_request
         self.requests = []
@@ -74,23 +74,10 @@ class Proxy:
             return
         self.requests.append(request)
         await self._on_request()
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        passing = asyncio.ensure_future(self._pass_on(connection, request, reader, writer))
-        leaving = asyncio.ensure_future(connection.until_gone())
-        try:
-            await asyncio.wait({passing, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if passing.done():
-                passing.result()
-        finally:
-            for task in (passing, leaving):
-                task.cancel()
-            writer.transport.abort()
-            await asyncio.wait({passing, leaving})
+        await self.pass_on(connection, request, functools.partial(self._pass_back, connection))
 
-    async def _pass_on(self, connection, request, reader, writer):
-        writer.write(request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
-        head = await reader.readuntil(b"\r\n\r\n")
-        if not (header(head, "content-type") or "").startswith("text/event-stream"):
+    async def _pass_back(self, connection, head, reader):
+        if not is_stream(head):
             await connection.send(head + await reader.read())
             return
         self.streams += 1
@@ -128,18 +115,7 @@ class Proxy:
         await self._on_break()
         if fault.more:
             await connection.send(chunk(event[: fault.more]))
-        match fault.kind:
-            case "reset":
-                connection.reset()
-            case "close":
-                connection.close()
-            case "end":
-                await connection.send(LAST_CHUNK)
-            case "stall":
-                await connection.gone.wait()
-
-
-async def next_chunk(reader):
-    """The next piece of a body in chunks; nothing at its end."""
-    size = int(await reader.readuntil(b"\r\n"), 16)
-    return (await reader.readexactly(size + 2))[:-2]
+        if fault.kind == "stall":
+            await connection.gone.wait()
+        else:
+            await end(connection, fault.kind)

@@ -17,6 +17,7 @@ __all__ = [
     "ag2_client",
     "ag2_process",
     "guarded_process",
+    "sdk03_client",
     "sdk03_process",
     "sdk_process",
     "sdk_python",
@@ -74,6 +75,12 @@ def adk_client(errors):
     """Runs Google ADK's client; gives the process, which `tests.frameworks` tells what to call."""
     python = sdk_python("HOLDFAST_ADK_PYTHON", ".venv-adk")
     return _started(errors, python, "adk_client.py", "--holdfast", PACKAGE)
+
+
+def sdk03_client(errors):
+    """Runs the client of the SDK of protocol 0.3; gives the process, as the two above."""
+    python = sdk_python("HOLDFAST_SDK03_PYTHON", ".venv-sdk03")
+    return _started(errors, python, "sdk03_client.py", "--holdfast", PACKAGE)
 
 
 @contextlib.contextmanager

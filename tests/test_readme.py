@@ -245,15 +245,24 @@ async def test_the_official_sdk_is_carried(monkeypatch):
 
 async def test_a_client_of_httpx_is_carried(monkeypatch):
     agent = FakeAgent(url="http://localhost:9999")
-    agent.inject(Refuse(), on="GetAgentCard")
-    carrying = functools.partial(holdfast_httpx.Transport, engine=FakeNetwork(agent))
+    network = FakeNetwork(agent)
+    monkeypatch.setattr(holdfast, "AiohttpEngine", lambda: network)
+    carrying = functools.partial(holdfast_httpx.Transport, engine=network)
     monkeypatch.setattr(holdfast_httpx, "Transport", carrying)
+    card = "http://localhost:9999/.well-known/agent-card.json"
+    agent.inject(Refuse(), on="GetAgentCard")
 
     names = await execute(the_one_with("transport=Transport()"))
     async with names["client"] as client:
-        reply = await client.get("http://localhost:9999/.well-known/agent-card.json")
+        reply = await client.get(card)
+    agent.inject(Refuse(), on="GetAgentCard", times=99)
+    for _ in range(5):
+        async with names["httpx_client_factory"]() as client:
+            with pytest.raises(httpx.ConnectError) as caught:
+                await client.get(card)
 
     assert reply.json()["name"] == "Fake agent"
+    assert isinstance(caught.value.__cause__, holdfast.CircuitOpenError)
 
 
 def carried_to(agent):

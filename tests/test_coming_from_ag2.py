@@ -1,0 +1,338 @@
+"""What docs/coming-from.md says to those who come from AG2 is run."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+from a2a.client import ClientConfig, ClientFactory
+from a2a.types import a2a_pb2 as pb
+from tests.coming_from import (
+    HERE,
+    Counting,
+    Guide,
+    a_client_has_a_timeout,
+    a_client_is_made_of_an_address,
+    called,
+    one_error_is_above_all,
+)
+from tests.test_client_tools import Scripted, call, calls
+
+import holdfast
+from holdfast.testing import (
+    Cut,
+    FakeAgent,
+    FakeNetwork,
+    Refuse,
+    asks,
+    bad_gateway,
+    completes,
+    fails,
+    needs_auth,
+    rejects,
+    streams,
+)
+
+guide = Guide("AG2")
+row, block = guide.row, guide.block
+
+
+@block("hitl_hook")
+async def a_question_is_answered_on_the_way(written, world):
+    def behave(turn):
+        if turn.task is None:
+            return asks("For when?")
+        return completes(f"Booked for {turn.message.text.partition(',')[0]}.")
+
+    fake = FakeAgent(behave, url=HERE)
+    world.reach(fake)
+    names = await written()
+    assert world.printed == [("Booked for tonight.",)]
+    assert names["reconnect"] == holdfast.ReconnectPolicy(max_reconnects=3, backoff=0.5)
+
+
+@row("`A2AConfig(preset_card=card)`, `A2AConfig.from_card(card)`")
+async def a_client_is_made_of_a_card(written, world):
+    fake, names = await world.usual()
+    await (await written(**names)).ask("hello")
+    assert fake.calls("GetAgentCard") == []
+
+
+@row('`prefer="rest"`')
+async def a_binding_is_preferred(written, world):
+    fake, _ = await world.usual()
+    await (await written()).ask("hello")
+    assert fake.received[-1].url.startswith(f"{HERE}/rest")
+
+
+@row("`streaming=False`, `polling_interval=0.5`")
+async def a_task_is_polled(written, world):
+    fake, _ = await world.usual(completes("384,400 km", after=10))
+    assert (await written()).text == "384,400 km"
+    assert set(called(fake)) == {"SendMessage", "GetTask"}
+    looks = [each.at for each in fake.calls("GetTask")]
+    assert looks[-1] - looks[-2] == pytest.approx(0.5)
+
+
+@row("`headers=…`")
+async def a_client_has_headers(written, world):
+    fake, _ = await world.usual()
+    await (await written()).ask("hello")
+    assert fake.received[-1].headers["x-team"] == "moon"
+
+
+@row("`max_reconnects=3`, `reconnect_backoff=0.5`")
+async def only_reconnects_in_vain_count(written, world):
+    resilience = holdfast.Resilience(reconnect=await written())
+    fake = FakeAgent(streams(*"abcdef", every=1), url=HERE)
+    fake.inject(Cut(after_events=3))
+    fake.inject(Cut(after_events=2), on="SubscribeToTask", times=4)
+    world.reach(fake)
+    client = holdfast.connect(HERE, resilience=resilience)
+    async with client.stream_message("hello") as events:
+        assert "".join([text async for text in events.text_deltas()]) == "abcdef"
+    assert events.reconnects > 3
+
+    fake.inject(Cut(after_events=3))
+    fake.inject(Refuse(), on="SubscribeToTask", times=99)
+    fake.inject(Refuse(), on="GetTask", times=99)
+    with pytest.raises(holdfast.ReconnectError, match="in 3 tries"):
+        async with client.stream_message("hello") as events:
+            [text async for text in events.text_deltas()]
+
+
+@row("`input_required_timeout=300`")
+async def a_hook_has_so_long(written, world):
+    async def never(asked):
+        await asyncio.sleep(1e6)
+
+    _, names = await world.usual(asks("For when?"))
+    conversation = await written(hook=never, **names)
+    with pytest.raises(holdfast.TaskInputRequiredError) as caught:
+        await conversation.ask("Book a table.")
+    assert 300 <= asyncio.get_running_loop().time() < 301
+    assert caught.value.task.state is holdfast.TaskState.INPUT_REQUIRED
+    assert conversation.is_open
+
+
+@row("`hitl_hook=hook`")
+async def a_hook_answers(written, world):
+    def behave(turn):
+        return asks("For when?") if turn.task is None else completes(turn.message.text)
+
+    _, names = await world.usual(behave)
+    conversation = await written(hook=lambda asked: f"{asked.text} Tonight.", **names)
+    answer = await conversation.ask("Book a table.")
+    assert answer.text == "For when? Tonight."
+
+
+@row("`interceptors=[…]`")
+async def a_client_has_interceptors(written, world):
+    await world.usual()
+    counting = Counting()
+    await (await written(interceptor=counting)).ask("hello")
+    assert counting.seen
+
+
+@row('`tenant="acme"`')
+async def a_client_has_a_tenant(written, world):
+    fake, _ = await world.usual()
+    await (await written()).ask("hello")
+    assert json.loads(fake.received[-1].body)["params"]["tenant"] == "acme"
+
+
+@row("`history_length=5`")
+async def a_history_is_shortened(written, world):
+    fake, names = await world.usual()
+    await written(**names)
+    assert json.loads(fake.received[-1].body)["params"]["historyLength"] == 5
+
+
+@row("`extensions=[uri]`")
+async def a_client_asks_for_extensions(written, world):
+    uri = "urn:acme:moon"
+    fake, _ = await world.usual(extensions=[holdfast.AgentExtension(uri=uri)])
+    answer = await (await written()).ask("hello")
+    assert answer.extensions == (uri,)
+    assert fake.received[-1].headers["a2a-extensions"] == uri
+
+
+@block("def httpx_client_factory")
+async def another_client_can_hold_fast_below(written, world):
+    fake = FakeAgent(url=HERE)
+    world.reach(fake)
+    names = await written()
+    fake.inject(bad_gateway())
+    async with names["httpx_client_factory"]() as http:
+        factory = ClientFactory(ClientConfig(httpx_client=http))
+        client = await factory.create_from_url(HERE)
+        assert (await client.list_tasks(pb.ListTasksRequest())).total_size == 0
+
+    away = FakeAgent(url=HERE)
+    away.inject(Refuse(), on="GetAgentCard", times=99)
+    network = world.reach(away)
+    make = (await written())["httpx_client_factory"]
+    for _ in range(5):  # AG2 makes a client for each reply
+        async with make() as http:
+            with pytest.raises(httpx.ConnectError) as caught:
+                await http.get(f"{HERE}/.well-known/agent-card.json")
+    assert isinstance(caught.value.__cause__, holdfast.CircuitOpenError)
+    assert 99 - len(away.pending_faults) < 5 + holdfast.RetryPolicy().max_retries
+    assert network.closed == 0
+
+
+@row("`httpx_client_factory=…`")
+async def an_engine_carries_requests(written, world):
+    fake = FakeAgent(url=HERE)
+    assert (await (await written(engine=FakeNetwork(fake))).ask("hello")).text == "hello"
+
+
+def distance(body: str) -> float:
+    """How far a body is from the earth, in km."""
+    return {"moon": 384400.0}[body]
+
+
+@row("`tools=[function]`")
+async def an_agent_calls_functions(written, world):
+    agent = Scripted(calls(call(1, "distance", '{"body":"moon"}')), completes("far"))
+    answer = await written(agent=agent.client(), function=distance)
+    assert answer.text == "far"
+    assert agent.results(1)[0][2:] == ("384400.0", None)
+
+
+@block("error.attempts, error.task.text")
+async def a_stream_that_is_lost_leaves_its_task(written, world):
+    fake = FakeAgent(streams("384,400", " km", every=1), url=HERE)
+    world.reach(fake)
+    fake.inject(Cut(after_events=3))
+    await written()
+    assert world.printed == [("384,400",), (" km",)]
+
+    world.printed.clear()
+    fake.inject(Cut(after_events=3))
+    fake.inject(Refuse(), on="SubscribeToTask", times=99)
+    fake.inject(Refuse(), on="GetTask", times=99)
+    names = await written()
+    assert world.printed[0] == ("384,400",)
+    assert names["reconnect"] == holdfast.ReconnectPolicy(max_reconnects=3, backoff=0.5)
+    attempts, text = world.printed[1]
+    assert text == "384,400"
+    assert [each.number for each in attempts] == list(range(1, len(attempts) + 1))
+    assert "refused" in attempts[-1].error
+
+
+@row("`A2AInvalidCardError`")
+async def a_card_that_is_not_usable_is_an_error(written, world):
+    await world.usual()
+    with pytest.raises(await written()) as caught:
+        holdfast.connect({"name": "Moon", "supportedInterfaces": [{"url": 7}]})
+    assert await written(error=caught.value) == "supportedInterfaces[0].url"
+
+
+@row("`A2AClientToolsNotSupportedError`")
+async def tools_need_the_extension(written, world):
+    fake, names = await world.usual()
+    with pytest.raises(await written()):
+        await names["agent"].ask("hello", tools=[distance])
+    assert called(fake) == []
+
+
+@row("`A2AExtensionNotSupportedError`, asked for and not declared")
+async def what_is_not_declared_is_an_error(written, world):
+    fake, names = await world.usual()
+    with pytest.raises(await written()) as caught:
+        await names["agent"].ask("hello", extensions=["urn:acme:moon"])
+    assert await written(error=caught.value) == ("urn:acme:moon",)
+    assert called(fake) == []
+
+
+@row("`A2AExtensionNotSupportedError`, required and not asked for")
+async def what_is_required_and_not_asked_for_is_an_error(written, world):
+    needed = holdfast.AgentExtension(uri="urn:acme:moon", required=True)
+    fake = FakeAgent(url=HERE, extensions=[needed])
+    world.reach(fake)
+    with pytest.raises(await written()) as caught:
+        await holdfast.connect(HERE).ask("hello")
+    assert await written(error=caught.value) == ("urn:acme:moon",)
+    assert called(fake) == []
+
+
+@row("`A2AReconnectError`")
+async def a_stream_that_stays_cut_is_an_error(written, world):
+    fake, names = await world.usual(streams("a", "b", every=1))
+    fake.inject(Cut(after_events=3))
+    fake.inject(Refuse(), times=999)
+    with pytest.raises(await written()):
+        async with names["agent"].stream_message("hello") as events:
+            [text async for text in events.text_deltas()]
+
+
+async def outcome(world, behaviour, **options):
+    """What asking raises."""
+    _, names = await world.usual(behaviour)
+    with pytest.raises(holdfast.A2AError) as caught:
+        await names["agent"].ask("hello", **options)
+    return caught.value
+
+
+@row("`A2ATaskTerminalError`, `error.task`")
+async def a_task_that_ends_badly_is_an_error(written, world):
+    above = await written()
+    for ends in (fails("no"), rejects("no")):
+        error = await outcome(world, ends)
+        assert isinstance(error, above)
+    assert (await written(error=error)).status.message.text == "no"
+
+
+@row("`A2ATaskFailedError`")
+async def a_failed_task_is_an_error(written, world):
+    assert type(await outcome(world, fails("no"))) is await written()
+
+
+@row("`A2ATaskRejectedError`")
+async def a_rejected_task_is_an_error(written, world):
+    assert type(await outcome(world, rejects("no"))) is await written()
+
+
+@row("`A2ATaskAuthRequiredError`")
+async def an_authorization_is_waited_for(written, world):
+    kind = await written()
+    error = await outcome(world, needs_auth("log in there"), timeout=60)
+    assert type(error) is kind
+    assert issubclass(kind, holdfast.TaskInterruptedError)
+    assert not issubclass(kind, holdfast.TaskTerminalError)
+    _, names = await world.usual(
+        needs_auth("log in there", cleared_after=30, then=completes("welcome"))
+    )
+    assert (await names["agent"].ask("hello", timeout=60)).text == "welcome"
+
+
+@block("def distance")
+async def an_agent_calls_a_function_here(written, world):
+    agent = Scripted(
+        calls(call(1, "distance", '{"body":"moon"}')), completes("384,400 km"), url=HERE
+    )
+    world.reach(agent.agent)
+    await written()
+    assert world.printed == [("384,400 km",)]
+    assert agent.results(1)[0][2:] == ("384400.0", None)
+    assert agent.agent.received[-1].headers["a2a-extensions"] == "urn:ag2:client-tools:v1"
+
+
+row("`A2AConfig(card_url=url)`")(a_client_is_made_of_an_address)
+row("`timeout=60.0`")(a_client_has_a_timeout)
+row("`A2AError`")(one_error_is_above_all)
+
+
+@guide.each_row
+async def test_a_row_is_as_it_says(row, monkeypatch):
+    await guide.run_row(row, monkeypatch)
+
+
+@guide.each_block
+async def test_a_block_runs_as_it_stands(text, monkeypatch):
+    await guide.run_block(text, monkeypatch)
+
+
+def test_every_row_and_every_block_is_checked():
+    guide.check_complete()
