@@ -262,7 +262,7 @@ async def a_binding_of_ones_own_is_an_object(written, world):
     assert world.printed == [("384,400 km",), ("closed",)]
 
 
-@row("`create_text_message_object(role, content)`")
+@row("`new_text_message(text)`, before 1.0 `create_text_message_object(role, content)`")
 async def a_message_is_made_of_text(written, world):
     _, names = await world.usual(lambda turn: turn.message.text.upper())
     message = await written()
@@ -344,7 +344,7 @@ async def the_extended_card_is_fetched(written, world):
     assert (await written(**names)).name == "Fake agent, extended"
 
 
-@row("`client.add_event_consumer(consumer)`")
+@row("`client.add_event_consumer(consumer)`, before 1.0")
 async def a_consumer_comes_later(written, world):
     _, names = await world.usual()
     heard = []

@@ -31,6 +31,7 @@ from holdfast.testing import (
     asks,
     completes,
     fails,
+    rate_limited,
     streams,
 )
 
@@ -232,15 +233,23 @@ async def test_the_official_sdk_is_carried(monkeypatch):
     monkeypatch.setattr(a2a_sdk, "client_factory", factory)
     monkeypatch.setattr(httpx, "AsyncClient", carried_to(agent))
 
-    names = await execute(the_one_with("client_factory(ClientConfig())"))
+    agent.inject(rate_limited(retry_after=30))
     agent.inject(Cut(after_events=2))
-    message = pb.Message(message_id="1", role=pb.ROLE_USER, parts=[pb.Part(text="How far?")])
-    async with names["client"] as client:
-        told = client.send_message(pb.SendMessageRequest(message=message))
-        *_, last = [event async for event in told]
+    told = []
+    await execute(the_one_with("client_factory(ClientConfig())"), print=told.append)
 
-    assert last.status_update.status.state == pb.TASK_STATE_COMPLETED
-    assert len(agent.calls("SendStreamingMessage")) == len(agent.executions) == 1
+    assert told[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
+    assert "".join(told_of(told)) == "384,400 km"
+    [sent] = agent.calls("SendStreamingMessage")
+    assert sent.at >= 30  # as it was asked to wait
+    assert len(agent.executions) == 1
+
+
+def told_of(events):
+    """The texts of the artifacts in events of the official SDK."""
+    for event in events:
+        for part in event.artifact_update.artifact.parts:
+            yield part.text
 
 
 async def test_a_client_of_httpx_is_carried(monkeypatch):
