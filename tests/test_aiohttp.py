@@ -380,7 +380,9 @@ async def test_a_connection_that_the_server_closed_while_idle_is_not_used(make):
 
 @pytest.mark.parametrize("make", [get, post])
 @on_a_loop
-async def test_nothing_leaves_on_a_connection_whose_end_a_blocked_loop_has_not_seen(make):
+async def test_nothing_leaves_on_a_connection_whose_end_a_blocked_loop_has_not_seen(
+    make, monkeypatch
+):
     async def script(connection):
         await connection.request()
         await connection.send(reply())
@@ -389,6 +391,7 @@ async def test_nothing_leaves_on_a_connection_whose_end_a_blocked_loop_has_not_s
         hung_up.set()
         await connection.until_gone()
 
+    monkeypatch.setattr("holdfast.net.pools._MOMENT", 0)  # after which the loop counts as blocked
     answered, hung_up = asyncio.Event(), threading.Event()
     progress = Progress()
     with serve_in_thread(script) as server:

@@ -283,6 +283,10 @@ class _Exchange:
         """Whether nobody waits for the reply any more, and nothing must leave."""
         return self._given_up or (self._limit is not None and self._limit.expired)
 
+    def finds_hung_up(self, transport: asyncio.Transport) -> bool:
+        """Whether the other end has closed a connection while the event loop was kept busy."""
+        return self._pools.is_deaf() and is_hung_up(transport)
+
     def leaves(self, transport: asyncio.Transport | None, phase: TimeoutPhase) -> None:
         """Notes that the first byte is about to be handed to a socket.
 
@@ -334,6 +338,7 @@ class _Exchange:
             self._slots.give_back()
             raise
         self._response = response
+        self._pools.heard()
         return self
 
     def _look_at(self, response: aiohttp.ClientResponse) -> Inflater | None:
@@ -379,7 +384,7 @@ class _Body(payload.Payload):
             message = "there was a reply before the request"
             raise aiohttp.ClientConnectionResetError(message)
         transport = getattr(writer, "transport", None)
-        if transport is not None and is_hung_up(transport):
+        if transport is not None and exchange.finds_hung_up(transport):
             message = "the server had closed the connection before the request"
             raise aiohttp.ClientConnectionResetError(message)
         in_pieces = len(self._body) > _PIECE

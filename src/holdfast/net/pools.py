@@ -12,7 +12,9 @@ Rules, each against something that aiohttp does otherwise:
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import math
 import ssl as tls
 import warnings
 from functools import lru_cache, partial
@@ -42,6 +44,10 @@ _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 
 _NOT_ADDED = ("content-type",)
 """What aiohttp adds by itself, and nobody here knows: what a body is says whoever wrote it."""
+
+_MOMENT = 0.01
+"""Seconds in which a connection that ends is seen late as a matter of course; to ask the system
+before each request would cost more than it is worth."""
 
 _UNCLOSED = (
     "unclosed AiohttpEngine: enter it, or the client that made it, by 'async with', or close it"
@@ -88,6 +94,8 @@ class Pools:
         self.watchdog = Watchdog()
         self.lent = settings.lent is not None
         self._settings = settings
+        self._now = asyncio.get_running_loop().time
+        self._heard = -math.inf
         self._parsed = lru_cache(maxsize=100)(partial(URL, encoded=True))
         self._made: _Sessions = {}
         self._at_last = _close_at_last(self._made)
@@ -126,10 +134,11 @@ class Pools:
             "headers": {**request.headers, "accept-encoding": coding},
             "allow_redirects": False,
         }
+        if "content-type" not in request.headers:
+            options["skip_auto_headers"] = _NOT_ADDED
         largest = largest_header(request.limits)
         session = self._settings.lent
         if session is not None:  # it has its own ideas about TLS and proxies
-            options["skip_auto_headers"] = _NOT_ADDED
             options["auto_decompress"] = False
             options["max_field_size"] = largest
             options["raise_for_status"] = False
@@ -147,6 +156,14 @@ class Pools:
                 options["middlewares"] = ()  # which aiohttp does not resend
             session = self._session((request.max_idle, streaming, reach, largest))
         return session.request(request.method, self._parsed(request.url), **options)
+
+    def heard(self) -> None:
+        """Notes that the event loop has just looked at its sockets."""
+        self._heard = self._now()
+
+    def is_deaf(self) -> bool:
+        """Whether it may have been kept from that for longer than a moment."""
+        return self._now() - self._heard > _MOMENT
 
     def is_proxied(self, url: str) -> bool:
         """Whether a proxy is at the other end, or may be."""
@@ -171,7 +188,6 @@ class Pools:
                 auto_decompress=False,
                 max_field_size=largest,
                 middlewares=(_send_once,),
-                skip_auto_headers=_NOT_ADDED,
             )
         return session
 
