@@ -136,8 +136,8 @@ def _decode_slowly(
     if members.get("error") is not None:
         raise _error(members, request_id, reply, now=now, refusals=refusals)
     if not _is_success(reply):
-        spared = frozenset[int]() if _is_answer(document) else refusals
-        raise status.from_http_status(reply, now=now, refusals=spared)
+        around = status.refusals_around(document, refusals)
+        raise status.from_http_status(reply, now=now, refusals=around)
     result = _or_empty(members.get("result"), operation)
     if "result" not in members and result is None:
         raise _malformed("the reply has neither result nor error", reply)
@@ -163,19 +163,9 @@ def _error(
         return _malformed("the reply answers another request", reply)
     error = members["error"]
     if not (isinstance(error, dict) and "code" in error) and not _is_success(reply):
-        spared = frozenset[int]() if _is_answer(members) else refusals
-        return status.from_http_status(reply, now=now, refusals=spared)
+        around = status.refusals_around(members, refusals)
+        return status.from_http_status(reply, now=now, refusals=around)
     return status.from_rpc_error(error, reply, now=now, refusals=refusals)
-
-
-def _is_answer(document: Any) -> bool:
-    """Whether an agent must have said this, whatever changed the status around it."""
-    answers = cast("list[Any]", document) if isinstance(document, list) else [document]
-    return any(not _MEMBERS.isdisjoint(codec.as_object(answer) or {}) for answer in answers)
-
-
-_MEMBERS = frozenset({"jsonrpc", "result"})
-"""Members that nobody but an agent writes; proxies have errors, too."""
 
 
 def _or_empty(result: Any, operation: Operation[P, R]) -> Any:

@@ -10,8 +10,8 @@ Rules:
   by the kind of the cause alone.
 - That an agent did not run a request has to be shown; everything else may have run:
   - httpx: no connection came about, so that no byte of the request left.
-  - An HTTP reply: as `holdfast.wire.status` says of its status and body; without an A2A or
-    JSON-RPC error, 429, 503 with Retry-After and their like come from in front of the agent.
+  - An HTTP reply: as `holdfast.wire.foreign` says of its status and body; where no agent speaks,
+    429, 503 with Retry-After and their like come from in front of it.
     Not so after a redirect that turns POST into GET: the agent has answered the POST.
   - gRPC: UNAVAILABLE is said by the library and by agents alike, in the same words if an agent
     passes on what *its* connection said. So the words count only if the reply carries no
@@ -23,21 +23,20 @@ Rules:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from a2a.client.errors import A2AClientError, A2AClientTimeoutError
 
 from holdfast.errors import A2AError
 from holdfast.errors.values import seconds
-from holdfast.model import codec
-from holdfast.wire import jsonrpc, rest
+from holdfast.wire.foreign import error_in
 from holdfast.wire.http import HttpReply
+from holdfast.wire.limits import Limits
+from holdfast.wire.status import REFUSALS
 
 if TYPE_CHECKING:
     from a2a.client.transports.base import ClientTransport
-
-    from holdfast.model.operations import Operation
 
 __all__ = ["Failure", "channel_state", "default_retry_predicate", "read_failure"]
 
@@ -112,7 +111,6 @@ def default_retry_predicate(exc: Exception) -> bool:
 def read_failure(
     error: Exception,
     *,
-    operation: Operation[Any, Any],
     now: float,
     states: tuple[str | None, str | None],
 ) -> Failure:
@@ -120,7 +118,6 @@ def read_failure(
 
     Args:
         error: What a transport of the SDK raised.
-        operation: What was called.
         now: Wall time in seconds since the epoch, to read a Retry-After date by.
         states: What `channel_state` said before and after the attempt.
     """
@@ -130,7 +127,7 @@ def read_failure(
             return Failure(executed=known.executed, retry_after=known.retry_after)
     kinds = _kinds(cause, _HTTPX)
     if "HTTPStatusError" in kinds:
-        return _of_reply(cause.response, operation, now=now)
+        return _of_reply(cause.response, now=now)
     if kinds & _NOT_SENT:
         return _MAY_HAVE_RUN if _was_led_on(cause) else _NOT_EXECUTED
     if "RpcError" in _kinds(cause, _GRPC):
@@ -158,35 +155,22 @@ def channel_state(transport: ClientTransport) -> str | None:
     return None
 
 
-def _of_reply(response: Any, operation: Operation[Any, Any], *, now: float) -> Failure:
+def _of_reply(response: Any, *, now: float) -> Failure:
     """What an HTTP reply says, by the tables of the core."""
     try:
         headers = {str(name).lower(): str(value) for name, value in response.headers.items()}
-        history = {one.status_code for one in response.history}
+        is_changed = any(one.status_code not in _KEEPING for one in response.history)
         status = int(response.status_code)
     except Exception:  # noqa: BLE001  a third party's reply, which nobody can read
         return _MAY_HAVE_RUN
     try:
-        body = bytes(response.content)
+        body, is_readable = bytes(response.content), True
     except Exception:  # noqa: BLE001  of a stream that nobody has read, whoever's class it is
-        body, history = b"", {0}
+        body, is_readable = b"", False
     reply = HttpReply(status=status, headers=headers, body=body)
-    known = _known_of(reply, operation, now=now)
-    executed = known.executed if history <= _KEEPING else None
+    known = error_in(reply, now=now, refusals=REFUSALS, limits=Limits())
+    executed = known.executed if is_readable and not is_changed else None
     return Failure(executed=executed, retry_after=known.retry_after)
-
-
-def _known_of(reply: HttpReply, operation: Operation[Any, Any], *, now: float) -> A2AError:
-    try:
-        members = codec.as_object(codec.parse(reply.body)) or {}
-    except codec.MalformedError:
-        members = {}
-    decode = jsonrpc.decode if "jsonrpc" in members else rest.decode
-    try:
-        decode(operation, cast("str", members.get("id")), reply, now=now)
-    except A2AError as error:
-        return error
-    return A2AError("a reply that is no failure")
 
 
 def _was_led_on(error: Any) -> bool:

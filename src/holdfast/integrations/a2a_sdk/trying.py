@@ -252,7 +252,6 @@ class _OneCall:
         is_transient = bool(config.predicate(error))
         failure = read_failure(
             error,
-            operation=self._operation,
             now=self._trying.env.wall(),
             states=(self._state, channel_state(self._trying.transport)),
         )
