@@ -224,10 +224,38 @@ async def test_carried_it_asks_again_what_is_only_a_question(ask, operation, fau
     assert called.executions == 1
 
 
-async def test_carried_it_is_left_with_what_is_cut(ask):
-    called = await ask(through="transport", faults=[Cut("close", BEFORE_THE_CUT)])
+both_ends = pytest.mark.parametrize("how", ["close", "end"])
 
-    assert names(called) == ["UnsupportedOperationError"]
+
+@both_bindings
+@both_ends
+async def test_carried_it_is_left_with_what_is_cut_and_takes_it_for_no_end(ask, how, prefer):
+    called = await ask(through="transport", faults=[Cut(how, BEFORE_THE_CUT)], prefer=prefer)
+
+    assert names(called)[0] == "UnsupportedOperationError"
     assert called.outcome["chunks"] == CHUNKS[:2]
+    assert called.asked == [*CARDS, SEND, "SubscribeToTask"]
+    assert called.executions == 1
+
+
+@both_bindings
+@both_ends
+async def test_carried_it_comes_back_to_a_task_that_goes_on(ask, agent, how, prefer):
+    pace = str(uuid.uuid4())
+    permits = iter([3, COUNT - 3])
+
+    async def more():
+        await permit(agent, pace, next(permits))
+
+    called = await ask(
+        f"paced {pace} {COUNT}",
+        through="transport",
+        prefer=prefer,
+        on_stream=more,
+        faults=[Cut(how, BEFORE_THE_CUT, over=False)],
+    )
+
+    heard = [*CHUNKS[:2], *CHUNKS[3:]]  # AG2 does not look at what it missed
+    assert called.outcome == {"text": "".join(heard), "chunks": heard}
     assert called.asked == [*CARDS, SEND, "SubscribeToTask"]
     assert called.executions == 1

@@ -120,7 +120,11 @@ class AnyTransport(Generic[RequestT, ResponseT]):
       may be answered by one that says that the task is not to be canceled: it was, the first time.
 
     A response that streams (by its operation, by ``Accept`` or ``Content-Type``) comes piece by
-    piece. It is not picked up again where it is cut: that raises.
+    piece. It is not picked up again where it is cut: that raises a ``RemoteProtocolError``. The
+    events of A2A are cut wherever the protocol does not let them end, even if HTTP says that all
+    is there: they may end after a message that comes first, when the task is over or waits for
+    input or an authorization, at ``final: true`` of 0.3, at an error, and at whatever is not
+    understood here.
 
     The client's timeouts count, for each try, in place of those of ``Resilience.timeouts``;
     ``read`` is both the wait for the reply and that between its pieces. Where the client has None,

@@ -8,6 +8,8 @@ Rules:
 - Of what is known to have one document for an answer, the whole reply belongs to the attempt: one
   that is cut is a failure like any other. What may be a stream is there with its headers, and
   nothing is tried again after that; a cut is told to whoever reads.
+- A stream of the protocol ends where the protocol lets it; every other end is a cut, however good
+  the order it came in (`holdfast.integrations.endings`). What passes is not held back for that.
 - A stream is not picked up again: that takes somebody who knows what was in it.
 """
 
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 import msgspec
 
 from holdfast.errors import A2AError
+from holdfast.integrations.endings import Ending
 from holdfast.integrations.recognizing import recognize
 from holdfast.layering import layered_requests
 from holdfast.model.card import AgentInterface
@@ -124,7 +127,7 @@ class ForeignRequests:
         """
         recognized = recognize(request.method, request.url, request.body)
         operation = recognized.operation
-        outgoing = _Outgoing(request, is_known=recognized.is_known)
+        outgoing = _Outgoing(request, recognized)
         opens = operation.streaming or _EVENTS in request.headers.get("accept", "")
         call: AnyCall = Call(
             operation=_streaming(operation) if opens else operation,
@@ -169,13 +172,13 @@ class _Outgoing:
 
     Attributes:
         request: The request.
-        is_known: Whether it is known to be of the protocol.
+        recognized: What it is.
         status: Of the reply whose body is still coming.
     """
 
-    def __init__(self, request: HttpRequest, *, is_known: bool) -> None:
+    def __init__(self, request: HttpRequest, recognized: Recognized) -> None:
         self.request = request
-        self.is_known = is_known
+        self.recognized = recognized
         self.status = 0
         self._refusals: list[tuple[A2AError, HttpReply]] = []
 
@@ -218,7 +221,7 @@ class _ForeignBinding:
         try:
             reply = await body.open()
             if reply.status < 300 and self._stays_open(outgoing, reply):
-                body.watch(self._limits, is_complete=outgoing.is_known)
+                body.watch(self._limits, outgoing.recognized)
                 stream: Stream[bytes] = body
             else:
                 whole = HttpReply(
@@ -241,7 +244,7 @@ class _ForeignBinding:
     @staticmethod
     def _stays_open(outgoing: _Outgoing, reply: HttpStream) -> bool:
         """Whether the body may be one that comes bit by bit for a long time."""
-        return not outgoing.is_known or media_type(reply.headers) == _EVENTS
+        return not outgoing.recognized.is_known or media_type(reply.headers) == _EVENTS
 
     def _request(self, call: AnyCall) -> HttpRequest:
         outgoing: _Outgoing = call.params
@@ -285,6 +288,7 @@ class _OpenBody:
         self._reply: HttpStream | None = None
         self._events: EventStreamParser | None = None
         self._is_complete = False
+        self._ending: Ending | None = None
         self._size = 0
 
     async def open(self) -> HttpStream:
@@ -312,17 +316,20 @@ class _OpenBody:
             error.agent = self._agent
             raise
 
-    def watch(self, limits: Limits, *, is_complete: bool) -> None:
+    def watch(self, limits: Limits, recognized: Recognized) -> None:
         """Begins to look at what comes.
 
         Args:
             limits: What it may be: a body, or events of any number.
-            is_complete: Whether the last event has to be whole, as it is in the protocol.
+            recognized: What it answers. In the protocol the last event has to be whole, and of an
+                operation that streams it has to be the end.
         """
         self._limits = limits
-        self._is_complete = is_complete
+        self._is_complete = recognized.is_known
         if self._reply is not None and media_type(self._reply.headers) == _EVENTS:
             self._events = EventStreamParser(limits)
+            if recognized.is_known and recognized.operation.streaming:
+                self._ending = Ending(recognized, limits)
 
     def __aiter__(self) -> Self:
         return self
@@ -334,12 +341,12 @@ class _OpenBody:
             chunk = await self._chunks.__anext__()
             self._look_at(chunk)
         except StopAsyncIteration:
-            if self._is_complete and self._events is not None and self._events.is_cut:
-                reason = "in the middle of an event"
-                error = connection_error(self._request, "truncated", reason, sent=True)
-                error.agent = self._agent
-                raise error from None
-            raise
+            reason = self._missing()
+            if reason is None:
+                raise
+            error = connection_error(self._request, "truncated", reason, sent=True)
+            error.agent = self._agent
+            raise error from None
         except A2AError as error:
             error.agent = self._agent
             raise
@@ -356,14 +363,22 @@ class _OpenBody:
         if is_open and connection is not None:
             await connection.__aexit__(None, None, None)
 
+    def _missing(self) -> str | None:
+        """What is not there at the end; None if all is."""
+        if self._is_complete and self._events is not None and self._events.is_cut:
+            return "in the middle of an event"
+        return None if self._ending is None else self._ending.missing
+
     def _look_at(self, chunk: bytes) -> None:
-        """Checks how large it becomes.
+        """Checks how large it becomes, and notes what passes.
 
         Raises:
             LimitExceededError: Too large.
         """
         if self._events is not None:
-            self._events.feed(chunk)
+            for event in self._events.feed(chunk):
+                if self._ending is not None:
+                    self._ending.passed(event)
             return
         self._size += len(chunk)
         if self._size > self._limits.body:

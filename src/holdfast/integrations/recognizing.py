@@ -44,12 +44,14 @@ class Recognized(NamedTuple):
         version: Version of the protocol; empty if it is of none.
         base: Path of the interface, to which the operation's own is added; empty for the whole
             origin.
+        request_id: What a call of JSON-RPC is called by in its answers, of any type.
     """
 
     operation: AnyOperation
     binding: str
     version: str = ""
     base: str = ""
+    request_id: Any = None
 
     @property
     def is_known(self) -> bool:
@@ -87,10 +89,11 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 class _Envelope(msgspec.Struct):
-    """What of a JSON object tells whether it is a call of JSON-RPC."""
+    """What of a JSON object tells whether it is a call of JSON-RPC, and which."""
 
     jsonrpc: Any = UNSET
     method: Any = UNSET
+    id: Any = None
 
 
 _decoder = msgspec.json.Decoder(_Envelope)
@@ -158,7 +161,7 @@ def _by_envelope(envelope: _Envelope, path: str) -> Recognized | None:
     if envelope.jsonrpc != "2.0" or not isinstance(called, str) or called not in _METHODS:
         return None
     operation, version = _METHODS[called]
-    return Recognized(operation, "JSONRPC", version, path)
+    return Recognized(operation, "JSONRPC", version, path, envelope.id)
 
 
 def _envelope_of(body: bytes) -> _Envelope | None:
