@@ -114,7 +114,7 @@ def decode(
     if not 200 <= reply.status < 300:
         around = status.refusals_around(_document(reply), refusals)
         if _holds_result(operation, reply):
-            around = frozenset()  # it did come from the agent, whatever changed the status
+            around = frozenset[int]()  # it did come from the agent, whatever changed the status
         raise read_error(reply, now=now, refusals=around)
     if b'"error"' in reply.body:
         _raise_hidden_error(operation, reply, now=now)
