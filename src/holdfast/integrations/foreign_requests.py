@@ -38,7 +38,7 @@ from holdfast.wire.foreign import error_in
 from holdfast.wire.http import HttpReply, HttpRequest, media_type
 from holdfast.wire.limits import exceeded
 from holdfast.wire.origins import origin
-from holdfast.wire.sse import EventStreamParser
+from holdfast.wire.sse import EVENT_STREAM, EventStreamParser
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
@@ -58,8 +58,6 @@ __all__ = ["ForeignReply", "ForeignRequests"]
 
 P = TypeVar("P")
 R = TypeVar("R")
-
-_EVENTS = "text/event-stream"
 
 
 class ForeignReply(NamedTuple):
@@ -129,7 +127,7 @@ class ForeignRequests:
         recognized = recognize(request.method, request.url, request.body)
         operation = recognized.operation
         outgoing = _Outgoing(request, recognized)
-        opens = operation.streaming or _EVENTS in request.headers.get("accept", "")
+        opens = operation.streaming or EVENT_STREAM in request.headers.get("accept", "")
         call: AnyCall = Call(
             operation=_streaming(operation) if opens else operation,
             params=outgoing,
@@ -213,11 +211,10 @@ class _ForeignBinding:
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
         """Sends a request, and waits for the headers of the reply."""
         outgoing: _Outgoing = cast("Any", call.params)
-        request = self._request(call)
-        connection = self._engine.stream(request)
+        connection = self._engine.stream(self._request(call))
         with _named(call.agent):
             reply = await connection.__aenter__()
-        body = _OpenBody(connection, reply, call.agent, request, outgoing.recognized, self._limits)
+        body = _OpenBody(connection, reply, outgoing, agent=call.agent, limits=self._limits)
         if reply.status < 300 and self._stays_open(outgoing, reply):
             return _answer(call, reply, body)
         try:
@@ -236,7 +233,7 @@ class _ForeignBinding:
     @staticmethod
     def _stays_open(outgoing: _Outgoing, reply: HttpStream) -> bool:
         """Whether the body may be one that comes bit by bit for a long time."""
-        return not outgoing.recognized.is_known or media_type(reply.headers) == _EVENTS
+        return not outgoing.recognized.is_known or media_type(reply.headers) == EVENT_STREAM
 
     def _request(self, call: AnyCall) -> HttpRequest:
         outgoing: _Outgoing = call.params
@@ -282,10 +279,9 @@ class _OpenBody:
     Args:
         connection: What it comes over, which is open; closed with this.
         reply: The reply.
-        agent: Where it comes from, to be named in errors.
-        request: What is answered.
-        recognized: What that is. In the protocol the last event has to be whole, and of an
+        outgoing: What is answered. In the protocol the last event has to be whole, and of an
             operation that streams it has to be the end.
+        agent: Where it comes from, to be named in errors.
         limits: How large it may be: a body, or events of any number.
     """
 
@@ -293,21 +289,21 @@ class _OpenBody:
         self,
         connection: AbstractAsyncContextManager[HttpStream],
         reply: HttpStream,
+        outgoing: _Outgoing,
+        *,
         agent: str | None,
-        request: HttpRequest,
-        recognized: Recognized,
         limits: Limits,
     ) -> None:
         self._connection: AbstractAsyncContextManager[HttpStream] | None = connection
         self._chunks = reply.chunks()
         self._agent = agent
-        self._request = request
+        self._request, recognized = outgoing
         self._limits = limits
         self._size = 0
         self._is_of_a2a = recognized.is_known
         self._events: EventStreamParser | None = None
         self._ending: Ending | None = None
-        if media_type(reply.headers) == _EVENTS:
+        if media_type(reply.headers) == EVENT_STREAM:
             self._events = EventStreamParser(limits)
             if recognized.is_known and recognized.operation.streaming:
                 self._ending = Ending(recognized, limits)

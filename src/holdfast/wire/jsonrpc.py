@@ -13,6 +13,7 @@ from holdfast.model import codec
 from holdfast.model.requests import Empty
 from holdfast.wire import status
 from holdfast.wire.http import Encoded, HttpReply, excerpt, harmless_headers
+from holdfast.wire.sse import EVENT_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["decode", "encode", "reader"]
 
 _HEADERS = {"content-type": "application/json", "accept": "application/json"}
-_FOR_EVENTS = {**_HEADERS, "accept": "text/event-stream, application/json"}
+_FOR_EVENTS = {**_HEADERS, "accept": f"{EVENT_STREAM}, application/json"}
 
 P = TypeVar("P")
 R = TypeVar("R")

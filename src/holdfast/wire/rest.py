@@ -10,6 +10,7 @@ from holdfast.model import codec
 from holdfast.model.requests import Request
 from holdfast.wire import status
 from holdfast.wire.http import Encoded, HttpReply, excerpt, harmless_headers
+from holdfast.wire.sse import EVENT_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["decode", "encode", "read_error", "read_error_event", "reader"]
 
 _ACCEPT = {"accept": "application/a2a+json, application/json"}
-_ACCEPT_EVENTS = {"accept": "text/event-stream, application/a2a+json, application/json"}
+_ACCEPT_EVENTS = {"accept": f"{EVENT_STREAM}, application/a2a+json, application/json"}
 _BODY = {"content-type": "application/a2a+json"}
 _WITH_BODY = {**_BODY, **_ACCEPT}
 
