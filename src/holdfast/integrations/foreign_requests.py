@@ -25,10 +25,11 @@ from holdfast.integrations.endings import Ending
 from holdfast.integrations.recognizing import recognize
 from holdfast.layering import layered_requests
 from holdfast.model.card import AgentInterface
+from holdfast.model.operations import CARD_BINDING
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.admission import Admission
 from holdfast.runtime.binding import MAX_IDLE
-from holdfast.runtime.endpoints import CARD_BINDING, Endpoints, KnownEndpoints
+from holdfast.runtime.endpoints import Endpoints, KnownEndpoints
 from holdfast.runtime.engine import connection_error
 from holdfast.runtime.listeners import Observers
 from holdfast.runtime.open_streams import OneEvent
