@@ -19,6 +19,7 @@ from google.rpc.status_pb2 import Status
 from holdfast import A2AConnectionError, AgentError
 from holdfast.integrations.a2a_sdk import RetryTransport, default_retry_predicate, retry_facts
 
+from .refused_bodies import OF_AN_AGENT, OF_SOMEBODY_BEFORE_IT
 from .sdk_transports import (
     CALLS,
     CONDITIONAL,
@@ -128,16 +129,8 @@ def test_holdfast_below_knows(transient):
 # ── Was it executed? ─────────────────────────────────────────────────────────────────────────
 
 
-RPC = b'{"jsonrpc": "2.0", "id": "1", "error": {"code": -32603, "message": "no"}}'
-ODD_RPC = b'{"jsonrpc": "2.0", "id": "1", "error": {"code": 12, "message": "no"}}'
-NO_ID = b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32603, "message": "no"}}'
-RESULT = b'{"jsonrpc": "2.0", "id": "1", "result": {}}'
-REST = b'{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "no"}}'
-OUTCOME = b'{"task": {"id": "t-1"}, "authentication": {"scheme": "Bearer"}}'
-PROBLEM = b'{"type": "https://a2a-protocol.org/errors/task-not-found", "title": "no"}'
-PAGE = b"<html>Too many requests</html>"
-OF_A_PROXY = b'{"message": "too many requests"}'
-OF_A_GATEWAY = b'{"error": "slow down"}'
+RPC = OF_AN_AGENT["an error"]
+PAGE = OF_SOMEBODY_BEFORE_IT["a page"]
 
 
 def unread(status):
@@ -159,10 +152,7 @@ def not_executed():
         "connect timeout": timed_out(httpx.ConnectTimeout),
         "pool timeout": timed_out(httpx.PoolTimeout),
         "by hand": caused(A2AClientTimeoutError(), httpx.ConnectTimeout("without a request")),
-        "429": status_error(429),
-        "429, a page": status_error(429, PAGE),
-        "429, of a proxy": status_error(429, OF_A_PROXY),
-        "429, of a gateway": status_error(429, OF_A_GATEWAY),
+        **{f"429, {who}": status_error(429, body) for who, body in OF_SOMEBODY_BEFORE_IT.items()},
         "429, moved": status_error(429, history=[httpx.Response(307), httpx.Response(308)]),
         "503, hint": status_error(503, retry_after="1"),
         "503, hint in ms": status_error(503, PAGE, retry_after_ms="5"),
@@ -198,16 +188,13 @@ def maybe_executed():
         "503": status_error(503),
         "503, a hint that is none": status_error(503, retry_after="soon"),
         "504": status_error(504, retry_after="1"),
-        "429, JSON-RPC": status_error(429, RPC),
-        "429, JSON-RPC of a kind": status_error(429, ODD_RPC),
-        "429, JSON-RPC without id": status_error(429, NO_ID),
-        "429, a result": status_error(429, RESULT),
-        "429, REST": status_error(429, REST),
-        "429, an outcome": status_error(429, OUTCOME),
-        "429, a problem": status_error(429, PROBLEM),
+        **{f"429, {what}": status_error(429, body) for what, body in OF_AN_AGENT.items()},
         "429, unread": unread(429),
         "429 after a redirect": status_error(429, history=[httpx.Response(303)]),
-        "503, hint, JSON-RPC": status_error(503, RPC, retry_after="1"),
+        **{
+            f"503, hint, {what}": status_error(503, body, retry_after="1")
+            for what, body in OF_AN_AGENT.items()
+        },
         "own": own(A2AConnectionError("reset", failure="closed", transient=True)),
         "own, below httpx": caused(
             A2AClientError(),

@@ -414,11 +414,14 @@ async def grpc_agent(*script, port=0):
         await server.stop(None)
 
 
-@contextlib.asynccontextmanager
-async def over_grpc(port, **options):
+def channel_to(port):
     quickly = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.min_reconnect_backoff_ms", 100)]
-    channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=quickly)
-    inner = GrpcTransport(channel, sdk.AgentCard())
+    return grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=quickly)
+
+
+@contextlib.asynccontextmanager
+async def over_grpc(port, *, channel=None, **options):
+    inner = GrpcTransport(channel or channel_to(port), sdk.AgentCard())
     async with RetryTransport(inner, **({"base_delay": 0.01} | options)) as transport:
         yield transport
 
@@ -470,18 +473,25 @@ async def test_a_message_that_a_grpc_agent_worked_on_is_executed_once(failure):
 @pytest.mark.real_time
 async def test_a_message_that_found_no_grpc_agent_is_sent_once_there_is_one():
     port = closed_port()
-    options = {"max_retries": 1000, "base_delay": 0.05, "max_delay": 0.05, "budget": None}
+    channel = channel_to(port)
+    retries, started = [], []
     async with contextlib.AsyncExitStack() as stack:
-        started = []
 
-        async def start(*_):
-            if not started:
+        async def start(attempt, *_):
+            retries.append(attempt)
+            if attempt == 3:
                 started.append(await stack.enter_async_context(grpc_agent(port=port)))
+                # A try that fails while a connection comes about may have been carried by it:
+                # it would be the last one.
+                await channel.channel_ready()
 
-        transport = await stack.enter_async_context(over_grpc(port, on_retry=start, **options))
+        transport = await stack.enter_async_context(
+            over_grpc(port, channel=channel, on_retry=start)
+        )
         answer = await transport.send_message(SEND)
 
         assert answer.task.id == "t-1"
+        assert retries == [1, 2, 3]
         assert len(started[0].executed) == 1
 
 

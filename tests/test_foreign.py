@@ -11,6 +11,8 @@ from holdfast.wire.foreign import error_in
 from holdfast.wire.http import HttpReply
 from holdfast.wire.status import REFUSALS
 
+from .refused_bodies import OF_AN_AGENT, OF_SOMEBODY_BEFORE_IT
+
 NAMES = st.sampled_from(
     ["jsonrpc", "id", "error", "code", "message", "data", "details", "status", "result", "task",
      "type", "@type", "reason", "metadata", "httpStatus"]
@@ -53,6 +55,12 @@ def test_nor_does_an_error_of_json_rpc(status, code):
     assert told(status, json.dumps(body).encode(), {"retry-after": "1"}).executed is None
 
 
+@pytest.mark.parametrize("body", OF_AN_AGENT.values(), ids=OF_AN_AGENT)
+@pytest.mark.parametrize("status", [425, 429, 503])
+def test_nor_does_anything_in_which_an_agent_speaks(status, body):
+    assert told(status, body, {"retry-after": "1"}).executed is None
+
+
 @pytest.mark.parametrize(
     ("status", "headers", "executed", "transient"),
     [
@@ -64,7 +72,7 @@ def test_nor_does_an_error_of_json_rpc(status, code):
         (500, {}, None, True),
     ],
 )
-@pytest.mark.parametrize("body", [b"", b"busy", b'"busy"', b'{"message": "busy"}', b"[]"])
+@pytest.mark.parametrize("body", OF_SOMEBODY_BEFORE_IT.values(), ids=OF_SOMEBODY_BEFORE_IT)
 def test_what_stands_before_the_agent_is_taken_at_its_word(
     status, headers, executed, transient, body
 ):

@@ -728,6 +728,35 @@ async def test_a_response_that_is_forgotten_frees_its_place(kind):
         assert network.in_flight == 0
 
 
+class Slow(FakeNetwork):
+    """An engine that takes its time to let go of a reply."""
+
+    @asynccontextmanager
+    async def stream(self, request, /):
+        async with super().stream(request) as opened:
+            try:
+                yield opened
+            finally:
+                await asyncio.sleep(1)
+
+
+@both
+@pytest.mark.parametrize("pause", [None, 0, 0.5])
+async def test_a_response_that_is_forgotten_is_let_go_of_before_closing_is_over(kind, pause):
+    network = Slow(FakeAgent())
+
+    async with client_of(kind, network=network, headers=EVENTS) as client:
+        request = client.build_request("POST", RPC, json=send(method="SendStreamingMessage"))
+        answer = await client.send(request, stream=True)
+        del answer
+        gc.collect()
+        if pause is not None:
+            await asyncio.sleep(pause)
+        assert network.in_flight == 1
+
+    assert network.in_flight == 0  # with the client
+
+
 @both
 async def test_who_is_cancelled_while_reading_frees_it_though_nobody_closes(kind):
     agent = FakeAgent()

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import msgspec
@@ -653,6 +654,60 @@ def test_every_public_function_is_in_the_table():
     functions = [name for name in holdfast.__all__ if inspect.isfunction(getattr(holdfast, name))]
 
     assert sorted(functions) == sorted(path for path in SIGNATURES if "." not in path)
+
+
+TRANSPORT = (
+    "*resilience=None *timeout=900.0 *limits=None *engine=None *shared=None *env=None "
+    "*observers=()"
+)
+INTEGRATIONS = {
+    "a2a_sdk": {
+        "CallFailedError": "message=None data=None",
+        "CallTimeoutError": "message=None data=None",
+        "HoldfastClientFactory": "config=None *retry_config=None **options",
+        "HoldfastTransport": (
+            "card url config=None *protocol_binding=None *retry_config=None **options"
+        ),
+        "RetryConfig": (
+            "*max_retries=3 *base_delay=1.0 *max_delay=30.0 *retry_predicate=None *on_retry=None "
+            "*resend_ambiguous=False *max_retry_after=60.0 *timeout=None *budget='standard'"
+        ),
+        "RetryFacts": "*attempts *reason *executed=None *retry_after=None",
+        "RetryTransport": (
+            "transport *max_retries=3 *base_delay=1.0 *max_delay=30.0 *retry_predicate=None "
+            "*on_retry=None *resend_ambiguous=False *max_retry_after=60.0 *timeout=None "
+            "*budget='standard' *env=None"
+        ),
+        "SharedBudget": "policy=None",
+        "TransportOptions": None,
+        "client_factory": "config=None *retry_config=None **options",
+        "default_retry_predicate": "exc",
+        "retry_facts": "error",
+    },
+    "httpx": {"Transport": TRANSPORT},
+    "httpx2": {"Transport": TRANSPORT},
+}
+
+
+@pytest.mark.parametrize("name", INTEGRATIONS)
+def test_what_is_for_other_libraries_is_as_promised(name):
+    module = importlib.import_module(f"holdfast.integrations.{name}")
+    found = {exported: getattr(module, exported) for exported in module.__all__}
+
+    assert undocumented(module) == []
+    assert list(found) == list(INTEGRATIONS[name])
+    assert {
+        exported: None if typing.is_typeddict(value) else written(inspect.signature(value))
+        for exported, value in found.items()
+    } == INTEGRATIONS[name]
+
+
+@pytest.mark.parametrize("name", ["httpx", "httpx2"])
+def test_help_tells_all_of_a_transport(name):
+    module = importlib.import_module(f"holdfast.integrations.{name}")
+
+    for word in ("ReadTimeout", "http2", "verify", "Proxies", "resilience:", "observers:"):
+        assert word in module.Transport.__doc__
 
 
 CALL_OPTIONS = ["timeout", "headers", "extensions", "context"]

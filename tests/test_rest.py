@@ -37,6 +37,7 @@ from holdfast.model.types import Message, Task, TaskState, TaskStatus
 from holdfast.wire import rest
 from holdfast.wire.http import HttpReply
 
+from .refused_bodies import OF_AN_AGENT
 from .strategies import (
     any_text,
     error_objects,
@@ -49,6 +50,9 @@ from .strategies import (
 )
 
 NOW = 1_445_412_480.0
+SPOKEN = {
+    what: body for what, body in OF_AN_AGENT.items() if what != "too much to look through"
+}  # which the engine finds first
 UNARY = [operation for operation in OPERATIONS if not operation.streaming]
 INFO = {
     "@type": "type.googleapis.com/google.rpc.ErrorInfo",
@@ -396,6 +400,14 @@ def test_any_body_under_a_status_that_says_no_is_an_error(body, kind):
 
     assert type(error) is kind
     assert error.executed is (False if kind is A2AHTTPError else None)
+
+
+@pytest.mark.parametrize("body", SPOKEN.values(), ids=SPOKEN)
+@pytest.mark.parametrize("http_status", [429, 503])
+def test_a_refusal_in_which_an_agent_speaks_may_have_been_executed(body, http_status):
+    error = failure(body, http_status=http_status, headers={"retry-after": "1"})
+
+    assert error.executed is None
 
 
 # ── Replies that are none ────────────────────────────────────────────────────────────────────

@@ -33,7 +33,7 @@ from holdfast.errors import (
     TaskAuthRequiredError,
 )
 from holdfast.model.card import check_card
-from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK
+from holdfast.model.operations import GET_AGENT_CARD, GET_EXTENDED_AGENT_CARD, GET_TASK
 from holdfast.model.requests import (
     GetExtendedAgentCardRequest,
     GetTaskRequest,
@@ -45,7 +45,7 @@ from holdfast.options import CallOptions, SendOptions
 from holdfast.policy.deadline import Deadline
 from holdfast.policy.reconcile import OnUnknown
 from holdfast.runtime.closing import close_in_turn
-from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation
+from holdfast.runtime.discovery import CardLocation
 from holdfast.runtime.listeners import Consumer, Hooks
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.polling import poll

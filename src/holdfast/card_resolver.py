@@ -17,12 +17,13 @@ from holdfast.auth import AuthInterceptor, AuthProvider, to_provider
 from holdfast.errors import A2AError
 from holdfast.layering import card_source
 from holdfast.model.card import AgentInterface
+from holdfast.model.operations import CARD_BINDING
 from holdfast.policy.deadline import Deadline
 from holdfast.policy.resilience import Resilience
 from holdfast.resources import engine_of
 from holdfast.runtime.closing import ClosingContext
 from holdfast.runtime.discovery import CardLocation
-from holdfast.runtime.endpoints import CARD_BINDING, Endpoints
+from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.layers import DeadlineLayer, ObservedLayer
 from holdfast.runtime.listeners import Observers

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import InvalidAgentCardError
 from holdfast.model.card import APIKeySecurityScheme, HTTPAuthSecurityScheme, SecurityScheme
-from holdfast.runtime.discovery import GET_AGENT_CARD
+from holdfast.model.operations import GET_AGENT_CARD
 from holdfast.wire.credentials import Credentials as Carried
 from holdfast.wire.credentials import is_cookie_name, is_cookie_value
 from holdfast.wire.http import check_headers

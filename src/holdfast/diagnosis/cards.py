@@ -10,11 +10,10 @@ from holdfast.errors import A2AError
 from holdfast.layering import card_source
 from holdfast.model import codec
 from holdfast.model.card import AgentInterface
-from holdfast.model.operations import WELL_KNOWN
+from holdfast.model.operations import CARD_BINDING, WELL_KNOWN
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.card_files import read_card_file
 from holdfast.runtime.discovery import CardLocation
-from holdfast.runtime.endpoints import CARD_BINDING
 from holdfast.runtime.listeners import Observers
 from holdfast.runtime.resolver import FETCH_CARD
 from holdfast.runtime.transport import Call, CallProgress, Errand

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from holdfast.arguments import check_able, check_kind, check_seconds, hooks
@@ -49,24 +49,70 @@ RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 
 
+class OpenStreams:
+    """The streams that are open; closes those that somebody has left open and forgotten.
+
+    It holds on to them: what is collected together with a response could not be closed in order.
+    """
+
+    def __init__(self) -> None:
+        self._open: set[Stream[bytes]] = set()
+        self._left: set[Stream[bytes]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def add(self, stream: Stream[bytes]) -> None:
+        """Notes a stream that is open."""
+        self._open.add(stream)
+
+    def discard(self, stream: Stream[bytes]) -> None:
+        """Forgets a stream that is closed by somebody else."""
+        self._open.discard(stream)
+
+    def leave(self, stream: Stream[bytes], loop: asyncio.AbstractEventLoop) -> None:
+        """Begins to close a stream of this event loop, from wherever it was found."""
+        self._open.discard(stream)
+        self._left.add(stream)
+        try:
+            loop.call_soon_threadsafe(self._begin, stream, loop)
+        except RuntimeError:  # the loop is over, and the pool with it
+            self._left.discard(stream)
+
+    async def closed(self) -> None:
+        """Waits until those that were left open here are closed, for a few seconds at most."""
+        if self._left:
+            await asyncio.sleep(0)  # they are begun with
+        loop = asyncio.get_running_loop()
+        closing = [task for task in self._closing if task.get_loop() is loop]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING):
+                await asyncio.gather(*closing, return_exceptions=True)
+
+    def _begin(self, stream: Stream[bytes], loop: asyncio.AbstractEventLoop) -> None:
+        self._left.discard(stream)
+        task = loop.create_task(stream.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
 class AnyBody:
     """The body of a response while it comes; closes itself when it ends, however it does.
 
     Args:
         stream: Its pieces.
-        told: Makes the library's exception of an error.
-        closing: Where what closes it is kept, if everybody else has forgotten it.
+        failure_of: Makes the library's exception of an error.
+        among: Closes it if everybody has forgotten it.
     """
 
     def __init__(
         self,
         stream: Stream[bytes],
-        told: Callable[[A2AError], Exception],
-        closing: set[asyncio.Task[None]],
+        failure_of: Callable[[A2AError], Exception],
+        among: OpenStreams,
     ) -> None:
         self._stream: Stream[bytes] | None = stream
-        self._told = told
-        self._closing = closing
+        self._failure_of = failure_of
+        self._among = among
+        among.add(stream)
         self._is_ended = False
         self._loop = asyncio.get_running_loop()
 
@@ -83,7 +129,7 @@ class AnyBody:
             return await self._stream.__anext__()
         except A2AError as error:
             await self.aclose()
-            failure = self._told(error)
+            failure = self._failure_of(error)
             cause = error
         except BaseException:  # the end, too; and who is cancelled reads no more
             await self.aclose()
@@ -98,14 +144,14 @@ class AnyBody:
         """Lets go of the connection. Can be called twice."""
         stream, self._stream = self._stream, None
         if stream is not None:
+            self._among.discard(stream)
             await stream.close()
 
     def __del__(self) -> None:
         # A response that was left open and forgotten would keep its place in the pool for ever.
         stream = self._stream
         if stream is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is over, and the pool with it
-                self._loop.call_soon_threadsafe(_close_late, self._loop, stream, self._closing)
+            self._among.leave(stream, self._loop)
 
 
 class AnyTransport(Generic[RequestT, ResponseT]):
@@ -199,9 +245,9 @@ class AnyTransport(Generic[RequestT, ResponseT]):
         observers = hooks("observers", observers, "__call__")
         used, self._owned = engine_of(engine)
         self._limits = limits
-        self._closing: set[asyncio.Task[None]] = set()
-        self._open = PerLoop[WeakSet[AnyBody]](WeakSet)
-        self._timeouts = lru_cache(maxsize=64)(_Limits(resilience.timeouts))
+        self._open = OpenStreams()
+        self._bodies = PerLoop[WeakSet[AnyBody]](WeakSet)
+        self._timeouts = lru_cache(maxsize=64)(_AttemptTimeouts(resilience.timeouts))
         self._requests = ForeignRequests(
             used,
             resilience=resilience,
@@ -219,7 +265,7 @@ class AnyTransport(Generic[RequestT, ResponseT]):
             outgoing = await self._written(request)
             reply = await self._requests.send(outgoing, began=began)
         except A2AError as error:
-            failure, cause = self._told(error, request), error
+            failure, cause = self._failure_of(error, request), error
         else:
             response: ResponseT = self._response(request, reply)
             return response
@@ -227,9 +273,10 @@ class AnyTransport(Generic[RequestT, ResponseT]):
 
     async def aclose(self) -> None:
         """Ends the requests under way in this event loop, and closes an engine of its own."""
-        for body in [*self._open.here()]:
+        for body in [*self._bodies.here()]:
             body.end()
         await self._requests.close()
+        await self._open.closed()
         if self._owned is not None:
             await self._owned.close()
 
@@ -280,8 +327,8 @@ class AnyTransport(Generic[RequestT, ResponseT]):
         if isinstance(body, bytes):
             stream: Any = self._library.ByteStream(body)
         else:
-            stream = self._body(body, lambda error: self._told(error, request), self._closing)
-            self._open.here().add(stream)
+            stream = self._body(body, lambda error: self._failure_of(error, request), self._open)
+            self._bodies.here().add(stream)
         return self._library.Response(
             status_code=reply.status,
             headers=_as_decoded(reply.headers),
@@ -289,11 +336,14 @@ class AnyTransport(Generic[RequestT, ResponseT]):
             extensions={"http_version": b"HTTP/1.1"},
         )
 
-    def _told(self, error: A2AError, request: Any) -> Exception:
+    def _failure_of(self, error: A2AError, request: Any) -> Exception:
         """The library's exception for an error."""
         failure: Exception = getattr(self._library, _name_of(error))(str(error), request=request)
         return failure
 
+
+_CLOSING = 5.0
+"""Seconds that responses which were left open have to be closed."""
 
 _PHASES = ("connect", "read", "write", "pool")
 """What the library calls its timeouts."""
@@ -302,8 +352,8 @@ _SHORTEST = 0.001
 """Seconds; the library takes zero, which is over before it begins."""
 
 
-class _Limits:
-    """Makes the limits of an attempt of those that the client has, where it has any."""
+class _AttemptTimeouts:
+    """Makes the timeouts of an attempt of those that the client has, where it has any."""
 
     def __init__(self, own: Timeouts) -> None:
         self._own = own
@@ -317,15 +367,15 @@ class _Limits:
     ) -> Timeouts:
         own = self._own
         return Timeouts(
-            pool=_limit(own.pool, pool),
-            connect=_limit(own.connect, connect),
-            write=_limit(own.write, write),
-            first_byte=_limit(own.first_byte, read),
-            idle=_limit(own.idle, read),
+            pool=_given_or(own.pool, pool),
+            connect=_given_or(own.connect, connect),
+            write=_given_or(own.write, write),
+            first_byte=_given_or(own.first_byte, read),
+            idle=_given_or(own.idle, read),
         )
 
 
-def _limit(own: float, given: float | None) -> float:
+def _given_or(own: float, given: float | None) -> float:
     return own if given is None else max(_SHORTEST, given)
 
 
@@ -362,72 +412,60 @@ def _as_decoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     ]
 
 
-_OF_CONNECTION: Mapping[str, str] = {
-    "dns": "ConnectError",
-    "refused": "ConnectError",
-    "unreachable": "ConnectError",
-    "tls": "ConnectError",
-    "proxy": "ProxyError",
-    "disconnected": "RemoteProtocolError",
-    "truncated": "RemoteProtocolError",
-    "closed": "ReadError",
-}
+class _Row(NamedTuple):
+    """How errors of one kind are told.
 
-_OF_TIMEOUT: Mapping[str, str] = {
-    "pool": "PoolTimeout",
-    "connect": "ConnectTimeout",
-    "write": "WriteTimeout",
-    "first_byte": "ReadTimeout",
-    "idle": "ReadTimeout",
-}
+    Attributes:
+        kind: The kind.
+        which: Which of them, as `_which` says; None for all of them.
+        sent: The name of the library's exception where the request may have been sent.
+        unsent: The name where it was not.
+    """
 
-_NEVER_SENT = frozenset({"ReadError", "RemoteProtocolError"})
-"""What says that something was sent, and becomes a ``ConnectError`` where nothing was."""
+    kind: type[A2AError]
+    which: str | None
+    sent: str
+    unsent: str
 
-_SENT_BEFORE: Mapping[str, str] = {
-    "ConnectError": "ReadError",
-    "ProxyError": "ReadError",
-    "LocalProtocolError": "ReadError",
-    "ConnectTimeout": "ReadTimeout",
-    "PoolTimeout": "ReadTimeout",
-}
-"""What says that nothing was sent, and what it becomes where an earlier try was."""
 
-_OTHERS: tuple[tuple[type[A2AError] | tuple[type[A2AError], ...], str], ...] = (
-    (LimitExceededError, "DecodingError"),
-    (InvalidAgentResponseError, "RemoteProtocolError"),
-    (CircuitOpenError, "ConnectError"),
-    ((QueueFullError, RateLimitedError), "PoolTimeout"),
+_EXCEPTIONS = (
+    _Row(A2ATimeoutError, "pool", "ReadTimeout", "PoolTimeout"),
+    _Row(A2ATimeoutError, "connect", "ReadTimeout", "ConnectTimeout"),
+    _Row(A2ATimeoutError, "write", "WriteTimeout", "WriteTimeout"),
+    _Row(A2ATimeoutError, None, "ReadTimeout", "ReadTimeout"),
+    _Row(DeadlineExceededError, None, "ReadTimeout", "PoolTimeout"),
+    _Row(QueueFullError, None, "ReadTimeout", "PoolTimeout"),
+    _Row(RateLimitedError, None, "ReadTimeout", "PoolTimeout"),
+    _Row(CircuitOpenError, None, "ReadError", "ConnectError"),
+    _Row(A2AConnectionError, "unsendable", "ReadError", "LocalProtocolError"),
+    _Row(A2AConnectionError, "dns", "ReadError", "ConnectError"),
+    _Row(A2AConnectionError, "refused", "ReadError", "ConnectError"),
+    _Row(A2AConnectionError, "unreachable", "ReadError", "ConnectError"),
+    _Row(A2AConnectionError, "tls", "ReadError", "ConnectError"),
+    _Row(A2AConnectionError, "proxy", "ReadError", "ProxyError"),
+    _Row(A2AConnectionError, "closed", "ReadError", "ConnectError"),
+    _Row(A2AConnectionError, None, "RemoteProtocolError", "ConnectError"),
+    _Row(LimitExceededError, None, "DecodingError", "WriteError"),
+    _Row(InvalidAgentResponseError, None, "RemoteProtocolError", "ConnectError"),
+    _Row(A2AError, None, "ReadError", "ConnectError"),
 )
+"""The first row that fits counts."""
 
 
 def _name_of(error: A2AError) -> str:
-    """The name of the library's exception for an error, which is about all tries."""
-    name = _name_of_the_last(error)
-    return name if error.executed is False else _SENT_BEFORE.get(name, name)
+    """The name of the library's exception for an error."""
+    which = _which(error)
+    row = next(
+        row for row in _EXCEPTIONS if isinstance(error, row.kind) and row.which in {None, which}
+    )
+    return row.unsent if error.executed is False else row.sent
 
 
-def _name_of_the_last(error: A2AError) -> str:
-    """The same for what the last try came to."""
+def _which(error: A2AError) -> str | None:
+    """What kind of timeout it was, or what became of the connection."""
     if isinstance(error, A2ATimeoutError):
-        return _OF_TIMEOUT[error.phase]
-    if isinstance(error, DeadlineExceededError):
-        return "PoolTimeout" if error.executed is False else "ReadTimeout"
-    if isinstance(error, A2AConnectionError):
-        name = _OF_CONNECTION[error.failure]
-        if error.failure == "unreachable" and not error.transient:
-            return "LocalProtocolError"  # what cannot be sent as it is
-    else:
-        name = next((name for kind, name in _OTHERS if isinstance(error, kind)), "ReadError")
-    if name == "DecodingError" and error.executed is False:
-        return "WriteError"  # of a body that is too large to be sent
-    return "ConnectError" if error.executed is False and name in _NEVER_SENT else name
-
-
-def _close_late(
-    loop: asyncio.AbstractEventLoop, stream: Stream[bytes], closing: set[asyncio.Task[None]]
-) -> None:
-    """Closes what nobody has closed."""
-    task = loop.create_task(stream.close())
-    closing.add(task)
-    task.add_done_callback(closing.discard)
+        return error.phase
+    if not isinstance(error, A2AConnectionError):
+        return None
+    is_passing = error.transient or error.failure != "unreachable"
+    return error.failure if is_passing else "unsendable"  # nowhere, as it is

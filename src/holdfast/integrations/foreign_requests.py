@@ -15,6 +15,7 @@ Rules:
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 import msgspec
@@ -24,10 +25,11 @@ from holdfast.integrations.endings import Ending
 from holdfast.integrations.recognizing import recognize
 from holdfast.layering import layered_requests
 from holdfast.model.card import AgentInterface
+from holdfast.model.operations import CARD_BINDING
 from holdfast.policy.deadline import Deadline
 from holdfast.runtime.admission import Admission
 from holdfast.runtime.binding import MAX_IDLE
-from holdfast.runtime.endpoints import CARD_BINDING, Endpoints, KnownEndpoints
+from holdfast.runtime.endpoints import Endpoints, KnownEndpoints
 from holdfast.runtime.engine import connection_error
 from holdfast.runtime.listeners import Observers
 from holdfast.runtime.open_streams import OneEvent
@@ -37,10 +39,10 @@ from holdfast.wire.foreign import error_in
 from holdfast.wire.http import HttpReply, HttpRequest, media_type
 from holdfast.wire.limits import exceeded
 from holdfast.wire.origins import origin
-from holdfast.wire.sse import EventStreamParser
+from holdfast.wire.sse import EVENT_STREAM, EventStreamParser
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Generator, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from holdfast.integrations.recognizing import AnyOperation, Recognized
@@ -57,8 +59,6 @@ __all__ = ["ForeignReply", "ForeignRequests"]
 
 P = TypeVar("P")
 R = TypeVar("R")
-
-_EVENTS = "text/event-stream"
 
 
 class ForeignReply(NamedTuple):
@@ -128,7 +128,7 @@ class ForeignRequests:
         recognized = recognize(request.method, request.url, request.body)
         operation = recognized.operation
         outgoing = _Outgoing(request, recognized)
-        opens = operation.streaming or _EVENTS in request.headers.get("accept", "")
+        opens = operation.streaming or EVENT_STREAM in request.headers.get("accept", "")
         call: AnyCall = Call(
             operation=_streaming(operation) if opens else operation,
             params=outgoing,
@@ -139,16 +139,14 @@ class ForeignRequests:
             progress=CallProgress(began=began),
         )
         try:
-            if opens:
-                opened = await self._transport.stream(call)
-                return ForeignReply(outgoing.status, opened.headers, opened.value)
-            reply: HttpReply = (await self._transport.unary(call)).value
+            carry = self._transport.stream if opens else self._transport.unary
+            reply = cast("_Answer", await carry(call))
         except A2AError as error:
-            refusal = outgoing.refusal_in(error)
+            refusal: HttpReply | None = getattr(error, _REFUSAL, None)
             if refusal is None:
                 raise
-            reply = refusal
-        return ForeignReply(reply.status, reply.headers, reply.body)
+            return ForeignReply(refusal.status, refusal.headers, refusal.body)
+        return ForeignReply(reply.status, reply.headers, reply.value)
 
     async def close(self) -> None:
         """Ends the requests under way in this event loop; later ones are carried all the same."""
@@ -167,29 +165,30 @@ class ForeignRequests:
         )
 
 
-class _Outgoing:
-    """A request on its way, and what came back of its attempts.
+_REFUSAL = "holdfast_refusal"
+"""The attribute of an error that holds the reply which it stands for."""
+
+
+class _Outgoing(NamedTuple):
+    """A request on its way.
 
     Attributes:
         request: The request.
         recognized: What it is.
-        status: Of the reply whose body is still coming.
     """
 
-    def __init__(self, request: HttpRequest, recognized: Recognized) -> None:
-        self.request = request
-        self.recognized = recognized
-        self.status = 0
-        self._refusals: list[tuple[A2AError, HttpReply]] = []
+    request: HttpRequest
+    recognized: Recognized
 
-    def refuse(self, error: A2AError, reply: HttpReply) -> None:
-        """Notes the reply that an error stands for."""
-        self._refusals.append((error, reply))
-        del self._refusals[:-2]  # of two at a time, as a hedge makes them
 
-    def refusal_in(self, error: A2AError) -> HttpReply | None:
-        """The reply that an error stands for, if it stands for one."""
-        return next((reply for told, reply in self._refusals if told is error), None)
+class _Answer(Reply[Any], frozen=True, kw_only=True):
+    """What comes back through the layers, which keep what they do not know.
+
+    Attributes:
+        status: HTTP status.
+    """
+
+    status: int
 
 
 class _ForeignBinding:
@@ -205,38 +204,29 @@ class _ForeignBinding:
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         """Sends a request, and reads the whole reply."""
-        try:
+        with _named(call.agent):
             reply = await self._engine.request(self._request(call))
-        except A2AError as error:
-            error.agent = call.agent
-            raise
-        self._judge(call, reply)
-        return Reply(value=cast("R", reply), headers=reply.headers, endpoint=call.endpoint)
+            self._judge(reply)
+        return _answer(call, reply, reply.body)
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
         """Sends a request, and waits for the headers of the reply."""
         outgoing: _Outgoing = cast("Any", call.params)
-        request = self._request(call)
-        body = _OpenBody(self._engine.stream(request), request, call.agent)
+        connection = self._engine.stream(self._request(call))
+        with _named(call.agent):
+            reply = await connection.__aenter__()
+        body = _OpenBody(connection, reply, outgoing, agent=call.agent, limits=self._limits)
+        if reply.status < 300 and self._stays_open(outgoing, reply):
+            return _answer(call, reply, body)
         try:
-            reply = await body.open()
-            if reply.status < 300 and self._stays_open(outgoing, reply):
-                body.watch(self._limits, outgoing.recognized)
-                stream: Stream[bytes] = body
-            else:
+            with _named(call.agent):
                 whole = HttpReply(
-                    status=reply.status, headers=reply.headers, body=await body.read()
+                    status=reply.status, headers=reply.headers, body=await reply.read()
                 )
-                await body.close()
-                self._judge(call, whole)
-                stream = OneEvent(whole.body)
-        except BaseException:
+                self._judge(whole)
+        finally:
             await body.close()
-            raise
-        outgoing.status = reply.status
-        return Reply(
-            value=cast("Stream[R]", stream), headers=reply.headers, endpoint=call.endpoint
-        )
+        return _answer(call, reply, OneEvent(whole.body))
 
     async def close(self) -> None:
         """Nothing to free: the engine belongs to somebody else."""
@@ -244,7 +234,7 @@ class _ForeignBinding:
     @staticmethod
     def _stays_open(outgoing: _Outgoing, reply: HttpStream) -> bool:
         """Whether the body may be one that comes bit by bit for a long time."""
-        return not outgoing.recognized.is_known or media_type(reply.headers) == _EVENTS
+        return not outgoing.recognized.is_known or media_type(reply.headers) == EVENT_STREAM
 
     def _request(self, call: AnyCall) -> HttpRequest:
         outgoing: _Outgoing = call.params
@@ -257,7 +247,7 @@ class _ForeignBinding:
             progress=call.progress,
         )
 
-    def _judge(self, call: AnyCall, reply: HttpReply) -> None:
+    def _judge(self, reply: HttpReply) -> None:
         """Lets pass what is no error.
 
         Raises:
@@ -266,67 +256,55 @@ class _ForeignBinding:
         if reply.status < 400:
             return
         error = error_in(reply, now=self._env.wall(), refusals=self._refusals, limits=self._limits)
-        error.agent = call.agent
-        outgoing: _Outgoing = call.params
-        outgoing.refuse(error, reply)
+        setattr(error, _REFUSAL, reply)
         raise error
 
 
+def _answer(call: AnyCall, reply: HttpReply | HttpStream, value: object) -> Reply[Any]:
+    return _Answer(value=value, headers=reply.headers, endpoint=call.endpoint, status=reply.status)
+
+
+@contextmanager
+def _named(agent: str | None) -> Generator[None]:
+    """Names the agent in what goes wrong."""
+    try:
+        yield
+    except A2AError as error:
+        error.agent = agent
+        raise
+
+
 class _OpenBody:
-    """The body of a reply while it comes, which is a `Stream` of its pieces."""
+    """The body of a reply while it comes, which is a `Stream` of its pieces.
+
+    Args:
+        connection: What it comes over, which is open; closed with this.
+        reply: The reply.
+        outgoing: What is answered. In the protocol the last event has to be whole, and of an
+            operation that streams it has to be the end.
+        agent: Where it comes from, to be named in errors.
+        limits: How large it may be: a body, or events of any number.
+    """
 
     def __init__(
         self,
         connection: AbstractAsyncContextManager[HttpStream],
-        request: HttpRequest,
+        reply: HttpStream,
+        outgoing: _Outgoing,
+        *,
         agent: str | None,
+        limits: Limits,
     ) -> None:
         self._connection: AbstractAsyncContextManager[HttpStream] | None = connection
-        self._is_open = False
-        self._request = request
+        self._chunks = reply.chunks()
         self._agent = agent
-        self._reply: HttpStream | None = None
-        self._events: EventStreamParser | None = None
-        self._is_complete = False
-        self._ending: Ending | None = None
-        self._size = 0
-
-    async def open(self) -> HttpStream:
-        """Sends the request."""
-        connection = self._connection
-        if connection is None:
-            text = "it was closed before it was opened"
-            raise RuntimeError(text)
-        try:
-            self._reply = await connection.__aenter__()
-        except A2AError as error:
-            error.agent = self._agent
-            raise
-        self._is_open = True
-        self._chunks = self._reply.chunks()
-        return self._reply
-
-    async def read(self) -> bytes:
-        """The whole body."""
-        if self._reply is None:
-            return b""
-        try:
-            return await self._reply.read()
-        except A2AError as error:
-            error.agent = self._agent
-            raise
-
-    def watch(self, limits: Limits, recognized: Recognized) -> None:
-        """Begins to look at what comes.
-
-        Args:
-            limits: What it may be: a body, or events of any number.
-            recognized: What it answers. In the protocol the last event has to be whole, and of an
-                operation that streams it has to be the end.
-        """
+        self._request, recognized = outgoing
         self._limits = limits
-        self._is_complete = recognized.is_known
-        if self._reply is not None and media_type(self._reply.headers) == _EVENTS:
+        self._size = 0
+        self._is_of_a2a = recognized.is_known
+        self._events: EventStreamParser | None = None
+        self._ending: Ending | None = None
+        if media_type(reply.headers) == EVENT_STREAM:
             self._events = EventStreamParser(limits)
             if recognized.is_known and recognized.operation.streaming:
                 self._ending = Ending(recognized, limits)
@@ -335,21 +313,18 @@ class _OpenBody:
         return self
 
     async def __anext__(self) -> bytes:
-        if not self._is_open:
+        if self._connection is None:
             raise StopAsyncIteration
-        try:
-            chunk = await self._chunks.__anext__()
+        with _named(self._agent):
+            try:
+                chunk = await self._chunks.__anext__()
+            except StopAsyncIteration:
+                reason = self._missing()
+                if reason is None:
+                    raise
+                cut = connection_error(self._request, "truncated", reason, sent=True)
+                raise cut from None
             self._look_at(chunk)
-        except StopAsyncIteration:
-            reason = self._missing()
-            if reason is None:
-                raise
-            error = connection_error(self._request, "truncated", reason, sent=True)
-            error.agent = self._agent
-            raise error from None
-        except A2AError as error:
-            error.agent = self._agent
-            raise
         return chunk
 
     def at_hand(self) -> bytes | None:
@@ -358,14 +333,13 @@ class _OpenBody:
 
     async def close(self) -> None:
         """Lets go of the connection."""
-        is_open, self._is_open = self._is_open, False
         connection, self._connection = self._connection, None
-        if is_open and connection is not None:
+        if connection is not None:
             await connection.__aexit__(None, None, None)
 
     def _missing(self) -> str | None:
         """What is not there at the end; None if all is."""
-        if self._is_complete and self._events is not None and self._events.is_cut:
+        if self._is_of_a2a and self._events is not None and self._events.is_cut:
             return "in the middle of an event"
         return None if self._ending is None else self._ending.missing
 

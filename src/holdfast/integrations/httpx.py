@@ -4,7 +4,7 @@
 >>> from holdfast.integrations.httpx import Transport
 >>> client = httpx.AsyncClient(transport=Transport(), timeout=120)
 
-It needs the extra ``holdfast[httpx]``. What it does, and does not, is written at `AnyTransport`.
+It needs the extra ``holdfast[httpx]``. What it does, and does not, is written at `Transport`.
 """
 
 from __future__ import annotations
@@ -28,19 +28,10 @@ class _Body(AnyBody, httpx.AsyncByteStream):
     """The body of a response while it comes."""
 
 
-class Transport(AnyTransport[httpx.Request, httpx.Response], httpx.AsyncBaseTransport):
-    """Carries the requests of an `httpx.AsyncClient`; see `AnyTransport` for all about it.
-
-    Args:
-        resilience: What to do when things go wrong; `Resilience.standard()` if left out.
-        timeout: Seconds for a request with everything that is tried again, until its reply is
-            there; of a stream of events, until it begins.
-        limits: How large a reply to accept.
-        engine: What carries requests, as for `connect`.
-        shared: What is known of agents, to share with clients and other transports.
-        env: Wall time, randomness and ids; for tests.
-        observers: Called with what happens.
-    """
+class Transport(  # noqa: D101  what it does is written once
+    AnyTransport[httpx.Request, httpx.Response], httpx.AsyncBaseTransport
+):
+    __doc__ = AnyTransport.__doc__
 
     _library: ClassVar = httpx
     _body: ClassVar = _Body

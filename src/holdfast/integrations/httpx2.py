@@ -4,7 +4,7 @@
 >>> from holdfast.integrations.httpx2 import Transport
 >>> client = httpx2.AsyncClient(transport=Transport(), timeout=120)
 
-It needs the extra ``holdfast[httpx2]``. What it does, and does not, is written at `AnyTransport`.
+It needs the extra ``holdfast[httpx2]``. What it does, and does not, is written at `Transport`.
 """
 
 from __future__ import annotations
@@ -28,19 +28,10 @@ class _Body(AnyBody, httpx2.AsyncByteStream):
     """The body of a response while it comes."""
 
 
-class Transport(AnyTransport[httpx2.Request, httpx2.Response], httpx2.AsyncBaseTransport):
-    """Carries the requests of an `httpx2.AsyncClient`; see `AnyTransport` for all about it.
-
-    Args:
-        resilience: What to do when things go wrong; `Resilience.standard()` if left out.
-        timeout: Seconds for a request with everything that is tried again, until its reply is
-            there; of a stream of events, until it begins.
-        limits: How large a reply to accept.
-        engine: What carries requests, as for `connect`.
-        shared: What is known of agents, to share with clients and other transports.
-        env: Wall time, randomness and ids; for tests.
-        observers: Called with what happens.
-    """
+class Transport(  # noqa: D101  what it does is written once
+    AnyTransport[httpx2.Request, httpx2.Response], httpx2.AsyncBaseTransport
+):
+    __doc__ = AnyTransport.__doc__
 
     _library: ClassVar = httpx2
     _body: ClassVar = _Body

@@ -19,9 +19,14 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import UNSET
 
-from holdfast.model.card import AgentCard
 from holdfast.model.codec import UNREADABLE
-from holdfast.model.operations import OPERATIONS, WELL_KNOWN, Operation
+from holdfast.model.operations import (
+    CARD_BINDING,
+    GET_AGENT_CARD,
+    OPERATIONS,
+    WELL_KNOWN,
+    Operation,
+)
 from holdfast.model.requests import Empty
 from holdfast.wire.bindings import OLDER_VERSION, PROTOCOL_VERSION
 
@@ -108,10 +113,6 @@ _METHODS: Mapping[str, tuple[AnyOperation, str]] = {
     if name
 }
 
-_CARD: AnyOperation = Operation(
-    name="GetAgentCard", request=Empty, response=AgentCard, safety="read", verb="GET", path=""
-)
-
 
 def _templates() -> Iterator[tuple[str, str, AnyOperation, str]]:
     """Every path of the REST bindings, with its verb."""
@@ -149,7 +150,7 @@ def _path_of(url: str) -> str:
 def _by_path(method: str, path: str) -> Recognized | None:
     """What the path says; before it there may be a path of the interface, and a tenant."""
     if method == "GET" and path.endswith(WELL_KNOWN):
-        return Recognized(_CARD, "card")
+        return Recognized(GET_AGENT_CARD, CARD_BINDING)
     for verb, pattern, operation, version in _PATHS:
         if verb == method and (match := pattern.search(path)) is not None:
             return Recognized(operation, "HTTP+JSON", version, path[: match.start()])

@@ -35,8 +35,10 @@ from holdfast.model.types import StreamResponse, Task
 
 __all__ = [
     "CANCEL_TASK",
+    "CARD_BINDING",
     "CREATE_PUSH_CONFIG",
     "DELETE_PUSH_CONFIG",
+    "GET_AGENT_CARD",
     "GET_EXTENDED_AGENT_CARD",
     "GET_PUSH_CONFIG",
     "GET_TASK",
@@ -226,6 +228,14 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
     DELETE_PUSH_CONFIG,
     GET_EXTENDED_AGENT_CARD,
 )
+
+GET_AGENT_CARD: Operation[Any, AgentCard] = Operation(
+    name="GetAgentCard", request=Empty, response=AgentCard, safety="read", verb="GET", path=""
+)
+"""Getting the public card: HTTP, but no operation of a binding, so not in the table."""
+
+CARD_BINDING = "card"
+"""What stands for the binding where a card is fetched."""
 
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """Where cards are (RFC 8615; A2A 8.2), the second one for agents older than protocol 0.3."""

@@ -15,7 +15,7 @@ from holdfast.errors import (
 from holdfast.model import codec
 from holdfast.model.card import AgentCard
 from holdfast.model.card_reading import read_card
-from holdfast.model.operations import WELL_KNOWN, Operation
+from holdfast.model.operations import WELL_KNOWN
 from holdfast.runtime.engine import HttpEngine, fetch
 from holdfast.runtime.transport import AnyCall, Call, Reply, UnaryOnly
 from holdfast.wire import status
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from holdfast.wire.limits import Limits
 
 __all__ = [
-    "GET_AGENT_CARD",
     "CardLocation",
     "CardTransport",
     "FoundCard",
@@ -92,17 +91,6 @@ class CardLocation(msgspec.Struct, frozen=True):
         base = agent.partition("?")[0].partition("#")[0].rstrip("/")
         well_known = tuple(f"{base}{path}" for path in WELL_KNOWN)
         return cls(well_known if parts.path in {"", "/"} else (*well_known, agent), known)
-
-
-GET_AGENT_CARD: Operation[CardLocation, AgentCard] = Operation(
-    name="GetAgentCard",
-    request=CardLocation,
-    response=AgentCard,
-    safety="read",
-    verb="GET",
-    path="",
-)
-"""Getting the public card: HTTP, but no operation of a binding, so not in the table."""
 
 
 class CardTransport(UnaryOnly):

@@ -9,7 +9,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Any
 
-from holdfast.model.operations import CANCEL_TASK
+from holdfast.model.operations import CANCEL_TASK, CARD_BINDING
 from holdfast.policy.breaker import Breaker, BreakerPolicy, Switch
 from holdfast.policy.budget import BudgetPolicy, RetryBudget
 from holdfast.policy.hedge import HedgePolicy, Hedging
@@ -26,11 +26,8 @@ if TYPE_CHECKING:
 
     AnyOperation = Operation[Any, Any]
 
-__all__ = ["CARD_BINDING", "Endpoint", "Endpoints", "KnownEndpoints"]
+__all__ = ["Endpoint", "Endpoints", "KnownEndpoints"]
 
-
-CARD_BINDING = "card"
-"""What stands for the binding where a card is fetched."""
 
 _MOST = 1000
 """Endpoints that are remembered; the ones that were not used for longest are forgotten."""

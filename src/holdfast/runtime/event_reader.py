@@ -16,7 +16,7 @@ from holdfast.runtime.engine import connection_error
 from holdfast.wire.http import HttpReply, media_type
 from holdfast.wire.limits import check_json_size, check_value, harmless, is_plain
 from holdfast.wire.redirects import follow
-from holdfast.wire.sse import EventStreamParser, ServerSentEvent
+from holdfast.wire.sse import EVENT_STREAM, EventStreamParser, ServerSentEvent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["EventReader"]
 
 R = TypeVar("R")
-
-_EVENTS = "text/event-stream"
 
 
 class EventReader(Generic[R]):
@@ -87,7 +85,7 @@ class EventReader(Generic[R]):
         """
         try:
             await self._send()
-            if self._status < 300 and media_type(self._headers) == _EVENTS:
+            if self._status < 300 and media_type(self._headers) == EVENT_STREAM:
                 self._chunks = self._reply.chunks()
                 self._value = await self._first()
             else:

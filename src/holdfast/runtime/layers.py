@@ -48,6 +48,7 @@ from holdfast.runtime.transport import (
 from holdfast.runtime.waiting import until
 from holdfast.runtime.watchdog import Watchdog
 from holdfast.wire.http import media_type
+from holdfast.wire.sse import EVENT_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Sequence
@@ -188,6 +189,9 @@ class DeadlineLayer(PassThrough):
         await self._inner.close()
 
 
+_NEVER = Deadline(name="stream", timeout=math.inf, at=math.inf)
+
+
 class OpeningLayer(DeadlineLayer):
     """The same for requests of which only the reply tells whether it is a stream of events.
 
@@ -196,12 +200,9 @@ class OpeningLayer(DeadlineLayer):
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
         reply = await self._bounded(call, self._inner.stream(call))
-        if media_type(reply.headers) == "text/event-stream":
+        if media_type(reply.headers) == EVENT_STREAM:
             call = msgspec.structs.replace(call, deadline=_NEVER)
         return replaced(reply, BoundedStream(reply.value, partial(self._bounded, call)))
-
-
-_NEVER = Deadline(name="stream", timeout=math.inf, at=math.inf)
 
 
 class _UnderWay:

@@ -17,10 +17,10 @@ import msgspec
 
 from holdfast.errors import A2AError
 from holdfast.model.card import AgentCard, AgentInterface
+from holdfast.model.operations import CARD_BINDING, GET_AGENT_CARD
 from holdfast.policy.retry import TOO_LATE
 from holdfast.runtime.card_files import read_card_file
-from holdfast.runtime.discovery import GET_AGENT_CARD, CardLocation, FoundCard
-from holdfast.runtime.endpoints import CARD_BINDING
+from holdfast.runtime.discovery import CardLocation, FoundCard
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport, UnaryOnly
 from holdfast.runtime.waiting_line import WaitingLine

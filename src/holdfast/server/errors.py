@@ -22,6 +22,7 @@ from holdfast.server.answers import (
 )
 from holdfast.server.requests import TappedRequest, by_name
 from holdfast.wire.http import media_type
+from holdfast.wire.sse import EVENT_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -139,7 +140,7 @@ class _Response:
         elif message["type"] == "http.response.start":
             self._start = message
             headers = by_name(message.get("headers", ()))
-            is_stream = media_type(headers) == "text/event-stream"
+            is_stream = media_type(headers) == EVENT_STREAM
             self._is_plain_stream = is_stream and "content-encoding" not in headers
             if message["status"] < 400 and is_stream:
                 await self._let_pass()  # who waits for events sees that they will come

@@ -9,6 +9,7 @@ from holdfast.testing.bodies import EventBody, Reply, WholeBody, refusal_of
 from holdfast.testing.faults import Delay, Fail, Fault, Garbage, Reset, Respond, Stall
 from holdfast.testing.lives import http_date
 from holdfast.testing.serverwire import Refusal
+from holdfast.wire.sse import EVENT_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -132,7 +133,7 @@ class Exchange:
         self._streams.add(self._stream)
         await asyncio.sleep(self._latency)
         headers = {
-            "content-type": "text/event-stream",
+            "content-type": EVENT_STREAM,
             "cache-control": "no-store",
             **self._headers,
         }

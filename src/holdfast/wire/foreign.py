@@ -6,7 +6,7 @@ whether to try again, in the terms of `holdfast.wire.status`, whatever the bindi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from holdfast.errors import LimitExceededError
 from holdfast.model import codec
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["error_in"]
 
-_ANSWERS = ("result", "task", "message", "status")
-"""Members of an answer of the protocol, where they hold an object."""
-
 
 def error_in(
     reply: HttpReply, *, now: float, refusals: frozenset[int], limits: Limits
@@ -30,7 +27,7 @@ def error_in(
     """What a reply means that is no success.
 
     Args:
-        reply: Of a status from 400 on.
+        reply: Of a status that is no success.
         now: Wall time in seconds since the epoch.
         refusals: Statuses that mean "not executed", unless the body is an agent's.
         limits: How much JSON is looked through; what is more may be an agent's.
@@ -42,19 +39,9 @@ def error_in(
         return status.from_http_status(reply, now=now, refusals=frozenset())
     except codec.MalformedError:
         return status.from_http_status(reply, now=now, refusals=refusals)
-    if isinstance(document, list):  # of a batch
-        batch = cast("list[Any]", document)
-        spared = frozenset[int]() if any(map(_is_answer, batch)) else refusals
-        return status.from_http_status(reply, now=now, refusals=spared)
     members = codec.as_object(document) or {}
     error = members.get("error")
     if "jsonrpc" in members and isinstance(error, dict) and "code" in error:
         return status.from_rpc_error(error, reply, now=now, refusals=refusals)
-    spared = frozenset[int]() if _is_answer(members) else refusals
-    return rest.read_error(reply, now=now, refusals=spared)
-
-
-def _is_answer(document: Any) -> bool:
-    """Whether an agent must have said this, whatever the status around it."""
-    members = codec.as_object(document) or {}
-    return "jsonrpc" in members or any(isinstance(members.get(n), dict) for n in _ANSWERS)
+    around = status.refusals_around(document, refusals)
+    return rest.read_error(reply, now=now, refusals=around)

@@ -13,6 +13,7 @@ from holdfast.model import codec
 from holdfast.model.requests import Empty
 from holdfast.wire import status
 from holdfast.wire.http import Encoded, HttpReply, excerpt, harmless_headers
+from holdfast.wire.sse import EVENT_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["decode", "encode", "reader"]
 
 _HEADERS = {"content-type": "application/json", "accept": "application/json"}
-_FOR_EVENTS = {**_HEADERS, "accept": "text/event-stream, application/json"}
+_FOR_EVENTS = {**_HEADERS, "accept": f"{EVENT_STREAM}, application/json"}
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -136,8 +137,8 @@ def _decode_slowly(
     if members.get("error") is not None:
         raise _error(members, request_id, reply, now=now, refusals=refusals)
     if not _is_success(reply):
-        spared = frozenset[int]() if _is_answer(document) else refusals
-        raise status.from_http_status(reply, now=now, refusals=spared)
+        around = status.refusals_around(document, refusals)
+        raise status.from_http_status(reply, now=now, refusals=around)
     result = _or_empty(members.get("result"), operation)
     if "result" not in members and result is None:
         raise _malformed("the reply has neither result nor error", reply)
@@ -163,19 +164,9 @@ def _error(
         return _malformed("the reply answers another request", reply)
     error = members["error"]
     if not (isinstance(error, dict) and "code" in error) and not _is_success(reply):
-        spared = frozenset[int]() if _is_answer(members) else refusals
-        return status.from_http_status(reply, now=now, refusals=spared)
+        around = status.refusals_around(members, refusals)
+        return status.from_http_status(reply, now=now, refusals=around)
     return status.from_rpc_error(error, reply, now=now, refusals=refusals)
-
-
-def _is_answer(document: Any) -> bool:
-    """Whether an agent must have said this, whatever changed the status around it."""
-    answers = cast("list[Any]", document) if isinstance(document, list) else [document]
-    return any(not _MEMBERS.isdisjoint(codec.as_object(answer) or {}) for answer in answers)
-
-
-_MEMBERS = frozenset({"jsonrpc", "result"})
-"""Members that nobody but an agent writes; proxies have errors, too."""
 
 
 def _or_empty(result: Any, operation: Operation[P, R]) -> Any:

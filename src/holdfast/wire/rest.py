@@ -10,6 +10,7 @@ from holdfast.model import codec
 from holdfast.model.requests import Request
 from holdfast.wire import status
 from holdfast.wire.http import Encoded, HttpReply, excerpt, harmless_headers
+from holdfast.wire.sse import EVENT_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["decode", "encode", "read_error", "read_error_event", "reader"]
 
 _ACCEPT = {"accept": "application/a2a+json, application/json"}
-_ACCEPT_EVENTS = {"accept": "text/event-stream, application/a2a+json, application/json"}
+_ACCEPT_EVENTS = {"accept": f"{EVENT_STREAM}, application/a2a+json, application/json"}
 _BODY = {"content-type": "application/a2a+json"}
 _WITH_BODY = {**_BODY, **_ACCEPT}
 
@@ -112,9 +113,10 @@ def decode(
             that is not what it must be.
     """
     if not 200 <= reply.status < 300:
+        around = status.refusals_around(_document(reply), refusals)
         if _holds_result(operation, reply):
-            refusals = frozenset()  # it did come from the agent, whatever changed the status
-        raise read_error(reply, now=now, refusals=refusals)
+            around = frozenset[int]()  # it did come from the agent, whatever changed the status
+        raise read_error(reply, now=now, refusals=around)
     if b'"error"' in reply.body:
         _raise_hidden_error(operation, reply, now=now)
     try:
@@ -189,12 +191,15 @@ def _raise_hidden_error(operation: Operation[P, R], reply: HttpReply, *, now: fl
         raise status.from_rpc_error(error, reply, now=now)
 
 
-def _members(reply: HttpReply) -> dict[str, Any]:
+def _document(reply: HttpReply) -> Any:
     try:
-        document = codec.parse(reply.body)
+        return codec.parse(reply.body)
     except codec.MalformedError:
-        return {}
-    return codec.as_object(document) or {}
+        return None
+
+
+def _members(reply: HttpReply) -> dict[str, Any]:
+    return codec.as_object(_document(reply)) or {}
 
 
 def _fill(template: str, params: Request) -> tuple[str, set[str]]:

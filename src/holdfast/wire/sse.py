@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from holdfast.errors import LimitExceededError
     from holdfast.wire.limits import Limits
 
-__all__ = ["EventStreamParser", "ServerSentEvent"]
+__all__ = ["EVENT_STREAM", "EventStreamParser", "ServerSentEvent"]
+
+EVENT_STREAM = "text/event-stream"
+"""The media type."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

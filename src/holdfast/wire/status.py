@@ -8,7 +8,8 @@ adds what the HTTP reply around it says, and owns the table of statuses. The rul
   says itself that it only dresses up the HTTP status (``httpStatus`` in its metadata).
 - An HTTP status of `REFUSALS` without such a body comes, by convention, from in front of the
   agent: not executed. 503 counts only with a Retry-After. A body that was too large, or could
-  not be read, may be such a body.
+  not be read, may be such a body. Where an agent speaks in the body, whatever it says, something
+  on the way has only changed the status (`refusals_around`).
 - A hint (``retryable``, ``retryAfter``, Retry-After) sets `transient` and `retry_after`, never
   `executed`.
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import re
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors import (
     A2AError,
@@ -33,6 +34,7 @@ from holdfast.errors.reading import ErrorObject, is_error_info, metadata_of, rea
 from holdfast.errors.tree import CODE_BY_REASON, error_of
 from holdfast.errors.values import excerpt, integer, seconds, text_of
 from holdfast.errors.writing import HTTP_STATUS
+from holdfast.model import codec
 from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
 from holdfast.wire.fields import http_date
 from holdfast.wire.http import HttpReply, harmless_headers
@@ -50,10 +52,17 @@ __all__ = [
     "from_rpc_error",
     "is_no_agent",
     "is_unknown_there",
+    "refusals_around",
 ]
 
 REFUSALS = frozenset({401, 403, 404, 405, 411, 413, 414, 415, 421, 422, 425, 429, 503})
 """HTTP statuses that, without an A2A error in the body, mean that the agent was not reached."""
+
+_SPOKEN = frozenset({"jsonrpc", "result"})
+"""Members that nobody but an agent writes, whatever they hold; proxies have errors, too."""
+
+_ANSWERS = ("task", "message", "status")
+"""Members of an answer of A2A where they hold an object; what proxies write there is text."""
 
 _SENDS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})
 
@@ -174,6 +183,20 @@ def from_http_status(
     return _BY_STATUS.get(status, A2AHTTPError)(f"HTTP {status}{phrase}", **facts)
 
 
+def refusals_around(document: Any, refusals: frozenset[int]) -> frozenset[int]:
+    """Which of some statuses mean "not executed" around this document.
+
+    Args:
+        document: The body of a reply, parsed.
+        refusals: Statuses that do where nothing else is known.
+
+    Returns:
+        None of them if an agent must have written it, or an item of it, as in a batch.
+    """
+    said = cast("list[Any]", document) if isinstance(document, list) else [document]
+    return frozenset() if any(map(_is_an_agents, said)) else refusals
+
+
 def is_unknown_there(error: A2AError) -> bool:
     """Whether an error says that an operation is unknown where it was called.
 
@@ -189,6 +212,13 @@ def is_no_agent(operation: Operation[Any, Any], error: A2AError) -> bool:
     if isinstance(error, A2AHTTPError | MethodNotFoundError):
         return operation in _SENDS and is_unknown_there(error)
     return isinstance(error, InvalidAgentResponseError) and error.code is None
+
+
+def _is_an_agents(document: Any) -> bool:
+    members = codec.as_object(document) or {}
+    return not _SPOKEN.isdisjoint(members) or any(
+        isinstance(members.get(name), dict) for name in _ANSWERS
+    )
 
 
 def _answered(

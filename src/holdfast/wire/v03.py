@@ -24,6 +24,7 @@ from holdfast.model.requests import Empty
 from holdfast.model.v03 import card, reading, types, writing
 from holdfast.wire import jsonrpc, rest, status
 from holdfast.wire.http import Encoded, HttpReply, excerpt, harmless_headers
+from holdfast.wire.sse import EVENT_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -125,7 +126,7 @@ _LISTS = frozenset({op.LIST_TASKS.name, op.LIST_PUSH_CONFIGS.name})
 """What official servers have a path for, over HTTP+JSON, and an internal error in place of it."""
 
 _JSON = {"content-type": "application/json", "accept": "application/json"}
-_FOR_EVENTS = {**_JSON, "accept": "text/event-stream, application/json"}
+_FOR_EVENTS = {**_JSON, "accept": f"{EVENT_STREAM}, application/json"}
 
 
 def is_last(event: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.diagnosis.findings import Finding
+from holdfast.wire.sse import EVENT_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["judge_streaming"]
 
-_EVENTS = "text/event-stream"
 _SPREAD = 1.0
 """Seconds that must lie between events so that it shows whether they are held back."""
 
@@ -134,13 +134,13 @@ def _stream(stream: StreamFacts, observed: Observed) -> Iterator[Finding]:
         return
     count, first = len(stream.arrivals), stream.arrivals[0]
     saw = f"{_counted(count)}, the first after {first:.1f} s"
-    if opened.media_type != _EVENTS:
+    if opened.media_type != EVENT_STREAM:
         yield Finding(
             "streaming.begins",
             "warning",
             f"{saw}, as {opened.media_type or 'nothing that is said'}",
-            f"callers that look for {_EVENTS} take it for no stream",
-            f"send streams as {_EVENTS} (A2A 9.4.2)",
+            f"callers that look for {EVENT_STREAM} take it for no stream",
+            f"send streams as {EVENT_STREAM} (A2A 9.4.2)",
         )
     else:
         yield Finding("streaming.begins", "ok", saw)

@@ -12,8 +12,8 @@ Rules:
   - httpx: no connection came about, so that no byte of the request left.
   - Whatever httpx says is about the request only if it names that: what a caller's event hook,
     or a login, asks of somebody else fails with the same errors, also after the agent has run it.
-  - An HTTP reply: as `holdfast.wire.status` says of its status and body; without an A2A or
-    JSON-RPC error, 429, 503 with Retry-After and their like come from in front of the agent.
+  - An HTTP reply: as `holdfast.wire.foreign` says of its status and body; where no agent speaks,
+    429, 503 with Retry-After and their like come from in front of it.
     Not so after a redirect that turns POST into GET: the agent has answered the POST.
   - gRPC: UNAVAILABLE is said by the library and by agents alike, in the same words if an agent
     passes on what *its* connection said. So the words count only if the reply carries no
@@ -25,16 +25,17 @@ Rules:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from a2a.client.errors import A2AClientError, A2AClientTimeoutError
 
 from holdfast.errors import A2AError
 from holdfast.errors.values import seconds
-from holdfast.model import codec
-from holdfast.wire import jsonrpc, rest
+from holdfast.wire.foreign import error_in
 from holdfast.wire.http import HttpReply
+from holdfast.wire.limits import Limits
+from holdfast.wire.status import REFUSALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,19 +131,13 @@ def read_failure(
         states: What `channel_state` said before and after the attempt.
         address: What `address_of` says of the transport.
     """
-    failure = _read(error, operation, now=now, states=states)
+    failure = _read(error, now=now, states=states)
     if failure.executed is False and not _is_about_it(error.__cause__, operation, address):
         return msgspec.structs.replace(failure, executed=None)
     return failure
 
 
-def _read(
-    error: Exception,
-    operation: Operation[Any, Any],
-    *,
-    now: float,
-    states: tuple[str | None, str | None],
-) -> Failure:
+def _read(error: Exception, *, now: float, states: tuple[str | None, str | None]) -> Failure:
     """What an error says of the request that it is about."""
     cause: Any = error.__cause__
     for known in (cause, getattr(cause, "__cause__", None)):
@@ -150,7 +145,7 @@ def _read(
             return Failure(executed=known.executed, retry_after=known.retry_after)
     kinds = _kinds(cause, _HTTPX)
     if "HTTPStatusError" in kinds:
-        return _of_reply(cause.response, operation, now=now)
+        return _of_reply(cause.response, now=now)
     if kinds & _NOT_SENT:
         return _NOT_EXECUTED
     if "RpcError" in _kinds(cause, _GRPC):
@@ -190,35 +185,22 @@ def _around(transport: ClientTransport) -> Iterator[Any]:
         below = getattr(below, "_base", None)  # as the SDK's decorator has it
 
 
-def _of_reply(response: Any, operation: Operation[Any, Any], *, now: float) -> Failure:
+def _of_reply(response: Any, *, now: float) -> Failure:
     """What an HTTP reply says, by the tables of the core."""
     try:
         headers = {str(name).lower(): str(value) for name, value in response.headers.items()}
-        history = {one.status_code for one in response.history}
+        is_changed = any(one.status_code not in _KEEPING for one in response.history)
         status = int(response.status_code)
     except Exception:  # noqa: BLE001  a third party's reply, which nobody can read
         return _MAY_HAVE_RUN
     try:
-        body = bytes(response.content)
+        body, is_readable = bytes(response.content), True
     except Exception:  # noqa: BLE001  of a stream that nobody has read, whoever's class it is
-        body, history = b"", {0}
+        body, is_readable = b"", False
     reply = HttpReply(status=status, headers=headers, body=body)
-    known = _known_of(reply, operation, now=now)
-    executed = known.executed if history <= _KEEPING else None
+    known = error_in(reply, now=now, refusals=REFUSALS, limits=Limits())
+    executed = known.executed if is_readable and not is_changed else None
     return Failure(executed=executed, retry_after=known.retry_after)
-
-
-def _known_of(reply: HttpReply, operation: Operation[Any, Any], *, now: float) -> A2AError:
-    try:
-        members = codec.as_object(codec.parse(reply.body)) or {}
-    except codec.MalformedError:
-        members = {}
-    decode = jsonrpc.decode if "jsonrpc" in members else rest.decode
-    try:
-        decode(operation, cast("str", members.get("id")), reply, now=now)
-    except A2AError as error:
-        return error
-    return A2AError("a reply that is no failure")
 
 
 def _is_about_it(cause: Any, operation: Operation[Any, Any], address: str | None) -> bool:

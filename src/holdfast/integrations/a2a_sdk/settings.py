@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import logging
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.arguments import check_kind
 from holdfast.integrations.a2a_sdk.errors import to_sdk_error
+from holdfast.integrations.a2a_sdk.listening import tell
 from holdfast.integrations.a2a_sdk.retry_config import RetryConfig
 from holdfast.policy.resilience import Resilience
 
@@ -21,11 +19,6 @@ if TYPE_CHECKING:
     from holdfast.integrations.a2a_sdk.retry_config import OnRetry, RetryPredicate
 
 __all__ = ["resilience_of", "retry_config_of"]
-
-_LISTENING = 10.0
-"""Seconds that a caller's listener has."""
-
-logger = logging.getLogger("holdfast")
 
 
 def resilience_of(config: RetryConfig | None, resilience: Resilience | None) -> Resilience:
@@ -85,13 +78,6 @@ def _narrowed(predicate: RetryPredicate) -> Callable[[A2AError], bool]:
 
 def _listening(on_retry: OnRetry) -> Callable[[int, A2AError, float], Awaitable[None]]:
     async def told(attempt: int, error: A2AError, delay: float) -> None:
-        try:
-            async with asyncio.timeout(_LISTENING):
-                telling = on_retry(attempt, _as_the_sdk(error), delay)
-                if inspect.isawaitable(telling):
-                    await telling
-        except Exception as failed:
-            failed.__context__ = None  # the log is to tell of the listener, not of the call
-            logger.exception("on_retry failed, which changes nothing")
+        await tell(on_retry, attempt, _as_the_sdk(error), delay)
 
     return told

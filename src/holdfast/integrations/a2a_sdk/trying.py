@@ -11,14 +11,13 @@ Whether and when to try again is decided by `holdfast.policy.retry`, of facts th
 - What is tried again may have been done by the try before, whose reply was lost: an answer such as
   "the task cannot be canceled" is then looked into (`DoneBefore`).
 - A cancellation by the caller goes through at once, and counts for nothing.
-- What is told to the caller's listener is told outside of all ``except``, so that what it logs
-  does not quote an error of the SDK, in which an address may hold a secret.
+- The caller's listener is told outside of all ``except``, so that what it logs itself does not
+  quote an error of the SDK, in which an address may hold a secret.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import math
 from contextlib import aclosing
@@ -35,6 +34,7 @@ from holdfast.integrations.a2a_sdk.failures import (
     channel_state,
     read_failure,
 )
+from holdfast.integrations.a2a_sdk.listening import tell
 from holdfast.policy.retry import GiveUp, Retry, decide
 
 if TYPE_CHECKING:
@@ -57,9 +57,6 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 logger = logging.getLogger("holdfast")
-
-_LISTENING = 10.0
-"""Seconds that a caller's listener has."""
 
 _FACTS = "holdfast_retry_facts"
 """The attribute of an error that holds what was tried."""
@@ -275,7 +272,9 @@ class _OneCall:
             type(error).__name__,
             decision.delay,
         )
-        await self._listen(error, decision.delay)
+        if config.on_retry is not None:
+            until = self._deadline or math.inf
+            await tell(config.on_retry, self._attempts, error, decision.delay, until=until)
         await asyncio.sleep(max(0.0, failed + decision.delay - _now()))
 
     def _decide(self, failure: Failure, *, is_transient: bool, now: float) -> Retry | GiveUp:
@@ -299,24 +298,6 @@ class _OneCall:
             draw=trying.env.random(),
             within_budget=may_retry,
         )
-
-    async def _listen(self, error: Exception, delay: float) -> None:
-        """Tells the caller's listener, which can do no harm."""
-        on_retry = self._trying.config.on_retry
-        if on_retry is None:
-            return
-        until = _now() + _LISTENING
-        asked_to_end = _cancelling()
-        try:
-            async with asyncio.timeout_at(min(until, self._deadline or until)):
-                told = on_retry(self._attempts, error, delay)
-                if inspect.isawaitable(told):
-                    await told
-        except (Exception, asyncio.CancelledError) as failure:
-            # Not every cancellation is one of the caller's: the listener may wait for others.
-            if isinstance(failure, asyncio.CancelledError) and _cancelling() > asked_to_end:
-                raise
-            logger.exception("on_retry failed, which changes nothing")
 
     def _too_late(self) -> A2AClientTimeoutError:
         text = f"{self._operation.name} took longer than its {self._trying.config.timeout:g} s"
@@ -342,9 +323,3 @@ class _OneCall:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _cancelling() -> int:
-    """How often the running task was asked to end."""
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()
