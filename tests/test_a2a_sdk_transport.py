@@ -27,12 +27,15 @@ from tests.test_layers import Dice
 import holdfast
 from holdfast import (
     CallFinished,
+    CircuitOpenError,
     ConcurrencyPolicy,
+    Endpoints,
     PassThrough,
     Resilience,
     RetryPolicy,
     RetryScheduled,
     Timeouts,
+    connect,
 )
 from holdfast.integrations.a2a_sdk import (
     CallFailedError,
@@ -42,6 +45,7 @@ from holdfast.integrations.a2a_sdk import (
     RetryTransport,
     client_factory,
 )
+from holdfast.integrations.httpx import Transport
 from holdfast.testing import (
     Cut,
     Delay,
@@ -247,6 +251,66 @@ async def test_a_question_ends_the_stream_and_the_reply_goes_on_with_the_task():
 
     assert asked[-1].status_update.status.state == pb.TASK_STATE_INPUT_REQUIRED
     assert text_of(answered) == "done"
+
+
+def whole(*texts, state):
+    artifact = {"artifactId": "a", "parts": [{"text": text} for text in texts]}
+    status = {"state": f"TASK_STATE_{state}"}
+    return {"task": {"id": "t", "status": status, "artifacts": [artifact] if texts else []}}
+
+
+def update(text=None, **status):
+    if text is None:
+        return {"statusUpdate": {"taskId": "t", "contextId": "c", "status": status}}
+    artifact = {"artifactId": "a", "parts": [{"text": text}]}
+    return {"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": artifact}}
+
+
+def streamed(*events, task_id="t", **more):
+    lines = [f"data: {json.dumps(event)}\n\n".replace('"t"', f'"{task_id}"') for event in events]
+    headers = {"content-type": "text/event-stream"}
+    return Respond(status=200, headers=headers, body="".join(lines).encode(), **more)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "at_the_end", "told_again"),
+    [
+        ([], ["Hello"], 1),
+        (["Hel"], ["Hel", "lo"], 1),
+        (["Help"], ["Hello"], 1),
+        (["Hello"], ["Hel", "lo"], 0),
+        (["Hello"], ["Hello"], 0),
+        (["Hello"], [], 0),
+    ],
+)
+async def test_what_an_agent_tells_only_at_the_very_end_is_not_lost(
+    chunks, at_the_end, told_again
+):
+    agent = FakeAgent()
+    agent.inject(
+        streamed(
+            whole(state="WORKING"),
+            *(update(chunk) for chunk in chunks),
+            update(state="TASK_STATE_COMPLETED"),
+            whole(*at_the_end, state="COMPLETED"),
+        )
+    )
+
+    told = await collected(client_of(agent, "HTTP+JSON").send_message(said()))
+
+    assert text_of(told) == "Hello"
+    assert len(told) == 1 + len(chunks) + 1 + told_again
+
+
+async def test_what_an_agent_holds_and_never_tells_is_not_lost():
+    agent = FakeAgent("Hello")
+    events = whole(state="WORKING"), update(state="TASK_STATE_COMPLETED")
+    agent.inject(streamed(*events, task_id="task-1", after_execution=True))
+
+    told = await collected(client_of(agent, "HTTP+JSON").send_message(said()))
+
+    assert text_of(told) == "Hello"
+    assert told[-1].artifact_update.last_chunk
 
 
 # ── Leaving early ────────────────────────────────────────────────────────────────────────────
@@ -530,6 +594,19 @@ async def test_an_agent_of_an_older_protocol_is_not_asked_for_a_tenant():
         await transport.get_task(pb.GetTaskRequest(id="task-1", tenant="ann"))
 
 
+@both_bindings
+@streaming_or_not
+async def test_the_tenant_that_a_card_names_for_the_older_protocol_is_left_out(streaming, binding):
+    agent = FakeAgent(STORY, versions=("0.3",))
+    card = card_of(agent, binding, version="0.3.0", tenant="acme")
+    client = client_of(agent, binding, card=card, streaming=streaming)
+
+    assert text_of(await collected(client.send_message(said()))) == "Hello, world!"
+    await client.get_task(pb.GetTaskRequest(id="task-1"))
+
+    assert "acme" not in str([(call.url, call.body) for call in agent.received])
+
+
 # ── Errors ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -714,6 +791,17 @@ async def test_the_address_that_the_sdk_chose_is_the_one_that_counts(binding):
     assert other.received == []
 
 
+@pytest.mark.parametrize("url", ["", "ftp://a.test/", "http://ann:s3cret@a.test/rpc"])
+def test_an_address_that_cannot_be_right_is_the_sdks_own_error(url):
+    card = card_of(FakeAgent(), "JSONRPC")
+    card.supported_interfaces[0].url = url
+
+    with pytest.raises(AgentCardResolutionError, match=r"supportedInterfaces\[0\]\.url") as caught:
+        client_factory().create(card)
+    assert isinstance(caught.value.__cause__, holdfast.InvalidAgentCardError)
+    assert "s3cret" not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
 @both_bindings
 async def test_a_minimal_card_is_enough(binding):
     agent = FakeAgent(STORY)
@@ -819,6 +907,12 @@ CANNOT_COME = {
     "event_hooks": ({"event_hooks": {"request": [hook]}}, {"observers": [hook]}),
     "transport": ({"transport": httpx.MockTransport(hook)}, {"engine": FakeNetwork()}),
     "proxy": ({"proxy": "http://proxy.test:8080"}, {"engine": FakeNetwork()}),
+    "mounts": ({"mounts": {"http://": httpx.MockTransport(hook)}}, {"engine": FakeNetwork()}),
+    "proxy below": (
+        {"transport": httpx.AsyncHTTPTransport(proxy="http://proxy.test:8080")},
+        {"engine": FakeNetwork()},
+    ),
+    "socket": ({"transport": httpx.AsyncHTTPTransport(uds="/a/b")}, {"engine": FakeNetwork()}),
 }
 
 
@@ -830,7 +924,36 @@ async def test_what_cannot_come_along_is_said_and_what_to_pass_instead(settings,
         with pytest.raises(ValueError, match="lent httpx client has") as caught:
             factory.create(card_of(agent))
         assert f"pass {next(iter(instead))}=" in str(caught.value)
+        with pytest.raises(ValueError, match="lent httpx client has"):
+            client_factory(lending(lent), **dict.fromkeys(instead)).create(card_of(agent))
         client_factory(lending(lent), **instead).create(card_of(agent))
+
+
+async def test_a_proxy_of_the_programs_own_is_not_taken_for_one_of_the_environment(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.test:8080")
+    async with httpx.AsyncClient(proxy="http://other.test:8080") as lent:
+        with pytest.raises(ValueError, match="has a proxy"):
+            client_factory(lending(lent)).create(card_of(FakeAgent()))
+
+
+@both_bindings
+async def test_a_lent_client_may_be_one_that_holdfast_carries_already(binding):
+    agent = FakeAgent(STORY)
+    agent.inject(Cut(after_events=2), on="SendStreamingMessage")
+    network, headers = FakeNetwork(agent), {"x-key": "one"}
+    config = ClientConfig(supported_protocol_bindings=[binding])
+    async with httpx.AsyncClient(transport=Transport(), headers=headers) as lent:
+        config.httpx_client = lent
+        client = client_factory(config, engine=network).create(card_of(agent, binding))
+        assert text_of(await collected(client.send_message(said()))) == "Hello, world!"
+        client_factory(config).create(card_of(agent, binding))
+    async with httpx.AsyncClient(transport=Transport(engine=network)) as lent:
+        config.httpx_client = lent
+        with pytest.raises(ValueError, match=r"transport=Transport\(engine=…\).*pass engine="):
+            client_factory(config).create(card_of(agent, binding))
+
+    assert {call.headers["x-key"] for call in agent.received} == {"one"}
+    assert tasks_made(agent) == {"m-1": 1}
 
 
 @pytest.mark.parametrize(("trusts", "is_right"), [(True, True), (False, False)])
@@ -1064,6 +1187,20 @@ async def test_clients_of_a_factory_share_what_is_known_of_an_agent():
 
     with pytest.raises(CallFailedError, match="circuit"):
         await factory.create(card_of(agent)).get_task(pb.GetTaskRequest(id="t"))
+
+
+async def test_what_others_know_of_agents_is_shared_from_before_anybody_has_called_one():
+    agent, shared = FakeAgent(), Endpoints()
+    agent.inject(Refuse(), times=5)
+    network, once = FakeNetwork(agent), RetryConfig(max_retries=0)
+    factory = client_factory(retry_config=once, engine=network, shared=shared)
+    client = factory.create(card_of(agent))
+    async with connect(agent.url, engine=network, shared=shared) as other:
+        for _ in range(5):
+            with pytest.raises(A2AClientError):
+                await client.get_task(pb.GetTaskRequest(id="t"))
+        with pytest.raises(CircuitOpenError):
+            await other.get_task("t")
 
 
 async def test_observers_see_what_the_sdks_client_does():

@@ -47,7 +47,8 @@ class HoldfastClientFactory(ClientFactory):
         resilience_of(retry_config, resilience)  # what cannot be right is told at once
         self._retry_config = retry_config or retry_config_of(resilience)
         self._env = options.get("env") or SystemEnv()
-        options["shared"] = options.get("shared") or Endpoints()
+        if options.get("shared") is None:  # an empty one may be filled by others
+            options["shared"] = Endpoints()
         self._holdfast = partial(HoldfastTransport, retry_config=retry_config, **options)
         super().__init__(config)
 

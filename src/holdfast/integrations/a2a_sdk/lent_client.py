@@ -4,7 +4,8 @@
 
 Rules: headers, cookies, a user name with its password and timeouts come along, headers and cookies
 as they are at the time of each call. What cannot come along is an error when the transport is
-made, which says what to pass in its place; once that is passed, there is no error.
+made, which says what to pass in its place; once that is passed, there is no error. Holdfast's own
+transport for httpx may be there: what that does for a request is done here for a call.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from urllib.request import getproxies
 
 import httpx
 import msgspec
+
+from holdfast.integrations.httpx import Transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,9 +64,10 @@ class LentClient:
     """
 
     def __init__(self, client: httpx.AsyncClient, url: str, instead: TransportOptions) -> None:
+        passed = {name for name, value in instead.items() if value is not None}
         for what in _CANNOT_COME:
             found = what.found(client)
-            if found is not None and not instead.keys() & set(what.options):
+            if found is not None and passed.isdisjoint(what.options):
                 message = (
                     f"the lent httpx client has {found}, which has no effect on the requests of a "
                     f"HoldfastTransport; pass {what.hint} in its place"
@@ -144,15 +148,25 @@ def _params(client: httpx.AsyncClient) -> str | None:
 def _transport(client: httpx.AsyncClient) -> str | None:
     # httpx has no public way to see it; what has no such attribute is taken for ordinary.
     transport: Any = getattr(client, "_transport", None)
-    if transport is None or type(transport) is httpx.AsyncHTTPTransport:
+    if transport is None:
         return None
+    if type(transport) is httpx.AsyncHTTPTransport:
+        pool: Any = getattr(transport, "_pool", None)
+        if getattr(pool, "_uds", None) is None and not hasattr(pool, "_proxy_url"):
+            return None
+        return "transport=AsyncHTTPTransport(…) with a proxy or a socket of its own"
+    if isinstance(transport, Transport):
+        # One that was given an engine does not own it, and was given it for a reason.
+        owns: bool = getattr(transport, "_owned", None) is not None
+        return None if owns else "transport=Transport(engine=…)"
     return f"transport={type(transport).__name__}(…)"
 
 
 def _proxy(client: httpx.AsyncClient) -> str | None:
-    mounts: Any = getattr(client, "_mounts", None)
-    is_from_environment = client.trust_env and bool(getproxies())
-    return "a proxy or mounts" if mounts and not is_from_environment else None
+    mounts: Any = getattr(client, "_mounts", None) or {}
+    own = {f"{scheme}://" for scheme in getproxies()} if client.trust_env else set[str]()
+    used = {where.pattern for where, transport in mounts.items() if transport is not None}
+    return "a proxy or mounts" if used - own else None
 
 
 def _no_environment(client: httpx.AsyncClient) -> str | None:

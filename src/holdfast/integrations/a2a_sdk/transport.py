@@ -47,6 +47,8 @@ from holdfast.model.types import (
 )
 from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.transport import Call, ClientCallContext, PassThrough
+from holdfast.tasks.difference import difference
+from holdfast.tasks.overlap import Writing
 from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION, extensions_in
 from holdfast.wire.http import Timeouts, check_headers, presentable
 
@@ -137,7 +139,9 @@ class HoldfastTransport(ClientTransport):
         url: Address of the interface that calls go to.
         config: The SDK's configuration. Of its ``httpx_client`` come along: headers and cookies,
             as they are at each call, a user name with its password, and timeouts; ``User-Agent``
-            and settings of TLS do not. The client itself is neither used nor closed.
+            and settings of TLS do not. The client itself is neither used nor closed. Its transport
+            may be `holdfast.integrations.httpx.Transport`, whose settings are for what the client
+            is used for by others, such as cards.
         protocol_binding: ``"JSONRPC"`` or ``"HTTP+JSON"``; if left out, what the card says of
             that address.
         retry_config: How to try again, in the words of `RetryTransport`.
@@ -147,6 +151,7 @@ class HoldfastTransport(ClientTransport):
         ValueError: An option that cannot be right, both ``retry_config`` and ``resilience``, or a
             lent httpx client with something that cannot come along.
         TypeError: An argument of another type.
+        a2a.client.errors.AgentCardResolutionError: The card is not valid, or ``url`` is not.
     """
 
     def __init__(
@@ -188,7 +193,10 @@ class HoldfastTransport(ClientTransport):
             "env": self._env,
             "attempt_layers": (*options.get("attempt_layers", ()), _AsAsked),
         }
-        self._client = connect(own, **given)
+        try:
+            self._client = connect(own, **given)
+        except A2AError as error:  # of what the agent put into its card
+            raise to_sdk_error(error) from error
         self._is_closed = False
 
     @property
@@ -321,7 +329,13 @@ class HoldfastTransport(ClientTransport):
         with self._errors:
             options = self._options(tenant, context, streams=True)
             async with begin(options) as events:
+                rests, told = False, None
                 async for event in events:
+                    yield to_proto(_response(event), pb.StreamResponse)
+                    if isinstance(event, Task | TaskStatusUpdateEvent):
+                        rests = event.status.state.is_settled
+                    told = events.task if rests else None
+                for event in _last_words(told, events.task):
                     yield to_proto(_response(event), pb.StreamResponse)
 
     def _options(
@@ -444,6 +458,29 @@ def _response(event: Event) -> StreamResponse:
     return StreamResponse(**member)
 
 
+def _last_words(told: Task | None, truth: Task | None) -> Iterable[Event]:
+    """What an agent tells of artifacts after the status that a stream ends with, or holds only.
+
+    Holdfast's own stream has it in its task. Who has nothing but events needs one. What only is
+    divided into parts in another way, or is not in the task any more, was told.
+    """
+    if told is None or truth is None or told is truth:
+        return ()
+    writing = Writing()
+    known = {artifact.artifact_id: writing.text(artifact.parts) for artifact in told.artifacts}
+    news = {
+        artifact.artifact_id
+        for artifact in truth.artifacts
+        if known.get(artifact.artifact_id) != writing.text(artifact.parts)
+    }
+    return [
+        event
+        for event in (difference(told, truth) if news else ())
+        if isinstance(event, Task)
+        or (isinstance(event, TaskArtifactUpdateEvent) and event.artifact.artifact_id in news)
+    ]
+
+
 # ── On the way ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -472,6 +509,9 @@ class _AsAsked(PassThrough):
             if context.tenant is not None:
                 changes["params"] = msgspec.structs.replace(call.params, tenant=context.tenant)
         if call.endpoint is not None and call.endpoint.version == OLDER_VERSION:
+            if isinstance(context, _CallContext) and context.tenant is None:
+                # The SDK names the interface's own, for which 0.3 has no place.
+                changes["params"] = msgspec.structs.replace(call.params, tenant=None)
             uris = extensions_in(call.headers)
             if uris:  # which 0.3 knows by another name
                 changes["headers"] = {**call.headers, "x-a2a-extensions": ",".join(uris)}
