@@ -5,11 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from a2a.client.client import ClientConfig
 from a2a.client.client_factory import ClientFactory
 from a2a.types import a2a_pb2 as pb
 
 from holdfast.integrations.a2a_sdk.retry import RetryTransport
-from holdfast.integrations.a2a_sdk.settings import resilience_of, retry_config_of
+from holdfast.integrations.a2a_sdk.retry_terms import (
+    check_budget,
+    check_other_labels,
+    resilience_of,
+    retry_config_of,
+)
 from holdfast.integrations.a2a_sdk.transport import HoldfastTransport
 from holdfast.integrations.a2a_sdk.trying import Trying
 from holdfast.runtime.endpoints import Endpoints
@@ -20,7 +26,7 @@ from holdfast.wire.bindings import BINDINGS
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from a2a.client.client import Client, ClientConfig
+    from a2a.client.client import Client
     from a2a.client.client_factory import TransportProducer
     from a2a.client.interceptors import ClientCallInterceptor
     from a2a.client.transports.base import ClientTransport
@@ -45,16 +51,24 @@ class HoldfastClientFactory(ClientFactory):
     ) -> None:
         resilience = options.get("resilience")
         resilience_of(retry_config, resilience)  # what cannot be right is told at once
+        check_budget(retry_config, options.get("shared"))
+        self._resilience = resilience
         self._retry_config = retry_config or retry_config_of(resilience)
         self._env = options.get("env") or SystemEnv()
         if options.get("shared") is None:  # an empty one may be filled by others
             options["shared"] = Endpoints()
         self._holdfast = partial(HoldfastTransport, retry_config=retry_config, **options)
+        config = config or ClientConfig()
         super().__init__(config)
+        self._register_holdfast(config.supported_protocol_bindings)
 
     def _register_defaults(self, supported: list[str]) -> None:
-        # Called when the factory is made; and by Google ADK once more, on a copy of it.
+        # For copies: Google ADK makes one, and has the SDK's own registered anew. Nothing else
+        # depends on it, as it is private to the SDK.
         super()._register_defaults(supported)
+        self._register_holdfast(supported)
+
+    def _register_holdfast(self, supported: list[str]) -> None:
         for label in BINDINGS:
             if label in (supported or BINDINGS[:1]):
                 super().register(label, partial(self._holdfast, protocol_binding=label))
@@ -75,6 +89,7 @@ class HoldfastClientFactory(ClientFactory):
         transport = generator(card, url, config)
         if isinstance(transport, HoldfastTransport | RetryTransport):
             return transport
+        check_other_labels(self._resilience)
         return RetryTransport.from_config(transport, self._retry_config, env=self._env)
 
     async def create_from_url(
@@ -133,10 +148,14 @@ def client_factory(
         config: As for the SDK's factory; see `HoldfastTransport` for its ``httpx_client``.
         retry_config: How to try again, for all bindings.
         options: Of the `HoldfastTransport`; see `TransportOptions`. Of a ``resilience``, the
-            numbers of its ``retry`` and its ``budget`` go for the other bindings, too.
+            ``budget`` goes for the other bindings, too, and of its ``retry`` how often and how
+            long to wait. Where it says more of trying again (another factor, no jitter, a
+            predicate, a listener, other refusals), a client of such a binding is a ValueError
+            when it is made.
 
     Raises:
-        ValueError: Both ``retry_config`` and ``resilience``.
+        ValueError: Both ``retry_config`` and ``resilience``; or a `SharedBudget` without
+            ``shared``, by which Holdfast's transports share theirs.
         TypeError: One of them is of another type.
     """
     return HoldfastClientFactory(config, retry_config=retry_config, **options)

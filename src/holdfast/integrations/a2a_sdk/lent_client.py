@@ -21,7 +21,7 @@ from holdfast.integrations.httpx import Transport
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.integrations.a2a_sdk.transport import TransportOptions
+    from holdfast.options import ClientOptions
     from holdfast.wire.http import Timeouts
 
 __all__ = ["LentClient"]
@@ -63,7 +63,7 @@ class LentClient:
             place.
     """
 
-    def __init__(self, client: httpx.AsyncClient, url: str, instead: TransportOptions) -> None:
+    def __init__(self, client: httpx.AsyncClient, url: str, instead: ClientOptions) -> None:
         passed = {name for name, value in instead.items() if value is not None}
         for what in _CANNOT_COME:
             found = what.found(client)

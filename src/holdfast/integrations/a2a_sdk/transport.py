@@ -10,13 +10,11 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from http import HTTPStatus
 from typing import (
     TYPE_CHECKING,
     Any,
     Generic,
     NamedTuple,
-    TypedDict,
     TypeVar,
     Unpack,
     cast,
@@ -26,18 +24,18 @@ import msgspec
 from a2a.client.errors import A2AClientError
 from a2a.client.transports.base import ClientTransport
 from a2a.types import a2a_pb2 as pb
-from a2a.utils.errors import InvalidParamsError, MethodNotFoundError
 
 from holdfast.arguments import check_one_of, check_seconds
 from holdfast.assembly import connect
 from holdfast.client import streaming
 from holdfast.errors import A2AError
-from holdfast.integrations.a2a_sdk.errors import CallFailedError, to_sdk_error
+from holdfast.integrations.a2a_sdk.errors import SDK_ERRORS, to_sdk_error
 from holdfast.integrations.a2a_sdk.lent_client import LentClient
 from holdfast.integrations.a2a_sdk.messages import to_card, to_params, to_proto
-from holdfast.integrations.a2a_sdk.settings import resilience_of
+from holdfast.integrations.a2a_sdk.retry_terms import check_budget, resilience_of
 from holdfast.model import operations as op
 from holdfast.model.card import AgentCapabilities, AgentInterface
+from holdfast.model.codec import MalformedError
 from holdfast.model.types import (
     Message,
     StreamResponse,
@@ -45,6 +43,7 @@ from holdfast.model.types import (
     TaskArtifactUpdateEvent,
     TaskStatusUpdateEvent,
 )
+from holdfast.options import CALL_TIMEOUT, ClientOptions
 from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.transport import Call, ClientCallContext, PassThrough
 from holdfast.tasks.difference import difference
@@ -53,16 +52,12 @@ from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION, ex
 from holdfast.wire.http import Timeouts, check_headers, presentable
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Coroutine, Iterable, Sequence
-    from types import TracebackType
+    from collections.abc import Coroutine, Iterable
 
-    import aiohttp
     from a2a.client.client import ClientCallContext as SdkContext
     from a2a.client.client import ClientConfig
     from google.protobuf.message import Message as ProtoMessage
 
-    from holdfast.auth import AuthProvider, CredentialService
     from holdfast.client import Client
     from holdfast.event_stream import EventStream
     from holdfast.integrations.a2a_sdk.retry_config import RetryConfig
@@ -75,16 +70,7 @@ if TYPE_CHECKING:
     )
     from holdfast.model.types import Event
     from holdfast.options import CallOptions
-    from holdfast.policy.reconcile import ContextIds, OnUnknown
-    from holdfast.policy.resilience import Resilience
-    from holdfast.runtime.endpoints import Endpoints
-    from holdfast.runtime.engine import HttpEngine
-    from holdfast.runtime.env import Env
-    from holdfast.runtime.journal import Journal
-    from holdfast.runtime.listeners import Observer
-    from holdfast.runtime.transport import Layer, Onward, Reply
-    from holdfast.wire.bindings import ProtocolVersion
-    from holdfast.wire.limits import Limits
+    from holdfast.runtime.transport import Onward, Reply
 
 __all__ = ["HoldfastTransport", "TransportOptions"]
 
@@ -94,31 +80,12 @@ T = TypeVar("T")
 M = TypeVar("M", bound="ProtoMessage")
 
 
-class TransportOptions(TypedDict, total=False):
+class TransportOptions(ClientOptions, total=False):
     """What can be said of a `HoldfastTransport`; `holdfast.connect` says what each of it means.
 
     What is not here, such as interceptors, consumers and how messages are to be treated, is said
     to the SDK's client as before.
     """
-
-    auth: str | Mapping[str, str] | AuthProvider | CredentialService | None
-    timeout: float
-    resilience: Resilience | None
-    limits: Limits | None
-    engine: HttpEngine | aiohttp.ClientSession | None
-    shared: Endpoints | None
-    env: Env | None
-    protocol_version: ProtocolVersion | None
-    allow_legacy: bool
-    on_unknown: OnUnknown
-    context_ids: ContextIds
-    journal: str | os.PathLike[str] | Journal | None
-    headers: Mapping[str, str] | None
-    credential_origins: Iterable[str]
-    allowed_networks: Iterable[str]
-    observers: Sequence[Observer]
-    call_layers: Sequence[Layer]
-    attempt_layers: Sequence[Layer]
 
 
 class HoldfastTransport(ClientTransport):
@@ -170,31 +137,30 @@ class HoldfastTransport(ClientTransport):
         own = _card_of(card, url, protocol_binding)
         [interface, *_] = own.supported_interfaces
         self._tenant = interface.tenant or ""
-        self._errors = _SDK_ERRORS[interface.protocol_binding]
+        self._errors = SDK_ERRORS[interface.protocol_binding]
+        self._create_push_config = _CREATE_PUSH_CONFIG
         resilience = resilience_of(retry_config, options.get("resilience"))
+        check_budget(retry_config, options.get("shared"))
         defaults = cast("TransportOptions", {})
         if retry_config is not None:
             if retry_config.timeout is not None:
                 defaults["timeout"] = retry_config.timeout
             if retry_config.resend_ambiguous:
                 defaults["on_unknown"] = "resend"
+                self._create_push_config = _CREATE_PUSH_CONFIG_AGAIN
+        said = cast("TransportOptions", {**defaults, **options})
         lent = None if config is None else config.httpx_client
         self._lent = None if lent is None else LentClient(lent, url, options)
         if self._lent is not None and options.get("resilience") is None:
-            longest = options.get("timeout", _LONGEST)
+            longest = said.get("timeout", CALL_TIMEOUT)
             timeouts = self._lent.timeouts(resilience.timeouts, longest=longest)
             resilience = msgspec.structs.replace(resilience, timeouts=timeouts)
         self._timeouts = resilience.timeouts
         self._env = options.get("env") or SystemEnv()
-        given: TransportOptions = {
-            **defaults,
-            **options,
-            "resilience": resilience,
-            "env": self._env,
-            "attempt_layers": (*options.get("attempt_layers", ()), _AsAsked),
-        }
+        said["resilience"], said["env"] = resilience, self._env
+        said["attempt_layers"] = (*said.get("attempt_layers", ()), _AsAsked)
         try:
-            self._client = connect(own, **given)
+            self._client = connect(own, **said)
         except A2AError as error:  # of what the agent put into its card
             raise to_sdk_error(error) from error
         self._is_closed = False
@@ -257,7 +223,7 @@ class HoldfastTransport(ClientTransport):
         self, request: pb.TaskPushNotificationConfig, *, context: SdkContext | None = None
     ) -> pb.TaskPushNotificationConfig:
         """Tells the agent where to send news of a task."""
-        return await self._ask(_CREATE_PUSH_CONFIG, request, context)
+        return await self._ask(self._create_push_config, request, context)
 
     async def get_task_push_notification_config(
         self,
@@ -296,7 +262,7 @@ class HoldfastTransport(ClientTransport):
         """
 
         def begin(options: CallOptions) -> EventStream:
-            return self._client.subscribe_to_task(request.id, **options)
+            return self._client.subscribe_to_task(_named("id", request.id), **options)
 
         return self._events(begin, request.tenant, context)
 
@@ -391,10 +357,6 @@ class HoldfastTransport(ClientTransport):
         return msgspec.structs.replace(params, message=named)
 
 
-_LONGEST = 900.0
-"""Seconds of a call for which nobody names a timeout; see `holdfast.connect`."""
-
-
 # ── Operations ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -424,14 +386,29 @@ def _plain(operation: Operation[P, R]) -> _Asked[P, R]:
 
 async def _canceled(client: Client, params: CancelTaskRequest, options: CallOptions) -> Task:
     """Cancels a task; that an earlier try has done it is no error."""
-    return await client.cancel_task(params.id, confirm=False, metadata=params.metadata, **options)
+    task_id = _named("id", params.id)
+    return await client.cancel_task(task_id, confirm=False, metadata=params.metadata, **options)
 
 
 async def _deleted(
     client: Client, params: DeleteTaskPushNotificationConfigRequest, options: CallOptions
 ) -> None:
     """Deletes a configuration; that an earlier try has done it is no error."""
-    await client.delete_task_push_notification_config(params.task_id, params.id, **options)
+    await client.delete_task_push_notification_config(
+        _named("task_id", params.task_id), _named("id", params.id), **options
+    )
+
+
+def _named(member: str, value: str) -> str:
+    """A member without which nothing can be asked for.
+
+    Raises:
+        MalformedError: It is empty.
+    """
+    if not value:
+        message = f"the request lacks {member}"
+        raise MalformedError(message)
+    return value
 
 
 _SEND_MESSAGE = _Unary(_plain(op.SEND_MESSAGE), pb.SendMessageResponse)
@@ -439,6 +416,11 @@ _GET_TASK = _Unary(_plain(op.GET_TASK), pb.Task)
 _LIST_TASKS = _Unary(_plain(op.LIST_TASKS), pb.ListTasksResponse)
 _CANCEL_TASK = _Unary(_canceled, pb.Task)
 _CREATE_PUSH_CONFIG = _Unary(_plain(op.CREATE_PUSH_CONFIG), pb.TaskPushNotificationConfig)
+_CREATE_PUSH_CONFIG_AGAIN = _Unary(
+    _plain(msgspec.structs.replace(op.CREATE_PUSH_CONFIG, safety="idempotent")),
+    pb.TaskPushNotificationConfig,
+)
+"""The same for those to whom a second one does no harm."""
 _GET_PUSH_CONFIG = _Unary(_plain(op.GET_PUSH_CONFIG), pb.TaskPushNotificationConfig)
 _LIST_PUSH_CONFIGS = _Unary(
     _plain(op.LIST_PUSH_CONFIGS), pb.ListTaskPushNotificationConfigsResponse
@@ -518,48 +500,6 @@ class _AsAsked(PassThrough):
         return onward(msgspec.structs.replace(call, **changes) if changes else call)
 
 
-class _SdkErrors:
-    """Raises what goes wrong as the SDK's transport of that binding does; all else passes.
-
-    Args:
-        make: Makes the SDK's error of one of Holdfast's.
-    """
-
-    def __init__(self, make: Callable[[A2AError], Exception]) -> None:
-        self._make = make
-
-    def __enter__(self) -> None:
-        """Nothing to do."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if isinstance(error, A2AError):
-            raise self._make(error) from error
-        if isinstance(error, ValueError):  # of a parameter that cannot be sent
-            raise InvalidParamsError(str(error)) from error
-
-
-def _of_http_json(error: A2AError) -> Exception:
-    """The SDK's error: what an agent means it has to say by a reason, and not by a status."""
-    if error.http_status is None or any("reason" in detail for detail in error.details):
-        return to_sdk_error(error)
-    if error.http_status == HTTPStatus.NOT_FOUND:
-        return MethodNotFoundError(str(error))
-    told = to_sdk_error(error)
-    return told if isinstance(told, A2AClientError) else CallFailedError.of(error)
-
-
-_SDK_ERRORS: Mapping[str, _SdkErrors] = {
-    "JSONRPC": _SdkErrors(to_sdk_error),
-    "HTTP+JSON": _SdkErrors(_of_http_json),
-}
-"""By binding."""
-
-
 def _card_of(card: pb.AgentCard, url: str, binding: str | None) -> AgentCard:
     """What of a card is for the transport: the interface at an address, and how to log in.
 
@@ -567,15 +507,16 @@ def _card_of(card: pb.AgentCard, url: str, binding: str | None) -> AgentCard:
     another card by now; so all that can be declared is.
     """
     bindings = BINDINGS if binding is None else (binding,)
+    whole = to_card(card)
     there = [
         msgspec.structs.replace(interface, protocol_binding=interface.protocol_binding.upper())
-        for interface in to_card(card).supported_interfaces
+        for interface in whole.supported_interfaces
         if interface.url == url and interface.protocol_binding.upper() in bindings
     ]
     first = there[0].protocol_binding if there else bindings[0]
     named = AgentInterface(url=url, protocol_binding=first, protocol_version=PROTOCOL_VERSION)
     return msgspec.structs.replace(
-        to_card(card),
+        whole,
         name=card.name or presentable(url),
         supported_interfaces=tuple(i for i in there if i.protocol_binding == first) or (named,),
         capabilities=AgentCapabilities(
