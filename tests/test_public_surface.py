@@ -435,7 +435,7 @@ CONSTRUCTORS = {
     "Coordinator": "agents=() *concurrency=100 **options",
     "CredentialOriginError": "message='' *origin **facts",
     "Credentials": "*headers=dict() *query=dict() *cookies=dict()",
-    "Deadline": "*name *timeout *at",
+    "Deadline": "*name *timeout *at *is_for_opening=False",
     "DuplicateTasksError": "message='' *message_id *tasks **facts",
     "DeadlineExceededError": "message='' *deadline *timeout *task=None **facts",
     "EndpointStats": (
@@ -655,7 +655,7 @@ def test_every_public_function_is_in_the_table():
     assert sorted(functions) == sorted(path for path in SIGNATURES if "." not in path)
 
 
-CALL_OPTIONS = ["timeout", "headers", "extensions", "context"]
+CALL_OPTIONS = ["timeout", "headers", "extensions", "context", "tenant", "timeouts"]
 
 
 def test_the_options_of_a_call_are_as_promised():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.produced import TransportProducer
     from holdfast.runtime.transport import ClientCallContext, Layer
     from holdfast.wire.bindings import ProtocolVersion
+    from holdfast.wire.http import Timeouts
     from holdfast.wire.limits import Limits
 
 __all__ = [
@@ -49,12 +50,17 @@ class CallOptions(TypedDict, total=False):
         headers: Sent with each request of the call, to trusted origins only.
         extensions: URIs for ``A2A-Extensions``, besides those of the client.
         context: For credential services, interceptors and layers; see `ClientCallContext`.
+        tenant: In place of the one that the card or `connect` names; of every request of the
+            call. Protocol 0.3 knows none.
+        timeouts: Limits of each attempt; those of the client if left out or None.
     """
 
     timeout: float | None
     headers: Mapping[str, str] | None
     extensions: Iterable[str]
     context: ClientCallContext | None
+    tenant: str | None
+    timeouts: Timeouts | None
 
 
 class SendOptions(CallOptions, total=False):
