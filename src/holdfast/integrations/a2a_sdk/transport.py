@@ -21,15 +21,16 @@ from typing import (
 )
 
 import msgspec
-from a2a.client.errors import A2AClientError
+from a2a.client.errors import A2AClientError, AgentCardResolutionError
 from a2a.client.transports.base import ClientTransport
 from a2a.types import a2a_pb2 as pb
 
-from holdfast.arguments import check_one_of, check_seconds
+from holdfast.arguments import check_kind, check_one_of, check_seconds, check_url
 from holdfast.assembly import connect
-from holdfast.client import streaming
+from holdfast.client import streaming, subscribing
 from holdfast.errors import A2AError
-from holdfast.integrations.a2a_sdk.errors import SDK_ERRORS, to_sdk_error
+from holdfast.integrations.a2a_sdk.errors import SDK_ERRORS
+from holdfast.integrations.a2a_sdk.given import check_card, check_config, check_names
 from holdfast.integrations.a2a_sdk.lent_client import LentClient
 from holdfast.integrations.a2a_sdk.messages import to_card, to_params, to_proto
 from holdfast.integrations.a2a_sdk.retry_terms import check_budget, resilience_of
@@ -45,14 +46,14 @@ from holdfast.model.types import (
 )
 from holdfast.options import CALL_TIMEOUT, ClientOptions
 from holdfast.runtime.env import SystemEnv
-from holdfast.runtime.transport import Call, ClientCallContext, PassThrough
+from holdfast.runtime.transport import ClientCallContext
 from holdfast.tasks.difference import difference
 from holdfast.tasks.overlap import Writing
-from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION, extensions_in
+from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 from holdfast.wire.http import Timeouts, check_headers, presentable
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Iterable
 
     from a2a.client.client import ClientCallContext as SdkContext
     from a2a.client.client import ClientConfig
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
     )
     from holdfast.model.types import Event
     from holdfast.options import CallOptions
-    from holdfast.runtime.transport import Onward, Reply
 
 __all__ = ["HoldfastTransport", "TransportOptions"]
 
@@ -99,19 +99,25 @@ class HoldfastTransport(ClientTransport):
     to the origin of ``url`` and nowhere else, and ``state`` becomes that of Holdfast's context.
     ``timeout`` is the deadline of a call, with everything that is tried again. Of a stream, which
     may well take longer, it is how long a connection may be quiet, as in the SDK; it counts as
-    cut then, and is picked up again.
+    cut then, and is picked up again. The option ``timeout``, or that of ``retry_config``, is for
+    calls for which nobody says more; of a stream, also where the SDK makes one of
+    ``send_message``, it bounds all that comes before its first event.
 
     Args:
         card: The agent's card.
         url: Address of the interface that calls go to.
         config: The SDK's configuration. Of its ``httpx_client`` come along: headers and cookies,
-            as they are at each call, a user name with its password, and timeouts; ``User-Agent``
-            and settings of TLS do not. The client itself is neither used nor closed. Its transport
+            as they are at each call, a user name with its password, and timeouts. ``User-Agent``
+            does not, nor ``limits`` of connections (see `AiohttpEngine`); ``base_url`` says
+            nothing, as addresses are whole. What else can be seen is an error until what stands
+            for it is passed. The client itself is neither used nor closed. Its transport
             may be `holdfast.integrations.httpx.Transport`, whose settings are for what the client
             is used for by others, such as cards.
         protocol_binding: ``"JSONRPC"`` or ``"HTTP+JSON"``; if left out, what the card says of
             that address.
-        retry_config: How to try again, in the words of `RetryTransport`.
+        retry_config: How to try again, in the words of `RetryTransport`. Its ``on_retry`` is told
+            of retries of what was asked for; of the search for a lost reply, and of a stream that
+            is picked up, ``observers`` are.
         options: See `TransportOptions`.
 
     Raises:
@@ -131,6 +137,10 @@ class HoldfastTransport(ClientTransport):
         retry_config: RetryConfig | None = None,
         **options: Unpack[TransportOptions],
     ) -> None:
+        check_names("a HoldfastTransport", options, TransportOptions.__annotations__)
+        check_card(card)
+        check_kind("url", url, str)
+        check_config(config)
         if protocol_binding is not None:
             check_one_of("protocol_binding", protocol_binding, BINDINGS)
         self._card = card
@@ -149,20 +159,23 @@ class HoldfastTransport(ClientTransport):
                 defaults["on_unknown"] = "resend"
                 self._create_push_config = _CREATE_PUSH_CONFIG_AGAIN
         said = cast("TransportOptions", {**defaults, **options})
+        instead = cast("TransportOptions", {**options})
+        if retry_config is not None:
+            instead["resilience"] = resilience
         lent = None if config is None else config.httpx_client
-        self._lent = None if lent is None else LentClient(lent, url, options)
+        self._lent = None if lent is None else LentClient(lent, url, instead)
         if self._lent is not None and options.get("resilience") is None:
             longest = said.get("timeout", CALL_TIMEOUT)
             timeouts = self._lent.timeouts(resilience.timeouts, longest=longest)
             resilience = msgspec.structs.replace(resilience, timeouts=timeouts)
         self._timeouts = resilience.timeouts
+        self._opening = said.get("timeout")
         self._env = options.get("env") or SystemEnv()
         said["resilience"], said["env"] = resilience, self._env
-        said["attempt_layers"] = (*said.get("attempt_layers", ()), _AsAsked)
         try:
             self._client = connect(own, **said)
         except A2AError as error:  # of what the agent put into its card
-            raise to_sdk_error(error) from error
+            raise AgentCardResolutionError(_what_is_wrong(url, error)) from error
         self._is_closed = False
 
     @property
@@ -197,7 +210,8 @@ class HoldfastTransport(ClientTransport):
         """Sends a message, and gives its answer as it comes; a cut does not end it."""
 
         def begin(options: CallOptions) -> EventStream:
-            return streaming(self._client, self._identified(to_params(request)), options)
+            params = self._params(request)
+            return streaming(self._client, params, options, opening=self._opening)
 
         return self._events(begin, request.tenant, context)
 
@@ -262,7 +276,8 @@ class HoldfastTransport(ClientTransport):
         """
 
         def begin(options: CallOptions) -> EventStream:
-            return self._client.subscribe_to_task(_named("id", request.id), **options)
+            task_id = _named("id", request.id)
+            return subscribing(self._client, task_id, options, opening=self._opening)
 
         return self._events(begin, request.tenant, context)
 
@@ -284,7 +299,7 @@ class HoldfastTransport(ClientTransport):
 
     async def _value(self, ask: _Asked[Any, R], request: Any, context: SdkContext | None) -> R:
         options = self._options(request.tenant, context)
-        return await ask(self._client, self._identified(to_params(request)), options)
+        return await ask(self._client, self._params(request), options)
 
     async def _events(
         self,
@@ -325,11 +340,9 @@ class HoldfastTransport(ClientTransport):
     ) -> CallOptions:
         timeout = None if context is None else context.timeout
         options: CallOptions = {
-            "context": _CallContext(
-                state={} if context is None else context.state,
-                tenant=tenant if tenant != self._tenant else None,
-                timeouts=None if timeout is None else self._limits(timeout, streams=streams),
-            )
+            "context": ClientCallContext(state={} if context is None else context.state),
+            "tenant": tenant if tenant and tenant != self._tenant else None,
+            "timeouts": None if timeout is None else self._limits(timeout, streams=streams),
         }
         if timeout is not None and not streams:
             options["timeout"] = check_seconds("timeout", timeout)
@@ -348,8 +361,13 @@ class HoldfastTransport(ClientTransport):
             own, first_byte=max(own.first_byte, timeout), idle=max(own.idle, timeout)
         )
 
-    def _identified(self, params: Any) -> Any:
-        """The parameters; a message without an id gets one, to be known by."""
+    def _params(self, request: Any) -> Any:
+        """The parameters; a message without an id gets one, to be known by.
+
+        The SDK names the interface's own tenant, for which protocol 0.3 has no place: it is added
+        where there is one, and another is said with the call.
+        """
+        params: Any = msgspec.structs.replace(to_params(request), tenant=None)
         message = getattr(params, "message", None)
         if message is None or message.message_id:
             return params
@@ -463,41 +481,7 @@ def _last_words(told: Task | None, truth: Task | None) -> Iterable[Event]:
     ]
 
 
-# ── On the way ───────────────────────────────────────────────────────────────────────────────
-
-
-class _CallContext(ClientCallContext, frozen=True, kw_only=True):
-    """What the SDK's caller says about one call, for every request that is made for it.
-
-    Attributes:
-        tenant: The tenant, if it is another one than the interface's.
-        timeouts: Limits of each attempt, if they are others than the client's.
-    """
-
-    tenant: str | None = None
-    timeouts: Timeouts | None = None
-
-
-class _AsAsked(PassThrough):
-    """The layer that puts what is in a `_CallContext` into each request of the call."""
-
-    def through(
-        self, call: Call[Any, Any], onward: Onward[Any, Any, T], /
-    ) -> Coroutine[Any, Any, Reply[T]]:
-        context, changes = call.context, dict[str, Any]()
-        if isinstance(context, _CallContext):
-            if context.timeouts is not None:
-                changes["timeouts"] = context.timeouts
-            if context.tenant is not None:
-                changes["params"] = msgspec.structs.replace(call.params, tenant=context.tenant)
-        if call.endpoint is not None and call.endpoint.version == OLDER_VERSION:
-            if isinstance(context, _CallContext) and context.tenant is None:
-                # The SDK names the interface's own, for which 0.3 has no place.
-                changes["params"] = msgspec.structs.replace(call.params, tenant=None)
-            uris = extensions_in(call.headers)
-            if uris:  # which 0.3 knows by another name
-                changes["headers"] = {**call.headers, "x-a2a-extensions": ",".join(uris)}
-        return onward(msgspec.structs.replace(call, **changes) if changes else call)
+# ── The card ─────────────────────────────────────────────────────────────────────────────────
 
 
 def _card_of(card: pb.AgentCard, url: str, binding: str | None) -> AgentCard:
@@ -523,3 +507,12 @@ def _card_of(card: pb.AgentCard, url: str, binding: str | None) -> AgentCard:
             streaming=True, push_notifications=True, extended_agent_card=True
         ),
     )
+
+
+def _what_is_wrong(url: str, error: A2AError) -> str:
+    """What is wrong with a card: where it is the address, with that and what was meant."""
+    try:
+        check_url(url, "address of the agent")
+    except ValueError as wrong:
+        return f"{error}; {wrong}"
+    return str(error)

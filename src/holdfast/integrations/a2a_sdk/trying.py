@@ -115,17 +115,21 @@ class Trying:
     """Tries the calls of one transport.
 
     Args:
-        transport: The transport.
+        transport: The transport; None where there is none, as for a card.
         config: How to try.
         env: Where wall time and dice come from.
     """
 
-    def __init__(self, transport: ClientTransport, config: RetryConfig, env: Env) -> None:
+    def __init__(self, transport: ClientTransport | None, config: RetryConfig, env: Env) -> None:
         self.transport = transport
         self.config = config
         self.env = env
         self.policy = config.policy()
         self.budget = config.shared_budget()
+
+    def channel(self) -> str | None:
+        """What the gRPC channel of the transport says of its connection, if it has one."""
+        return None if self.transport is None else channel_state(self.transport)
 
     async def unary(
         self,
@@ -136,11 +140,27 @@ class Trying:
         before: DoneBefore[R] | None = None,
     ) -> R:
         """Tries a call with one answer."""
+        return await self.asking(
+            operation, lambda: method(own_copy(request), context=context), before
+        )
+
+    async def asking(
+        self,
+        operation: Operation[Any, Any],
+        start: Callable[[], Awaitable[R]],
+        before: DoneBefore[R] | None = None,
+    ) -> R:
+        """Tries whatever has one answer.
+
+        Args:
+            operation: What it is, which says what a second execution would cost.
+            start: Makes one try.
+            before: How to find out whether an earlier try has done it.
+        """
         call = _OneCall(self, operation)
         while True:
             try:
-                attempt = partial(method, own_copy(request), context=context)
-                answer = await call.attempt(attempt)
+                answer = await call.attempt(start)
             except Exception as error:  # noqa: BLE001  what it is decides what is done
                 failure = error
             else:
@@ -213,7 +233,7 @@ class _OneCall:
         if self._deadline is not None and self._deadline <= _now():
             raise self._too_late() from self._last
         self._attempts += 1
-        self._state = channel_state(self._trying.transport)
+        self._state = self._trying.channel()
         limit = asyncio.timeout_at(self._deadline)
         try:
             async with limit:
@@ -254,7 +274,7 @@ class _OneCall:
             error,
             operation=self._operation,
             now=self._trying.env.wall(),
-            states=(self._state, channel_state(self._trying.transport)),
+            states=(self._state, self._trying.channel()),
         )
         self._may_be_done = self._may_be_done or failure.executed is not False
         decision = self._decide(failure, is_transient=is_transient, now=failed)
