@@ -266,6 +266,7 @@ async def test_a_stream_that_has_begun_goes_on_for_as_long_as_it_likes(bound, bi
 
     assert text_of(await collected(client.send_message(said()))) == "Hello, world!"
     assert now() > 40
+    assert len(agent.calls("SubscribeToTask")) == 1  # after the cut, and not after 8 seconds
 
 
 @both_bindings
