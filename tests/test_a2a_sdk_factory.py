@@ -266,7 +266,12 @@ async def test_a_stream_that_has_begun_goes_on_for_as_long_as_it_likes(bound, bi
 
     assert text_of(await collected(client.send_message(said()))) == "Hello, world!"
     assert now() > 40
-    assert len(agent.calls("SubscribeToTask")) == 1  # after the cut, and not after 8 seconds
+    assert len(agent.calls("SubscribeToTask")) == 1
+
+    again = said()
+    again.message.message_id = "m-2"
+    assert text_of(await collected(client.send_message(again))) == "Hello, world!"
+    assert len(agent.calls("SubscribeToTask")) == 1  # nothing was cut after 8 seconds
 
 
 @both_bindings
