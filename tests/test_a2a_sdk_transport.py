@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import random
+import ssl
 
 import grpc
 import httpx
@@ -912,6 +913,16 @@ CANNOT_COME = {
         {"transport": httpx.AsyncHTTPTransport(proxy="http://proxy.test:8080")},
         {"engine": FakeNetwork()},
     ),
+    "local address": (
+        {"transport": httpx.AsyncHTTPTransport(local_address="127.0.0.1")},
+        {"engine": FakeNetwork()},
+    ),
+    "retries": (
+        {"transport": httpx.AsyncHTTPTransport(retries=3)},
+        {"resilience": Resilience()},
+    ),
+    "no verification": ({"verify": False}, {"engine": FakeNetwork()}),
+    "a context": ({"verify": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)}, {"engine": FakeNetwork()}),
     "socket": ({"transport": httpx.AsyncHTTPTransport(uds="/a/b")}, {"engine": FakeNetwork()}),
 }
 

@@ -436,7 +436,7 @@ CONSTRUCTORS = {
     "Coordinator": "agents=() *concurrency=100 **options",
     "CredentialOriginError": "message='' *origin **facts",
     "Credentials": "*headers=dict() *query=dict() *cookies=dict()",
-    "Deadline": "*name *timeout *at",
+    "Deadline": "*name *timeout *at *is_for_opening=False",
     "DuplicateTasksError": "message='' *message_id *tasks **facts",
     "DeadlineExceededError": "message='' *deadline *timeout *task=None **facts",
     "EndpointStats": (
@@ -710,7 +710,7 @@ def test_help_tells_all_of_a_transport(name):
         assert word in module.Transport.__doc__
 
 
-CALL_OPTIONS = ["timeout", "headers", "extensions", "context"]
+CALL_OPTIONS = ["timeout", "headers", "extensions", "context", "tenant", "timeouts"]
 
 
 def test_the_options_of_a_call_are_as_promised():

@@ -22,6 +22,7 @@ from holdfast.journaling import Journaling
 from holdfast.layering import card_source, layered_calls, layered_cards
 from holdfast.model.addresses import is_http_address
 from holdfast.model.requests import SendMessageConfiguration
+from holdfast.options import CALL_TIMEOUT
 from holdfast.policy.reconcile import ContextIds, OnUnknown
 from holdfast.policy.resilience import Resilience
 from holdfast.resources import engine_of, journal_of
@@ -68,7 +69,7 @@ def connect(
     agent: AnAgent | Sequence[AnAgent],
     *,
     auth: str | Mapping[str, str] | AuthProvider | CredentialService | None = None,
-    timeout: float = 900.0,
+    timeout: float = CALL_TIMEOUT,
     card_ttl: float = 300.0,
     resilience: Resilience | None = None,
     limits: Limits | None = None,

@@ -23,6 +23,7 @@ from holdfast.arguments import (
     extension_uris,
     items,
     json_object,
+    not_empty,
 )
 from holdfast.content import Content, to_message
 from holdfast.errors import (
@@ -60,7 +61,7 @@ from holdfast.runtime.transport import (
 )
 from holdfast.runtime.waiting import overrun
 from holdfast.runtime.waiting import until as wait_until
-from holdfast.wire.http import check_headers
+from holdfast.wire.http import Timeouts, check_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -97,6 +98,8 @@ class PerCall(msgspec.Struct, frozen=True, kw_only=True):
         headers: Checked, names in lower case.
         extensions: URIs for ``A2A-Extensions``.
         context: For those who look at the call on its way.
+        tenant: In place of the interface's; None for that.
+        timeouts: Limits of each attempt; None for the client's.
         consumers: Who is told what comes of it.
         errand: What its requests share.
         on_unknown: What to do about a message whose reply was lost.
@@ -106,6 +109,8 @@ class PerCall(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     extensions: tuple[str, ...] = ()
     context: ClientCallContext | None = None
+    tenant: str | None = None
+    timeouts: Timeouts | None = None
     consumers: tuple[Consumer, ...] = ()
     errand: Errand = msgspec.field(default_factory=Errand)
     on_unknown: OnUnknown = "reconcile"
@@ -275,10 +280,15 @@ class Calls:
         check_one_of("on_unknown", on_unknown, get_args(OnUnknown))
         deadline = self.deadline(name, options.get("timeout"))
         headers, extensions = options.get("headers"), options.get("extensions", ())
-        context = options.get("context")
+        context, tenant = options.get("context"), options.get("tenant")
+        timeouts = options.get("timeouts")
+        if tenant is not None:
+            not_empty("tenant", tenant)
+        if timeouts is not None:
+            check_kind("timeouts", timeouts, Timeouts)
         if context is not None:
             check_kind("context", context, ClientCallContext)
-        elif headers is None and not extensions:
+        elif headers is None and not extensions and tenant is None and timeouts is None:
             return deadline, msgspec.structs.replace(plain, on_unknown=on_unknown)
         uris = extension_uris(extensions)
         checked = {} if headers is None else check_headers(headers)
@@ -286,6 +296,8 @@ class Calls:
             headers=checked,
             extensions=tuple(dict.fromkeys((*self._extensions, *uris))),
             context=context,
+            tenant=tenant,
+            timeouts=timeouts,
             consumers=consumers,
             on_unknown=on_unknown,
         )
@@ -502,14 +514,20 @@ class Calls:
         progress: CallProgress | None = None,
     ) -> Call[P, R]:
         self._check_open()
+        errand = per_call.errand
+        errand.operation = errand.operation or operation.name
         push = _push_config_of(params)
         if push is not None:
             per_call.secrets.note_values(push.secrets)
+        if per_call.tenant is not None:
+            named: Any = params
+            params = msgspec.structs.replace(named, tenant=per_call.tenant)
         return Call(
             operation=operation,
             params=params,
             request_id=request_id or f"{self._name}-{next(self._numbers)}",
             deadline=deadline,
+            timeouts=per_call.timeouts,
             headers={**self._headers, **per_call.headers} if per_call.headers else self._headers,
             extensions=per_call.extensions,
             context=per_call.context,

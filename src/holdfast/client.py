@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.listeners import Consumer, Interceptor
     from holdfast.runtime.transport import Errand, Reply
 
-__all__ = ["Client", "asking", "streaming"]
+__all__ = ["Client", "asking", "streaming", "subscribing"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -957,7 +957,11 @@ def asking(
 
 
 def streaming(
-    client: Client, request: SendMessageRequest, options: CallOptions | SendOptions
+    client: Client,
+    request: SendMessageRequest,
+    options: CallOptions | SendOptions,
+    *,
+    opening: float | None = None,
 ) -> EventStream:
     """What `Client.stream_message` does, with a request that says everything itself.
 
@@ -965,11 +969,40 @@ def streaming(
         client: Who is to send it.
         request: The message, with its id, and how to treat it.
         options: See `SendOptions`.
+        opening: Seconds up to the first event, with all that is tried for that.
     """
-    calls = client._calls  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as above
-    deadline, per_call = calls.begin("stream", options, sends=True)
-    stream = StreamCalls(calls, deadline, per_call, poll_interval=2.0)
+    stream = _stream_calls(client, options, opening, sends=True)
     return EventStream(stream, stream.send_request(request))
+
+
+def subscribing(
+    client: Client, task_id: str, options: CallOptions, *, opening: float | None = None
+) -> EventStream:
+    """What `Client.subscribe_to_task` does, with a bound of its own for the first event.
+
+    Args:
+        client: Who is to subscribe.
+        task_id: The task.
+        options: See `CallOptions`.
+        opening: Seconds up to the first event, with all that is tried for that.
+    """
+    stream = _stream_calls(client, options, opening)
+    return EventStream(stream, stream.subscribe_to(not_empty("task_id", task_id)))
+
+
+def _stream_calls(
+    client: Client,
+    options: CallOptions | SendOptions,
+    opening: float | None,
+    *,
+    sends: bool = False,
+) -> StreamCalls:
+    calls = client._calls  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as above
+    deadline, per_call = calls.begin("stream", options, sends=sends)
+    if opening is not None and options.get("timeout") is None:
+        bound = calls.deadline("call", opening)
+        deadline = msgspec.structs.replace(bound, is_for_opening=True)
+    return StreamCalls(calls, deadline, per_call, poll_interval=2.0)
 
 
 def _ran_before(error: A2AError) -> bool:

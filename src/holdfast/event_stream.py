@@ -200,13 +200,15 @@ class EventStream:
     async def _next(self, live: Live) -> Event | None:
         call = self._calls.call
         try:
-            return await (live.next() if call is None else self._written_next(live, call))
+            event = await (live.next() if call is None else self._written_next(live, call))
         except A2AError as error:
             error.agent = error.agent or self._calls.agent
             self._calls.per_call.secrets.hide_in(error)
             if (call := self._calls.call) is not None:
                 await call.failed(error)
             raise
+        self._calls.has_begun()
+        return event
 
     async def _written_next(self, live: Live, call: HeldCall) -> Event | None:
         """The next event, once the journal knows of its task: nobody can act on it before."""

@@ -25,9 +25,20 @@ if TYPE_CHECKING:
     from holdfast.runtime.produced import TransportProducer
     from holdfast.runtime.transport import ClientCallContext, Layer
     from holdfast.wire.bindings import ProtocolVersion
+    from holdfast.wire.http import Timeouts
     from holdfast.wire.limits import Limits
 
-__all__ = ["CallOptions", "ConnectOptions", "CreateOptions", "SendOptions"]
+__all__ = [
+    "CALL_TIMEOUT",
+    "CallOptions",
+    "ClientOptions",
+    "ConnectOptions",
+    "CreateOptions",
+    "SendOptions",
+]
+
+CALL_TIMEOUT = 900.0
+"""Seconds of a call for which nobody names a timeout."""
 
 
 class CallOptions(TypedDict, total=False):
@@ -39,12 +50,17 @@ class CallOptions(TypedDict, total=False):
         headers: Sent with each request of the call, to trusted origins only.
         extensions: URIs for ``A2A-Extensions``, besides those of the client.
         context: For credential services, interceptors and layers; see `ClientCallContext`.
+        tenant: In place of the one that the card or `connect` names; of every request of the
+            call. Protocol 0.3 knows none.
+        timeouts: Limits of each attempt; those of the client if left out or None.
     """
 
     timeout: float | None
     headers: Mapping[str, str] | None
     extensions: Iterable[str]
     context: ClientCallContext | None
+    tenant: str | None
+    timeouts: Timeouts | None
 
 
 class SendOptions(CallOptions, total=False):
@@ -57,36 +73,41 @@ class SendOptions(CallOptions, total=False):
     on_unknown: OnUnknown
 
 
-class CreateOptions(TypedDict, total=False):
-    """Those of `ConnectOptions` that `ClientFactory.create` has no argument of its own for."""
+class ClientOptions(TypedDict, total=False):
+    """Those of `ConnectOptions` that say nothing of where the agent is, nor of its answers."""
 
     auth: str | Mapping[str, str] | AuthProvider | CredentialService | None
     timeout: float
-    card_ttl: float
     resilience: Resilience | None
     limits: Limits | None
     engine: HttpEngine | aiohttp.ClientSession | None
     shared: Endpoints | None
     env: Env | None
-    url: str | None
-    tenant: str | None
-    bindings: Sequence[str]
-    supported_protocol_bindings: Sequence[str]
     protocol_version: ProtocolVersion | None
     allow_legacy: bool
-    transport_producers: Mapping[str, TransportProducer] | None
-    configuration: SendMessageConfiguration | None
-    streaming: bool
     on_unknown: OnUnknown
     context_ids: ContextIds
     journal: str | os.PathLike[str] | Journal | None
     headers: Mapping[str, str] | None
-    extensions: Iterable[str]
     credential_origins: Iterable[str]
     allowed_networks: Iterable[str]
     observers: Sequence[Observer]
     call_layers: Sequence[Layer]
     attempt_layers: Sequence[Layer]
+
+
+class CreateOptions(ClientOptions, total=False):
+    """Those of `ConnectOptions` that `ClientFactory.create` has no argument of its own for."""
+
+    card_ttl: float
+    url: str | None
+    tenant: str | None
+    bindings: Sequence[str]
+    supported_protocol_bindings: Sequence[str]
+    transport_producers: Mapping[str, TransportProducer] | None
+    configuration: SendMessageConfiguration | None
+    streaming: bool
+    extensions: Iterable[str]
 
 
 class ConnectOptions(CreateOptions, total=False):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import A2AError, UnsupportedOperationError
 from holdfast.model.operations import SUBSCRIBE_TO_TASK
 from holdfast.model.requests import SubscribeToTaskRequest
+from holdfast.policy.deadline import NEVER
 from holdfast.runtime.live import LiveStream
 from holdfast.runtime.transport import Reply
 from holdfast.sending import Sending
@@ -107,6 +108,11 @@ class StreamCalls:
         machine = partial(self._machine, known=known, has_gone_on=has_gone_on)
         return partial(self._send, request, known, machine)
 
+    def has_begun(self) -> None:
+        """Notes that there is a first event; see `Deadline.is_for_opening`."""
+        if self.deadline.is_for_opening:
+            self.deadline = NEVER
+
     def subscribe_to(self, task_id: str) -> Callable[[], Awaitable[LiveStream]]:
         """What gives a task and its events: by a subscription, where streams are offered."""
         return partial(self._subscribe_to, task_id)
@@ -140,6 +146,7 @@ class StreamCalls:
                     raise
             else:
                 resume = machine(resubscribes=self.can_be_watched)
+                self.has_begun()
                 if isinstance(opened, Reply):
                     self.extensions = opened.extensions
                     return self._live(resume, opened.value)
@@ -147,6 +154,7 @@ class StreamCalls:
                 resume.cut(None)  # what was lost was the connection; the task goes on
                 return self._live(resume, None)
         sent = await sending.send(at_once=True)
+        self.has_begun()
         self.extensions = sent.extensions
         resume = machine()
         resume.received(sent.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Deadline", "poll_delays"]
+__all__ = ["NEVER", "Deadline", "poll_delays"]
 
 
 class Deadline(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -20,15 +21,22 @@ class Deadline(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             ``"stream"``, ``"fan-out"``; or ``"quiet"``, of a stream that brings nothing new.
         timeout: Seconds from its beginning to its end.
         at: The moment, on the event loop's clock.
+        is_for_opening: Whether it is over with the first event of a stream, which may then go on
+            for as long as it likes.
     """
 
     name: str
     timeout: float
     at: float
+    is_for_opening: bool = False
 
     def left(self, now: float) -> float:
         """Seconds left, not below zero."""
         return max(0.0, self.at - now)
+
+
+NEVER = Deadline(name="stream", timeout=math.inf, at=math.inf)
+"""That of a stream that may go on for as long as it likes."""
 
 
 def poll_delays(interval: float) -> Iterator[float]:

@@ -61,6 +61,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         retry_predicate: Called with the error; False stops retrying.
         on_retry: Called before each wait with the number of the retry (from 1), the error, and
             the wait in seconds; may be a coroutine function. An exception from it ends the call.
+            Only of the operation that was asked for: what a client asks besides, as when it looks
+            for a lost reply, or picks up a stream, is told to observers.
 
     Raises:
         ValueError: A number is negative, a delay or the factor is infinite, or the factor is

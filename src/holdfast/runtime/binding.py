@@ -14,7 +14,6 @@ from holdfast.errors import (
     LimitExceededError,
     TaskNotCancelableError,
     TaskNotFoundError,
-    VersionNotSupportedError,
 )
 from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRIBE_TO_TASK
 from holdfast.model.requests import GetTaskRequest
@@ -23,8 +22,9 @@ from holdfast.runtime.event_reader import EventReader
 from holdfast.runtime.extensions import asked_for
 from holdfast.runtime.last_events import UntilLast
 from holdfast.runtime.silent_subscriptions import subscribed
+from holdfast.runtime.tenants import addressed
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Stream
-from holdfast.wire.bindings import CODECS, OLDER_VERSION, protocol_headers
+from holdfast.wire.bindings import CODECS, protocol_headers
 from holdfast.wire.credentials import with_query
 from holdfast.wire.http import HttpRequest
 from holdfast.wire.limits import about_card, check_json_size, check_value, harmless, of_cards
@@ -140,17 +140,7 @@ class HttpBinding:
 
     def _request(self, call: AnyCall, endpoint: Endpoint, codec: Codec) -> HttpRequest:
         interface = endpoint.interface
-        params: Any = call.params
-        if not params.tenant:
-            if params.tenant != interface.tenant:
-                params = msgspec.structs.replace(params, tenant=interface.tenant)
-        elif endpoint.version == OLDER_VERSION:
-            raise VersionNotSupportedError(
-                f"{call.operation.name} was not called: the agent speaks protocol "
-                f"{OLDER_VERSION}, which knows no tenants",
-                agent=endpoint.agent,
-                executed=False,
-            )
+        params: Any = addressed(call).params
         is_card = call.operation is GET_EXTENDED_AGENT_CARD
         call.progress.secrets.note(call.headers, call.query, interface.url)
         encoded = codec.encode(call.operation, params, interface.url, call.request_id)
@@ -159,7 +149,9 @@ class HttpBinding:
             url=with_query(encoded.url, call.query) if call.query else encoded.url,
             headers={
                 **call.headers,
-                **protocol_headers(endpoint.version, asked_for(call) if call.extensions else ()),
+                **protocol_headers(
+                    endpoint.version, asked_for(call) if call.extensions else (), call.headers
+                ),
                 **encoded.headers,
             },
             body=encoded.body,

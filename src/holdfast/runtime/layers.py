@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -25,7 +24,7 @@ from holdfast.errors import (
     OutcomeUnknownError,
 )
 from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
-from holdfast.policy.deadline import Deadline
+from holdfast.policy.deadline import NEVER
 from holdfast.policy.retry import lost_the_reply
 from holdfast.runtime.listeners import attempts_of
 from holdfast.runtime.open_streams import (
@@ -162,6 +161,8 @@ class DeadlineLayer(PassThrough):
 
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
         reply = await self._bounded(call, self._inner.stream(call))
+        if call.deadline.is_for_opening:
+            call = msgspec.structs.replace(call, deadline=NEVER)
         return replaced(reply, BoundedStream(reply.value, partial(self._bounded, call)))
 
     def through(
@@ -189,9 +190,6 @@ class DeadlineLayer(PassThrough):
         await self._inner.close()
 
 
-_NEVER = Deadline(name="stream", timeout=math.inf, at=math.inf)
-
-
 class OpeningLayer(DeadlineLayer):
     """The same for requests of which only the reply tells whether it is a stream of events.
 
@@ -201,7 +199,7 @@ class OpeningLayer(DeadlineLayer):
     async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
         reply = await self._bounded(call, self._inner.stream(call))
         if media_type(reply.headers) == EVENT_STREAM:
-            call = msgspec.structs.replace(call, deadline=_NEVER)
+            call = msgspec.structs.replace(call, deadline=NEVER)
         return replaced(reply, BoundedStream(reply.value, partial(self._bounded, call)))
 
 

@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.errors import A2AError, DeadlineExceededError, LimitExceededError
-from holdfast.policy.deadline import Deadline, poll_delays
+from holdfast.policy.deadline import NEVER, Deadline, poll_delays
 from holdfast.policy.reconnect import ReconnectPolicy, growing_wait
 from holdfast.runtime.waiting import Endable, add_last_seen, in_vain
 from holdfast.tasks.resume import Resume, Step, Wait
@@ -195,6 +195,8 @@ class LiveStream:
                 await self.close()
             raise
         self._quiet_since = None
+        if self._deadline.is_for_opening:
+            self._deadline = NEVER
         return event
 
     async def close(self) -> None:

@@ -15,6 +15,7 @@ from holdfast.model.hosts import number_of
 from holdfast.runtime.closing import close, raise_first
 from holdfast.runtime.engine import reach_error
 from holdfast.runtime.perloop import PerLoop
+from holdfast.runtime.tenants import addressed
 from holdfast.runtime.transport import (
     AnyCall,
     Call,
@@ -76,7 +77,7 @@ class ProducedTransports(PassThrough):
         if produced is None:
             return await self._inner.unary(call)
         try:
-            reply = await produced.transport.unary(_addressed(call))
+            reply = await produced.transport.unary(addressed(call))
         finally:
             self._leave(produced)
         return msgspec.structs.replace(reply, endpoint=call.endpoint)
@@ -98,7 +99,7 @@ class ProducedTransports(PassThrough):
             if not hasattr(transport, "stream"):
                 transport = UnaryOnly()
                 call.progress.sent = False
-            reply: Reply[Stream[R]] = await transport.stream(_addressed(call))
+            reply: Reply[Stream[R]] = await transport.stream(addressed(call))
             stream = _InUse(reply.value, partial(self._leave, produced))
             return msgspec.structs.replace(reply, value=stream, endpoint=call.endpoint)
         except BaseException:
@@ -198,15 +199,6 @@ class _InUse(StreamOver[R]):
         finally:
             if closed is not None:
                 closed()
-
-
-def _addressed(call: Call[P, R]) -> Call[P, R]:
-    """The call with the tenant of its interface, unless it names one."""
-    params: Any = call.params
-    if params.tenant:
-        return call
-    tenant = None if call.endpoint is None else call.endpoint.interface.tenant
-    return msgspec.structs.replace(call, params=msgspec.structs.replace(params, tenant=tenant))
 
 
 def _check_host(url: str, reach: Reach) -> None:

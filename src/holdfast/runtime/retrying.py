@@ -94,7 +94,8 @@ class RetryLayer(PassThrough):
         call.progress.goes_on(asyncio.get_running_loop().time() + wait)
         last.attempts = tuple(call.progress.attempts)
         self._observers.retry_scheduled(call, last, wait=wait)
-        if self._policy.on_retry is not None:
+        asked = call.progress.errand.operation
+        if self._policy.on_retry is not None and asked in (None, call.operation.name):
             told = self._policy.on_retry(tries.failures, last, wait)
             if inspect.isawaitable(told):
                 await told

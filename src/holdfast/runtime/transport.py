@@ -65,12 +65,15 @@ class Errand(msgspec.Struct):
             there is none. Written and read by `ReplicaLayer`.
         sends: How many tries were made to send a message. Written by `AttemptLayer`, read by
             those who made the call.
+        operation: Name of the one that the caller asked for, which is the first; None before.
+            Written by `Calls`, read by `RetryLayer`.
     """
 
     secrets: Secrets = msgspec.field(default_factory=Secrets)
     places: int = 0
     home: int | None = None
     sends: int = 0
+    operation: str | None = None
 
 
 class CallProgress(Progress):

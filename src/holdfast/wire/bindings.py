@@ -140,20 +140,28 @@ def spoken_version(declared: str | None) -> str | None:
     return _SPOKEN.get(major) or _SPOKEN.get(f"{major}.{rest_of_it.partition('.')[0]}")
 
 
-def protocol_headers(version: str, extensions: Collection[str] = ()) -> Mapping[str, str]:
+def protocol_headers(
+    version: str, extensions: Collection[str] = (), written: Mapping[str, str] | None = None
+) -> Mapping[str, str]:
     """The headers of every request (A2A 3.6.1, 3.2.6).
 
     Args:
         version: One of `PROTOCOL_VERSIONS`.
         extensions: URIs of the extensions that are asked for.
+        written: The caller's own headers, which may ask for some; if they alone do, it stays as
+            it is written.
     """
     always = _ALWAYS[version]
-    if not extensions:
+    listed = ",".join(extensions) or (_listed(written) if written else "")
+    if not listed:
         return always
-    return {**always, **dict.fromkeys(_FOR_EXTENSIONS[version], ",".join(extensions))}
+    return {**always, **dict.fromkeys(_FOR_EXTENSIONS[version], listed)}
 
 
 def extensions_in(headers: Mapping[str, str]) -> tuple[str, ...]:
     """The URIs of extensions in the headers of a request or of a reply (A2A 14.2.2)."""
-    listed = headers.get("a2a-extensions") or headers.get("x-a2a-extensions") or ""
-    return tuple(uri for each in listed.split(",") if (uri := each.strip()))
+    return tuple(uri for each in _listed(headers).split(",") if (uri := each.strip()))
+
+
+def _listed(headers: Mapping[str, str]) -> str:
+    return headers.get("a2a-extensions") or headers.get("x-a2a-extensions") or ""

@@ -40,7 +40,7 @@ def encode(operation: Operation[P, R], params: P, url: str, _request_id: str) ->
         url: The interface's address; the operation's path goes behind its own.
 
     Raises:
-        ValueError: A member that the path needs is not set.
+        MalformedError: A member that the path needs is not set.
     """
     path, in_path = _fill(operation.path, params)
     tenant = f"/{_segment(params.tenant)}" if params.tenant else ""
@@ -213,7 +213,7 @@ def _fill(template: str, params: Request) -> tuple[str, set[str]]:
             value: str | None = getattr(params, name)
             if not value:
                 message = f"the request lacks {name}, which its path needs"
-                raise ValueError(message)
+                raise codec.MalformedError(message)
             path = path.replace(f"{{{name}}}", _segment(value))
             names.add(wire_name)
     return path, names

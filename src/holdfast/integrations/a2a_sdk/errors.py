@@ -9,6 +9,7 @@ raises one says ``raise to_sdk_error(error) from error``.
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,13 +17,15 @@ from a2a.client.errors import A2AClientError, A2AClientTimeoutError, AgentCardRe
 from a2a.utils import errors as sdk
 
 from holdfast.errors import tree
+from holdfast.model.codec import MalformedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import TracebackType
 
     from holdfast.errors import A2AError, Attempt
 
-__all__ = ["CallFailedError", "CallTimeoutError", "to_sdk_error"]
+__all__ = ["SDK_ERRORS", "CallFailedError", "CallTimeoutError", "SdkErrors", "to_sdk_error"]
 
 
 class CallFailedError(A2AClientError):
@@ -146,3 +149,45 @@ _MAKERS: Mapping[type, Callable[[A2AError], sdk.A2AError]] = MappingProxyType(
         tree.ReconnectError: _by_what_broke,
     }
 )
+
+
+class SdkErrors:
+    """Raises what goes wrong as the SDK's transport of that binding does; all else passes.
+
+    Args:
+        make: Makes the SDK's error of one of Holdfast's.
+    """
+
+    def __init__(self, make: Callable[[A2AError], Exception]) -> None:
+        self._make = make
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, tree.A2AError):
+            raise self._make(error) from error
+        if isinstance(error, MalformedError):  # of a parameter that cannot be sent
+            raise sdk.InvalidParamsError(str(error)) from error
+
+
+def _of_http_json(error: A2AError) -> Exception:
+    """The SDK's error: what an agent means it has to say by a reason, and not by a status."""
+    if error.http_status is None or any("reason" in detail for detail in error.details):
+        return to_sdk_error(error)
+    if error.http_status == HTTPStatus.NOT_FOUND:
+        return sdk.MethodNotFoundError(str(error))
+    told = to_sdk_error(error)
+    return told if isinstance(told, A2AClientError) else CallFailedError.of(error)
+
+
+SDK_ERRORS: Mapping[str, SdkErrors] = {
+    "JSONRPC": SdkErrors(to_sdk_error),
+    "HTTP+JSON": SdkErrors(_of_http_json),
+}
+"""By binding."""

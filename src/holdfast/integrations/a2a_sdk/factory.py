@@ -5,12 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from a2a.client.client import ClientConfig
 from a2a.client.client_factory import ClientFactory
 from a2a.types import a2a_pb2 as pb
 
+from holdfast.integrations.a2a_sdk.given import check_config, check_names
 from holdfast.integrations.a2a_sdk.retry import RetryTransport
-from holdfast.integrations.a2a_sdk.settings import resilience_of, retry_config_of
-from holdfast.integrations.a2a_sdk.transport import HoldfastTransport
+from holdfast.integrations.a2a_sdk.retry_terms import (
+    check_budget,
+    check_other_labels,
+    retry_config_of,
+)
+from holdfast.integrations.a2a_sdk.transport import HoldfastTransport, TransportOptions
 from holdfast.integrations.a2a_sdk.trying import Trying
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import SystemEnv
@@ -18,19 +24,20 @@ from holdfast.runtime.resolver import FETCH_CARD
 from holdfast.wire.bindings import BINDINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
-    from a2a.client.client import Client, ClientConfig
+    from a2a.client.client import Client
     from a2a.client.client_factory import TransportProducer
     from a2a.client.interceptors import ClientCallInterceptor
     from a2a.client.transports.base import ClientTransport
 
     from holdfast.integrations.a2a_sdk.retry_config import RetryConfig
-    from holdfast.integrations.a2a_sdk.transport import TransportOptions
-
-    _Making = Coroutine[Any, Any, Client]
 
 __all__ = ["HoldfastClientFactory", "client_factory"]
+
+
+_NOBODY, _NOWHERE = pb.AgentCard(name="nobody"), "http://nowhere.invalid"
+"""To try options on."""
 
 
 class HoldfastClientFactory(ClientFactory):
@@ -43,18 +50,34 @@ class HoldfastClientFactory(ClientFactory):
         retry_config: RetryConfig | None = None,
         **options: Unpack[TransportOptions],
     ) -> None:
+        check_names("client_factory", options, TransportOptions.__annotations__)
+        check_config(config)
         resilience = options.get("resilience")
-        resilience_of(retry_config, resilience)  # what cannot be right is told at once
+        # What cannot be right is told at once; a journal is opened only where one is written.
+        trial = {name: value for name, value in options.items() if value is not None}
+        trial |= {"journal": None, "shared": Endpoints()}
+        HoldfastTransport(
+            _NOBODY, _NOWHERE, retry_config=retry_config, **cast("TransportOptions", trial)
+        )
+        check_budget(retry_config, options.get("shared"))
+        self._resilience = resilience
         self._retry_config = retry_config or retry_config_of(resilience)
         self._env = options.get("env") or SystemEnv()
         if options.get("shared") is None:  # an empty one may be filled by others
             options["shared"] = Endpoints()
+        self._fetching = Trying(None, self._retry_config, self._env)
         self._holdfast = partial(HoldfastTransport, retry_config=retry_config, **options)
+        config = config or ClientConfig()
         super().__init__(config)
+        self._register_holdfast(config.supported_protocol_bindings)
 
     def _register_defaults(self, supported: list[str]) -> None:
-        # Called when the factory is made; and by Google ADK once more, on a copy of it.
+        # For copies: Google ADK makes one, and has the SDK's own registered anew. Nothing else
+        # depends on it, as it is private to the SDK.
         super()._register_defaults(supported)
+        self._register_holdfast(supported)
+
+    def _register_holdfast(self, supported: list[str]) -> None:
         for label in BINDINGS:
             if label in (supported or BINDINGS[:1]):
                 super().register(label, partial(self._holdfast, protocol_binding=label))
@@ -75,6 +98,7 @@ class HoldfastClientFactory(ClientFactory):
         transport = generator(card, url, config)
         if isinstance(transport, HoldfastTransport | RetryTransport):
             return transport
+        check_other_labels(self._resilience)
         return RetryTransport.from_config(transport, self._retry_config, env=self._env)
 
     async def create_from_url(
@@ -101,16 +125,15 @@ class HoldfastClientFactory(ClientFactory):
             a2a.client.errors.AgentCardResolutionError: There is no card.
             ValueError: The client has no binding in common with the agent.
         """
-
-        def make(_: pb.GetExtendedAgentCardRequest, /, **_context: object) -> _Making:
-            return super(HoldfastClientFactory, self).create_from_url(
-                url, interceptors, relative_card_path, resolver_http_kwargs, signature_verifier
-            )
-
-        # The transport is looked at for its gRPC channel, and a fetch has none.
-        trying = Trying(cast("ClientTransport", None), self._retry_config, self._env)
-        nothing = pb.GetExtendedAgentCardRequest()
-        return await trying.unary(FETCH_CARD, make, nothing, None)
+        make = partial(
+            super().create_from_url,
+            url,
+            interceptors,
+            relative_card_path,
+            resolver_http_kwargs,
+            signature_verifier,
+        )
+        return await self._fetching.asking(FETCH_CARD, make)
 
 
 def client_factory(
@@ -133,10 +156,14 @@ def client_factory(
         config: As for the SDK's factory; see `HoldfastTransport` for its ``httpx_client``.
         retry_config: How to try again, for all bindings.
         options: Of the `HoldfastTransport`; see `TransportOptions`. Of a ``resilience``, the
-            numbers of its ``retry`` and its ``budget`` go for the other bindings, too.
+            ``budget`` goes for the other bindings, too, and of its ``retry`` how often and how
+            long to wait. Where it says more of trying again (another factor, no jitter, a
+            predicate, a listener, other refusals), a client of such a binding is a ValueError
+            when it is made.
 
     Raises:
-        ValueError: Both ``retry_config`` and ``resilience``.
+        ValueError: Both ``retry_config`` and ``resilience``; or a `SharedBudget` without
+            ``shared``, by which Holdfast's transports share theirs.
         TypeError: One of them is of another type.
     """
     return HoldfastClientFactory(config, retry_config=retry_config, **options)

@@ -153,7 +153,7 @@ def _read(error: Exception, *, now: float, states: tuple[str | None, str | None]
     return _MAY_HAVE_RUN
 
 
-def channel_state(transport: ClientTransport) -> str | None:
+def channel_state(transport: ClientTransport | None) -> str | None:
     """What the gRPC channel of a transport says of its connection, as ``"READY"``.
 
     Returns:
@@ -169,13 +169,13 @@ def channel_state(transport: ClientTransport) -> str | None:
     return None
 
 
-def address_of(transport: ClientTransport) -> str | None:
+def address_of(transport: ClientTransport | None) -> str | None:
     """The address that a transport sends its requests to, or below; None if it does not say."""
     found = (getattr(one, "url", None) for one in _around(transport))
     return next((url for url in found if isinstance(url, str)), None)
 
 
-def _around(transport: ClientTransport) -> Iterator[Any]:
+def _around(transport: ClientTransport | None) -> Iterator[Any]:
     """A transport, and those that it is around."""
     below: Any = transport
     for _ in range(_DEEP):

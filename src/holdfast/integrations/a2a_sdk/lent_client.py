@@ -10,6 +10,7 @@ transport for httpx may be there: what that does for a request is done here for 
 
 from __future__ import annotations
 
+import ssl
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.request import getproxies
 
@@ -21,7 +22,7 @@ from holdfast.integrations.httpx import Transport
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.integrations.a2a_sdk.transport import TransportOptions
+    from holdfast.options import ClientOptions
     from holdfast.wire.http import Timeouts
 
 __all__ = ["LentClient"]
@@ -63,7 +64,7 @@ class LentClient:
             place.
     """
 
-    def __init__(self, client: httpx.AsyncClient, url: str, instead: TransportOptions) -> None:
+    def __init__(self, client: httpx.AsyncClient, url: str, instead: ClientOptions) -> None:
         passed = {name for name, value in instead.items() if value is not None}
         for what in _CANNOT_COME:
             found = what.found(client)
@@ -152,14 +153,44 @@ def _transport(client: httpx.AsyncClient) -> str | None:
         return None
     if type(transport) is httpx.AsyncHTTPTransport:
         pool: Any = getattr(transport, "_pool", None)
-        if getattr(pool, "_uds", None) is None and not hasattr(pool, "_proxy_url"):
-            return None
-        return "transport=AsyncHTTPTransport(…) with a proxy or a socket of its own"
+        if getattr(pool, "_uds", None) is not None or hasattr(pool, "_proxy_url"):
+            return "transport=AsyncHTTPTransport(…) with a proxy or a socket of its own"
+        address = getattr(pool, "_local_address", None)
+        return None if address is None else "transport=AsyncHTTPTransport(local_address=…)"
     if isinstance(transport, Transport):
         # One that was given an engine does not own it, and was given it for a reason.
         owns: bool = getattr(transport, "_owned", None) is not None
         return None if owns else "transport=Transport(engine=…)"
     return f"transport={type(transport).__name__}(…)"
+
+
+def _own_tries(client: httpx.AsyncClient) -> str | None:
+    retries: Any = getattr(_pool(client), "_retries", 0)
+    return f"transport=AsyncHTTPTransport(retries={retries})" if retries else None
+
+
+def _tls(client: httpx.AsyncClient) -> str | None:
+    """What differs from httpx's own context, as far as a context tells of itself."""
+    context: Any = getattr(_pool(client), "_ssl_context", None)
+    if not isinstance(context, ssl.SSLContext):
+        return None
+    if context.verify_mode is ssl.CERT_NONE:
+        return "verify=False"
+    is_usual = type(context) is ssl.SSLContext and _traits(context) == _traits(
+        httpx.create_ssl_context(trust_env=client.trust_env)
+    )
+    return None if is_usual else "verify=… (a context of its own)"
+
+
+def _traits(context: ssl.SSLContext) -> tuple[object, ...]:
+    trusted = frozenset(context.get_ca_certs(binary_form=True))
+    return (trusted, context.check_hostname, context.minimum_version)
+
+
+def _pool(client: httpx.AsyncClient) -> Any:  # noqa: ANN401  httpx has no public way to it
+    transport: Any = getattr(client, "_transport", None)
+    is_plain = type(transport) is httpx.AsyncHTTPTransport
+    return getattr(transport, "_pool", None) if is_plain else None
 
 
 def _proxy(client: httpx.AsyncClient) -> str | None:
@@ -184,6 +215,12 @@ _CANNOT_COME = (
         "observers=… or attempt_layers=…",
     ),
     _Setting(_transport, ("engine",), _AN_ENGINE),
+    _Setting(
+        _own_tries,
+        ("resilience", "engine"),
+        "resilience=Resilience(retry=RetryPolicy(…)), or retry_config=RetryConfig(…)",
+    ),
+    _Setting(_tls, ("engine",), "engine=AiohttpEngine(ssl=…)"),
     _Setting(_proxy, ("engine",), _AN_ENGINE),
     _Setting(_no_environment, ("engine",), _AN_ENGINE),
 )

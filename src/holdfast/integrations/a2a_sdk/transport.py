@@ -10,34 +10,33 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from http import HTTPStatus
 from typing import (
     TYPE_CHECKING,
     Any,
     Generic,
     NamedTuple,
-    TypedDict,
     TypeVar,
     Unpack,
     cast,
 )
 
 import msgspec
-from a2a.client.errors import A2AClientError
+from a2a.client.errors import A2AClientError, AgentCardResolutionError
 from a2a.client.transports.base import ClientTransport
 from a2a.types import a2a_pb2 as pb
-from a2a.utils.errors import InvalidParamsError, MethodNotFoundError
 
-from holdfast.arguments import check_one_of, check_seconds
+from holdfast.arguments import check_kind, check_one_of, check_seconds, check_url
 from holdfast.assembly import connect
-from holdfast.client import streaming
+from holdfast.client import streaming, subscribing
 from holdfast.errors import A2AError
-from holdfast.integrations.a2a_sdk.errors import CallFailedError, to_sdk_error
+from holdfast.integrations.a2a_sdk.errors import SDK_ERRORS
+from holdfast.integrations.a2a_sdk.given import check_card, check_config, check_names
 from holdfast.integrations.a2a_sdk.lent_client import LentClient
 from holdfast.integrations.a2a_sdk.messages import to_card, to_params, to_proto
-from holdfast.integrations.a2a_sdk.settings import resilience_of
+from holdfast.integrations.a2a_sdk.retry_terms import check_budget, resilience_of
 from holdfast.model import operations as op
 from holdfast.model.card import AgentCapabilities, AgentInterface
+from holdfast.model.codec import MalformedError
 from holdfast.model.types import (
     Message,
     StreamResponse,
@@ -45,24 +44,21 @@ from holdfast.model.types import (
     TaskArtifactUpdateEvent,
     TaskStatusUpdateEvent,
 )
+from holdfast.options import CALL_TIMEOUT, ClientOptions
 from holdfast.runtime.env import SystemEnv
-from holdfast.runtime.transport import Call, ClientCallContext, PassThrough
+from holdfast.runtime.transport import ClientCallContext
 from holdfast.tasks.difference import difference
 from holdfast.tasks.overlap import Writing
-from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION, extensions_in
+from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
 from holdfast.wire.http import Timeouts, check_headers, presentable
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Coroutine, Iterable, Sequence
-    from types import TracebackType
+    from collections.abc import Iterable
 
-    import aiohttp
     from a2a.client.client import ClientCallContext as SdkContext
     from a2a.client.client import ClientConfig
     from google.protobuf.message import Message as ProtoMessage
 
-    from holdfast.auth import AuthProvider, CredentialService
     from holdfast.client import Client
     from holdfast.event_stream import EventStream
     from holdfast.integrations.a2a_sdk.retry_config import RetryConfig
@@ -75,16 +71,6 @@ if TYPE_CHECKING:
     )
     from holdfast.model.types import Event
     from holdfast.options import CallOptions
-    from holdfast.policy.reconcile import ContextIds, OnUnknown
-    from holdfast.policy.resilience import Resilience
-    from holdfast.runtime.endpoints import Endpoints
-    from holdfast.runtime.engine import HttpEngine
-    from holdfast.runtime.env import Env
-    from holdfast.runtime.journal import Journal
-    from holdfast.runtime.listeners import Observer
-    from holdfast.runtime.transport import Layer, Onward, Reply
-    from holdfast.wire.bindings import ProtocolVersion
-    from holdfast.wire.limits import Limits
 
 __all__ = ["HoldfastTransport", "TransportOptions"]
 
@@ -94,31 +80,12 @@ T = TypeVar("T")
 M = TypeVar("M", bound="ProtoMessage")
 
 
-class TransportOptions(TypedDict, total=False):
+class TransportOptions(ClientOptions, total=False):
     """What can be said of a `HoldfastTransport`; `holdfast.connect` says what each of it means.
 
     What is not here, such as interceptors, consumers and how messages are to be treated, is said
     to the SDK's client as before.
     """
-
-    auth: str | Mapping[str, str] | AuthProvider | CredentialService | None
-    timeout: float
-    resilience: Resilience | None
-    limits: Limits | None
-    engine: HttpEngine | aiohttp.ClientSession | None
-    shared: Endpoints | None
-    env: Env | None
-    protocol_version: ProtocolVersion | None
-    allow_legacy: bool
-    on_unknown: OnUnknown
-    context_ids: ContextIds
-    journal: str | os.PathLike[str] | Journal | None
-    headers: Mapping[str, str] | None
-    credential_origins: Iterable[str]
-    allowed_networks: Iterable[str]
-    observers: Sequence[Observer]
-    call_layers: Sequence[Layer]
-    attempt_layers: Sequence[Layer]
 
 
 class HoldfastTransport(ClientTransport):
@@ -132,19 +99,25 @@ class HoldfastTransport(ClientTransport):
     to the origin of ``url`` and nowhere else, and ``state`` becomes that of Holdfast's context.
     ``timeout`` is the deadline of a call, with everything that is tried again. Of a stream, which
     may well take longer, it is how long a connection may be quiet, as in the SDK; it counts as
-    cut then, and is picked up again.
+    cut then, and is picked up again. The option ``timeout``, or that of ``retry_config``, is for
+    calls for which nobody says more; of a stream, also where the SDK makes one of
+    ``send_message``, it bounds all that comes before its first event.
 
     Args:
         card: The agent's card.
         url: Address of the interface that calls go to.
         config: The SDK's configuration. Of its ``httpx_client`` come along: headers and cookies,
-            as they are at each call, a user name with its password, and timeouts; ``User-Agent``
-            and settings of TLS do not. The client itself is neither used nor closed. Its transport
+            as they are at each call, a user name with its password, and timeouts. ``User-Agent``
+            does not, nor ``limits`` of connections (see `AiohttpEngine`); ``base_url`` says
+            nothing, as addresses are whole. What else can be seen is an error until what stands
+            for it is passed. The client itself is neither used nor closed. Its transport
             may be `holdfast.integrations.httpx.Transport`, whose settings are for what the client
             is used for by others, such as cards.
         protocol_binding: ``"JSONRPC"`` or ``"HTTP+JSON"``; if left out, what the card says of
             that address.
-        retry_config: How to try again, in the words of `RetryTransport`.
+        retry_config: How to try again, in the words of `RetryTransport`. Its ``on_retry`` is told
+            of retries of what was asked for; of the search for a lost reply, and of a stream that
+            is picked up, ``observers`` are.
         options: See `TransportOptions`.
 
     Raises:
@@ -164,39 +137,45 @@ class HoldfastTransport(ClientTransport):
         retry_config: RetryConfig | None = None,
         **options: Unpack[TransportOptions],
     ) -> None:
+        check_names("a HoldfastTransport", options, TransportOptions.__annotations__)
+        check_card(card)
+        check_kind("url", url, str)
+        check_config(config)
         if protocol_binding is not None:
             check_one_of("protocol_binding", protocol_binding, BINDINGS)
         self._card = card
         own = _card_of(card, url, protocol_binding)
         [interface, *_] = own.supported_interfaces
         self._tenant = interface.tenant or ""
-        self._errors = _SDK_ERRORS[interface.protocol_binding]
+        self._errors = SDK_ERRORS[interface.protocol_binding]
+        self._create_push_config = _CREATE_PUSH_CONFIG
         resilience = resilience_of(retry_config, options.get("resilience"))
+        check_budget(retry_config, options.get("shared"))
         defaults = cast("TransportOptions", {})
         if retry_config is not None:
             if retry_config.timeout is not None:
                 defaults["timeout"] = retry_config.timeout
             if retry_config.resend_ambiguous:
                 defaults["on_unknown"] = "resend"
+                self._create_push_config = _CREATE_PUSH_CONFIG_AGAIN
+        said = cast("TransportOptions", {**defaults, **options})
+        instead = cast("TransportOptions", {**options})
+        if retry_config is not None:
+            instead["resilience"] = resilience
         lent = None if config is None else config.httpx_client
-        self._lent = None if lent is None else LentClient(lent, url, options)
+        self._lent = None if lent is None else LentClient(lent, url, instead)
         if self._lent is not None and options.get("resilience") is None:
-            longest = options.get("timeout", _LONGEST)
+            longest = said.get("timeout", CALL_TIMEOUT)
             timeouts = self._lent.timeouts(resilience.timeouts, longest=longest)
             resilience = msgspec.structs.replace(resilience, timeouts=timeouts)
         self._timeouts = resilience.timeouts
+        self._opening = said.get("timeout")
         self._env = options.get("env") or SystemEnv()
-        given: TransportOptions = {
-            **defaults,
-            **options,
-            "resilience": resilience,
-            "env": self._env,
-            "attempt_layers": (*options.get("attempt_layers", ()), _AsAsked),
-        }
+        said["resilience"], said["env"] = resilience, self._env
         try:
-            self._client = connect(own, **given)
+            self._client = connect(own, **said)
         except A2AError as error:  # of what the agent put into its card
-            raise to_sdk_error(error) from error
+            raise AgentCardResolutionError(_what_is_wrong(url, error)) from error
         self._is_closed = False
 
     @property
@@ -231,7 +210,8 @@ class HoldfastTransport(ClientTransport):
         """Sends a message, and gives its answer as it comes; a cut does not end it."""
 
         def begin(options: CallOptions) -> EventStream:
-            return streaming(self._client, self._identified(to_params(request)), options)
+            params = self._params(request)
+            return streaming(self._client, params, options, opening=self._opening)
 
         return self._events(begin, request.tenant, context)
 
@@ -257,7 +237,7 @@ class HoldfastTransport(ClientTransport):
         self, request: pb.TaskPushNotificationConfig, *, context: SdkContext | None = None
     ) -> pb.TaskPushNotificationConfig:
         """Tells the agent where to send news of a task."""
-        return await self._ask(_CREATE_PUSH_CONFIG, request, context)
+        return await self._ask(self._create_push_config, request, context)
 
     async def get_task_push_notification_config(
         self,
@@ -296,7 +276,8 @@ class HoldfastTransport(ClientTransport):
         """
 
         def begin(options: CallOptions) -> EventStream:
-            return self._client.subscribe_to_task(request.id, **options)
+            task_id = _named("id", request.id)
+            return subscribing(self._client, task_id, options, opening=self._opening)
 
         return self._events(begin, request.tenant, context)
 
@@ -318,7 +299,7 @@ class HoldfastTransport(ClientTransport):
 
     async def _value(self, ask: _Asked[Any, R], request: Any, context: SdkContext | None) -> R:
         options = self._options(request.tenant, context)
-        return await ask(self._client, self._identified(to_params(request)), options)
+        return await ask(self._client, self._params(request), options)
 
     async def _events(
         self,
@@ -359,11 +340,9 @@ class HoldfastTransport(ClientTransport):
     ) -> CallOptions:
         timeout = None if context is None else context.timeout
         options: CallOptions = {
-            "context": _CallContext(
-                state={} if context is None else context.state,
-                tenant=tenant if tenant != self._tenant else None,
-                timeouts=None if timeout is None else self._limits(timeout, streams=streams),
-            )
+            "context": ClientCallContext(state={} if context is None else context.state),
+            "tenant": tenant if tenant and tenant != self._tenant else None,
+            "timeouts": None if timeout is None else self._limits(timeout, streams=streams),
         }
         if timeout is not None and not streams:
             options["timeout"] = check_seconds("timeout", timeout)
@@ -382,17 +361,18 @@ class HoldfastTransport(ClientTransport):
             own, first_byte=max(own.first_byte, timeout), idle=max(own.idle, timeout)
         )
 
-    def _identified(self, params: Any) -> Any:
-        """The parameters; a message without an id gets one, to be known by."""
+    def _params(self, request: Any) -> Any:
+        """The parameters; a message without an id gets one, to be known by.
+
+        The SDK names the interface's own tenant, for which protocol 0.3 has no place: it is added
+        where there is one, and another is said with the call.
+        """
+        params: Any = msgspec.structs.replace(to_params(request), tenant=None)
         message = getattr(params, "message", None)
         if message is None or message.message_id:
             return params
         named = msgspec.structs.replace(message, message_id=self._env.new_id())
         return msgspec.structs.replace(params, message=named)
-
-
-_LONGEST = 900.0
-"""Seconds of a call for which nobody names a timeout; see `holdfast.connect`."""
 
 
 # ── Operations ───────────────────────────────────────────────────────────────────────────────
@@ -424,14 +404,29 @@ def _plain(operation: Operation[P, R]) -> _Asked[P, R]:
 
 async def _canceled(client: Client, params: CancelTaskRequest, options: CallOptions) -> Task:
     """Cancels a task; that an earlier try has done it is no error."""
-    return await client.cancel_task(params.id, confirm=False, metadata=params.metadata, **options)
+    task_id = _named("id", params.id)
+    return await client.cancel_task(task_id, confirm=False, metadata=params.metadata, **options)
 
 
 async def _deleted(
     client: Client, params: DeleteTaskPushNotificationConfigRequest, options: CallOptions
 ) -> None:
     """Deletes a configuration; that an earlier try has done it is no error."""
-    await client.delete_task_push_notification_config(params.task_id, params.id, **options)
+    await client.delete_task_push_notification_config(
+        _named("task_id", params.task_id), _named("id", params.id), **options
+    )
+
+
+def _named(member: str, value: str) -> str:
+    """A member without which nothing can be asked for.
+
+    Raises:
+        MalformedError: It is empty.
+    """
+    if not value:
+        message = f"the request lacks {member}"
+        raise MalformedError(message)
+    return value
 
 
 _SEND_MESSAGE = _Unary(_plain(op.SEND_MESSAGE), pb.SendMessageResponse)
@@ -439,6 +434,11 @@ _GET_TASK = _Unary(_plain(op.GET_TASK), pb.Task)
 _LIST_TASKS = _Unary(_plain(op.LIST_TASKS), pb.ListTasksResponse)
 _CANCEL_TASK = _Unary(_canceled, pb.Task)
 _CREATE_PUSH_CONFIG = _Unary(_plain(op.CREATE_PUSH_CONFIG), pb.TaskPushNotificationConfig)
+_CREATE_PUSH_CONFIG_AGAIN = _Unary(
+    _plain(msgspec.structs.replace(op.CREATE_PUSH_CONFIG, safety="idempotent")),
+    pb.TaskPushNotificationConfig,
+)
+"""The same for those to whom a second one does no harm."""
 _GET_PUSH_CONFIG = _Unary(_plain(op.GET_PUSH_CONFIG), pb.TaskPushNotificationConfig)
 _LIST_PUSH_CONFIGS = _Unary(
     _plain(op.LIST_PUSH_CONFIGS), pb.ListTaskPushNotificationConfigsResponse
@@ -481,83 +481,7 @@ def _last_words(told: Task | None, truth: Task | None) -> Iterable[Event]:
     ]
 
 
-# ── On the way ───────────────────────────────────────────────────────────────────────────────
-
-
-class _CallContext(ClientCallContext, frozen=True, kw_only=True):
-    """What the SDK's caller says about one call, for every request that is made for it.
-
-    Attributes:
-        tenant: The tenant, if it is another one than the interface's.
-        timeouts: Limits of each attempt, if they are others than the client's.
-    """
-
-    tenant: str | None = None
-    timeouts: Timeouts | None = None
-
-
-class _AsAsked(PassThrough):
-    """The layer that puts what is in a `_CallContext` into each request of the call."""
-
-    def through(
-        self, call: Call[Any, Any], onward: Onward[Any, Any, T], /
-    ) -> Coroutine[Any, Any, Reply[T]]:
-        context, changes = call.context, dict[str, Any]()
-        if isinstance(context, _CallContext):
-            if context.timeouts is not None:
-                changes["timeouts"] = context.timeouts
-            if context.tenant is not None:
-                changes["params"] = msgspec.structs.replace(call.params, tenant=context.tenant)
-        if call.endpoint is not None and call.endpoint.version == OLDER_VERSION:
-            if isinstance(context, _CallContext) and context.tenant is None:
-                # The SDK names the interface's own, for which 0.3 has no place.
-                changes["params"] = msgspec.structs.replace(call.params, tenant=None)
-            uris = extensions_in(call.headers)
-            if uris:  # which 0.3 knows by another name
-                changes["headers"] = {**call.headers, "x-a2a-extensions": ",".join(uris)}
-        return onward(msgspec.structs.replace(call, **changes) if changes else call)
-
-
-class _SdkErrors:
-    """Raises what goes wrong as the SDK's transport of that binding does; all else passes.
-
-    Args:
-        make: Makes the SDK's error of one of Holdfast's.
-    """
-
-    def __init__(self, make: Callable[[A2AError], Exception]) -> None:
-        self._make = make
-
-    def __enter__(self) -> None:
-        """Nothing to do."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if isinstance(error, A2AError):
-            raise self._make(error) from error
-        if isinstance(error, ValueError):  # of a parameter that cannot be sent
-            raise InvalidParamsError(str(error)) from error
-
-
-def _of_http_json(error: A2AError) -> Exception:
-    """The SDK's error: what an agent means it has to say by a reason, and not by a status."""
-    if error.http_status is None or any("reason" in detail for detail in error.details):
-        return to_sdk_error(error)
-    if error.http_status == HTTPStatus.NOT_FOUND:
-        return MethodNotFoundError(str(error))
-    told = to_sdk_error(error)
-    return told if isinstance(told, A2AClientError) else CallFailedError.of(error)
-
-
-_SDK_ERRORS: Mapping[str, _SdkErrors] = {
-    "JSONRPC": _SdkErrors(to_sdk_error),
-    "HTTP+JSON": _SdkErrors(_of_http_json),
-}
-"""By binding."""
+# ── The card ─────────────────────────────────────────────────────────────────────────────────
 
 
 def _card_of(card: pb.AgentCard, url: str, binding: str | None) -> AgentCard:
@@ -567,18 +491,28 @@ def _card_of(card: pb.AgentCard, url: str, binding: str | None) -> AgentCard:
     another card by now; so all that can be declared is.
     """
     bindings = BINDINGS if binding is None else (binding,)
+    whole = to_card(card)
     there = [
         msgspec.structs.replace(interface, protocol_binding=interface.protocol_binding.upper())
-        for interface in to_card(card).supported_interfaces
+        for interface in whole.supported_interfaces
         if interface.url == url and interface.protocol_binding.upper() in bindings
     ]
     first = there[0].protocol_binding if there else bindings[0]
     named = AgentInterface(url=url, protocol_binding=first, protocol_version=PROTOCOL_VERSION)
     return msgspec.structs.replace(
-        to_card(card),
+        whole,
         name=card.name or presentable(url),
         supported_interfaces=tuple(i for i in there if i.protocol_binding == first) or (named,),
         capabilities=AgentCapabilities(
             streaming=True, push_notifications=True, extended_agent_card=True
         ),
     )
+
+
+def _what_is_wrong(url: str, error: A2AError) -> str:
+    """What is wrong with a card: where it is the address, with that and what was meant."""
+    try:
+        check_url(url, "address of the agent")
+    except ValueError as wrong:
+        return f"{error}; {wrong}"
+    return str(error)

@@ -117,12 +117,12 @@ class Trying:
     """Tries the calls of one transport.
 
     Args:
-        transport: The transport.
+        transport: The transport; None where there is none, as for a card.
         config: How to try.
         env: Where wall time and dice come from.
     """
 
-    def __init__(self, transport: ClientTransport, config: RetryConfig, env: Env) -> None:
+    def __init__(self, transport: ClientTransport | None, config: RetryConfig, env: Env) -> None:
         self.transport = transport
         self.config = config
         self.env = env
@@ -138,11 +138,27 @@ class Trying:
         before: DoneBefore[R] | None = None,
     ) -> R:
         """Tries a call with one answer."""
+        return await self.asking(
+            operation, lambda: method(own_copy(request), context=context), before
+        )
+
+    async def asking(
+        self,
+        operation: Operation[Any, Any],
+        start: Callable[[], Awaitable[R]],
+        before: DoneBefore[R] | None = None,
+    ) -> R:
+        """Tries whatever has one answer.
+
+        Args:
+            operation: What it is, which says what a second execution would cost.
+            start: Makes one try.
+            before: How to find out whether an earlier try has done it.
+        """
         call = _OneCall(self, operation)
         while True:
             try:
-                attempt = partial(method, own_copy(request), context=context)
-                answer = await call.attempt(attempt)
+                answer = await call.attempt(start)
             except Exception as error:  # noqa: BLE001  what it is decides what is done
                 failure = error
             else:

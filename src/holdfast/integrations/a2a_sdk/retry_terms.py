@@ -9,16 +9,18 @@ import msgspec
 from holdfast.arguments import check_kind
 from holdfast.integrations.a2a_sdk.errors import to_sdk_error
 from holdfast.integrations.a2a_sdk.listening import tell
-from holdfast.integrations.a2a_sdk.retry_config import RetryConfig
+from holdfast.integrations.a2a_sdk.retry_config import RetryConfig, SharedBudget
 from holdfast.policy.resilience import Resilience
+from holdfast.policy.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from holdfast.errors import A2AError
     from holdfast.integrations.a2a_sdk.retry_config import OnRetry, RetryPredicate
+    from holdfast.runtime.endpoints import Endpoints
 
-__all__ = ["resilience_of", "retry_config_of"]
+__all__ = ["check_budget", "check_other_labels", "resilience_of", "retry_config_of"]
 
 
 def resilience_of(config: RetryConfig | None, resilience: Resilience | None) -> Resilience:
@@ -51,8 +53,48 @@ def resilience_of(config: RetryConfig | None, resilience: Resilience | None) -> 
     )
 
 
+def check_budget(config: RetryConfig | None, shared: Endpoints | None) -> None:
+    """Checks that a budget that several transports share is shared by Holdfast's, too.
+
+    Raises:
+        ValueError: They keep theirs with what they know of agents, and share nothing of that.
+    """
+    if config is not None and isinstance(config.budget, SharedBudget) and shared is None:
+        message = (
+            "a SharedBudget has no effect on a HoldfastTransport, which shares its budget with "
+            "what it knows of an agent; pass shared=Endpoints(…), the same one to each, besides"
+        )
+        raise ValueError(message)
+
+
+def check_other_labels(resilience: Resilience | None) -> None:
+    """Checks that a `RetryTransport` can do what a caller's own `Resilience` says.
+
+    Raises:
+        ValueError: It says something that is about Holdfast's own errors, or requests.
+    """
+    resilience = resilience or Resilience()
+    own, usual = resilience.retry, RetryPolicy()
+    said = [f"retry.{name}" for name in _ONLY_HERE if getattr(own, name) != getattr(usual, name)]
+    if resilience.refusals != Resilience().refusals:
+        said.append("refusals")
+    if said:
+        message = (
+            f"resilience has {', '.join(said)}, which a transport that is not Holdfast's cannot "
+            "follow; pass retry_config=… in its place, or register what makes a RetryTransport"
+        )
+        raise ValueError(message)
+
+
+_ONLY_HERE = ("backoff_factor", "jitter", "retry_predicate", "on_retry")
+"""What of a `RetryPolicy` has no counterpart in a `RetryConfig`, or is given other errors."""
+
+
 def retry_config_of(resilience: Resilience | None) -> RetryConfig:
-    """The numbers of a caller's own `Resilience`, for transports that are not Holdfast's."""
+    """A caller's own `Resilience`, for transports that are not Holdfast's.
+
+    What is about Holdfast's own errors and requests is left out; see `check_other_labels`.
+    """
     if resilience is None:
         return RetryConfig()
     retry = resilience.retry
