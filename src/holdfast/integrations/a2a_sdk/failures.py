@@ -57,6 +57,9 @@ _NOT_SENT = frozenset(
 )
 """Errors of httpx from before the first byte of a request."""
 
+_LASTING = frozenset({"LocalProtocolError", "TooManyRedirects", "UnsupportedProtocol"})
+"""Errors of httpx that are the same at every try."""
+
 _KEEPING = frozenset({307, 308})
 """Redirects that send the same request elsewhere (RFC 9110, 15.4)."""
 
@@ -92,25 +95,26 @@ _NOT_EXECUTED = Failure(executed=False)
 def default_retry_predicate(exc: Exception) -> bool:
     """Whether another try may help, by the kind of a failure alone.
 
-    So it is after timeouts, where no reply came (httpx's request errors), after HTTP 429, 502,
-    503 and 504, and after gRPC's UNAVAILABLE and RESOURCE_EXHAUSTED. An error in the protocol's
-    own terms, such as `TaskNotFoundError`, is an answer.
+    So it is after timeouts, where no reply came (httpx's request errors, but for a request that
+    cannot be sent as it is, and redirects without end), after HTTP 429, 502, 503 and 504, and after
+    gRPC's UNAVAILABLE and RESOURCE_EXHAUSTED. An error in the protocol's own terms, such as
+    `TaskNotFoundError`, is an answer. Where Holdfast itself is below, it knows.
 
     Args:
         exc: What a transport of the SDK raised.
     """
-    if isinstance(exc, A2AClientTimeoutError):
-        return True
     if not isinstance(exc, A2AClientError):
         return False
     cause: Any = exc.__cause__
     if isinstance(cause, A2AError):
         return cause.transient
+    if isinstance(exc, A2AClientTimeoutError):
+        return True
     kinds = _kinds(cause, _HTTPX)
     if "HTTPStatusError" in kinds:
         return cause.response.status_code in _RETRIED_STATUSES
     if "RequestError" in kinds:
-        return True
+        return not kinds & _LASTING
     return "RpcError" in _kinds(cause, _GRPC) and _code(cause) in _RETRIED_CODES
 
 
