@@ -223,6 +223,15 @@ async def test_what_was_not_executed_is_sent_again(name, what):
     assert await tries(error, name) == 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [("UnsupportedProtocol", 2), ("LocalProtocolError", 1), ("TooManyRedirects", 1)],
+)
+async def test_a_predicate_that_says_yes_to_all_resends_only_what_is_safe(kind, made):
+    error = unanswered(getattr(httpx, kind))
+    assert await tries(error, "send_message", retry_predicate=lambda _: True) == made
+
+
 @pytest.mark.parametrize("name", CONDITIONAL)
 @pytest.mark.parametrize("what", maybe_executed())
 async def test_what_may_have_been_executed_is_not_sent_again(name, what):
