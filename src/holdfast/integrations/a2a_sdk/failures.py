@@ -96,8 +96,8 @@ def default_retry_predicate(exc: Exception) -> bool:
     """Whether another try may help, by the kind of a failure alone.
 
     So it is after timeouts, where no reply came (httpx's request errors, but for a request that
-    cannot be sent as it is, and redirects without end), after HTTP 429, 502, 503 and 504, and after
-    gRPC's UNAVAILABLE and RESOURCE_EXHAUSTED. An error in the protocol's own terms, such as
+    cannot be sent as it is, and redirects without end), after HTTP 429, 502, 503 and 504, and
+    after gRPC's UNAVAILABLE and RESOURCE_EXHAUSTED. An error in the protocol's own terms, such as
     `TaskNotFoundError`, is an answer. Where Holdfast itself is below, it knows.
 
     Args:
