@@ -1452,6 +1452,38 @@ async def test_closing_ends_what_is_under_way(kind):
 
 @both
 @pytest.mark.real_time
+async def test_who_is_cancelled_while_closing_leaves_no_connection_behind(kind):
+    all_gone = asyncio.Barrier(3)
+
+    async def script(connection):
+        await connection.request()
+        is_stream = len(server.requests) == 1
+        await connection.send(
+            *([head(SSE, CHUNKED), chunk(b"data: 1\n\n")] if is_stream else [reply()])
+        )
+        await connection.until_gone()
+        await all_gone.wait()
+
+    async with on_sockets(kind, script) as (server, client):
+        request = client.build_request(
+            "POST", server.url, json=send(method="SendStreamingMessage")
+        )
+        request.headers["accept"] = "text/event-stream"
+        forgotten = await client.send(request, stream=True)
+        await client.post(server.url, json=send())  # leaves a connection in the pool
+        del forgotten
+        gc.collect()  # what is forgotten is let go of in the background, and waited for
+        closing = asyncio.create_task(client.aclose())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+
+        assert closing.cancelled()
+        await all_gone.wait()
+
+
+@both
+@pytest.mark.real_time
 @pytest.mark.parametrize("framing", [CHUNKED, "Connection: close"])
 @pytest.mark.parametrize("method", ["GetTask", "SendStreamingMessage"])
 async def test_closing_never_looks_like_the_end_of_a_response(kind, framing, method):

@@ -275,10 +275,12 @@ class AnyTransport(Generic[RequestT, ResponseT]):
         """Ends the requests under way in this event loop, and closes an engine of its own."""
         for body in [*self._bodies.here()]:
             body.end()
-        await self._requests.close()
-        await self._open.closed()
-        if self._owned is not None:
-            await self._owned.close()
+        try:
+            await self._requests.close()
+            await self._open.closed()
+        finally:
+            if self._owned is not None:
+                await self._owned.close()
 
     async def _written(self, request: Any) -> HttpRequest:
         """The request as an engine needs it."""

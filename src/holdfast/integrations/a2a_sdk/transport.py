@@ -76,7 +76,6 @@ __all__ = ["HoldfastTransport", "TransportOptions"]
 
 P = TypeVar("P", bound="Request")
 R = TypeVar("R")
-T = TypeVar("T")
 M = TypeVar("M", bound="ProtoMessage")
 
 
