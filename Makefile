@@ -36,7 +36,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak agents check bench compare outage format clean
+.PHONY: help demo test thorough soak agents check bench compare outage format clean
 
 help: ## list the targets (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -51,6 +51,9 @@ test: $(VENV)/.test agents ## run every test
 # ROUNDS=<number>, SEED=<where they begin> and TOGETHER=<how many at once> reach it in its environment.
 soak: $(VENV)/.library ## kill client processes for long: no message executed twice, no call lost
 	$(BIN)/python -m tests.soak $(ARGS)
+
+thorough: $(VENV)/.test agents ## run every test with more rounds of what is random
+	HOLDFAST_THOROUGH=1 $(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 # make -j4 agents sets all of them up at once.
 agents: $(SDK_VENV)/.sdk $(SDK03_VENV)/.sdk $(AG2_VENV)/.sdk $(ADK_VENV)/.sdk ## set up the real agents, and other people's clients, for the tests

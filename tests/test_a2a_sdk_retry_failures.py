@@ -15,6 +15,7 @@ from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
+from tests.effort import case
 
 from holdfast import A2AConnectionError, AgentError
 from holdfast.integrations.a2a_sdk import RetryTransport, default_retry_predicate, retry_facts
@@ -233,19 +234,19 @@ async def test_a_predicate_that_says_yes_to_all_resends_only_what_is_safe(kind, 
 
 
 @pytest.mark.parametrize("name", CONDITIONAL)
-@pytest.mark.parametrize("what", maybe_executed())
-async def test_what_may_have_been_executed_is_not_sent_again(name, what):
-    error = maybe_executed()[what]
-    assert await tries(error, name) == 1
-    assert retry_facts(error).reason == "the agent may have run it"
-    assert retry_facts(error).executed is None
+async def test_what_may_have_been_executed_is_not_sent_again(name):
+    for what, error in maybe_executed().items():
+        with case(what):
+            assert await tries(error, name) == 1
+            assert retry_facts(error).reason == "the agent may have run it"
+            assert retry_facts(error).executed is None
 
 
 @pytest.mark.parametrize("name", CONDITIONAL)
-@pytest.mark.parametrize("what", maybe_executed())
-async def test_no_predicate_makes_a_message_run_twice(name, what):
-    error = maybe_executed()[what]
-    assert await tries(error, name, retry_predicate=lambda _: True) == 1
+async def test_no_predicate_makes_a_message_run_twice(name):
+    for what, error in maybe_executed().items():
+        with case(what):
+            assert await tries(error, name, retry_predicate=lambda _: True) == 1
 
 
 @pytest.mark.parametrize("name", CONDITIONAL)
@@ -255,17 +256,17 @@ async def test_nor_after_what_nobody_can_read(name, error):
 
 
 @pytest.mark.parametrize("name", CONDITIONAL)
-@pytest.mark.parametrize("what", maybe_executed())
-async def test_the_caller_may_want_it_sent_again(name, what):
-    error = maybe_executed()[what]
-    assert await tries(error, name, resend_ambiguous=True) == 2
+async def test_the_caller_may_want_it_sent_again(name):
+    for what, error in maybe_executed().items():
+        with case(what):
+            assert await tries(error, name, resend_ambiguous=True) == 2
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-@pytest.mark.parametrize("what", maybe_executed())
-async def test_what_may_run_twice_is_tried_again(name, what):
-    error = maybe_executed()[what]
-    assert await tries(error, name) == 2
+async def test_what_may_run_twice_is_tried_again(name):
+    for what, error in maybe_executed().items():
+        with case(what):
+            assert await tries(error, name) == 2
 
 
 @pytest.mark.parametrize("status", [401, 404, 408, 425, 500])

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.effort import rounds
 
 from holdfast import Artifact, Part, TaskState, TaskTerminalError, connect
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, Plan, Step, Streaming, run
@@ -94,7 +95,7 @@ def asked(plan, cuts, binding, how, *, overlap=0, lag=0.0):
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(50, 150), deadline=None)
 @example(  # what was told of the artifact begins with what it became
     plan=Plan(
         (
@@ -116,7 +117,7 @@ def test_an_answer_is_the_same_however_it_comes(binding, plan, cuts):
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=rounds(40, 100), deadline=None)
 @given(
     plan=PLANS.filter(lambda plan: plan.steps[-1].state.is_terminal),
     cuts=CUTS,
