@@ -36,7 +36,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test thorough soak agents check bench compare outage format clean
+.PHONY: help demo test thorough soak environment agents check bench compare outage format clean
 
 help: ## list the targets (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -54,6 +54,9 @@ soak: $(VENV)/.library ## kill client processes for long: no message executed tw
 
 thorough: $(VENV)/.test agents ## run every test with more rounds of what is random
 	HOLDFAST_THOROUGH=1 $(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+
+# What the others are installed with.
+environment: $(VENV)/$(MADE)
 
 # make -j4 agents sets all of them up at once.
 agents: $(SDK_VENV)/.sdk $(SDK03_VENV)/.sdk $(AG2_VENV)/.sdk $(ADK_VENV)/.sdk ## set up the real agents, and other people's clients, for the tests
@@ -94,7 +97,8 @@ clean: ## remove the environments and everything else that can be made again
 
 # --- environments -----------------------------------------------------------------------------
 
-# $(call create,directory): an empty environment. pip before 25.1 knows no dependency groups.
+# $(call create,directory): an empty environment. pip before 25.1 knows no dependency groups, so .venv
+# gets a newer one, which installs into all of them.
 define create
 @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	{ echo "holdfast needs Python 3.11 or newer; '$(PYTHON)' is $(or $(VERSION),not there). Name one: make PYTHON=python3.12" >&2; exit 1; }
@@ -102,14 +106,15 @@ define create
 @rm -rf $(1)
 @$(if $(UV),\
 	uv venv --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(1),\
-	$(PYTHON) -m venv $(1) && \
+	$(PYTHON) -m venv $(if $(filter-out $(VENV),$(1)),--without-pip) $(1))
+@$(if $(UV)$(filter-out $(VENV),$(1)),,\
 	$(1)/bin/python -m pip install --quiet --upgrade --constraint constraints.txt pip)
 endef
 
 # $(call install,directory,constraints,what)
 define install
 @echo "installing $(3) in $(1)"
-@$(if $(UV),uv pip install --python $(1)/bin/python,$(1)/bin/python -m pip install) \
+@$(if $(UV),uv pip install --python $(1)/bin/python,$(BIN)/python -m pip --python $(1)/bin/python install) \
 	--quiet --constraint $(2) $(3)
 @touch $@
 endef
@@ -130,31 +135,33 @@ $(VENV)/.lint: $(VENV)/.test
 $(VENV)/.plot: $(VENV)/.library
 	$(call install,$(VENV),constraints.txt,--group plot)
 
-$(SDK_VENV)/$(MADE):
+# Most of what these bring is never imported, and compiling it takes half of the time.
+LAZILY := $(if $(UV),,--no-compile)
+
+$(SDK_VENV)/$(MADE): $(VENV)/$(MADE)
 	$(call create,$(SDK_VENV))
 	@touch $@
 
 $(SDK_VENV)/.sdk: $(SDK_VENV)/$(MADE) pyproject.toml constraints-sdk.txt
-	$(call install,$(SDK_VENV),constraints-sdk.txt,--group sdk)
+	$(call install,$(SDK_VENV),constraints-sdk.txt,$(LAZILY) --group sdk)
 
-$(SDK03_VENV)/$(MADE):
+$(SDK03_VENV)/$(MADE): $(VENV)/$(MADE)
 	$(call create,$(SDK03_VENV))
 	@touch $@
 
 $(SDK03_VENV)/.sdk: $(SDK03_VENV)/$(MADE) pyproject.toml constraints-sdk03.txt
-	$(call install,$(SDK03_VENV),constraints-sdk03.txt,--group sdk03)
+	$(call install,$(SDK03_VENV),constraints-sdk03.txt,$(LAZILY) --group sdk03)
 
-$(AG2_VENV)/$(MADE):
+$(AG2_VENV)/$(MADE): $(VENV)/$(MADE)
 	$(call create,$(AG2_VENV))
 	@touch $@
 
 $(AG2_VENV)/.sdk: $(AG2_VENV)/$(MADE) pyproject.toml constraints-ag2.txt
-	$(call install,$(AG2_VENV),constraints-ag2.txt,--group ag2)
+	$(call install,$(AG2_VENV),constraints-ag2.txt,$(LAZILY) --group ag2)
 
-$(ADK_VENV)/$(MADE):
+$(ADK_VENV)/$(MADE): $(VENV)/$(MADE)
 	$(call create,$(ADK_VENV))
 	@touch $@
 
-# Most of what ADK brings is never imported, and compiling it takes half of the time.
 $(ADK_VENV)/.sdk: $(ADK_VENV)/$(MADE) pyproject.toml constraints-adk.txt
-	$(call install,$(ADK_VENV),constraints-adk.txt,--no-compile --group adk)
+	$(call install,$(ADK_VENV),constraints-adk.txt,$(LAZILY) --group adk)
