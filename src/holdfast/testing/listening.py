@@ -40,7 +40,7 @@ class Listener:
     def __init__(self, serve: Serve, *, host: str, port: int, largest_head: int) -> None:
         self._serve = serve
         self._host = host
-        self._port = port
+        self._port: int = port
         self._largest_head = largest_head
         self._server: asyncio.Server | None = None
         self._full: list[socket.socket] = []
@@ -78,7 +78,8 @@ class Listener:
         self._server = await asyncio.start_server(
             self._accept, self._host, self._port, limit=self._largest_head
         )
-        self._port = self._server.sockets[0].getsockname()[1]
+        port: int = self._server.sockets[0].getsockname()[1]
+        self._port = port
         host = f"[{self._host}]" if ":" in self._host else self._host
         self.url = f"http://{host}:{self._port}"
 
