@@ -6,7 +6,6 @@ import logging
 import tracemalloc
 
 import pytest
-from tests.asgi_network import AsgiNetwork
 
 from holdfast import (
     A2AConnectionError,
@@ -30,6 +29,7 @@ from holdfast import (
 )
 from holdfast.model.operations import GET_TASK, SEND_MESSAGE
 from holdfast.server import ProtocolErrors
+from holdfast.testing import AsgiNetwork
 from holdfast.wire.bindings import CODECS
 from holdfast.wire.http import HttpReply
 from holdfast.wire.status import REFUSALS

@@ -144,15 +144,11 @@ class AsgiNetwork:
         if app is None:  # nobody has that name, now or later
             raise connection_error(request, "dns", sent=False, transient=False)
         request.progress.sent = True
-        exchange = AsgiExchange(app, request, self._states.get(url, {}))
+        state = self._states.get(url, {})
+        exchange = AsgiExchange(app, request, state, self.crashes.append)
         self._running.add(exchange)
-        exchange.task.add_done_callback(lambda _task: self._ended(exchange))
+        exchange.task.add_done_callback(lambda _task: self._running.discard(exchange))
         return exchange
-
-    def _ended(self, exchange: AsgiExchange) -> None:
-        self._running.discard(exchange)
-        if exchange.crash is not None:
-            self.crashes.append(exchange.crash)
 
 
 class _Connection:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Callable, Mapping, MutableMapping
 
     from holdfast.testing.asgi import Application
     from holdfast.wire.http import HttpRequest
@@ -36,16 +36,20 @@ class AsgiExchange:
         app: The application.
         request: The request.
         state: What the application kept when it started up.
+        crashed: Called with what the application raises.
 
     Attributes:
         task: Where the application runs; it never raises.
-        crash: What the application raised.
     """
 
     def __init__(
-        self, app: Application, request: HttpRequest, state: Mapping[str, object]
+        self,
+        app: Application,
+        request: HttpRequest,
+        state: Mapping[str, object],
+        crashed: Callable[[Exception], None],
     ) -> None:
-        self.crash: Exception | None = None
+        self._crashed = crashed
         self._request = request
         self._status: int | None = None
         self._headers: dict[str, str] = {}
@@ -101,8 +105,8 @@ class AsgiExchange:
     async def _run(self, app: Application, scope: MutableMapping[str, Any]) -> None:
         try:
             await app(scope, self._receive, self._send)
-        except Exception as error:  # noqa: BLE001  as a server does; kept for who runs it
-            self.crash = error
+        except Exception as error:  # noqa: BLE001  as a server does; for who runs it
+            self._crashed(error)
         finally:
             self._is_over = True
             self._arrived.set()
