@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,13 +17,18 @@ from holdfast.server.extra import need
 from holdfast.server.settings import Settings
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import Callable, Iterable, Sequence
 
     from a2a.server.agent_execution import AgentExecutor
+    from a2a.server.tasks import (
+        PushNotificationConfigStore,
+        PushNotificationSender,
+        TaskStore,
+    )
 
     from holdfast.runtime.env import Env
     from holdfast.server.errors import ProtocolErrors
-    from holdfast.server.running import Running
+    from holdfast.server.running import Serving
     from holdfast.server.service import Service
     from holdfast.server.settings import CardModifier, Middleware, PushUrlValidator
 
@@ -93,9 +97,9 @@ class A2AServer:
         executor: Executor | AgentExecutor | Callable[..., Any] | None = None,
         extended_card: object = None,
         card_modifier: CardModifier | None = None,
-        task_store: Any = None,
-        push: Any = False,
-        push_sender: Any = None,
+        task_store: TaskStore | None = None,
+        push: bool | PushNotificationConfigStore = False,
+        push_sender: PushNotificationSender | None = None,
         push_url_validator: PushUrlValidator | None = None,
         versions: Sequence[str] = ("1.0",),
         streaming: bool = True,
@@ -175,7 +179,7 @@ class A2AServer:
         )
         if settings.card_modifier is None:
             return card
-        changed = settings.card_modifier(card)
+        changed: AgentCard = settings.card_modifier(card)
         check_kind("what card_modifier returns", changed, AgentCard)
         return changed
 
@@ -204,15 +208,16 @@ class A2AServer:
         Args:
             card: See `agent_card`.
         """
-        from holdfast.server.runs import Runs
+        from holdfast.server.runs import ForeignRuns, Runs
         from holdfast.server.service import Service
 
-        executor: Any = self._executor
-        runs: Runs | None = None
+        executor, name = self._executor, self._card.name
+        runs: Runs | ForeignRuns
         if isinstance(executor, Executor):
-            name, limit = self._card.name, self._settings.timeout
-            executor = runs = Runs(executor, agent=name, timeout=limit, env=self._env)
-        service = Service(executor, runs, card, self._settings)
+            runs = Runs(executor, agent=name, timeout=self._settings.timeout, env=self._env)
+        else:
+            runs = ForeignRuns(executor)
+        service = Service(runs, card, self._settings)
         self._services.add(service)
         return service
 
@@ -225,15 +230,98 @@ class A2AServer:
         url: str | None = None,
         grpc_port: int = 0,
         grace: float = 10.0,
-        **options: Any,
-    ) -> AbstractAsyncContextManager[Running]:
-        """Serves the agent while a block runs."""
-        from holdfast.server.running import serving
+        cert_file: str | None = None,
+        key_file: str | None = None,
+        grpc_interceptors: Sequence[Any] = (),
+    ) -> Serving:
+        """Serves the agent while a block runs.
 
-        return serving(
-            self, host, port, bindings=_bindings(bindings), url=url, grpc_port=grpc_port,
-            grace=grace, **options,
+            async with A2AServer(answer).serving() as running:
+                print(running.url)
+
+        At the end of the block no new turn begins; those under way have their time, and are ended
+        then: their tasks fail, and say why. Where the block ends in an exception they have none.
+
+        Args:
+            host: Where to listen; `url` is needed where that is every address of the machine.
+            port: The port; 0 for any that is free.
+            bindings: What is served, the preferred one first; gRPC has a port of its own.
+            url: Where callers find it, if that is not where it listens.
+            grpc_port: The port for gRPC; 0 for any that is free.
+            grace: Seconds that turns under way have at the end.
+            cert_file: The certificate for TLS in PEM, with its chain.
+            key_file: The key that goes with it.
+            grpc_interceptors: Of grpc.aio, for authentication and the like.
+
+        Raises:
+            ImportError: The extra of a binding is not installed.
+            ValueError: An argument that cannot be right.
+            TypeError: One of another type.
+        """
+        from holdfast.server.running import Serving
+
+        return Serving(
+            self,
+            host,
+            port,
+            bindings=_bindings(bindings),
+            url=url,
+            grpc_port=grpc_port,
+            grace=grace,
+            cert_file=cert_file,
+            key_file=key_file,
+            grpc_interceptors=grpc_interceptors,
         )
+
+    async def serve(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        bindings: Sequence[str] = _OVER_HTTP,
+        url: str | None = None,
+        grpc_port: int = 0,
+        grace: float = 10.0,
+        cert_file: str | None = None,
+        key_file: str | None = None,
+        grpc_interceptors: Sequence[Any] = (),
+    ) -> None:
+        """Serves the agent until the process gets SIGINT or SIGTERM; see `serving`.
+
+        A second signal takes away what is left of the grace. Outside the main thread there are no
+        signals: cancel it.
+
+        Raises:
+            OSError: The port is taken.
+            ImportError: The extra of a binding is not installed.
+            ValueError: An argument that cannot be right.
+            TypeError: One of another type.
+        """
+        from holdfast.server.running import serve
+
+        await serve(
+            self.serving(
+                host,
+                port,
+                bindings=bindings,
+                url=url,
+                grpc_port=grpc_port,
+                grace=grace,
+                cert_file=cert_file,
+                key_file=key_file,
+                grpc_interceptors=grpc_interceptors,
+            )
+        )
+
+    @property
+    def max_body(self) -> int:
+        """Bytes that a request may have."""
+        return self._settings.max_body
+
+    @property
+    def speaks_older(self) -> bool:
+        """Whether protocol 0.3 is spoken as well."""
+        return "0.3" in self._settings.versions
 
     async def close(self, grace: float = 0.0) -> None:
         """Ends what runs in the applications that this server made, and frees everything.
@@ -244,7 +332,7 @@ class A2AServer:
         await asyncio.gather(*(service.close(grace) for service in list(self._services)))
 
 
-def _executor(agent: object) -> Any:
+def _executor(agent: object) -> Executor | AgentExecutor:
     """What does the work: Holdfast's or the SDK's executor."""
     from a2a.server.agent_execution import AgentExecutor
 

@@ -184,14 +184,18 @@ def _skill_of(skill: Any) -> dict[str, Any]:
         return cast("dict[str, Any]", skill)
     name = skill if isinstance(skill, str) else str(getattr(skill, "name", "") or "")
     about = str(getattr(skill, "description", "") or name)
-    return {"id": str(getattr(skill, "id", "") or name), "name": name, "description": about, "tags": [name]}
+    return {
+        "id": str(getattr(skill, "id", "") or name),
+        "name": name,
+        "description": about,
+        "tags": [name],
+    }
 
 
 def _of_code(agent: Any) -> AgentCard:
     """The card of a function or an object: its name, and the first paragraph of its docstring."""
-    named = agent if inspect.isroutine(agent) or inspect.isclass(agent) else type(agent)
-    while hasattr(named, "__wrapped__"):
-        named = named.__wrapped__
+    named: Any = agent if inspect.isroutine(agent) else cast("Any", type(agent))
+    named = inspect.unwrap(named)
     name = str(getattr(named, "__name__", "") or "agent").strip("_<>")
     about = " ".join((inspect.getdoc(named) or "").partition("\n\n")[0].split())
     return AgentCard(name=name, description=about)

@@ -69,7 +69,9 @@ class Rejected(Ending):
 
 
 def requires_input(prompt: Content) -> InputRequired:
-    """The end of a turn that needs to know more: ``raise requires_input("Which city?")``.
+    """The end of a turn that needs to know more; raise it.
+
+        raise requires_input("Which city?")
 
     The task goes to INPUT_REQUIRED. The next message on it comes to the same function or executor,
     with what was asked in `Turn.asked`, and what was said before in `Turn.history`.
@@ -111,7 +113,9 @@ def reject(reason: Content) -> Rejected:
 
 
 def fail(text: str, *, retryable: bool = False, retry_after: float | None = None) -> A2AError:
-    """A failure that is told as it is: ``raise fail("The shop is closed.", retry_after=60)``.
+    """A failure in words that are meant; raise it.
+
+        raise fail("The shop is closed.", retry_after=60)
 
     The task goes to FAILED with this text. Of any exception that is no `A2AError` the client sees
     nothing but "internal error".

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,8 +33,8 @@ class Executor(ABC):
     """Leads tasks: each message is a turn, and the executor ends it.
 
     It ends by `Turn.complete`, `Turn.requires_input` and the like, or by raising: what
-    `requires_input`, `requires_auth` and `reject` make, an `A2AError` (see `fail`), which is told as
-    it is, or anything else, of which the client sees "internal error". A turn that is left
+    `requires_input`, `requires_auth` and `reject` make, an `A2AError` (see `fail`), which is told
+    as it is, or anything else, of which the client sees "internal error". A turn that is left
     without an end fails.
     """
 
@@ -49,7 +49,7 @@ class Executor(ABC):
             turn: The message, and how to answer.
         """
 
-    async def cancel(self, turn: Turn) -> None:
+    async def cancel(self, turn: Turn) -> None:  # noqa: B027  nothing has to be done
         """Is told that a task was cancelled, `execute` having ended if it was running.
 
         The task is CANCELED after this. An `A2AError` from here is the answer to the client, and
@@ -74,25 +74,28 @@ class FunctionExecutor(Executor):
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._takes_text, self._takes_turn = _takes(function)
-        called = function if inspect.isroutine(function) else getattr(function, "__call__", None)
-        self._is_async = any(map(inspect.iscoroutinefunction, (function, called)))
-        self._generates = any(map(inspect.isasyncgenfunction, (function, called)))
+        called = function if inspect.isroutine(function) else type(function).__call__
+        self._is_async = any(
+            is_async(one)
+            for is_async in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+            for one in (function, called)
+        )
 
     async def execute(self, turn: Turn) -> None:
         """Runs the function, and tells what it gives."""
         await turn.working()
         first = turn.text if self._takes_text else turn.message
         arguments = (first, turn) if self._takes_turn else (first,)
-        if self._is_async or self._generates:
+        if self._is_async:
             given = self._function(*arguments)
         else:
             given = await asyncio.to_thread(self._function, *arguments)
         if inspect.isawaitable(given):
-            given = await cast("Awaitable[Any]", given)
+            given = await given
         if isinstance(given, AsyncIterator):
-            given = await _tell_all(turn, cast("AsyncIterator[Any]", given))
+            await _tell_all(turn, cast("AsyncIterator[Any]", given))
         elif isinstance(given, Iterator):
-            given = await _tell_all(turn, _in_thread(cast("Iterator[Any]", given)))
+            await _tell_all(turn, _in_thread(cast("Iterator[Any]", given)))
         else:
             await _finish(turn, given)
             return

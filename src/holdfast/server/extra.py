@@ -8,7 +8,7 @@ __all__ = ["need"]
 
 _PACKAGES = {
     "server": ("a2a.types.a2a_pb2", "starlette", "sse_starlette"),
-    "server,grpc": ("a2a.types.a2a_pb2", "grpc", "grpc_status"),
+    "server,grpc": ("a2a.types.a2a_pb2", "grpc", "google.rpc.error_details_pb2"),
 }
 
 

@@ -7,83 +7,90 @@ The SDK answers an exception with its text. Here it is an error of the protocol 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
-import inspect
 import logging
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
 
 from a2a.utils import errors as sdk
 
-from holdfast.errors import A2AError
 from holdfast.errors.writing import own_words
 from holdfast.server.answers import error_of_failure
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Generator
 
     from a2a.server.request_handlers import RequestHandler
 
-__all__ = ["guarded", "sdk_error"]
+    from holdfast.errors import A2AError
+
+__all__ = ["Guarded", "sdk_error"]
 
 logger = logging.getLogger("holdfast.server")
 
 _STREAMS = frozenset({"on_message_send_stream", "on_subscribe_to_task"})
-_CANCEL = "on_cancel_task"
-_CANCELING = 30.0
-"""Seconds after which a cancel is answered that does not end."""
+_LIMITS = {"on_cancel_task": 30.0}
+"""Seconds after which is answered what does not end."""
 
 
-def guarded(handler: RequestHandler, agent: str) -> RequestHandler:
-    """The same handler, whose failures are told as errors of the protocol only.
+class Guarded:
+    """Every operation of a handler, under the SDK's name; none tells a failure that is not meant.
 
     Args:
         handler: The SDK's.
         agent: The name of the agent.
     """
-    return cast("RequestHandler", _Guarded(handler, agent))
 
-
-class _Guarded:
-    """Every operation of a handler, by the name that the SDK calls it."""
-
-    def __init__(self, handler: Any, agent: str) -> None:
+    def __init__(self, handler: RequestHandler, agent: str) -> None:
+        self._agent = agent
+        self._under_way = 0
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
         for name in dir(handler):
             if name.startswith("on_"):
-                guard = _stream if name in _STREAMS else _unary
-                limit = _CANCELING if name == _CANCEL else None
-                setattr(self, name, guard(getattr(handler, name), agent, limit))
+                guard = self._stream if name in _STREAMS else self._unary
+                setattr(self, name, guard(getattr(handler, name), _LIMITS.get(name)))
 
+    async def idle(self, seconds: float) -> None:
+        """Waits until all is answered, but not for ever."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._is_idle.wait()
 
-def _unary(method: Callable[..., Any], agent: str, limit: float | None) -> Callable[..., Any]:
-    @functools.wraps(method)
-    async def call(*arguments: Any, **named: Any) -> Any:
+    def _unary(self, method: Callable[..., Any], limit: float | None) -> Callable[..., Any]:
+        @functools.wraps(method)
+        async def call(*arguments: Any, **named: Any) -> Any:
+            with self._guard():
+                async with asyncio.timeout(limit):
+                    return await method(*arguments, **named)
+
+        return call
+
+    def _stream(self, method: Callable[..., Any], _: float | None) -> Callable[..., Any]:
+        @functools.wraps(method)
+        async def call(*arguments: Any, **named: Any) -> AsyncIterator[Any]:
+            with self._guard():
+                async with aclosing(method(*arguments, **named)) as events:
+                    async for event in events:
+                        yield event
+
+        return call
+
+    @contextlib.contextmanager
+    def _guard(self) -> Generator[None]:
+        self._under_way += 1
+        self._is_idle.clear()
         try:
-            async with asyncio.timeout(limit):
-                return await method(*arguments, **named)
+            yield
         except sdk.A2AError:
             raise
-        except Exception as failure:  # noqa: BLE001  whatever it is
-            raise _told(failure, agent) from failure
-
-    return call
-
-
-def _stream(method: Callable[..., Any], agent: str, _: float | None) -> Callable[..., Any]:
-    @functools.wraps(method)
-    async def call(*arguments: Any, **named: Any) -> AsyncIterator[Any]:
-        events = method(*arguments, **named)
-        try:
-            async for event in events:
-                yield event
-        except sdk.A2AError:
-            raise
-        except Exception as failure:  # noqa: BLE001  whatever it is
-            raise _told(failure, agent) from failure
+        except Exception as failure:
+            raise _told(failure, self._agent) from failure
         finally:
-            if inspect.isasyncgen(events):
-                await events.aclose()
-
-    return call
+            self._under_way -= 1
+            if not self._under_way:
+                self._is_idle.set()
 
 
 def _told(failure: Exception, agent: str) -> sdk.A2AError:
@@ -99,7 +106,7 @@ def _told(failure: Exception, agent: str) -> sdk.A2AError:
 
 
 def sdk_error(error: A2AError) -> sdk.A2AError:
-    """The SDK's error for one of Holdfast's, with what it says of trying again and of its chain."""
+    """The SDK's error for one of Holdfast's, with its hint to try again and its chain."""
     kind = getattr(sdk, type(error).__name__, sdk.InternalError)
     info = error.to_rest()["details"][0]
     made: sdk.A2AError = kind(message=own_words(error), data=dict(info["metadata"]))

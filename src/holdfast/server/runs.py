@@ -30,13 +30,15 @@ from holdfast.server.guarding import sdk_error
 from holdfast.server.turns import Caller, Turn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from a2a.server.agent_execution import RequestContext
     from a2a.server.events import EventQueue
 
     from holdfast.runtime.env import Env
     from holdfast.server.executors import Executor
 
-__all__ = ["Runs"]
+__all__ = ["ForeignRuns", "Runs"]
 
 logger = logging.getLogger("holdfast.server")
 
@@ -66,6 +68,72 @@ class _Run:
         await asyncio.wait([self.task], timeout=_STOPPING)
 
 
+class _Grace:
+    """A time that can be taken away."""
+
+    def __init__(self) -> None:
+        self._scope: asyncio.Timeout | None = None
+        self._is_over = False
+
+    async def wait(self, running: Iterable[asyncio.Task[Any]], seconds: float) -> None:
+        """Waits until all have ended, or the time is over."""
+        tasks = [task for task in running if not task.done()]
+        if not tasks or self._is_over:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds) as self._scope:
+                await asyncio.wait(tasks)
+
+    def end(self) -> None:
+        """Takes away what is left."""
+        self._is_over = True
+        if self._scope is not None and not self._scope.expired():
+            self._scope.reschedule(asyncio.get_running_loop().time())
+
+
+class ForeignRuns(AgentExecutor):
+    """An executor of the SDK's, as it is, whose turns are counted.
+
+    Args:
+        executor: What does the work.
+    """
+
+    def __init__(self, executor: AgentExecutor) -> None:
+        self._executor = executor
+        self._running: set[asyncio.Task[Any]] = set()
+        self._grace = _Grace()
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Runs one turn."""
+        if (task := asyncio.current_task()) is None:
+            raise RuntimeError("a turn needs a task to run in")
+        self._running.add(task)
+        try:
+            await self._executor.execute(context, event_queue)
+        finally:
+            self._running.discard(task)
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Ends a task because the client says so."""
+        await self._executor.cancel(context, event_queue)
+
+    async def stop(self, grace: float) -> int:
+        """Lets what runs end; what does not is ended by the SDK.
+
+        Args:
+            grace: Seconds that it has.
+
+        Returns:
+            How many have not ended.
+        """
+        await self._grace.wait(self._running, grace)
+        return len(self._running)
+
+    def hurry(self) -> None:
+        """Takes away what is left of the grace."""
+        self._grace.end()
+
+
 class Runs(AgentExecutor):
     """An executor of the SDK's that leads the turns of one of Holdfast's.
 
@@ -76,19 +144,21 @@ class Runs(AgentExecutor):
         env: Where wall time and ids come from.
     """
 
-    def __init__(
-        self, executor: Executor, *, agent: str, timeout: float | None, env: Env
-    ) -> None:
+    def __init__(self, executor: Executor, *, agent: str, timeout: float | None, env: Env) -> None:
         self._executor = executor
         self._agent = agent
         self._timeout = timeout
         self._env = env
         self._runs: dict[str, _Run] = {}
         self._is_stopping = False
+        self._grace = _Grace()
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Runs one turn."""
         turn = self._turn(context, event_queue)
+        if self._is_stopping:
+            await turn.fail(InternalError("the agent is stopping", transient=True))
+            return
         task = asyncio.create_task(self._lead(turn), name=f"turn of task {turn.task_id}")
         run = self._runs[turn.task_id] = _Run(turn, task)
         try:
@@ -129,13 +199,16 @@ class Runs(AgentExecutor):
             How many were ended.
         """
         self._is_stopping = True
-        if running := [run.task for run in self._runs.values()]:
-            await asyncio.wait(running, timeout=grace)
+        await self._grace.wait([run.task for run in self._runs.values()], grace)
         late = [run for run in self._runs.values() if not run.task.done()]
         for run in late:
             run.is_stopped = True
         await asyncio.gather(*(run.end() for run in late))
         return len(late)
+
+    def hurry(self) -> None:
+        """Takes away what is left of the grace."""
+        self._grace.end()
 
     async def _lead(self, turn: Turn) -> None:
         try:
@@ -161,7 +234,7 @@ class Runs(AgentExecutor):
         except TimeoutError as failure:
             if scope.expired():
                 logger.warning("task %s of %s took too long", turn.task_id, self._agent)
-            error = InternalError("the agent took too long", transient=True)
+            error: A2AError = InternalError("the agent took too long", transient=True)
             if not scope.expired():
                 error = self._told(failure, turn)
             await self._unless_over(turn, turn.fail, error)
@@ -214,13 +287,15 @@ class Runs(AgentExecutor):
 def _caller(context: RequestContext) -> Caller:
     call = context.call_context
     state = call.state
-    headers: Any = state.get("headers", {})
+    headers: Any = state.get("headers")
+    if headers is None and "grpc_context" in state:
+        headers = state["grpc_context"].invocation_metadata()
     configuration = context.configuration
     return Caller(
         user=call.user.user_name if call.user.is_authenticated else None,
         tenant=call.tenant or None,
         extensions=frozenset(call.requested_extensions),
-        headers={str(name).lower(): str(value) for name, value in dict(headers).items()},
+        headers={str(name).lower(): str(value) for name, value in dict(headers or {}).items()},
         accepts=() if configuration is None else tuple(configuration.accepted_output_modes),
         metadata=dict(context.metadata),
     )

@@ -12,7 +12,7 @@ import hashlib
 import inspect
 import json
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.request_handlers.response_helpers import agent_card_to_dict
@@ -26,10 +26,10 @@ from starlette.routing import Route
 from holdfast.integrations.a2a_sdk.messages import to_proto
 from holdfast.server.bodies import BoundedBodies
 from holdfast.server.errors import ProtocolErrors
-from holdfast.server.guarding import guarded
+from holdfast.server.guarding import Guarded
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from a2a.server.agent_execution import AgentExecutor
     from a2a.server.request_handlers import RequestHandler
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from holdfast.model.card import AgentCard
-    from holdfast.server.runs import Runs
+    from holdfast.server.runs import ForeignRuns, Runs
     from holdfast.server.settings import Settings
 
 __all__ = ["Service"]
@@ -48,6 +48,9 @@ _CARD_PATH = "/.well-known/agent-card.json"
 _CLOSING = 10.0
 """Seconds that the SDK's handler has to end what it left running."""
 
+_ANSWERING = 1.0
+"""Seconds in which those who wait hear how the turns ended."""
+
 _OLDER = "0.3"
 
 
@@ -55,8 +58,7 @@ class Service:
     """Answers for an agent, over any binding, in one event loop.
 
     Args:
-        executor: What does the work, as the SDK takes it.
-        runs: Its turns, where Holdfast leads them.
+        runs: What does the work, as the SDK takes it.
         card: Of the agent; what it declares is offered.
         settings: The server's.
 
@@ -64,16 +66,15 @@ class Service:
         handler: The SDK's, which tells no failure that is not meant.
     """
 
-    def __init__(
-        self, executor: AgentExecutor, runs: Runs | None, card: AgentCard, settings: Settings
-    ) -> None:
+    def __init__(self, runs: Runs | ForeignRuns, card: AgentCard, settings: Settings) -> None:
         self._runs = runs
         self._name = card.name
         self._settings = settings
         self._client: Any = None
         self._closing: asyncio.Task[int] | None = None
-        self._inner = self._handler(executor, card)
-        self.handler: RequestHandler = guarded(self._inner, card.name)
+        self._inner = self._handler(runs, card)
+        self._guarded = Guarded(self._inner, card.name)
+        self.handler = cast("RequestHandler", self._guarded)
 
     def app(self, card: AgentCard, bindings: Sequence[str]) -> ProtocolErrors:
         """The ASGI application for the bindings that are HTTP.
@@ -91,8 +92,9 @@ class Service:
         inner: Any = Starlette(routes=routes, lifespan=self._lifespan)
         for wrap in reversed(self._settings.middleware):
             inner = wrap(inner)
-        limits = {"limit": self._settings.max_body, "seconds": self._settings.body_timeout}
-        return ProtocolErrors(BoundedBodies(inner, **limits), agent=self._name)
+        limit, seconds = self._settings.max_body, self._settings.body_timeout
+        bounded = BoundedBodies(inner, limit=limit, seconds=seconds)
+        return ProtocolErrors(bounded, agent=self._name)
 
     async def close(self, grace: float = 0.0) -> int:
         """Lets what runs end, ends what does not, and frees everything; a second call waits too.
@@ -107,10 +109,15 @@ class Service:
             self._closing = asyncio.create_task(self._close(grace), name="closing the agent")
         return await asyncio.shield(self._closing)
 
+    def hurry(self) -> None:
+        """Takes away what is left of the grace."""
+        self._runs.hurry()
+
     async def _close(self, grace: float) -> int:
-        ended = 0 if self._runs is None else await self._runs.stop(grace)
+        ended = await self._runs.stop(grace)
         if ended:
             logger.warning("%s was stopped: %d turns were ended", self._name, ended)
+        await self._guarded.idle(_ANSWERING)
         aclose = getattr(self._inner, "aclose", None)
         if aclose is not None:
             try:
@@ -123,7 +130,7 @@ class Service:
         return ended
 
     @contextlib.asynccontextmanager
-    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+    async def _lifespan(self, _: Starlette) -> AsyncGenerator[None]:
         try:
             yield
         finally:
@@ -135,9 +142,7 @@ class Service:
         if settings.push:
             options |= self._pushing()
         if settings.extended_card is not None:
-            options["extended_agent_card"] = to_proto(
-                settings.extended_card, a2a_pb2.AgentCard
-            )
+            options["extended_agent_card"] = to_proto(settings.extended_card, a2a_pb2.AgentCard)
         known = inspect.signature(DefaultRequestHandler.__init__).parameters
         for name in options.keys() - known.keys():
             raise ValueError(f"the a2a-sdk that is installed has no {name}: a newer one may")

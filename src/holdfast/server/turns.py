@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -280,9 +280,7 @@ class Turn:
         status = TaskStatus(state=state, message=message, timestamp=self._now())
         await self.emit(TaskStatusUpdateEvent(status=status))
 
-    async def _add(
-        self, artifact: Artifact, *, append: bool, last_chunk: bool = False
-    ) -> None:
+    async def _add(self, artifact: Artifact, *, append: bool, last_chunk: bool = False) -> None:
         await self.emit(
             TaskArtifactUpdateEvent(artifact=artifact, append=append, last_chunk=last_chunk)
         )
@@ -312,7 +310,7 @@ def to_parts(content: object) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (Part(text=content),)
     if isinstance(content, Iterable) and not isinstance(content, Part | Message | Mapping | bytes):
-        content = list(content)
+        content = list(cast("Iterable[object]", content))
         if not content:
             return ()
-    return to_message(content, new_id="-").parts  # type: ignore[arg-type]
+    return to_message(cast("Content", content), new_id="-").parts
