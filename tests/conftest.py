@@ -9,6 +9,11 @@ import pytest
 pytest_plugins = ["holdfast.testing.pytest_plugin"]
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if item.get_closest_marker("real_time") is None:
+        item.add_marker("holdfast_virtual_time")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     test = pyfuncitem.obj

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
@@ -44,22 +45,21 @@ class AsgiNetwork:
 
     It can be used as it is; then close it when applications may be left with requests whose
     clients are gone. Entered, it has the applications start up before and shut down after (ASGI
-    lifespan; those without are served all the same), and raises at its end what one of them raised
-    meanwhile, if anything.
+    lifespan; those without are served all the same), and raises at its end what one of them
+    raised meanwhile, if anything. In virtual time, enter it for applications over sse-starlette,
+    and so over the official SDK: they leave a task behind that only the end of it ends.
 
     Args:
         apps: Applications by origin, as in ``{"http://agent.test": app}``.
 
     Attributes:
-        apps: The applications; more can be added. Of one that is added to an entered network
-            nobody asks that it start up.
         crashes: What the applications raised, in order. As behind a server, a client sees a 500
             of it, or a reply that breaks off.
         in_flight: Requests under way and streams open; zero when nothing leaks.
     """
 
-    def __init__(self, apps: Mapping[str, Application]) -> None:
-        self.apps = {origin(url): app for url, app in apps.items()}
+    def __init__(self, apps: Mapping[str, Application] = MappingProxyType({})) -> None:
+        self._apps = {origin(url): app for url, app in apps.items()}
         self.crashes: list[Exception] = []
         self.in_flight = 0
         self._running: set[AsgiExchange] = set()
@@ -68,7 +68,7 @@ class AsgiNetwork:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            for url, app in self.apps.items():
+            for url, app in self._apps.items():
                 self._states[url] = await stack.enter_async_context(Lifespan(app))
             self._lifespans = stack.pop_all()
         return self
@@ -83,9 +83,21 @@ class AsgiNetwork:
             await self.close()
         finally:
             self._states.clear()
-            await self._lifespans.aclose()
+            try:
+                await self._lifespans.aclose()
+            finally:
+                await _end_watchers()
         if self.crashes and error is None:
             raise self.crashes[0]
+
+    def add(self, url: str, app: Application) -> None:
+        """Adds an application, or replaces one; in an entered network, nobody has it start up.
+
+        Args:
+            url: Its origin.
+            app: The application.
+        """
+        self._apps[origin(url)] = app
 
     async def request(self, request: HttpRequest) -> HttpReply:
         """Carries a request to the application at its origin.
@@ -140,7 +152,7 @@ class AsgiNetwork:
         if request.reach is not None and number is not None and request.reach.refuses(number):
             raise reach_error(request.url, number)
         url = origin(request.url)
-        app = self.apps.get(url)
+        app = self._apps.get(url)
         if app is None:  # nobody has that name, now or later
             raise connection_error(request, "dns", sent=False, transient=False)
         request.progress.sent = True
@@ -233,6 +245,23 @@ class _Chunks:
         if not piece:
             raise StopAsyncIteration
         return piece
+
+
+async def _end_watchers() -> None:
+    """Ends what sse-starlette leaves behind: a task that asks twice a second whether to shut down.
+
+    It begins with a thread's first stream, and would outlive all of them, and virtual time would
+    never stand still for it. The next stream begins another.
+    """
+    watchers = [
+        task
+        for task in asyncio.all_tasks()
+        if getattr(task.get_coro(), "__qualname__", "") == "_shutdown_watcher"
+    ]
+    for watcher in watchers:
+        watcher.cancel()
+    if watchers:
+        await asyncio.wait(watchers, timeout=_GRACE)
 
 
 def _number_in(url: str) -> str | None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-import httpx
-
 from holdfast.integrations.foreign_requests import ForeignReply
-from holdfast.integrations.httpx import Transport
+from holdfast.integrations.httpx import Transport, httpx
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, cast, runtime_checkable
 
-from holdfast.arguments import check_seconds
+from holdfast.arguments import check_seconds, check_url
 from holdfast.assembly import connect
 from holdfast.testing.agent import FakeAgent
 from holdfast.testing.asgi import AsgiNetwork
@@ -162,28 +162,32 @@ def _clients(
     server: object, url: str | None, timeout: float, binding: str, *, is_only: bool
 ) -> InProcessClients:
     check_seconds("timeout", timeout)
+    engine: HttpEngine
+    network: AsgiNetwork | FakeNetwork
     if isinstance(server, FakeAgent):
         if url is not None and origin(url) != origin(server.url):
             text = f"the fake agent is at {server.url}: say FakeAgent(url={url!r})"
             raise ValueError(text)
-        url, network = server.url, FakeNetwork(server)
-        engine: HttpEngine = network
-        return _with(network, OnlyBinding(engine, binding) if is_only else engine, url, timeout)
-    url = origin(_URL if url is None else url)
+        url, engine = server.url, FakeNetwork(server)
+        network = engine
+    else:
+        url = check_url(_URL if url is None else url, "url").rstrip("/")
+        app, is_narrow = _application(server, url, binding)
+        engine = network = AsgiNetwork({url: app})
+        is_only = is_only and not is_narrow
+    if is_only:
+        engine = OnlyBinding(engine, binding)
+    return InProcessClients(network, engine, url=url, timeout=timeout)
+
+
+def _application(server: object, url: str, binding: str) -> tuple[Application, bool]:
+    """The application, and whether its card names that binding only."""
     if isinstance(server, _Server):
-        asgi = AsgiNetwork({url: server.app(url=url, bindings=(binding,))})
-        return _with(asgi, asgi, url, timeout)
+        return server.app(url=url, bindings=(binding,)), True
     if not callable(server):
         text = (
             "server must be an A2AServer, a FakeAgent or an ASGI application, "
             f"not {type(server).__name__}"
         )
         raise TypeError(text)
-    asgi = AsgiNetwork({url: cast("Application", server)})
-    return _with(asgi, OnlyBinding(asgi, binding) if is_only else asgi, url, timeout)
-
-
-def _with(
-    network: AsgiNetwork | FakeNetwork, engine: HttpEngine, url: str, timeout: float
-) -> InProcessClients:
-    return InProcessClients(network, engine, url=url, timeout=timeout)
+    return cast("Application", server), False

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from http import HTTPStatus
 from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
 
 from holdfast.integrations.recognizing import recognize
 from holdfast.model.operations import GET_AGENT_CARD, GET_EXTENDED_AGENT_CARD
@@ -26,7 +27,6 @@ from holdfast.testing.serverhttp import (
     read_request,
 )
 from holdfast.testing.serverreplies import send_events, send_instead, send_whole
-from holdfast.wire.origins import origin
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -67,10 +67,11 @@ class FaultProxy(Listener):
     """
 
     def __init__(self, agent: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
-        if not agent.startswith("http://"):
+        parts = urlsplit(agent)
+        if parts.scheme != "http" or not parts.hostname:
             text = f"a fault proxy passes on to an address that begins with http://, not {agent!r}"
             raise ValueError(text)
-        self._agent = origin(agent)
+        self._agent = f"http://{parts.netloc}"
         self._faults = InjectedFaults()
         self.received: list[Received] = []
         super().__init__(self._serve_one, host=host, port=port, largest_head=LARGEST_HEAD)

@@ -6,9 +6,9 @@ fixture that needs it. ``-p no:holdfast.testing.pytest_plugin`` leaves it out.
 
 - The marker ``holdfast_virtual_time`` runs a coroutine test on a virtual clock, on which waiting
   takes no time (`holdfast.testing.run`); ``holdfast_virtual_time(seed=7)`` draws from that seed in
-  which order tasks are resumed. With ``holdfast_virtual_time = true`` in the configuration it is
-  every coroutine test that has no marker of another runner. Those of pytest-asyncio and anyio go
-  on as they are; async fixtures of theirs belong to other loops.
+  which order tasks are resumed. On a test that is no coroutine it does nothing, so that
+  ``pytest_itemcollected`` of a ``conftest.py`` may put it on all of them. Tests of pytest-asyncio
+  and anyio go on as they are; their async fixtures belong to other loops.
 - ``holdfast_fake_agent`` is a `FakeAgent` that echoes; a fixture of that name in your own
   ``conftest.py`` is another one. ``holdfast_fake_network`` reaches it in process, and
   ``holdfast_client`` is connected to it.
@@ -41,21 +41,13 @@ __all__ = [
     "holdfast_fake_agent",
     "holdfast_fake_network",
     "holdfast_fault_proxy",
-    "pytest_addoption",
     "pytest_configure",
     "pytest_pyfunc_call",
 ]
 
 _MARKER = "holdfast_virtual_time"
-_OTHER_RUNNERS = ("anyio", "asyncio", "trio")
 _LIMIT = 10.0
 """Seconds for a proxy to start, and to stop."""
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Knows the setting."""
-    text = "run coroutine tests that have no marker of another runner in virtual time"
-    parser.addini(_MARKER, text, type="bool", default=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -68,26 +60,20 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     """Puts a test that is to run in virtual time into the form in which pytest calls it."""
     marker = pyfuncitem.get_closest_marker(_MARKER)
-    if marker is None and (not pyfuncitem.config.getini(_MARKER) or _is_of_others(pyfuncitem)):
-        return
-    test = _coroutine_function(pyfuncitem, is_marked=marker is not None)
-    if test is not None:
-        pyfuncitem.obj = _in_virtual_time(test, {} if marker is None else {**marker.kwargs})
+    test = None if marker is None else _coroutine_function(pyfuncitem)
+    if marker is not None and test is not None:
+        pyfuncitem.obj = _in_virtual_time(test, {**marker.kwargs})
 
 
-def _is_of_others(item: pytest.Function) -> bool:
-    return any(item.get_closest_marker(name) is not None for name in _OTHER_RUNNERS)
-
-
-def _coroutine_function(item: pytest.Function, *, is_marked: bool) -> Callable[..., Any] | None:
+def _coroutine_function(item: pytest.Function) -> Callable[..., Any] | None:
     """The test, if it is a coroutine function."""
     test: Callable[..., Any] = item.obj
     if inspect.iscoroutinefunction(test):
         return test
     inner = getattr(test, "__wrapped__", None)
-    if is_marked and inspect.iscoroutinefunction(inner) and _is_of_others(item):
-        return inner  # pytest-asyncio takes everything in its mode "auto"
-    return None
+    # pytest-asyncio takes everything in its mode "auto", and makes of it what is no coroutine.
+    is_taken = item.get_closest_marker("asyncio") is not None
+    return inner if is_taken and inspect.iscoroutinefunction(inner) else None
 
 
 def _in_virtual_time(test: Callable[..., Any], options: dict[str, Any]) -> Callable[..., None]:

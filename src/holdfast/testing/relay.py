@@ -46,6 +46,7 @@ class Relay:
         self._writer = writer
         self._length: int | None = None
         self._is_chunked = False
+        self._is_over = False
         self.status = 0
         self.headers: dict[str, str] = {}
 
@@ -103,6 +104,11 @@ class Relay:
         Raises:
             RelayError: The agent broke off before the end.
         """
+        piece = b"" if self._is_over else await self._next()
+        self._is_over = not piece
+        return piece
+
+    async def _next(self) -> bytes:
         try:
             if self._is_chunked:
                 return await self._chunk()
