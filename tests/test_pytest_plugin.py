@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
+from holdfast.testing import FakeAgent, FakeNetwork, FaultProxy
+
 pytest_plugins = ["pytester"]
+
+KEPT = holdfast.connect, FakeAgent, FakeNetwork, FaultProxy
+"""Imported here, so that not each run inside imports them again."""
+
+WITHOUT = [word for name in ("cacheprovider", "hypothesispytest") for word in ("-p", f"no:{name}")]
 
 SOURCE = Path(__file__).parents[1] / "src"
 PLUGIN = "holdfast.testing.pytest_plugin"
@@ -19,7 +27,7 @@ def inside(pytester):
 
     def run(source, *arguments):
         pytester.makepyfile(source)
-        options = ["-p", PLUGIN, "-p", "no:cacheprovider", "--strict-markers", "-W", "error"]
+        options = ["-p", PLUGIN, "--strict-markers", "-W", "error", *WITHOUT]
         return pytester.runpytest_inprocess(*options, *arguments)
 
     return run

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from holdfast.integrations.foreign_requests import ForeignReply
-from holdfast.integrations.httpx import Transport, httpx
+from holdfast.integrations.httpx import Transport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
+
+    import httpx
 
     from holdfast.runtime.engine import HttpEngine
     from holdfast.wire.http import HttpRequest, HttpStream
@@ -25,6 +27,8 @@ def async_client(engine: HttpEngine, *, base_url: str, timeout: float) -> httpx.
         base_url: What relative addresses go to.
         timeout: Seconds that each phase of a request may take.
     """
+    import httpx  # after the transport, whose error names the extra
+
     return httpx.AsyncClient(transport=_Bare(engine), base_url=base_url, timeout=timeout)
 
 
