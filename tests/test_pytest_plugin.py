@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -215,6 +216,13 @@ def test_tests_of_anyio_go_on_as_they_are(inside):
     )
 
     done.assert_outcomes(passed=2)
+
+
+def test_pytest_finds_it_by_the_name_of_its_module():
+    # Under any other name, a conftest.py that asks for it as well would be an error.
+    declared = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())["project"]
+
+    assert declared["entry-points"]["pytest11"] == {PLUGIN: PLUGIN}
 
 
 def test_where_nobody_asks_for_it_nothing_of_holdfast_is_imported(pytester):
