@@ -85,12 +85,11 @@ async def test_the_request_as_a_server_gives_it():
 
 async def test_after_its_reply_it_is_told_that_the_client_is_gone():
     app = App(start(), body(b"all"), then=told)
-    carried = network(app)
 
-    assert (await carried.request(get())).body == b"all"
-    await carried.close()
-
-    assert app.told[1:] == [{"type": "http.disconnect"}]
+    async with network(app).stream(get()) as reply:
+        assert await reply.read() == b"all"
+        await asyncio.sleep(1)
+        assert app.told[1:] == [{"type": "http.disconnect"}]
 
 
 async def test_a_client_that_leaves_a_stream_is_told_of_and_nothing_is_cancelled():

@@ -102,6 +102,7 @@ async def test_a_stream_that_meets_a_fault_is_whole_in_the_end(fault):
         assert answer.text == "one two three "
         assert way.proxy.pending_faults == ()
         assert len(way.agent.executions) == 1
+        assert way.proxy.calls("SubscribeToTask") + way.proxy.calls("GetTask")
 
 
 @pytest.mark.parametrize(
@@ -239,6 +240,33 @@ async def test_what_an_agent_breaks_off_is_broken_for_the_client(broken):
     ):
         with pytest.raises(aiohttp.ClientConnectionError):
             await session.get(proxy.url)
+
+
+@pytest.mark.parametrize(
+    ("fault", "came"),
+    [
+        (Cut(after_events=0, clean=True), b""),
+        (Cut(after_events=2, clean=True), b"data: 1\n\n: hush\n\ndata: 2\n\n"),
+        (Cut(after_events=1, after_bytes=4, clean=True), b"data: 1\n\n: hu"),
+        (Duplicate(event=2), b"data: 1\n\n: hush\n\ndata: 2\n\ndata: 2\n\ndata: 3\n\n"),
+        (Cut(after_events=9), b"data: 1\n\n: hush\n\ndata: 2\n\ndata: 3\n\n"),
+    ],
+    ids=repr,
+)
+async def test_how_much_of_a_stream_comes(fault, came):
+    async def script(connection):
+        await connection.request()
+        stream = head("Connection: close", "Content-Type: text/event-stream")
+        await connection.send(stream + b"data: 1\n\n: hush\n\ndata: 2\n\ndata: 3\n\n")
+
+    async with (
+        serve(script) as agent,
+        FaultProxy(agent.url) as proxy,
+        aiohttp.ClientSession() as session,
+    ):
+        proxy.inject(fault)
+        answer = await session.get(proxy.url)
+        assert await answer.read() == came
 
 
 async def test_a_stream_that_the_agent_breaks_off_is_cut():
