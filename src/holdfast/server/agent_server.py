@@ -78,6 +78,7 @@ class A2AServer:
             tasks belong to, and `Caller.user`. gRPC has interceptors instead, see `serving`.
         max_body: Bytes that a request may have.
         body_timeout: Seconds in which it has to come.
+        keep_alive: Seconds without an event after which a stream says that it is alive.
         timeout: Seconds that a turn may take; None for no limit. Those of an SDK's executor are
             its own affair.
         handler_options: More arguments of the SDK's ``DefaultRequestHandler``.
@@ -107,6 +108,7 @@ class A2AServer:
         middleware: Iterable[Middleware] = (),
         max_body: int = 16 * 1024 * 1024,
         body_timeout: float = 30.0,
+        keep_alive: float = 15.0,
         timeout: float | None = 3600.0,
         handler_options: dict[str, Any] | None = None,
         env: Env | None = None,
@@ -132,6 +134,7 @@ class A2AServer:
             middleware=tuple(middleware),
             max_body=max_body,
             body_timeout=body_timeout,
+            keep_alive=keep_alive,
             timeout=timeout,
             handler_options=dict(handler_options or {}),
         )

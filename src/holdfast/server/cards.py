@@ -116,7 +116,7 @@ def _read(given: Any, *, is_agent: bool) -> AgentCard:
             pass
     raise TypeError(
         "card must be an AgentCard, its JSON object, the Path of its file, or an object with a "
-        f"name, not {type(given).__name__}"
+        f"name, not {type(cast('object', given)).__name__}"
     )
 
 

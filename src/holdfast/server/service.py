@@ -14,6 +14,7 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 from a2a.server.routes import create_jsonrpc_routes, create_rest_routes
@@ -27,6 +28,7 @@ from holdfast.integrations.a2a_sdk.messages import to_proto
 from holdfast.server.bodies import BoundedBodies
 from holdfast.server.errors import ProtocolErrors
 from holdfast.server.guarding import Guarded
+from holdfast.server.streams import with_own_streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -89,6 +91,7 @@ class Service:
             routes += create_jsonrpc_routes(self.handler, "/", enable_v0_3_compat=is_older)
         if "HTTP+JSON" in bindings:
             routes += create_rest_routes(self.handler, enable_v0_3_compat=is_older)
+        routes = with_own_streams(routes, keep_alive=self._settings.keep_alive)
         inner: Any = Starlette(routes=routes, lifespan=self._lifespan)
         for wrap in reversed(self._settings.middleware):
             inner = wrap(inner)
@@ -142,7 +145,12 @@ class Service:
         if settings.push:
             options |= self._pushing()
         if settings.extended_card is not None:
-            options["extended_agent_card"] = to_proto(settings.extended_card, a2a_pb2.AgentCard)
+            extended = msgspec.structs.replace(
+                settings.extended_card,
+                capabilities=card.capabilities,
+                supported_interfaces=card.supported_interfaces,
+            )
+            options["extended_agent_card"] = to_proto(extended, a2a_pb2.AgentCard)
         known = inspect.signature(DefaultRequestHandler.__init__).parameters
         for name in options.keys() - known.keys():
             raise ValueError(f"the a2a-sdk that is installed has no {name}: a newer one may")
