@@ -85,7 +85,7 @@ async def test_a_function_answers(binding):
 
     assert answer.text == "You said hello"
     assert answer.task.state is TaskState.COMPLETED
-    assert [message.text for message in answer.task.history][0] == "hello"
+    assert answer.task.history[0].text == "hello"
 
 
 @pytest.mark.parametrize(

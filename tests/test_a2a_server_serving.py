@@ -161,11 +161,14 @@ async def test_streams_that_do_not_end_in_time_end_in_a_task_that_says_so(caplog
 async def test_a_block_that_raises_ends_at_once():
     agent = Scripted()
     with pytest.raises(RuntimeError, match="mine"):  # noqa: PT012
-        async with asyncio.timeout(LIMIT), server_of(agent).serving(grace=3600) as running:
-            async with holdfast.connect(running.url) as client:
-                await client.send_message("wait", return_immediately=True)
-                await agent.began.wait()
-                raise RuntimeError("mine")
+        async with (
+            asyncio.timeout(LIMIT),
+            server_of(agent).serving(grace=3600) as running,
+            holdfast.connect(running.url) as client,
+        ):
+            await client.send_message("wait", return_immediately=True)
+            await agent.began.wait()
+            raise RuntimeError("mine")
 
 
 @pytest.mark.parametrize("twice", [False, True])
@@ -179,8 +182,7 @@ async def test_a_signal_ends_it_and_a_second_one_at_once(twice, caplog):
             await client.send_message("wait", return_immediately=True)
             await agent.began.wait()
             os.kill(os.getpid(), signal.SIGTERM)
-            while "stopping on SIGTERM" not in caplog.text:
-                await asyncio.sleep(0.01)
+            await logged("stopping on SIGTERM", caplog)
             if twice:
                 os.kill(os.getpid(), signal.SIGTERM)
             else:
@@ -192,12 +194,16 @@ async def test_a_signal_ends_it_and_a_second_one_at_once(twice, caplog):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-async def address_in(caplog):
+async def logged(beginning, caplog):
     while True:
         for record in caplog.records:
-            if record.name == "holdfast.server" and record.getMessage().startswith("serving "):
-                return record.args[1]
+            if record.name == "holdfast.server" and record.getMessage().startswith(beginning):
+                return record
         await asyncio.sleep(0.01)
+
+
+async def address_in(caplog):
+    return (await logged("serving ", caplog)).args[1]
 
 
 async def test_a_server_that_is_cancelled_leaves_nothing(caplog):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from holdfast.model.card import AgentCard
     from holdfast.server.runs import ForeignRuns, Runs
-    from holdfast.server.settings import Settings
+    from holdfast.server.settings import PushUrlValidator, Settings
 
 __all__ = ["Service"]
 
@@ -165,18 +165,31 @@ class Service:
         """What the SDK needs to push: a store, who sends, and who says where to."""
         settings = self._settings
         store = InMemoryPushNotificationConfigStore() if settings.push is True else settings.push
-        validate = settings.push_url_validator
+        validate = settings.push_url_validator or _public_only()
         sender = settings.push_sender
         if sender is None:
             import httpx
 
             self._client = httpx.AsyncClient(trust_env=False, timeout=10.0)
-            sender = BasePushNotificationSender(self._client, store)
+            allowed = {"push_url_validator": validate}
+            sender = BasePushNotificationSender(self._client, store, **allowed)
         return {
             "push_config_store": store,
             "push_sender": sender,
-            **({} if validate is None else {"push_url_validator": validate}),
+            "push_url_validator": validate,
         }
+
+
+def _public_only() -> PushUrlValidator:
+    """The SDK's own word on where pushing is allowed: to no address that is not public."""
+    try:
+        from a2a.utils.push_url_validator import validate_push_notification_url
+    except ModuleNotFoundError:
+        raise ValueError(
+            "the a2a-sdk that is installed does not say which addresses are safe to push to: "
+            "say it by push_url_validator=, or install a newer one"
+        ) from None
+    return validate_push_notification_url
 
 
 def _card_route(card: AgentCard) -> Route:

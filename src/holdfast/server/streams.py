@@ -7,10 +7,10 @@ ends, and ends streams by what another server in the process was told. What is s
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sse_starlette import EventSourceResponse
-from sse_starlette.event import ensure_bytes
+from sse_starlette import event as sse
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
@@ -63,10 +63,10 @@ class _EventStream(Response):
         self.status_code = response.status_code
         self.raw_headers = response.raw_headers
         self.background = None
-        self._events: Any = response.body_iterator
+        self._events: Any = cast("Any", response).body_iterator
         self._keep_alive = keep_alive
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Sends the events until there are no more, or nobody is there."""
         gone = asyncio.create_task(_until_gone(receive), name="waiting for the client to leave")
         coming: asyncio.Task[Any] | None = None
@@ -87,7 +87,7 @@ class _EventStream(Response):
                 if event is None:
                     await _send(send, _body(b"", more=False))
                     return
-                await _send(send, _body(ensure_bytes(event, _SEPARATOR), more=True))
+                await _send(send, _body(_written(event), more=True))
         finally:
             await _end(gone, coming)
             if hasattr(self._events, "aclose"):
@@ -95,6 +95,11 @@ class _EventStream(Response):
 
     def _head(self) -> dict[str, Any]:
         return {"status": self.status_code, "headers": self.raw_headers}
+
+
+def _written(event: Any) -> bytes:
+    written: bytes = cast("Any", sse).ensure_bytes(event, _SEPARATOR)
+    return written
 
 
 async def _next(events: Any) -> Any:
@@ -105,7 +110,7 @@ async def _next(events: Any) -> Any:
 
 
 async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
+    while (await receive())["type"] != "http.disconnect":  # noqa: ASYNC110  it is asked
         await asyncio.sleep(0)  # not all servers wait before they bring nothing
 
 
