@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import json
 import logging
+import random
+from types import SimpleNamespace
 
 import pytest
 from a2a.server.agent_execution import AgentExecutor
@@ -11,7 +13,15 @@ from a2a.types import a2a_pb2
 from tests.asgi_network import AsgiNetwork
 
 import holdfast
-from holdfast import A2AError, Artifact, Message, Part, TaskState
+from holdfast import (
+    A2AError,
+    Artifact,
+    Message,
+    Part,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
 from holdfast.server import (
     A2AServer,
     Executor,
@@ -302,6 +312,7 @@ async def test_a_failure_that_is_meant_is_told_with_its_facts():
 
     told = A2AError.from_jsonrpc(caught.value.task.status.message.metadata["error"])
     assert (told.transient, told.retry_after) == (True, 60.0)
+    assert caught.value.__cause__.retry_after == 60.0
 
 
 async def test_a_failure_of_another_agent_tells_where_the_chain_broke():
@@ -443,6 +454,105 @@ async def test_a_task_that_waits_for_input_can_be_cancelled():
     assert cancelled.state is TaskState.CANCELED
 
 
+@pytest.mark.parametrize("seed", range(4))
+async def test_whenever_it_is_cancelled_a_task_ends_once_and_nothing_is_left(seed):
+    dice = random.Random(seed)
+
+    async def answer(message):
+        for _ in range(dice.randrange(4)):
+            yield "word "
+            await asyncio.sleep(dice.random())
+
+    async def one(client):
+        task = await client.send_message("?", return_immediately=True)
+        await asyncio.sleep(dice.random() * 3)
+        with contextlib.suppress(holdfast.TaskNotCancelableError):
+            await client.cancel_task(task.id)
+        return (await client.get_task(task.id)).state
+
+    async with calling(answer) as client:
+        states = await asyncio.gather(*(one(client) for _ in range(20)))
+
+    assert set(states) == {TaskState.COMPLETED, TaskState.CANCELED}
+
+
+async def test_a_client_that_leaves_finds_its_task_done():
+    async def answer(message):
+        yield "began "
+        await asyncio.sleep(30)
+        yield "ended"
+
+    async with calling(answer) as client:
+        async with client.stream_message("?") as events:
+            await anext(events)
+            task_id = events.task.id
+        assert (await client.wait(task_id)).text == "began ended"
+
+
+# ── What people do with executors (HITL first, pipelines, other life cycles) ─────────────────
+
+
+async def test_human_in_the_loop_first_and_the_prompt_is_not_in_the_answer():
+    class Approved(Executor):
+        async def execute(self, turn):
+            if turn.asked is None:
+                await turn.requires_input(f"May I do {turn.text!r}?")
+            elif turn.text == "yes":
+                await turn.artifact(f"did {turn.history[0].text}")
+                await turn.complete()
+            else:
+                await turn.reject("Not allowed.")
+
+    async with calling(Approved()) as client:
+        asked = await client.ask("it")
+        done = await client.ask("yes", task_id=asked.task_id)
+        again = await client.ask("it")
+        with pytest.raises(holdfast.TaskRejectedError, match=r"Not allowed\."):
+            await client.ask("no", task_id=again.task_id)
+
+    assert asked.question == "May I do 'it'?"
+    assert done.text == "did it"
+
+
+async def test_a_pipeline_of_agents_behind_one_card():
+    stub = SimpleNamespace(name="pipeline", description="One after the other.")
+    inner = A2AServer(echo)
+    network = AsgiNetwork({"http://inner.test": inner.app(url="http://inner.test")})
+
+    class Pipeline(Executor):
+        async def execute(self, turn):
+            async with holdfast.connect("http://inner.test", engine=network) as next_agent:
+                for step in ("one", "two"):
+                    await turn.working(f"Asking for {step}.")
+                    answer = await next_agent.ask(f"{turn.text} {step}")
+                    await turn.artifact(answer.text, name=step)
+            await turn.complete()
+
+    async with calling(A2AServer(stub, executor=Pipeline())) as client:
+        answer = await client.ask("go")
+        name = (await client.agent_card()).name
+    await inner.close()
+
+    texts = {artifact.name: artifact.text for artifact in answer.task.artifacts}
+    assert (name, texts) == ("pipeline", {"one": "You said go one", "two": "You said go two"})
+
+
+async def test_an_authorization_may_come_in_another_way_while_the_executor_waits():
+    class Waiting(Executor):
+        async def execute(self, turn):
+            status = TaskStatus(state=TaskState.AUTH_REQUIRED)
+            await turn.emit(TaskStatusUpdateEvent(status=status))
+            await asyncio.sleep(10)
+            await turn.complete("Thank you.")
+
+    async with calling(Waiting()) as client:
+        task = await client.send_message("?")
+        done = await client.wait(task.id)
+
+    assert task.state is TaskState.AUTH_REQUIRED
+    assert done.status.message.text == "Thank you."
+
+
 # ── An executor of the official SDK's ────────────────────────────────────────────────────────
 
 
@@ -553,6 +663,34 @@ async def test_the_extended_card_is_served(binding):
     async with calling(echo, binding, **options) as client:
         assert (await client.agent_card()).name == "plain"
         assert (await client.get_extended_agent_card()).name == "more"
+
+
+async def test_an_extension_that_is_required_has_to_be_declared():
+    extension = holdfast.AgentExtension(uri="urn:needed", required=True)
+    async with calling(echo, extensions=[extension]) as client:
+        with pytest.raises(A2AError, match="urn:needed"):
+            await client.ask("?")
+        assert (await client.ask("?", extensions=["urn:needed"])).text == "You said ?"
+
+
+async def test_a_stream_without_events_says_that_it_is_alive():
+    async def answer(message):
+        await asyncio.sleep(50)
+
+    server = A2AServer(answer, keep_alive=20)
+    network = AsgiNetwork({URL: server.app(url=URL)})
+    message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "?"}]}
+    asked = HttpRequest(
+        method="POST",
+        url=f"{URL}/message:stream",
+        headers={"content-type": "application/json", "a2a-version": "1.0"},
+        body=json.dumps({"message": message}).encode(),
+    )
+    async with network.stream(asked) as reply:
+        pieces = [piece async for piece in reply.chunks()]
+    await server.close()
+
+    assert pieces.count(b": alive\n\n") == 2
 
 
 async def test_pushes_what_happens():

@@ -13,11 +13,11 @@ from a2a.server.tasks import InMemoryTaskStore
 from holdfast import A2AError, AgentCard, Message
 from holdfast.server import (
     A2AServer,
+    AgentTurn,
     Executor,
     InputRequired,
     ProtocolErrors,
     Rejected,
-    Turn,
     fail,
     reject,
     requires_input,
@@ -28,14 +28,14 @@ async def answer(message: Message) -> str:
     return message.text
 
 
-async def pieces(text: str, turn: Turn) -> AsyncIterator[str]:
+async def pieces(text: str, turn: AgentTurn) -> AsyncIterator[str]:
     assert_type(turn.asked, str | None)
     assert_type(turn.history, tuple[Message, ...])
     yield text
 
 
 class Leading(Executor):
-    async def execute(self, turn: Turn) -> None:
+    async def execute(self, turn: AgentTurn) -> None:
         await turn.working("At it.")
         assert_type(await turn.artifact("report", name="report"), str)
         await turn.complete()

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from holdfast.model.card import AgentCard
     from holdfast.server.runs import ForeignRuns, Runs
-    from holdfast.server.settings import PushUrlValidator, Settings
+    from holdfast.server.settings import PushUrlValidator, ServerSettings
 
 __all__ = ["Service"]
 
@@ -68,14 +68,20 @@ class Service:
         handler: The SDK's, which tells no failure that is not meant.
     """
 
-    def __init__(self, runs: Runs | ForeignRuns, card: AgentCard, settings: Settings) -> None:
+    def __init__(
+        self, runs: Runs | ForeignRuns, card: AgentCard, settings: ServerSettings
+    ) -> None:
         self._runs = runs
         self._name = card.name
         self._settings = settings
         self._client: Any = None
         self._closing: asyncio.Task[int] | None = None
         self._inner = self._handler(runs, card)
-        self._guarded = Guarded(self._inner, card.name)
+        self._guarded = Guarded(
+            self._inner,
+            card.name,
+            required=frozenset(e.uri for e in card.capabilities.extensions if e.required),
+        )
         self.handler = cast("RequestHandler", self._guarded)
 
     def app(self, card: AgentCard, bindings: Sequence[str]) -> ProtocolErrors:
@@ -171,7 +177,7 @@ class Service:
             import httpx
 
             self._client = httpx.AsyncClient(trust_env=False, timeout=10.0)
-            allowed = {"push_url_validator": validate}
+            allowed: dict[str, Any] = {"push_url_validator": validate}
             sender = BasePushNotificationSender(self._client, store, **allowed)
         return {
             "push_config_store": store,

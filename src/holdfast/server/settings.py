@@ -14,7 +14,7 @@ from holdfast.model.settings import check_count
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-__all__ = ["CardModifier", "Middleware", "PushUrlValidator", "Settings", "Version"]
+__all__ = ["CardModifier", "Middleware", "PushUrlValidator", "ServerSettings", "Version"]
 
 CardModifier = Callable[[AgentCard], AgentCard]
 """Changes the public card when all is known of it, last of all: the place to sign it."""
@@ -29,7 +29,7 @@ Version = str
 _VERSIONS = ("1.0", "0.3")
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """See `A2AServer`."""
 
     extended_card: AgentCard | None = None
