@@ -5,6 +5,8 @@ import contextlib
 import json
 import logging
 import random
+import runpy
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -208,6 +210,16 @@ async def test_many_are_answered_at_the_same_time(binding):
         answers = await asyncio.gather(*(client.ask(str(n)) for n in range(30)))
 
     assert [answer.text for answer in answers] == [str(n) for n in range(30)]
+
+
+async def test_the_example_asks_and_answers():
+    example = Path(__file__).parent.parent / "examples" / "serve.py"
+    async with calling(runpy.run_path(str(example))["weather"]) as client:
+        asked = await client.ask("weather")
+        answered = await client.ask("Rome", task_id=asked.task_id)
+
+    assert asked.question == "In which city?"
+    assert answered.text == "It is sunny in Rome. "
 
 
 # ── It asks, refuses, fails ──────────────────────────────────────────────────────────────────
@@ -420,6 +432,25 @@ async def test_a_cancel_ends_what_runs_and_tells_the_executor(binding):
 
     assert cancelled.state is later.state is TaskState.CANCELED
     assert executor.cancelled == [task.id]
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [(fail("The oven is on."), "The oven is on"), (OSError("hunter2"), "internal error")],
+)
+async def test_a_cancel_that_fails_fails_the_task(failure, told):
+    class Stubborn(Counting):
+        async def cancel(self, turn):
+            raise failure
+
+    async with calling(Stubborn()) as client:
+        task = await client.send_message("100", return_immediately=True)
+        with pytest.raises(A2AError, match=told) as caught:
+            await client.cancel_task(task.id)
+        state = (await client.get_task(task.id)).state
+
+    assert state is TaskState.FAILED
+    assert "hunter2" not in str(caught.value)
 
 
 async def test_a_cancel_ends_a_function_where_it_waits():
@@ -667,10 +698,17 @@ async def test_the_extended_card_is_served(binding):
 
 async def test_an_extension_that_is_required_has_to_be_declared():
     extension = holdfast.AgentExtension(uri="urn:needed", required=True)
-    async with calling(echo, extensions=[extension]) as client:
-        with pytest.raises(A2AError, match="urn:needed"):
-            await client.ask("?")
-        assert (await client.ask("?", extensions=["urn:needed"])).text == "You said ?"
+    server = A2AServer(echo, extensions=[extension])
+    message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "?"}]}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    _, refused = await post(server, asked)
+    declared = {"a2a-extensions": "urn:needed"}
+    _, answered = await post(server, asked, **declared)
+    await server.close()
+
+    assert refused["error"]["code"] == -32008
+    assert "urn:needed" in refused["error"]["message"]
+    assert answered["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
 async def test_a_stream_without_events_says_that_it_is_alive():

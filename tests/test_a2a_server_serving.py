@@ -5,11 +5,13 @@ import contextlib
 import logging
 import os
 import signal
+import ssl
 import uuid
 
 import grpc
 import httpx
 import pytest
+import trustme
 from a2a.client import ClientConfig, ClientFactory
 from a2a.types import a2a_pb2, a2a_pb2_grpc
 from tests.real_agents import LIMIT
@@ -116,6 +118,30 @@ async def test_grpc_asks_fails_and_tells_nothing():
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
+async def test_tls_is_spoken_over_http_and_grpc(tmp_path):
+    authority = trustme.CA()
+    files = {name: str(tmp_path / name) for name in ("cert.pem", "key.pem", "ca.pem")}
+    issued = authority.issue_cert("127.0.0.1")
+    issued.cert_chain_pems[0].write_to_path(files["cert.pem"])
+    issued.private_key_pem.write_to_path(files["key.pem"])
+    authority.cert_pem.write_to_path(files["ca.pem"])
+    server = server_of(Scripted())
+    tls = {"cert_file": files["cert.pem"], "key_file": files["key.pem"]}
+    credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
+    async with asyncio.timeout(LIMIT), server.serving(bindings=ALL, **tls) as running:
+        trusting = holdfast.AiohttpEngine(ssl=ssl.create_default_context(cafile=files["ca.pem"]))
+        async with holdfast.connect(running.url, engine=trusting) as client:
+            answer = await client.ask("hello")
+        async with grpc.aio.secure_channel(running.grpc_url, credentials) as channel:
+            stub = a2a_pb2_grpc.A2AServiceStub(channel)
+            asked = await stub.SendMessage(request("ask"), metadata=VERSION)
+        await trusting.close()
+
+    assert running.url.startswith("https://127.0.0.1:")
+    assert answer.text.startswith("You said hello")
+    assert asked.task.status.state == a2a_pb2.TASK_STATE_INPUT_REQUIRED
+
+
 # ── The end ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -149,12 +175,13 @@ async def test_streams_that_do_not_end_in_time_end_in_a_task_that_says_so(caplog
             await anext(stream)
             await agent.began.wait()
             assert await serving.stop() == 2
-            seen = [event async for event in stream]
+            while (seen := stream.task).state is holdfast.TaskState.WORKING:
+                await anext(stream)
         while (event := await over_grpc.read()) is not grpc.aio.EOF:
             events.append(event)
 
     assert events[-1].status_update.status.state == a2a_pb2.TASK_STATE_FAILED
-    assert seen[-1].status.message.text == "the agent was stopped"
+    assert seen.status.message.text == "the agent was stopped"
     assert "2 turns were ended" in caplog.text
 
 

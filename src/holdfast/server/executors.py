@@ -52,8 +52,8 @@ class Executor(ABC):
     async def cancel(self, turn: AgentTurn) -> None:  # noqa: B027  nothing has to be done
         """Is told that a task was cancelled, `execute` having ended if it was running.
 
-        The task is CANCELED after this. An `A2AError` from here is the answer to the client, and
-        leaves the task as it is.
+        The task is CANCELED after this. Where this raises an exception the task fails, and the
+        client is told as of any other: an `A2AError` as it is.
 
         Args:
             turn: Without a message; of the task.
