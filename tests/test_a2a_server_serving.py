@@ -175,7 +175,7 @@ async def test_streams_that_do_not_end_in_time_end_in_a_task_that_says_so(caplog
             await anext(stream)
             await agent.began.wait()
             assert await serving.stop() == 2
-            while (seen := stream.task).state is holdfast.TaskState.WORKING:
+            while not (seen := stream.task).state.is_terminal:
                 await anext(stream)
         while (event := await over_grpc.read()) is not grpc.aio.EOF:
             events.append(event)
