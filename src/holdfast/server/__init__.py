@@ -14,6 +14,7 @@ errors from `ProtocolErrors`, which needs no extra:
 """
 
 from holdfast.server.agent_server import A2AServer
+from holdfast.server.agent_turns import AgentTurn, Requester
 from holdfast.server.endings import (
     AuthRequired,
     Ending,
@@ -26,18 +27,17 @@ from holdfast.server.endings import (
 )
 from holdfast.server.errors import ProtocolErrors
 from holdfast.server.executors import Executor
-from holdfast.server.turns import Caller, Turn
 
 __all__ = [
     "A2AServer",
+    "AgentTurn",
     "AuthRequired",
-    "Caller",
     "Ending",
     "Executor",
     "InputRequired",
     "ProtocolErrors",
     "Rejected",
-    "Turn",
+    "Requester",
     "fail",
     "reject",
     "requires_auth",

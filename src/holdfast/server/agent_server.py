@@ -11,10 +11,10 @@ import msgspec
 from holdfast.arguments import check_kind, check_one_of, check_url
 from holdfast.model.card import AgentCapabilities, AgentCard, AgentExtension
 from holdfast.runtime.env import SystemEnv
-from holdfast.server.cards import BINDINGS, interfaces, metadata_card
+from holdfast.server.cards import SERVED_BINDINGS, interfaces, metadata_card
 from holdfast.server.executors import Executor, FunctionExecutor
 from holdfast.server.extra import need
-from holdfast.server.settings import Settings
+from holdfast.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -46,11 +46,11 @@ class A2AServer:
         asyncio.run(A2AServer(answer).serve(port=9999))
 
     A function takes the message, or its text where its first parameter is declared as `str`, and
-    perhaps the `Turn`; it may be a coroutine function, a generator of either kind, or a plain one,
-    which runs in a thread. It gives text, a part, an artifact, a list of those, a dict, a message
-    or nothing; a generator yields text and parts, which become one artifact, artifacts, and
-    messages, which tell how it goes. Its task is announced before it is called, so that a client
-    that loses the reply can ask for it.
+    perhaps the `AgentTurn`; it may be a coroutine function, a generator of either kind, or a plain
+    one, which runs in a thread. It gives text, a part, an artifact, a list of those, a dict, a
+    message or nothing; a generator yields text and parts, which become one artifact, artifacts,
+    and messages, which tell how it goes. Its task is announced before it is called, so that a
+    client that loses the reply can ask for it.
 
     Args:
         agent: A function; an `Executor`, which leads its tasks itself; or an ``AgentExecutor`` of
@@ -75,9 +75,10 @@ class A2AServer:
         extensions: That the agent supports: URIs, or with more to say `AgentExtension`.
         middleware: Functions that make an ASGI application of another one, the first one
             outermost. Authentication goes here: a ``scope["user"]`` as Starlette's has it is whom
-            tasks belong to, and `Caller.user`. gRPC has interceptors instead, see `serving`.
+            tasks belong to, and `Requester.user`. gRPC has interceptors instead, see `serving`.
         max_body: Bytes that a request may have.
         body_timeout: Seconds in which it has to come.
+        keep_alive: Seconds without an event after which a stream says that it is alive.
         timeout: Seconds that a turn may take; None for no limit. Those of an SDK's executor are
             its own affair.
         handler_options: More arguments of the SDK's ``DefaultRequestHandler``.
@@ -107,6 +108,7 @@ class A2AServer:
         middleware: Iterable[Middleware] = (),
         max_body: int = 16 * 1024 * 1024,
         body_timeout: float = 30.0,
+        keep_alive: float = 15.0,
         timeout: float | None = 3600.0,
         handler_options: dict[str, Any] | None = None,
         env: Env | None = None,
@@ -119,7 +121,7 @@ class A2AServer:
             from a2a.server.tasks import InMemoryTaskStore
 
             task_store = InMemoryTaskStore()
-        self._settings = Settings(
+        self._settings = ServerSettings(
             extended_card=extended,
             card_modifier=card_modifier,
             task_store=task_store,
@@ -132,6 +134,7 @@ class A2AServer:
             middleware=tuple(middleware),
             max_body=max_body,
             body_timeout=body_timeout,
+            keep_alive=keep_alive,
             timeout=timeout,
             handler_options=dict(handler_options or {}),
         )
@@ -359,7 +362,7 @@ def _bindings(bindings: Sequence[str]) -> tuple[str, ...]:
     if isinstance(bindings, str):
         raise TypeError("bindings must be a sequence of names, not one name")
     for binding in bindings:
-        check_one_of("bindings", binding, BINDINGS)
+        check_one_of("bindings", binding, SERVED_BINDINGS)
     if not bindings or len(set(bindings)) != len(bindings):
         raise ValueError("bindings must name each binding once, and at least one")
     return tuple(bindings)

@@ -22,9 +22,9 @@ from holdfast.model.types import WireValue
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["BINDINGS", "interfaces", "metadata_card"]
+__all__ = ["SERVED_BINDINGS", "interfaces", "metadata_card"]
 
-BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
+SERVED_BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 """The bindings that can be served, by the names that cards give them."""
 
 _VERSION = "1.0.0"
@@ -68,7 +68,7 @@ def interfaces(
 
     Args:
         url: Where its application is.
-        bindings: Some of `BINDINGS`.
+        bindings: Some of `SERVED_BINDINGS`.
         versions: Of the protocol, the preferred one first.
         grpc_url: ``host:port`` for gRPC; None for the host and port of `url`.
     """
@@ -116,7 +116,7 @@ def _read(given: Any, *, is_agent: bool) -> AgentCard:
             pass
     raise TypeError(
         "card must be an AgentCard, its JSON object, the Path of its file, or an object with a "
-        f"name, not {type(given).__name__}"
+        f"name, not {type(cast('object', given)).__name__}"
     )
 
 

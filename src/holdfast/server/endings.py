@@ -26,11 +26,11 @@ __all__ = [
     "Ending",
     "InputRequired",
     "Rejected",
+    "agent_message",
     "fail",
     "reject",
     "requires_auth",
     "requires_input",
-    "said",
 ]
 
 
@@ -45,7 +45,7 @@ class Ending(Exception):  # noqa: N818  none of them is an error
     state: ClassVar[TaskState]
 
     def __init__(self, content: Content) -> None:
-        said(content, new_id="-")  # so that what is wrong shows where it was written
+        agent_message(content, new_id="-")  # so that what is wrong shows where it was written
         super().__init__(content)
         self.content = content
 
@@ -74,7 +74,7 @@ def requires_input(prompt: Content) -> InputRequired:
         raise requires_input("Which city?")
 
     The task goes to INPUT_REQUIRED. The next message on it comes to the same function or executor,
-    with what was asked in `Turn.asked`, and what was said before in `Turn.history`.
+    with what was asked in `AgentTurn.asked`, and what was said before in `AgentTurn.history`.
 
     Args:
         prompt: What is asked: text, parts or a message.
@@ -139,7 +139,7 @@ def fail(text: str, *, retryable: bool = False, retry_after: float | None = None
     )
 
 
-def said(
+def agent_message(
     content: Content, *, new_id: str, task_id: str | None = None, context_id: str | None = None
 ) -> Message:
     """What an agent says, as a message of its own.

@@ -24,7 +24,7 @@ from holdfast.model.types import (
 from holdfast.server.endings import Ending
 
 if TYPE_CHECKING:
-    from holdfast.server.turns import Turn
+    from holdfast.server.agent_turns import AgentTurn
 
 __all__ = ["Executor", "FunctionExecutor"]
 
@@ -32,14 +32,14 @@ __all__ = ["Executor", "FunctionExecutor"]
 class Executor(ABC):
     """Leads tasks: each message is a turn, and the executor ends it.
 
-    It ends by `Turn.complete`, `Turn.requires_input` and the like, or by raising: what
+    It ends by `AgentTurn.complete`, `AgentTurn.requires_input` and the like, or by raising: what
     `requires_input`, `requires_auth` and `reject` make, an `A2AError` (see `fail`), which is told
     as it is, or anything else, of which the client sees "internal error". A turn that is left
     without an end fails.
     """
 
     @abstractmethod
-    async def execute(self, turn: Turn) -> None:
+    async def execute(self, turn: AgentTurn) -> None:
         """Does what a message asks for.
 
         Turns of one task come one after the other, those of others at the same time. It is
@@ -49,11 +49,11 @@ class Executor(ABC):
             turn: The message, and how to answer.
         """
 
-    async def cancel(self, turn: Turn) -> None:  # noqa: B027  nothing has to be done
+    async def cancel(self, turn: AgentTurn) -> None:  # noqa: B027  nothing has to be done
         """Is told that a task was cancelled, `execute` having ended if it was running.
 
-        The task is CANCELED after this. An `A2AError` from here is the answer to the client, and
-        leaves the task as it is.
+        The task is CANCELED after this. Where this raises an exception the task fails, and the
+        client is told as of any other: an `A2AError` as it is.
 
         Args:
             turn: Without a message; of the task.
@@ -65,7 +65,7 @@ class FunctionExecutor(Executor):
 
     Args:
         function: Takes the message (or its text, where its first parameter is declared as `str`),
-            and perhaps the `Turn`.
+            and perhaps the `AgentTurn`.
 
     Raises:
         TypeError: It takes something else.
@@ -81,7 +81,7 @@ class FunctionExecutor(Executor):
             for one in (function, called)
         )
 
-    async def execute(self, turn: Turn) -> None:
+    async def execute(self, turn: AgentTurn) -> None:
         """Runs the function, and tells what it gives."""
         await turn.working()
         first = turn.text if self._takes_text else turn.message
@@ -103,7 +103,7 @@ class FunctionExecutor(Executor):
             await turn.complete()
 
 
-async def _tell_all(turn: Turn, pieces: AsyncIterator[Any]) -> None:
+async def _tell_all(turn: AgentTurn, pieces: AsyncIterator[Any]) -> None:
     """Tells what a generator yields, as it comes."""
     if hasattr(pieces, "aclose"):
         async with aclosing(cast("Any", pieces)):
@@ -114,7 +114,7 @@ async def _tell_all(turn: Turn, pieces: AsyncIterator[Any]) -> None:
         await _tell(turn, piece)
 
 
-async def _tell(turn: Turn, piece: object) -> None:
+async def _tell(turn: AgentTurn, piece: object) -> None:
     match piece:
         case str() | Part():
             await turn.write(piece)
@@ -132,7 +132,7 @@ async def _tell(turn: Turn, piece: object) -> None:
             raise _unfit("yielded", piece)
 
 
-async def _finish(turn: Turn, result: object) -> None:
+async def _finish(turn: AgentTurn, result: object) -> None:
     """Tells what a function returned, and ends the turn."""
     if isinstance(result, Ending):
         raise result
@@ -156,7 +156,7 @@ async def _finish(turn: Turn, result: object) -> None:
     await turn.complete()
 
 
-async def _tell_items(turn: Turn, items: list[object] | tuple[object, ...]) -> None:
+async def _tell_items(turn: AgentTurn, items: list[object] | tuple[object, ...]) -> None:
     """Tells a list: artifacts each by itself, the parts between them as one artifact."""
     parts: list[str | Part] = []
     for item in [*items, None]:

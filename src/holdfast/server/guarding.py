@@ -30,6 +30,7 @@ __all__ = ["Guarded", "sdk_error"]
 logger = logging.getLogger("holdfast.server")
 
 _STREAMS = frozenset({"on_message_send_stream", "on_subscribe_to_task"})
+_SENDS = frozenset({"on_message_send", "on_message_send_stream"})
 _LIMITS = {"on_cancel_task": 30.0}
 """Seconds after which is answered what does not end."""
 
@@ -40,10 +41,14 @@ class Guarded:
     Args:
         handler: The SDK's.
         agent: The name of the agent.
+        required: The URIs of the extensions that whoever sends a message has to declare.
     """
 
-    def __init__(self, handler: RequestHandler, agent: str) -> None:
+    def __init__(
+        self, handler: RequestHandler, agent: str, *, required: frozenset[str] = frozenset()
+    ) -> None:
         self._agent = agent
+        self._required = required
         self._under_way = 0
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -62,6 +67,7 @@ class Guarded:
         @functools.wraps(method)
         async def call(*arguments: Any, **named: Any) -> Any:
             with self._guard():
+                self._check(method, arguments)
                 async with asyncio.timeout(limit):
                     return await method(*arguments, **named)
 
@@ -71,11 +77,20 @@ class Guarded:
         @functools.wraps(method)
         async def call(*arguments: Any, **named: Any) -> AsyncIterator[Any]:
             with self._guard():
+                self._check(method, arguments)
                 async with aclosing(method(*arguments, **named)) as events:
                     async for event in events:
                         yield event
 
         return call
+
+    def _check(self, method: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        """Refuses messages of those who do not declare an extension that they need (A2A 4.6.3)."""
+        if self._required and method.__name__ in _SENDS:
+            missing = self._required - set(arguments[1].requested_extensions)
+            if missing:
+                text = f"the agent requires {', '.join(sorted(missing))}"
+                raise sdk.ExtensionSupportRequiredError(text)
 
     @contextlib.contextmanager
     def _guard(self) -> Generator[None]:

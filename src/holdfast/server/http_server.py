@@ -32,6 +32,7 @@ def configuration(
         access_log=False,
         lifespan="off",
         log_config=None,
+        server_header=False,
         ssl_certfile=cert_file,
         ssl_keyfile=key_file,
         timeout_graceful_shutdown=math.ceil(last_grace),

@@ -24,10 +24,10 @@ from holdfast.model.types import (
     TaskArtifactUpdateEvent,
     TaskStatusUpdateEvent,
 )
+from holdfast.server.agent_turns import AgentTurn, Requester
 from holdfast.server.answers import error_of_failure
 from holdfast.server.endings import Ending
 from holdfast.server.guarding import sdk_error
-from holdfast.server.turns import Caller, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,7 +56,7 @@ _STOPPING = 5.0
 class _Run:
     """One turn under way."""
 
-    def __init__(self, turn: Turn, task: asyncio.Task[None]) -> None:
+    def __init__(self, turn: AgentTurn, task: asyncio.Task[None]) -> None:
         self.turn = turn
         self.task = task
         self.is_cancelled = False  # by the client
@@ -210,7 +210,7 @@ class Runs(AgentExecutor):
         """Takes away what is left of the grace."""
         self._grace.end()
 
-    async def _lead(self, turn: Turn) -> None:
+    async def _lead(self, turn: AgentTurn) -> None:
         try:
             await self._to_its_end(turn)
         except asyncio.CancelledError:
@@ -224,7 +224,7 @@ class Runs(AgentExecutor):
                 error = InternalError("the agent was stopped", transient=True)
                 await self._unless_over(turn, turn.fail, error)
 
-    async def _to_its_end(self, turn: Turn) -> None:
+    async def _to_its_end(self, turn: AgentTurn) -> None:
         scope = asyncio.timeout(self._timeout)
         try:
             async with scope:
@@ -241,7 +241,7 @@ class Runs(AgentExecutor):
         except Exception as failure:  # noqa: BLE001  anything may go wrong, and little of it is told
             await self._unless_over(turn, turn.fail, self._told(failure, turn))
         else:
-            if not turn.is_over:
+            if not turn.has_end:
                 logger.error(
                     "the executor of %s left the turn of task %s without an end",
                     self._agent,
@@ -249,11 +249,11 @@ class Runs(AgentExecutor):
                 )
                 await turn.fail(InternalError("internal error"))
 
-    async def _unless_over(self, turn: Turn, end: Any, how: Any) -> None:
+    async def _unless_over(self, turn: AgentTurn, end: Any, how: Any) -> None:
         if not turn.is_over:
             await end(how)
 
-    def _told(self, failure: Exception, turn: Turn) -> A2AError:
+    def _told(self, failure: Exception, turn: AgentTurn) -> A2AError:
         """What the client is told of a failure, which is logged."""
         is_meant = isinstance(failure, A2AError)
         logger.log(
@@ -268,12 +268,12 @@ class Runs(AgentExecutor):
         )
         return error_of_failure(failure, self._agent)
 
-    def _turn(self, context: RequestContext, queue: EventQueue) -> Turn:
+    def _turn(self, context: RequestContext, queue: EventQueue) -> AgentTurn:
         async def emit(event: Event) -> None:
             await queue.enqueue_event(to_proto(event, _MESSAGES[type(event)]))
 
         said, task = context.message, context.current_task
-        return Turn(
+        return AgentTurn(
             Message() if said is None else to_value(said, Message),
             task=None if task is None else to_value(task, Task),
             task_id=context.task_id or "",
@@ -284,14 +284,14 @@ class Runs(AgentExecutor):
         )
 
 
-def _caller(context: RequestContext) -> Caller:
+def _caller(context: RequestContext) -> Requester:
     call = context.call_context
     state = call.state
     headers: Any = state.get("headers")
     if headers is None and "grpc_context" in state:
         headers = state["grpc_context"].invocation_metadata()
     configuration = context.configuration
-    return Caller(
+    return Requester(
         user=call.user.user_name if call.user.is_authenticated else None,
         tenant=call.tenant or None,
         extensions=frozenset(call.requested_extensions),

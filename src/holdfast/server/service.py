@@ -14,6 +14,7 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 from a2a.server.routes import create_jsonrpc_routes, create_rest_routes
@@ -27,6 +28,7 @@ from holdfast.integrations.a2a_sdk.messages import to_proto
 from holdfast.server.bodies import BoundedBodies
 from holdfast.server.errors import ProtocolErrors
 from holdfast.server.guarding import Guarded
+from holdfast.server.streams import with_own_streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
     from holdfast.model.card import AgentCard
     from holdfast.server.runs import ForeignRuns, Runs
-    from holdfast.server.settings import Settings
+    from holdfast.server.settings import PushUrlValidator, ServerSettings
 
 __all__ = ["Service"]
 
@@ -66,14 +68,20 @@ class Service:
         handler: The SDK's, which tells no failure that is not meant.
     """
 
-    def __init__(self, runs: Runs | ForeignRuns, card: AgentCard, settings: Settings) -> None:
+    def __init__(
+        self, runs: Runs | ForeignRuns, card: AgentCard, settings: ServerSettings
+    ) -> None:
         self._runs = runs
         self._name = card.name
         self._settings = settings
         self._client: Any = None
         self._closing: asyncio.Task[int] | None = None
         self._inner = self._handler(runs, card)
-        self._guarded = Guarded(self._inner, card.name)
+        self._guarded = Guarded(
+            self._inner,
+            card.name,
+            required=frozenset(e.uri for e in card.capabilities.extensions if e.required),
+        )
         self.handler = cast("RequestHandler", self._guarded)
 
     def app(self, card: AgentCard, bindings: Sequence[str]) -> ProtocolErrors:
@@ -89,6 +97,7 @@ class Service:
             routes += create_jsonrpc_routes(self.handler, "/", enable_v0_3_compat=is_older)
         if "HTTP+JSON" in bindings:
             routes += create_rest_routes(self.handler, enable_v0_3_compat=is_older)
+        routes = with_own_streams(routes, keep_alive=self._settings.keep_alive)
         inner: Any = Starlette(routes=routes, lifespan=self._lifespan)
         for wrap in reversed(self._settings.middleware):
             inner = wrap(inner)
@@ -142,7 +151,12 @@ class Service:
         if settings.push:
             options |= self._pushing()
         if settings.extended_card is not None:
-            options["extended_agent_card"] = to_proto(settings.extended_card, a2a_pb2.AgentCard)
+            extended = msgspec.structs.replace(
+                settings.extended_card,
+                capabilities=card.capabilities,
+                supported_interfaces=card.supported_interfaces,
+            )
+            options["extended_agent_card"] = to_proto(extended, a2a_pb2.AgentCard)
         known = inspect.signature(DefaultRequestHandler.__init__).parameters
         for name in options.keys() - known.keys():
             raise ValueError(f"the a2a-sdk that is installed has no {name}: a newer one may")
@@ -157,18 +171,31 @@ class Service:
         """What the SDK needs to push: a store, who sends, and who says where to."""
         settings = self._settings
         store = InMemoryPushNotificationConfigStore() if settings.push is True else settings.push
-        validate = settings.push_url_validator
+        validate = settings.push_url_validator or _public_only()
         sender = settings.push_sender
         if sender is None:
             import httpx
 
             self._client = httpx.AsyncClient(trust_env=False, timeout=10.0)
-            sender = BasePushNotificationSender(self._client, store)
+            allowed: dict[str, Any] = {"push_url_validator": validate}
+            sender = BasePushNotificationSender(self._client, store, **allowed)
         return {
             "push_config_store": store,
             "push_sender": sender,
-            **({} if validate is None else {"push_url_validator": validate}),
+            "push_url_validator": validate,
         }
+
+
+def _public_only() -> PushUrlValidator:
+    """The SDK's own word on where pushing is allowed: to no address that is not public."""
+    try:
+        from a2a.utils.push_url_validator import validate_push_notification_url
+    except ModuleNotFoundError:
+        raise ValueError(
+            "the a2a-sdk that is installed does not say which addresses are safe to push to: "
+            "say it by push_url_validator=, or install a newer one"
+        ) from None
+    return validate_push_notification_url
 
 
 def _card_route(card: AgentCard) -> Route:

@@ -14,7 +14,7 @@ from holdfast.model.settings import check_count
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-__all__ = ["CardModifier", "Middleware", "PushUrlValidator", "Settings", "Version"]
+__all__ = ["CardModifier", "Middleware", "PushUrlValidator", "ServerSettings", "Version"]
 
 CardModifier = Callable[[AgentCard], AgentCard]
 """Changes the public card when all is known of it, last of all: the place to sign it."""
@@ -29,7 +29,7 @@ Version = str
 _VERSIONS = ("1.0", "0.3")
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """See `A2AServer`."""
 
     extended_card: AgentCard | None = None
@@ -44,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     middleware: tuple[Any, ...] = ()
     max_body: int = 16 * 1024 * 1024
     body_timeout: float = 30.0
+    keep_alive: float = 15.0
     timeout: float | None = 3600.0
     handler_options: dict[str, Any] = {}
 
@@ -55,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         check_kind("streaming", self.streaming, bool)
         check_count("max_body", self.max_body, least=1)
         check_seconds("body_timeout", self.body_timeout)
+        check_seconds("keep_alive", self.keep_alive)
         if self.timeout is not None:
             check_seconds("timeout", self.timeout)
         for name in ("card_modifier", "push_url_validator"):

@@ -26,7 +26,7 @@ from holdfast.model.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from holdfast.server.endings import AuthRequired, Ending, InputRequired, Rejected, said
+from holdfast.server.endings import AuthRequired, Ending, InputRequired, Rejected, agent_message
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from holdfast.errors import A2AError
     from holdfast.runtime.env import Env
 
-__all__ = ["Caller", "Turn"]
+__all__ = ["AgentTurn", "Requester"]
 
 
-class Caller(msgspec.Struct, frozen=True, kw_only=True):
+class Requester(msgspec.Struct, frozen=True, kw_only=True):
     """Who sent a message, and how.
 
     Attributes:
@@ -57,10 +57,10 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] = {}
 
     def __repr__(self) -> str:
-        return f"Caller(user={self.user!r}, tenant={self.tenant!r})"  # headers hold secrets
+        return f"Requester(user={self.user!r}, tenant={self.tenant!r})"  # headers hold secrets
 
 
-class Turn:
+class AgentTurn:
     """What an agent is given: a message, what there was before, and how to answer.
 
     Attributes:
@@ -78,7 +78,7 @@ class Turn:
         task: Task | None,
         task_id: str,
         context_id: str,
-        caller: Caller,
+        caller: Requester,
         emit: Callable[[Event], Awaitable[None]],
         env: Env,
     ) -> None:
@@ -91,10 +91,11 @@ class Turn:
         self._env = env
         self._is_announced = task is not None
         self._is_over = False
+        self._is_waiting = False
         self._answer_id: str | None = None
 
     def __repr__(self) -> str:
-        return f"<Turn of task {self.task_id}>"
+        return f"<AgentTurn of task {self.task_id}>"
 
     # ── What came ────────────────────────────────────────────────────────────────────────────
 
@@ -127,6 +128,11 @@ class Turn:
     def is_over(self) -> bool:
         """Whether the turn has ended."""
         return self._is_over
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the client knows how it stands, should nothing more be told."""
+        return self._is_over or self._is_waiting
 
     @property
     def is_announced(self) -> bool:
@@ -189,13 +195,10 @@ class Turn:
     async def emit(self, event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> None:
         """Tells an event as it is, but for the ids of the task and the conversation.
 
-        A status in which nothing happens without another message ends the turn.
+        A status in which nothing happens without another message ends the turn. AUTH_REQUIRED does
+        not: an executor may wait here for an authorization that comes in another way, and go on.
         """
-        event = msgspec.structs.replace(event, task_id=self.task_id, context_id=self.context_id)
-        ends = isinstance(event, TaskStatusUpdateEvent) and (
-            event.status.state.is_terminal or event.status.state.is_interrupted
-        )
-        await self._tell(event, ends=ends)
+        await self._tell(event)
 
     # ── How it ends ──────────────────────────────────────────────────────────────────────────
 
@@ -238,7 +241,7 @@ class Turn:
 
     async def end(self, ending: Ending) -> None:
         """Ends the turn in the state of an `Ending`."""
-        await self._status(ending.state, ending.content)
+        await self._status(ending.state, ending.content, ends=True)
 
     async def reply(self, content: Content) -> None:
         """Ends the turn with a message and no task; only before anything else was told.
@@ -248,7 +251,7 @@ class Turn:
         if self._is_announced:
             raise RuntimeError("the task was announced; end it by complete()")
         self._check()
-        message = said(content, new_id=self._env.new_id(), context_id=self.context_id)
+        message = agent_message(content, new_id=self._env.new_id(), context_id=self.context_id)
         self._is_over = True
         await self._emit(message)
 
@@ -272,23 +275,31 @@ class Turn:
 
     # ── Within ───────────────────────────────────────────────────────────────────────────────
 
-    async def _status(self, state: TaskState, content: Content | None = None) -> None:
+    async def _status(
+        self, state: TaskState, content: Content | None = None, *, ends: bool = False
+    ) -> None:
         message = None
         if content is not None:
             ids = {"task_id": self.task_id, "context_id": self.context_id}
-            message = said(content, new_id=self._env.new_id(), **ids)
+            message = agent_message(content, new_id=self._env.new_id(), **ids)
         status = TaskStatus(state=state, message=message, timestamp=self._now())
-        await self.emit(TaskStatusUpdateEvent(status=status))
+        await self._tell(TaskStatusUpdateEvent(status=status), ends=ends)
 
     async def _add(self, artifact: Artifact, *, append: bool, last_chunk: bool = False) -> None:
-        await self.emit(
+        await self._tell(
             TaskArtifactUpdateEvent(artifact=artifact, append=append, last_chunk=last_chunk)
         )
 
-    async def _tell(self, event: Event, *, ends: bool) -> None:
+    async def _tell(
+        self, event: TaskStatusUpdateEvent | TaskArtifactUpdateEvent, *, ends: bool = False
+    ) -> None:
         self._check()
         await self.announce()
-        self._is_over = ends
+        if isinstance(event, TaskStatusUpdateEvent):
+            state = event.status.state
+            self._is_waiting = state.is_interrupted
+            self._is_over = ends or state.is_settled
+        event = msgspec.structs.replace(event, task_id=self.task_id, context_id=self.context_id)
         await self._emit(event)
 
     def _check(self) -> None:
