@@ -123,7 +123,7 @@ REQUIREMENTS = (
     three("AUTH_009", "§12.3", "mutual TLS"),
     three("AUTH_010", "§12.3", "OpenID Connect"),
     three("AUTH_011", "§12.3", "an authorization in the middle of a task"),
-    three("DEMO_SERVER_001", "§7.1, §3", "demo-server"),
+    three("DEMO_SERVER_001", "§7.1, §3", "demo-server", "pass", None),
     three("VER_002", "§13.3, A2A §4.6", "extensions that the server requires"),
 )  # fmt: skip
 

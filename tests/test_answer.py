@@ -115,6 +115,25 @@ def test_a_bad_end_raises_with_reason_and_task(state, kind, reason):
 
 
 @pytest.mark.parametrize(
+    ("told", "retry_after"),
+    [
+        ({"code": -32603, "message": "closed", "data": {"retryAfter": 60}}, 60.0),
+        ({"code": "closed"}, None),
+        ("closed", None),
+        (["closed"], None),
+    ],
+)
+def test_an_error_beside_the_agents_words_is_the_cause(told, retry_after):
+    message = Message(parts=(Part(text="closed"),), metadata={"error": told})
+    ended = Task(id="t-1", status=TaskStatus(state=TaskState.FAILED, message=message))
+
+    with pytest.raises(TaskFailedError, match="ended in FAILED: closed") as caught:
+        raise_for_outcome(ended)
+
+    assert getattr(caught.value.__cause__, "retry_after", None) == retry_after
+
+
+@pytest.mark.parametrize(
     "state",
     [s for s in TaskState if s.name not in {"FAILED", "REJECTED", "CANCELED"}]
     + [TaskState("TASK_STATE_LATER")],

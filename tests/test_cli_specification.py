@@ -21,6 +21,7 @@ from tests.cli_harness import AGENT, Outcome, Typist, holdfast
 from tests.test_real_agents import sdk_process
 
 from holdfast import __version__
+from holdfast.cli.demo_agent import DemoAgent
 from holdfast.model.card import (
     AgentCard,
     AgentInterface,
@@ -1675,6 +1676,26 @@ def test_cli_002_a_completion_script_for_each_shell(shell, registers):
     done = holdfast("completion", shell, card=None)
     assert (done.exit, done.err) == (0, "")
     assert registers in done.out
+
+
+def test_demo_server_001_an_agent_to_practise_with():
+    served = holdfast("demo-server", "--port", "0", card=None, on_sockets=True, stops=[0.01])
+    assert (served.exit, served.err) == (0, "")
+    assert "holdfast send -a http://127.0.0.1:" in served.out
+
+    demo = Fake(DemoAgent((), told=lambda _line: None))
+    for words, state in (
+        (("send", "hello"), "TASK_STATE_COMPLETED"),
+        (("send", "--stream", "stream one two"), "TASK_STATE_COMPLETED"),
+        (("send", "ask who?"), "TASK_STATE_INPUT_REQUIRED"),
+        (("send", "fail as asked"), "TASK_STATE_FAILED"),
+    ):
+        done = demo.run(*words)
+        assert done.exit == 0
+        assert f"State: {state}" in done.out
+    task = demo.run("send", "--async", "forever", "-o", "json").json["task"]["id"]
+    assert demo.run("task", "get", task).field("State") == "TASK_STATE_WORKING"
+    assert demo.run("task", "cancel", task).field("State") == "TASK_STATE_CANCELED"
 
 
 # ── The report ───────────────────────────────────────────────────────────────────────────────

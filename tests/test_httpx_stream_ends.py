@@ -34,7 +34,7 @@ from holdfast.tasks.resume import Resume, Step
 from holdfast.testing import FakeAgent, FakeNetwork, Streaming, asks, replies, run, streams
 from holdfast.testing.faults import Cut, Fail
 from holdfast.testing.serverwire import Wire
-from holdfast.testing.streams import frame
+from holdfast.testing.streaming import frame
 from holdfast.testing.v03wire import V03Wire
 from holdfast.wire.sse import ServerSentEvent
 

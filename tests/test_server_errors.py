@@ -6,7 +6,6 @@ import logging
 import tracemalloc
 
 import pytest
-from tests.asgi_network import AsgiNetwork
 
 from holdfast import (
     A2AConnectionError,
@@ -30,6 +29,7 @@ from holdfast import (
 )
 from holdfast.model.operations import GET_TASK, SEND_MESSAGE
 from holdfast.server import ProtocolErrors
+from holdfast.testing import AsgiNetwork
 from holdfast.wire.bindings import CODECS
 from holdfast.wire.http import HttpReply
 from holdfast.wire.status import REFUSALS
@@ -775,7 +775,7 @@ def agent_of(url, work, *, binding="JSONRPC", outside=ProtocolErrors, **options)
 @BOTH
 @pytest.mark.parametrize("nested", [False, True])
 async def test_the_user_of_a_chain_of_three_sees_where_it_broke(binding, nested):
-    network = AsgiNetwork({})
+    network = AsgiNetwork()
 
     def passing_on(to):
         async def work(scope, receive, send):
@@ -790,7 +790,7 @@ async def test_the_user_of_a_chain_of_three_sees_where_it_broke(binding, nested)
     works = {"a": passing_on("http://b.test"), "b": passing_on("http://c.test"), "c": overloaded}
     for name, work in works.items():
         url = f"http://{name}.test"
-        network.apps[url] = agent_of(url, work, binding=binding, nested=nested)
+        network.add(url, agent_of(url, work, binding=binding, nested=nested))
     user = connect("http://a.test", engine=network, resilience=Resilience.off())
 
     with pytest.raises(InternalError) as caught:
@@ -809,7 +809,7 @@ async def test_the_user_of_a_chain_of_three_sees_where_it_broke(binding, nested)
 
 @BOTH
 async def test_the_user_of_a_stream_sees_where_it_broke(binding):
-    network = AsgiNetwork({})
+    network = AsgiNetwork()
     task = {"task": {"id": "t-1", "status": {"state": "TASK_STATE_WORKING"}}}
 
     async def work(scope, receive, send):
@@ -824,7 +824,7 @@ async def test_the_user_of_a_stream_sees_where_it_broke(binding):
         below = InternalError("the model is overloaded", transient=True)
         raise wrap_downstream(below, agent="B", current="A")
 
-    network.apps["http://a.test"] = agent_of("http://a.test", work, binding=binding)
+    network.add("http://a.test", agent_of("http://a.test", work, binding=binding))
     client = connect("http://a.test", engine=network, resilience=Resilience.off())
 
     async with client.stream_message("hello") as events:
@@ -837,7 +837,7 @@ async def test_the_user_of_a_stream_sees_where_it_broke(binding):
 
 @BOTH
 async def test_agents_that_call_each_other_are_told_so(binding):
-    network = AsgiNetwork({})
+    network = AsgiNetwork()
     urls = ["http://a.test", "http://b.test"]
     calls = []
 
@@ -851,7 +851,7 @@ async def test_agents_that_call_each_other_are_told_so(binding):
         return work
 
     for url, other in zip(urls, reversed(urls), strict=True):
-        network.apps[url] = agent_of(url, passing_on(other), binding=binding)
+        network.add(url, agent_of(url, passing_on(other), binding=binding))
     user = connect(urls[0], engine=network, resilience=Resilience.off())
 
     with pytest.raises(InternalError) as caught:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import msgspec
 
 from holdfast.errors import (
@@ -102,8 +104,19 @@ def raise_for_outcome(
     cause = None if isinstance(broke_with, A2AConnectionError | TimeoutError) else broke_with
     if isinstance(cause, InvalidAgentResponseError) and cause.code is None:
         cause = None  # what it said could not be read
+    if cause is None:
+        cause = _told_in(task.status.message)
     reason = "" if task.status.message is None else task.status.message.text
     if not reason and cause is not None:
         reason = cause.message
     message = f"task {task.id} ended in {task.state.name}{': ' if reason else ''}{reason}"
     raise kind(message, task=task, executed=True, agent=agent) from cause
+
+
+def _told_in(message: Message | None) -> A2AError | None:
+    """The error that an agent put beside its words, as `holdfast.server` does; None for none."""
+    told = None if message is None or message.metadata is None else message.metadata.get("error")
+    if not isinstance(told, dict):
+        return None
+    error = A2AError.from_jsonrpc(cast("dict[str, Any]", told))
+    return error if error.code is not None else None  # others call something else an error

@@ -18,6 +18,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from holdfast.cli import actions
+from holdfast.cli.demo_server import demo_server
 from holdfast.cli.errors import CommandError, Failure, describe, internal, unwritable, usage
 from holdfast.cli.options import (
     DEFAULT_CONCURRENCY,
@@ -880,6 +881,9 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     if kind is not None:
         click.echo(kind(app, {}, "holdfast", _COMPLETE).source())
+
+
+app.add_command(demo_server)
 
 
 def _complete_command(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

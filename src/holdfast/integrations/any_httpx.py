@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
 from holdfast.arguments import check_able, check_kind, check_seconds, hooks
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.listeners import Observer
     from holdfast.runtime.transport import Stream
 
-__all__ = ["AnyBody", "AnyTransport"]
+__all__ = ["AnyBody", "AnyTransport", "Carrier"]
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
@@ -92,6 +92,18 @@ class OpenStreams:
         task = loop.create_task(stream.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+
+class Carrier(Protocol):
+    """Carries the requests of a transport; see `ForeignRequests`."""
+
+    async def send(self, request: HttpRequest, *, began: float) -> ForeignReply:
+        """Sends a request."""
+        ...
+
+    async def close(self) -> None:
+        """Ends what is under way in this event loop."""
+        ...
 
 
 class AnyBody:
@@ -248,7 +260,7 @@ class AnyTransport(Generic[RequestT, ResponseT]):
         self._open = OpenStreams()
         self._bodies = PerLoop[WeakSet[AnyBody]](WeakSet)
         self._timeouts = lru_cache(maxsize=64)(_AttemptTimeouts(resilience.timeouts))
-        self._requests = ForeignRequests(
+        self._requests: Carrier = ForeignRequests(
             used,
             resilience=resilience,
             timeout=timeout,

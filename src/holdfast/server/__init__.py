@@ -1,10 +1,45 @@
-"""For those who serve an agent: what its callers see when something goes wrong.
+"""For those who serve an agent: a function or an executor behind the whole protocol.
 
-from holdfast.server import ProtocolErrors
+    from holdfast.server import A2AServer
 
-app = ProtocolErrors(app, agent="coordinator")  # around any ASGI application
+    async def answer(message):
+        return f"You said {message.text}"
+
+    asyncio.run(A2AServer(answer).serve(port=9999))
+
+`A2AServer` needs the extra ``holdfast[server]``. What is served by something else gets proper
+errors from `ProtocolErrors`, which needs no extra:
+
+    app = ProtocolErrors(app, agent="coordinator")  # around any ASGI application
 """
 
+from holdfast.server.agent_server import A2AServer
+from holdfast.server.agent_turns import AgentTurn, Requester
+from holdfast.server.endings import (
+    AuthRequired,
+    Ending,
+    InputRequired,
+    Rejected,
+    fail,
+    reject,
+    requires_auth,
+    requires_input,
+)
 from holdfast.server.errors import ProtocolErrors
+from holdfast.server.executors import Executor
 
-__all__ = ["ProtocolErrors"]
+__all__ = [
+    "A2AServer",
+    "AgentTurn",
+    "AuthRequired",
+    "Ending",
+    "Executor",
+    "InputRequired",
+    "ProtocolErrors",
+    "Rejected",
+    "Requester",
+    "fail",
+    "reject",
+    "requires_auth",
+    "requires_input",
+]

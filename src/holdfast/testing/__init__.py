@@ -14,54 +14,72 @@ run(main())  # takes no time
 A plan says what the agent does, and a fault what goes wrong: ``FakeAgent(streams("Hello, ",
 "world", every=10))`` streams an artifact in two chunks, ``inject(Cut(after_events=3))`` cuts the
 next stream after the first of them. `Streaming` has what real servers do differently.
+
+Importing this package is cheap, as pytest does it for the plugin: a name is loaded when it is
+first used.
 """
 
-from holdfast.testing.agent import FakeAgent, Received
-from holdfast.testing.faults import (
-    Cut,
-    Delay,
-    Duplicate,
-    Fail,
-    Fault,
-    Garbage,
-    Refuse,
-    Reset,
-    Respond,
-    Stall,
-    bad_gateway,
-    rate_limited,
-    unavailable,
-)
-from holdfast.testing.history import History
-from holdfast.testing.journals import check_journal
-from holdfast.testing.network import FakeNetwork
-from holdfast.testing.plans import (
-    Behaviour,
-    Plan,
-    Step,
-    Turn,
-    asks,
-    completes,
-    crashes,
-    echo,
-    fails,
-    needs_auth,
-    rejects,
-    replies,
-    streams,
-    works_forever,
-)
-from holdfast.testing.server import LoopbackServer
-from holdfast.testing.streams import Streaming
-from holdfast.testing.virtualtime import (
-    DeadlockError,
-    OrphanTaskError,
-    RealIOError,
-    VirtualTimeLoop,
-    run,
-)
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.testing.agent import FakeAgent, Received
+    from holdfast.testing.asgi import AsgiNetwork
+    from holdfast.testing.faults import (
+        Cut,
+        Delay,
+        Duplicate,
+        Fail,
+        Fault,
+        Garbage,
+        Refuse,
+        Reset,
+        Respond,
+        Stall,
+        bad_gateway,
+        rate_limited,
+        unavailable,
+    )
+    from holdfast.testing.history import History
+    from holdfast.testing.in_process import (
+        InProcessClients,
+        make_test_client_factory,
+        make_test_rest_client_factory,
+    )
+    from holdfast.testing.journals import check_journal
+    from holdfast.testing.network import FakeNetwork
+    from holdfast.testing.plans import (
+        Behaviour,
+        Plan,
+        Step,
+        Turn,
+        asks,
+        completes,
+        crashes,
+        echo,
+        fails,
+        needs_auth,
+        rejects,
+        replies,
+        streams,
+        works_forever,
+    )
+    from holdfast.testing.ports import pick_free_port
+    from holdfast.testing.proxy import FaultProxy
+    from holdfast.testing.server import LoopbackServer
+    from holdfast.testing.streaming import Streaming
+    from holdfast.testing.virtualtime import (
+        DeadlockError,
+        OrphanTaskError,
+        RealIOError,
+        VirtualTimeLoop,
+        run,
+    )
 
 __all__ = [
+    "AsgiNetwork",
     "Behaviour",
     "Cut",
     "DeadlockError",
@@ -71,8 +89,10 @@ __all__ = [
     "FakeAgent",
     "FakeNetwork",
     "Fault",
+    "FaultProxy",
     "Garbage",
     "History",
+    "InProcessClients",
     "LoopbackServer",
     "OrphanTaskError",
     "Plan",
@@ -93,7 +113,10 @@ __all__ = [
     "crashes",
     "echo",
     "fails",
+    "make_test_client_factory",
+    "make_test_rest_client_factory",
     "needs_auth",
+    "pick_free_port",
     "rate_limited",
     "rejects",
     "replies",
@@ -102,3 +125,34 @@ __all__ = [
     "unavailable",
     "works_forever",
 ]
+
+_MODULES = (
+    "virtualtime",
+    "faults",
+    "plans",
+    "streaming",
+    "agent",
+    "network",
+    "ports",
+    "server",
+    "asgi",
+    "in_process",
+    "proxy",
+    "history",
+    "journals",
+)
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    if name in __all__:
+        for module in _MODULES:
+            home = import_module(f"holdfast.testing.{module}")
+            if name in home.__all__:
+                value = globals()[name] = getattr(home, name)
+                return value
+    message = f"module 'holdfast.testing' has no attribute {name!r}"
+    raise AttributeError(message)
+
+
+def __dir__() -> list[str]:
+    return __all__

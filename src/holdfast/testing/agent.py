@@ -8,25 +8,25 @@ does no I/O: `holdfast.testing.network` carries requests to it in process, in vi
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
 
 from holdfast.model.card import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
-from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, OPERATIONS
+from holdfast.model.operations import GET_EXTENDED_AGENT_CARD
 from holdfast.testing.exchange import Exchange
+from holdfast.testing.injected import InjectedFaults
 from holdfast.testing.operations import Contexts, Operations, Result
 from holdfast.testing.plans import echo
 from holdfast.testing.serverrequests import read_request
 from holdfast.testing.serverwire import CARD, Refusal, Wire
-from holdfast.testing.streams import Streaming
+from holdfast.testing.streaming import Streaming
 from holdfast.testing.v03wire import v03_card
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from holdfast.model.card import AgentExtension
     from holdfast.model.types import Message, Task
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FakeAgent", "Received"]
 
-_NAMES = frozenset({CARD, *(operation.name for operation in OPERATIONS)})
 _PATHS = {"JSONRPC": "/rpc", "HTTP+JSON": "/rest"}
 
 
@@ -75,7 +74,8 @@ class FakeAgent:
         bindings: The bindings that its card offers, in order; it speaks JSONRPC and HTTP+JSON.
         versions: The versions of the protocol that it speaks, ``"1.0"`` and ``"0.3"``; its card is
             one of 1.0, one of 0.3, or both in one.
-        card: A card to show in place of its own: an `AgentCard`, or anything that is JSON.
+        card: A card to show in place of its own: an `AgentCard`, or anything that is JSON; or a
+            function that makes an `AgentCard` of its own, which names the right addresses.
         token: A bearer token that every operation needs; None for none.
         cancel_takes: Seconds from a request to cancel until the task is CANCELED; None for never.
         records_messages: Whether messages appear in a task's history.
@@ -142,7 +142,7 @@ class FakeAgent:
         self._token = token
         self._extensions = tuple(extensions)
         self._latency = latency
-        self._faults: deque[tuple[str | None, Fault]] = deque()
+        self._faults = InjectedFaults()
 
     # ── For the test ─────────────────────────────────────────────────────────────────────────
 
@@ -158,15 +158,12 @@ class FakeAgent:
         Raises:
             ValueError: There is no such operation.
         """
-        if on is not None and on not in _NAMES:
-            message = f"{on!r} is none of {', '.join(sorted(_NAMES))}"
-            raise ValueError(message)
-        self._faults.extend([(on, fault)] * times)
+        self._faults.add(fault, on=on, times=times)
 
     @property
     def pending_faults(self) -> tuple[Fault, ...]:
         """The injected faults that no request has met yet."""
-        return tuple(fault for _, fault in self._faults)
+        return self._faults.pending
 
     @property
     def executions(self) -> dict[str, list[str]]:
@@ -213,20 +210,13 @@ class FakeAgent:
         wire = read_request(request, self._streaming or Streaming(), self._versions)
         return Exchange(
             wire,
-            self._take_fault(wire.operation),
+            self._faults.take(wire.operation),
             lambda: self._take_in(wire, request),
             headers=self._activated(request),
             latency=self._latency,
             streams=self._streams,
             epoch=self.epoch,
         )
-
-    def _take_fault(self, operation: str) -> Fault | None:
-        for index, (on, fault) in enumerate(self._faults):
-            if on == operation or (on is None and operation != CARD):
-                del self._faults[index]
-                return fault
-        return None
 
     def _take_in(self, wire: Wire, request: HttpRequest) -> Result:
         now = asyncio.get_running_loop().time()
@@ -241,7 +231,8 @@ class FakeAgent:
             )
         )
         if wire.operation == CARD:
-            card = self._public_card(request) if self.card is None else self.card
+            is_shown = self.card is not None and not callable(self.card)
+            card = self.card if is_shown else self._public_card(request)
             return Result(value=lambda _now: card)
         if self._token is not None:
             given = request.headers.get("authorization")
@@ -271,6 +262,12 @@ class FakeAgent:
 
     def _card_at(self, request: HttpRequest) -> AgentCard:
         """Its own card, with the addresses under which the request found it."""
+        card = self._plain_card(request)
+        if not callable(self.card):
+            return card
+        return cast("Callable[[AgentCard], AgentCard]", self.card)(card)
+
+    def _plain_card(self, request: HttpRequest) -> AgentCard:
         parts = urlsplit(request.url)
         base = f"{parts.scheme}://{parts.netloc}"
         return AgentCard(

@@ -13,14 +13,14 @@ import msgspec
 
 from holdfast.testing.faults import Cut, Duplicate, Fail, Fault, Reset, Stall
 from holdfast.testing.serverwire import Refusal
-from holdfast.testing.streams import Ping, comment, frame
+from holdfast.testing.streaming import Ping, comment, frame
 
 if TYPE_CHECKING:
     from holdfast.model.types import StreamResponse
     from holdfast.testing.serverwire import Wire
-    from holdfast.testing.streams import Events
+    from holdfast.testing.streaming import Events
 
-__all__ = ["Body", "Ending", "EventBody", "Reply", "WholeBody", "refusal_of"]
+__all__ = ["Body", "Ending", "EventBody", "Reply", "Share", "WholeBody", "refusal_of", "share_of"]
 
 Ending = Literal["whole", "cut", "reset", "stalled"]
 
@@ -56,7 +56,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     body: Body
 
 
-class _Share(msgspec.Struct):
+class Share(msgspec.Struct):
     """How much of a body a fault lets through, and how it ends then.
 
     Attributes:
@@ -70,16 +70,17 @@ class _Share(msgspec.Struct):
     ending: Ending = "whole"
 
 
-def _share(fault: Fault | None) -> _Share:
+def share_of(fault: Fault | None) -> Share:
+    """How much of a body comes through."""
     match fault:
         case Cut(after_events=events, after_bytes=count, clean=clean):
-            return _Share(events, count, "whole" if clean else "cut")
+            return Share(events, count, "whole" if clean else "cut")
         case Stall(phase="idle", after_events=events, after_bytes=count):
-            return _Share(events, count, "stalled")
+            return Share(events, count, "stalled")
         case Reset(after_events=int(events)):
-            return _Share(events, 0, "reset")
+            return Share(events, 0, "reset")
         case _:
-            return _Share()
+            return Share()
 
 
 class WholeBody:
@@ -91,7 +92,7 @@ class WholeBody:
     """
 
     def __init__(self, data: bytes, fault: Fault | None = None) -> None:
-        share = _share(fault)
+        share = share_of(fault)
         self._piece = data if share.events is None or share.events else data[: share.size]
         is_whole = len(self._piece) == len(data)
         self.ending: Ending = "whole" if is_whole else share.ending
@@ -122,7 +123,7 @@ class EventBody:
         self.ending: Ending = "whole"
         self._events = events
         self._wire = wire
-        self._share = _share(fault)
+        self._share = share_of(fault)
         self._error: Fail | None = None
         if isinstance(fault, Fail):
             self._error, self._share.events = fault, fault.after_events

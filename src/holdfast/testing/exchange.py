@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.testing.lives import Life
     from holdfast.testing.operations import Result
     from holdfast.testing.serverwire import Wire
-    from holdfast.testing.streams import Events
+    from holdfast.testing.streaming import Events
     from holdfast.wire.http import HttpReply
 
 __all__ = ["Exchange"]

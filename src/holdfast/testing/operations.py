@@ -29,7 +29,7 @@ from holdfast.model.types import Message, StreamResponse, Task, TaskState
 from holdfast.testing.lives import EPOCH, Life
 from holdfast.testing.plans import Behaviour, Plan, Step, Turn, completes
 from holdfast.testing.serverwire import Refusal
-from holdfast.testing.streams import Events, Streaming
+from holdfast.testing.streaming import Events, Streaming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from holdfast.testing.v03wire import LACKING, V03Wire
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from holdfast.testing.streams import Streaming
+    from holdfast.testing.streaming import Streaming
     from holdfast.wire.http import HttpRequest
 
 __all__ = ["read_request"]

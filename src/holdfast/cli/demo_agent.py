@@ -1,0 +1,69 @@
+"""The demo agent: a fake agent whose messages meet the same faults, one after the other."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli.demo_words import behaviour, card_of
+from holdfast.integrations.recognizing import recognize
+from holdfast.model import codec
+from holdfast.model.operations import CARD_BINDING
+from holdfast.testing import FakeAgent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.cli.demo_faults import WrittenFault
+    from holdfast.testing.exchange import Exchange
+    from holdfast.wire.http import HttpRequest
+
+__all__ = ["DemoAgent"]
+
+_KNOWN = 1000
+_REMEMBERED = 100
+
+
+class DemoAgent(FakeAgent):
+    """Does what the first word of a message says.
+
+    Args:
+        faults: What each new message meets, one request after the other.
+        told: Called with a line for each request.
+    """
+
+    def __init__(self, faults: Sequence[WrittenFault], *, told: Callable[[str], None]) -> None:
+        super().__init__(behaviour, card=card_of)
+        self._of_each = tuple(faults)
+        self._left: deque[WrittenFault] = deque()
+        self._messages: deque[str] = deque(maxlen=_KNOWN)
+        self._told = told
+
+    def exchange(self, request: HttpRequest) -> Exchange:
+        """Meets a request."""
+        recognized = recognize(request.method, request.url, request.body)
+        message_id = _message_id(request.body)
+        if message_id is not None and message_id not in self._messages:
+            self._messages.append(message_id)
+            self._left = deque(self._of_each)
+        del self.received[:-_REMEMBERED]
+        line = recognized.operation.name if recognized.is_known else "unknown"
+        if self._left and recognized.binding != CARD_BINDING:
+            written = self._left.popleft()
+            line = f"{line:<22} meets {written.name}"
+            if written.fault is not None:
+                self.inject(written.fault)
+        self._told(line)
+        return super().exchange(request)
+
+
+def _message_id(body: bytes) -> str | None:
+    """The id of the message that a request sends; None if it sends none."""
+    try:
+        document = codec.as_object(codec.parse(body)) if body else None
+    except codec.MalformedError:
+        return None
+    params: Any = codec.as_object((document or {}).get("params")) or document or {}
+    message = codec.as_object(params.get("message")) or {}
+    message_id = message.get("messageId")
+    return message_id if isinstance(message_id, str) else None

@@ -1,0 +1,368 @@
+"""An agent's server: a function or an executor, and everything the protocol wants around it."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.arguments import check_kind, check_one_of, check_url
+from holdfast.model.card import AgentCapabilities, AgentCard, AgentExtension
+from holdfast.runtime.env import SystemEnv
+from holdfast.server.cards import SERVED_BINDINGS, interfaces, metadata_card
+from holdfast.server.executors import Executor, FunctionExecutor
+from holdfast.server.extra import need
+from holdfast.server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from a2a.server.agent_execution import AgentExecutor
+    from a2a.server.tasks import (
+        PushNotificationConfigStore,
+        PushNotificationSender,
+        TaskStore,
+    )
+
+    from holdfast.runtime.env import Env
+    from holdfast.server.errors import ProtocolErrors
+    from holdfast.server.running import Serving
+    from holdfast.server.service import Service
+    from holdfast.server.settings import CardModifier, Middleware, PushUrlValidator
+
+__all__ = ["A2AServer"]
+
+_OVER_HTTP = ("JSONRPC", "HTTP+JSON")
+
+
+class A2AServer:
+    """Serves an agent over A2A; needs the extra ``holdfast[server]``.
+
+        async def answer(message):
+            return f"You said {message.text}"
+
+        asyncio.run(A2AServer(answer).serve(port=9999))
+
+    A function takes the message, or its text where its first parameter is declared as `str`, and
+    perhaps the `AgentTurn`; it may be a coroutine function, a generator of either kind, or a plain
+    one, which runs in a thread. It gives text, a part, an artifact, a list of those, a dict, a
+    message or nothing; a generator yields text and parts, which become one artifact, artifacts,
+    and messages, which tell how it goes. Its task is announced before it is called, so that a
+    client that loses the reply can ask for it.
+
+    Args:
+        agent: A function; an `Executor`, which leads its tasks itself; or an ``AgentExecutor`` of
+            the official SDK, which is taken as it is. With ``executor`` whatever the card is
+            made of, such as an agent of another framework.
+        card: An `AgentCard`, one of the SDK's, its JSON object, the `Path` of its file, or any
+            object with a ``name``, and perhaps ``description`` and ``skills``; None for the name
+            and the docstring of the agent. Its interfaces are those that are served.
+        executor: What does the work, in place of ``agent``.
+        extended_card: What clients get that are authenticated (A2A 3.1.11); who that is, is said
+            by the middleware.
+        card_modifier: Called with the public card when all is known of it; what it returns is
+            served. The place to sign it.
+        task_store: The SDK's; None for one in memory, which forgets everything at its end.
+        push: Whether clients may have themselves be told of their tasks (A2A 4.3.3), or the
+            SDK's store of what they want.
+        push_sender: The SDK's, in place of its own.
+        push_url_validator: Says whether pushing to an address is allowed; None for the SDK's
+            own, which allows none that is not public.
+        versions: Of the protocol, the preferred one first: ``"1.0"`` and ``"0.3"``.
+        streaming: Whether answers can be streamed.
+        extensions: That the agent supports: URIs, or with more to say `AgentExtension`.
+        middleware: Functions that make an ASGI application of another one, the first one
+            outermost. Authentication goes here: a ``scope["user"]`` as Starlette's has it is whom
+            tasks belong to, and `Requester.user`. gRPC has interceptors instead, see `serving`.
+        max_body: Bytes that a request may have.
+        body_timeout: Seconds in which it has to come.
+        keep_alive: Seconds without an event after which a stream says that it is alive.
+        timeout: Seconds that a turn may take; None for no limit. Those of an SDK's executor are
+            its own affair.
+        handler_options: More arguments of the SDK's ``DefaultRequestHandler``.
+        env: Where wall time and ids come from; None for the system's.
+
+    Raises:
+        ImportError: The extra is not installed.
+        TypeError: An argument of another type.
+        ValueError: One that cannot be right.
+    """
+
+    def __init__(
+        self,
+        agent: object,
+        *,
+        card: object = None,
+        executor: Executor | AgentExecutor | Callable[..., Any] | None = None,
+        extended_card: object = None,
+        card_modifier: CardModifier | None = None,
+        task_store: TaskStore | None = None,
+        push: bool | PushNotificationConfigStore = False,
+        push_sender: PushNotificationSender | None = None,
+        push_url_validator: PushUrlValidator | None = None,
+        versions: Sequence[str] = ("1.0",),
+        streaming: bool = True,
+        extensions: Iterable[str | AgentExtension] = (),
+        middleware: Iterable[Middleware] = (),
+        max_body: int = 16 * 1024 * 1024,
+        body_timeout: float = 30.0,
+        keep_alive: float = 15.0,
+        timeout: float | None = 3600.0,
+        handler_options: dict[str, Any] | None = None,
+        env: Env | None = None,
+    ) -> None:
+        need("server", "A2AServer")
+        self._executor = _executor(agent if executor is None else executor)
+        self._card = metadata_card(agent, card)
+        extended = None if extended_card is None else metadata_card(agent, extended_card)
+        if task_store is None:
+            from a2a.server.tasks import InMemoryTaskStore
+
+            task_store = InMemoryTaskStore()
+        self._settings = ServerSettings(
+            extended_card=extended,
+            card_modifier=card_modifier,
+            task_store=task_store,
+            push=push,
+            push_sender=push_sender,
+            push_url_validator=push_url_validator,
+            versions=tuple(versions),
+            streaming=streaming,
+            extensions=tuple(_extension(extension) for extension in extensions),
+            middleware=tuple(middleware),
+            max_body=max_body,
+            body_timeout=body_timeout,
+            keep_alive=keep_alive,
+            timeout=timeout,
+            handler_options=dict(handler_options or {}),
+        )
+        self._env: Env = SystemEnv() if env is None else env
+        self._services: weakref.WeakSet[Service] = weakref.WeakSet()
+
+    def __repr__(self) -> str:
+        return f"<A2AServer of {self._card.name}>"
+
+    def agent_card(
+        self,
+        *,
+        url: str,
+        bindings: Sequence[str] = _OVER_HTTP,
+        grpc_url: str | None = None,
+    ) -> AgentCard:
+        """The public card of the agent at an address.
+
+        Args:
+            url: Where its application is: JSON-RPC there, the paths of HTTP+JSON below.
+            bindings: What is served, the preferred one first: ``"JSONRPC"``, ``"HTTP+JSON"`` and
+                ``"GRPC"``.
+            grpc_url: ``host:port`` for gRPC; None for those of `url`.
+
+        Raises:
+            ValueError: The address or a binding is none.
+            TypeError: An argument of another type.
+        """
+        check_url(url, "url")
+        found = _bindings(bindings)
+        settings = self._settings
+        own = self._card.capabilities
+        capabilities = AgentCapabilities(
+            streaming=settings.streaming,
+            push_notifications=bool(settings.push),
+            extended_agent_card=settings.extended_card is not None,
+            extensions=(
+                *own.extensions,
+                *(e for e in settings.extensions if e not in own.extensions),
+            ),
+        )
+        places = interfaces(url, found, versions=settings.versions, grpc_url=grpc_url)
+        card = msgspec.structs.replace(
+            self._card, capabilities=capabilities, supported_interfaces=places
+        )
+        if settings.card_modifier is None:
+            return card
+        changed: AgentCard = settings.card_modifier(card)
+        check_kind("what card_modifier returns", changed, AgentCard)
+        return changed
+
+    def app(self, *, url: str, bindings: Sequence[str] = _OVER_HTTP) -> ProtocolErrors:
+        """An ASGI application: the card at its well-known path, JSON-RPC at ``/``, REST below.
+
+        Serve it, or mount it where `url` says. The end of its ASGI lifespan closes it; a mounted
+        application has none, so close the server.
+
+        Args:
+            url: Where it can be reached.
+            bindings: What is served, the preferred one first.
+
+        Raises:
+            ValueError: The address or a binding is none.
+            TypeError: An argument of another type.
+        """
+        if "GRPC" in _bindings(bindings):
+            raise ValueError("gRPC is no ASGI application: see serving()")
+        card = self.agent_card(url=url, bindings=bindings)
+        return self.service(card).app(card, bindings)
+
+    def service(self, card: AgentCard) -> Service:
+        """The agent at work: for those who serve it over something else.
+
+        Args:
+            card: See `agent_card`.
+        """
+        from holdfast.server.runs import ForeignRuns, Runs
+        from holdfast.server.service import Service
+
+        executor, name = self._executor, self._card.name
+        runs: Runs | ForeignRuns
+        if isinstance(executor, Executor):
+            runs = Runs(executor, agent=name, timeout=self._settings.timeout, env=self._env)
+        else:
+            runs = ForeignRuns(executor)
+        service = Service(runs, card, self._settings)
+        self._services.add(service)
+        return service
+
+    def serving(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        bindings: Sequence[str] = _OVER_HTTP,
+        url: str | None = None,
+        grpc_port: int = 0,
+        grace: float = 10.0,
+        cert_file: str | None = None,
+        key_file: str | None = None,
+        grpc_interceptors: Sequence[Any] = (),
+    ) -> Serving:
+        """Serves the agent while a block runs.
+
+            async with A2AServer(answer).serving() as running:
+                print(running.url)
+
+        At the end of the block no new turn begins; those under way have their time, and are ended
+        then: their tasks fail, and say why. Where the block ends in an exception they have none.
+
+        Args:
+            host: Where to listen; `url` is needed where that is every address of the machine.
+            port: The port; 0 for any that is free.
+            bindings: What is served, the preferred one first; gRPC has a port of its own.
+            url: Where callers find it, if that is not where it listens.
+            grpc_port: The port for gRPC; 0 for any that is free.
+            grace: Seconds that turns under way have at the end.
+            cert_file: The certificate for TLS in PEM, with its chain.
+            key_file: The key that goes with it.
+            grpc_interceptors: Of grpc.aio, for authentication and the like.
+
+        Raises:
+            ImportError: The extra of a binding is not installed.
+            ValueError: An argument that cannot be right.
+            TypeError: One of another type.
+        """
+        from holdfast.server.running import Serving
+
+        return Serving(
+            self,
+            host,
+            port,
+            bindings=_bindings(bindings),
+            url=url,
+            grpc_port=grpc_port,
+            grace=grace,
+            cert_file=cert_file,
+            key_file=key_file,
+            grpc_interceptors=grpc_interceptors,
+        )
+
+    async def serve(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        bindings: Sequence[str] = _OVER_HTTP,
+        url: str | None = None,
+        grpc_port: int = 0,
+        grace: float = 10.0,
+        cert_file: str | None = None,
+        key_file: str | None = None,
+        grpc_interceptors: Sequence[Any] = (),
+    ) -> None:
+        """Serves the agent until the process gets SIGINT or SIGTERM; see `serving`.
+
+        A second signal takes away what is left of the grace. Outside the main thread there are no
+        signals: cancel it.
+
+        Raises:
+            OSError: The port is taken.
+            ImportError: The extra of a binding is not installed.
+            ValueError: An argument that cannot be right.
+            TypeError: One of another type.
+        """
+        from holdfast.server.running import serve
+
+        await serve(
+            self.serving(
+                host,
+                port,
+                bindings=bindings,
+                url=url,
+                grpc_port=grpc_port,
+                grace=grace,
+                cert_file=cert_file,
+                key_file=key_file,
+                grpc_interceptors=grpc_interceptors,
+            )
+        )
+
+    @property
+    def max_body(self) -> int:
+        """Bytes that a request may have."""
+        return self._settings.max_body
+
+    @property
+    def speaks_older(self) -> bool:
+        """Whether protocol 0.3 is spoken as well."""
+        return "0.3" in self._settings.versions
+
+    async def close(self, grace: float = 0.0) -> None:
+        """Ends what runs in the applications that this server made, and frees everything.
+
+        Args:
+            grace: Seconds that turns under way have to end by themselves.
+        """
+        await asyncio.gather(*(service.close(grace) for service in list(self._services)))
+
+
+def _executor(agent: object) -> Executor | AgentExecutor:
+    """What does the work: Holdfast's or the SDK's executor."""
+    from a2a.server.agent_execution import AgentExecutor
+
+    if isinstance(agent, Executor | AgentExecutor):
+        return agent
+    if isinstance(agent, type):
+        raise TypeError(f"agent must be an instance, not the class {agent.__name__}")
+    if callable(agent):
+        return FunctionExecutor(agent)
+    raise TypeError(
+        "agent must be a function, an Executor or an AgentExecutor of the SDK, not "
+        f"{type(agent).__name__}; if it is what the card is made of, pass executor= as well"
+    )
+
+
+def _extension(extension: object) -> AgentExtension:
+    if isinstance(extension, str):
+        return AgentExtension(uri=extension)
+    check_kind("an extension", extension, AgentExtension, or_else=" or a URI")
+    return extension  # type: ignore[return-value]
+
+
+def _bindings(bindings: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(bindings, str):
+        raise TypeError("bindings must be a sequence of names, not one name")
+    for binding in bindings:
+        check_one_of("bindings", binding, SERVED_BINDINGS)
+    if not bindings or len(set(bindings)) != len(bindings):
+        raise ValueError("bindings must name each binding once, and at least one")
+    return tuple(bindings)

@@ -1,0 +1,70 @@
+"""What an agent's server is told at its construction, checked there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.arguments import check_kind, check_one_of, check_seconds
+from holdfast.model.card import AgentCard, AgentExtension
+from holdfast.model.settings import check_count
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+__all__ = ["CardModifier", "Middleware", "PushUrlValidator", "ServerSettings", "Version"]
+
+CardModifier = Callable[[AgentCard], AgentCard]
+"""Changes the public card when all is known of it, last of all: the place to sign it."""
+
+Middleware = Callable[[Any], Any]
+"""Makes an ASGI application of another one."""
+
+PushUrlValidator = Callable[[str], "Awaitable[bool]"]
+"""Whether pushing to an address is allowed."""
+
+Version = str
+_VERSIONS = ("1.0", "0.3")
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """See `A2AServer`."""
+
+    extended_card: AgentCard | None = None
+    card_modifier: Any = None
+    task_store: Any = None
+    push: Any = False
+    push_sender: Any = None
+    push_url_validator: Any = None
+    versions: tuple[str, ...] = ("1.0",)
+    streaming: bool = True
+    extensions: tuple[AgentExtension, ...] = ()
+    middleware: tuple[Any, ...] = ()
+    max_body: int = 16 * 1024 * 1024
+    body_timeout: float = 30.0
+    keep_alive: float = 15.0
+    timeout: float | None = 3600.0
+    handler_options: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        for version in self.versions:
+            check_one_of("versions", version, _VERSIONS)
+        if not self.versions or len(set(self.versions)) != len(self.versions):
+            raise ValueError("versions must name each version once, and at least one")
+        check_kind("streaming", self.streaming, bool)
+        check_count("max_body", self.max_body, least=1)
+        check_seconds("body_timeout", self.body_timeout)
+        check_seconds("keep_alive", self.keep_alive)
+        if self.timeout is not None:
+            check_seconds("timeout", self.timeout)
+        for name in ("card_modifier", "push_url_validator"):
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                raise TypeError(f"{name} must be callable, not {type(value).__name__}")
+        for wrapper in self.middleware:
+            if not callable(wrapper):
+                raise TypeError(f"middleware must be callables, not {type(wrapper).__name__}")
+        if not self.push and (self.push_sender is not None or self.push_url_validator is not None):
+            raise ValueError("push_sender and push_url_validator need push=True or a store")

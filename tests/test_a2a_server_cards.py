@@ -1,0 +1,216 @@
+"""What the card of a served agent is made of, and what is wrong at construction."""
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from a2a.server.tasks import InMemoryTaskStore
+from a2a.types import a2a_pb2
+from tests.asgi_network import AsgiNetwork
+
+from holdfast import AgentCard, AgentSkill
+from holdfast.server import A2AServer, Executor
+from holdfast.wire.http import HttpRequest
+
+URL = "https://agents.example/weather"
+
+
+async def forecast(message):
+    """Tells the weather,
+    wherever it is.
+
+    More of it.
+    """
+
+
+class Leading(Executor):
+    """Leads."""
+
+    async def execute(self, turn):
+        await turn.complete()
+
+
+def card_of(agent, card=None, **options):
+    return A2AServer(agent, card=card, **options).agent_card(url=URL)
+
+
+def test_a_function_gives_its_name_and_the_first_paragraph_of_its_docstring():
+    card = card_of(forecast)
+
+    assert (card.name, card.version) == ("forecast", "1.0.0")
+    assert card.description == "Tells the weather, wherever it is."
+    assert [(skill.id, skill.description) for skill in card.skills] == [
+        ("forecast", "Tells the weather, wherever it is.")
+    ]
+
+
+def test_an_executor_gives_the_name_of_its_class():
+    assert (card_of(Leading()).name, card_of(Leading()).description) == ("Leading", "Leads.")
+
+
+def test_the_interfaces_are_those_that_are_served_in_their_order():
+    server = A2AServer(forecast, versions=("1.0", "0.3"))
+    bindings = ("HTTP+JSON", "JSONRPC", "GRPC")
+    card = server.agent_card(url=f"{URL}/", bindings=bindings, grpc_url="agents.example:50051")
+
+    assert [(i.url, i.protocol_binding) for i in card.supported_interfaces[:3]] == [
+        (URL, "HTTP+JSON"),
+        (f"{URL}/", "JSONRPC"),
+        ("agents.example:50051", "GRPC"),
+    ]
+    versions = [interface.protocol_version for interface in card.supported_interfaces]
+    assert versions == ["1.0"] * 3 + ["0.3"] * 3
+
+
+CARD = {"name": "weather", "description": "Knows it.", "version": "2.1", "skills": [{"id": "now"}]}
+
+
+@pytest.mark.parametrize("kind", ["json", "card", "file", "sdk", "stub"])
+def test_the_card_is_taken_from_what_there_is(kind, tmp_path):
+    path = tmp_path / "card.json"
+    path.write_text(json.dumps(CARD))
+    given = {
+        "json": CARD,
+        "card": AgentCard.from_dict(CARD),
+        "file": path,
+        "sdk": a2a_pb2.AgentCard(
+            name="weather",
+            description="Knows it.",
+            version="2.1",
+            skills=[a2a_pb2.AgentSkill(id="now")],
+        ),
+        "stub": SimpleNamespace(**{**CARD, "skills": [SimpleNamespace(id="now", name="now")]}),
+    }[kind]
+
+    card = card_of(forecast, given)
+
+    assert (card.name, card.description, card.version) == ("weather", "Knows it.", "2.1")
+    assert [skill.id for skill in card.skills] == ["now"]
+
+
+def test_a_stub_with_an_executor_is_there_for_the_card_only():
+    stub = SimpleNamespace(name="pipeline", description="Many agents.", _system_prompt=["secret"])
+
+    card = card_of(stub, executor=Leading())
+
+    assert (card.name, card.description) == ("pipeline", "Many agents.")
+    assert "secret" not in card.to_json()
+
+
+def test_a_prompt_is_no_description():
+    stub = SimpleNamespace(name="agent", _system_prompt=["secret"], instructions="secret")
+
+    assert card_of(stub, executor=Leading()).description == "agent"
+
+
+def test_what_the_server_offers_is_declared():
+    card = card_of(
+        forecast, extensions=["urn:x"], extended_card={"name": "more"}, push=True, streaming=False
+    )
+
+    capabilities = card.capabilities
+    assert (capabilities.streaming, capabilities.push_notifications) == (False, True)
+    assert capabilities.extended_agent_card is True
+    assert [extension.uri for extension in capabilities.extensions] == ["urn:x"]
+
+
+def test_the_modifier_has_the_last_word():
+    seen = []
+
+    def sign(card):
+        seen.append(card)
+        signature = {"protected": "p", "signature": "s"}
+        return AgentCard.from_dict({**card.to_dict(), "signatures": [signature]})
+
+    card = card_of(forecast, card_modifier=sign)
+
+    assert seen[0].supported_interfaces == card.supported_interfaces
+    assert card.signatures[0].signature == "s"
+
+
+async def test_the_card_is_served_with_a_tag():
+    server = A2AServer(forecast)
+    network = AsgiNetwork({"http://a.test": server.app(url="http://a.test")})
+    address = "http://a.test/.well-known/agent-card.json"
+    first = await network.request(HttpRequest(method="GET", url=address))
+    headers = {"if-none-match": first.headers["etag"]}
+    again = await network.request(HttpRequest(method="GET", url=address, headers=headers))
+
+    assert json.loads(first.body)["name"] == "forecast"
+    assert (first.status, again.status, again.body) == (200, 304, b"")
+    await server.close()
+
+
+# ── What is wrong is said at construction ────────────────────────────────────────────────────
+
+
+def none():
+    pass
+
+
+def keyword(message, *, needed):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "says"),
+    [
+        (lambda: A2AServer("agent"), TypeError, "agent must be a function"),
+        (lambda: A2AServer(Leading), TypeError, "not the class Leading"),
+        (lambda: A2AServer(SimpleNamespace(name="x")), TypeError, "pass executor= as well"),
+        (lambda: A2AServer(none), TypeError, r"none\(\) must take the message"),
+        (lambda: A2AServer(keyword), TypeError, r"keyword\(\) must take the message"),
+        (lambda: A2AServer(forecast, card="x.json"), TypeError, "card must be an AgentCard"),
+        (lambda: A2AServer(forecast, card={"name": 1}), ValueError, "the card is not valid"),
+        (lambda: A2AServer(forecast, card={}), ValueError, "the card has no name"),
+        (lambda: A2AServer(forecast, versions=("2.0",)), ValueError, "must be one of 1.0, 0.3"),
+        (lambda: A2AServer(forecast, versions=()), ValueError, "at least one"),
+        (lambda: A2AServer(forecast, timeout=0), ValueError, "timeout must be a positive"),
+        (lambda: A2AServer(forecast, max_body=0), ValueError, "max_body must be at least 1"),
+        (lambda: A2AServer(forecast, keep_alive="1"), TypeError, "keep_alive must be a number"),
+        (lambda: A2AServer(forecast, push_sender=1), ValueError, "need push=True"),
+        (lambda: A2AServer(forecast, middleware=[1]), TypeError, "middleware must be callables"),
+        (lambda: A2AServer(forecast, extensions=[1]), TypeError, "AgentExtension or a URI"),
+        (lambda: A2AServer(forecast).app(url="agent"), ValueError, "url"),
+        (lambda: A2AServer(forecast).app(url=URL, bindings=()), ValueError, "at least one"),
+        (lambda: A2AServer(forecast).app(url=URL, bindings="GRPC"), TypeError, "a sequence"),
+        (lambda: A2AServer(forecast).app(url=URL, bindings=["GRPC"]), ValueError, "no ASGI"),
+        (lambda: A2AServer(forecast).app(url=URL, bindings=["SOAP"]), ValueError, "one of"),
+        (lambda: A2AServer(forecast).serving("0.0.0.0"), ValueError, "say in url="),
+        (lambda: A2AServer(forecast).serving(grace=-1), ValueError, "grace"),
+        (lambda: A2AServer(forecast).serving(cert_file="x"), ValueError, "go together"),
+    ],
+)
+def test_a_wrong_argument_is_named(make, kind, says):
+    with pytest.raises(kind, match=says):
+        make()
+
+
+def test_an_option_that_the_sdk_does_not_have_is_named():
+    server = A2AServer(forecast, handler_options={"colour": 1}, task_store=InMemoryTaskStore())
+
+    with pytest.raises(ValueError, match="has no colour"):
+        server.app(url=URL)
+
+
+@pytest.mark.parametrize("missing", ["a2a", "starlette"])
+def test_a_missing_package_names_the_extra(missing):
+    program = (
+        f"import sys; sys.modules['{missing}'] = None\n"
+        "from holdfast.server import A2AServer, ProtocolErrors\n"
+        "try: A2AServer(lambda message: 'x')\n"
+        "except ImportError as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert "pip install 'holdfast[server]'" in done.stdout
+
+
+def test_a_skill_may_be_a_name():
+    stub = SimpleNamespace(name="x", skills=["sums", AgentSkill(id="s", name="more")])
+
+    assert [skill.name for skill in card_of(stub, executor=Leading()).skills] == ["sums", "more"]

@@ -1,0 +1,279 @@
+"""``holdfast demo-server``: the words, the faults, and the server itself."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+from tests.cli_harness import holdfast
+
+from holdfast import TaskFailedError, TaskRejectedError, TaskState, connect
+from holdfast.cli.demo_agent import DemoAgent
+from holdfast.cli.demo_faults import FAULTS, SETS, read_faults
+from holdfast.cli.demo_words import WORDS
+from holdfast.testing import (
+    Cut,
+    Delay,
+    Duplicate,
+    Fail,
+    FakeNetwork,
+    Garbage,
+    Reset,
+    Stall,
+    bad_gateway,
+    rate_limited,
+    unavailable,
+)
+from holdfast.wire.http import HttpRequest
+
+LINES = []
+
+
+def demo(faults=""):
+    """A demo agent, and a client of it."""
+    LINES.clear()
+    agent = DemoAgent(read_faults(faults), told=LINES.append)
+    return agent, connect(agent.url, engine=FakeNetwork(agent))
+
+
+# ── Words ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("hello there", "hello there"),
+        ("echo hello", "hello"),
+        ("  Echo hello ", "hello"),
+        ("stream one two", "one two "),
+        ("stream", "one word after the other "),
+        ("slow 3 well", "well"),
+        ("slow 3", "That took 3 s."),
+        ("slow well", "well"),
+        ("auth", "authorized"),
+        ("message hi", "hi"),
+    ],
+)
+async def test_a_word_says_what_is_done(text, answer):
+    _, client = demo()
+
+    assert (await client.ask(text)).text == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "why"),
+    [
+        ("fail no paper", TaskFailedError, "no paper"),
+        ("reject no paper", TaskRejectedError, "no paper"),
+        ("slow nan", TaskRejectedError, "between 0 and 3600"),
+        ("slow 1e9", TaskRejectedError, "between 0 and 3600"),
+    ],
+)
+async def test_a_task_that_does_not_go_well(text, error, why):
+    _, client = demo()
+
+    with pytest.raises(error, match=why):
+        await client.ask(text)
+
+
+async def test_a_question_and_its_answer():
+    _, client = demo()
+
+    asked = await client.ask("ask Your name?")
+    answer = await client.ask("Ada", task_id=asked.task_id)
+
+    assert (asked.question, answer.text) == ("Your name?", "You said: Ada")
+
+
+async def test_files_and_objects_are_sent_and_sent_back():
+    _, client = demo()
+
+    file = (await client.ask("file a.txt")).task.artifacts[0].parts[0]
+    value = (await client.ask('data {"n": [1]}')).task.artifacts[0].parts[0]
+    back = (await client.ask(["hello", file, value])).task.artifacts[0].parts
+
+    assert (file.filename, file.raw) == ("a.txt", b"This is a.txt.\n")
+    assert value.data == {"n": [1]}
+    assert [part.text or part.raw or part.data for part in back] == ["hello", file.raw, value.data]
+    with pytest.raises(TaskRejectedError, match="JSON"):
+        await client.ask("data {")
+
+
+async def test_what_takes_for_ever_can_be_canceled():
+    _, client = demo()
+    task = await client.send_message("forever", return_immediately=True)
+
+    canceled = await client.cancel_task(task.id)
+
+    assert canceled.state is TaskState.CANCELED
+
+
+async def test_what_takes_long_says_how_far_it_is():
+    _, client = demo()
+    async with client.stream_message("slow 8 done") as events:
+        statuses = [event.status async for event in events if hasattr(event, "status")]
+        said = [status.message.text for status in statuses if status.message is not None]
+
+    assert said == ["0 %", "25 %", "50 %", "75 %"]
+
+
+async def test_the_card_and_the_help_tell_every_word():
+    _, client = demo()
+
+    card = await client.agent_card()
+    lines = (await client.ask("help")).text.splitlines()
+
+    assert [skill.id for skill in card.skills] == list(WORDS)
+    assert [line.split()[0] for line in lines] == list(WORDS)
+    assert card.name == "Holdfast demo agent"
+    assert {i.protocol_binding for i in card.supported_interfaces} == {"JSONRPC", "HTTP+JSON"}
+    extended = await client.get_extended_agent_card()
+    assert extended.skills == card.skills
+
+
+# ── Faults ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("written", "faults"),
+    [
+        ("", []),
+        ("ok", [None]),
+        ("rate-limit, unavailable:7", [rate_limited(1), unavailable(7)]),
+        ("2xreset,lost", [Reset(), Reset(), Reset(after_execution=True)]),
+        ("cut,end:0", [Cut(after_events=2), Cut(after_events=0, clean=True)]),
+        ("3xcut:1", [Cut(after_events=1)] * 3),
+        ("stall:1,twice", [Stall(phase="idle", after_events=1), Duplicate(event=2)]),
+        ("delay,garbage", [Delay(seconds=3), Garbage()]),
+        ("bad-gateway,error", [bad_gateway(), Fail(code=-32603)]),
+        ("error:32001", [Fail(code=-32001)]),
+    ],
+)
+def test_how_faults_are_written(written, faults):
+    assert [each.fault for each in read_faults(written)] == faults
+
+
+@pytest.mark.parametrize("name", [*FAULTS, *SETS])
+def test_every_name_can_be_written(name):
+    assert read_faults(name)
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ("fire", "'fire' is no fault; they are ok, rate-limit"),
+        ("cut:many", "'cut:many' is no fault"),
+        ("reset*2", "'reset\\*2' is no fault; .* as in cut:3 or 2xreset"),
+        ("reset:2", "reset takes no number"),
+        ("twice:0", "'twice:0': 0 cannot be right"),
+        ("delay:9999", "'delay:9999': 9999 cannot be right"),
+        ("600xok,600xok", "these are 1200 faults"),
+    ],
+)
+def test_what_cannot_be_read_is_a_usage_error(written, why):
+    with pytest.raises(ValueError, match=why):
+        read_faults(written)
+
+    done = holdfast("demo-server", "--faults", written, card=None)
+    assert done.exit == 2
+    assert "Code: A2ACLI_ERR_USAGE" in done.err
+
+
+async def test_a_body_that_is_no_message_meets_nothing_new():
+    agent, client = demo("ok")
+    await client.ask("hello")
+    network = FakeNetwork(agent)
+    for body in (b"[1]", b"{", b'{"params": []}', b'{"message": 1}', b'{"message": {}}'):
+        request = HttpRequest(method="POST", url=f"{agent.url}/rpc", body=body)
+        assert (await network.request(request)).status < 500
+
+    assert sum("meets" in line for line in LINES) == 1
+
+
+async def test_each_message_meets_the_faults_anew_and_survives_them():
+    _, client = demo("rate-limit,cut:3,reset")
+
+    answers = [(await client.ask(text)).text for text in ("stream a b c", "stream d e f")]
+
+    assert answers == ["a b c ", "d e f "]
+    met = [line.split() for line in LINES if "meets" in line]
+    assert (
+        met
+        == [
+            ["SendStreamingMessage", "meets", "rate-limit"],
+            ["SendStreamingMessage", "meets", "cut:3"],
+            ["SubscribeToTask", "meets", "reset"],
+        ]
+        * 2
+    )
+    assert LINES[0] == "GetAgentCard"
+
+
+async def test_a_message_that_is_sent_again_over_http_json_meets_the_next_fault():
+    agent = DemoAgent(read_faults("rate-limit,ok,reset"), told=LINES.append)
+    client = connect(agent.url, engine=FakeNetwork(agent), bindings=["HTTP+JSON"])
+    LINES.clear()
+
+    task = await client.send_message("hello")
+    await client.get_task(task.id)
+
+    met = [line.split()[-1] for line in LINES if "meets" in line]
+    assert met == ["rate-limit", "ok", "reset"]
+
+
+# ── The server ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_it_is_there_until_ctrl_c():
+    done = holdfast(
+        "demo-server", "--port", "0", "--faults", "cut", card=None, on_sockets=True, stops=[0.05]
+    )
+
+    assert (done.exit, done.err) == (0, "")
+    assert done.out.startswith("A demo agent is at http://127.0.0.1:")
+    assert "Each new message meets the faults" in done.out
+
+
+def test_a_port_that_is_taken_is_told():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = holdfast("demo-server", "--port", str(port), card=None, on_sockets=True)
+
+    assert done.exit == 1
+    assert f"cannot listen at 127.0.0.1, port {port}" in done.err
+    assert "Code: HOLDFAST_ERR_CANNOT_LISTEN" in done.err
+
+
+def test_the_help_tells_words_and_faults():
+    done = holdfast("demo-server", "--help", card=None)
+
+    assert done.exit == 0
+    for name in (*WORDS, *FAULTS, *SETS):
+        assert f"\n  {name}" in done.out
+
+
+def test_a_process_serves_until_it_is_told_to_end():
+    command = [sys.executable, "-m", "holdfast", "demo-server", "--port", "0"]
+    served = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    watchdog = threading.Timer(60, served.kill)
+    watchdog.start()
+    try:
+        first = served.stdout.readline()
+        url = first.split()[5].rstrip(";")
+        done = holdfast("send", "stream a b", card=url, on_sockets=True)
+        os.kill(served.pid, signal.SIGTERM)
+        out, err = served.communicate()
+    finally:
+        watchdog.cancel()
+        served.kill()
+        served.wait()
+
+    assert done.exit == 0
+    assert "a b" in done.out
+    assert (served.returncode, err) == (0, "")
+    assert "SendMessage" in out or "SendStreamingMessage" in out
