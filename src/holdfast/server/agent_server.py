@@ -211,7 +211,8 @@ class A2AServer:
         Args:
             card: See `agent_card`.
         """
-        from holdfast.server.runs import ForeignRuns, Runs
+        from holdfast.server.foreign_runs import ForeignRuns
+        from holdfast.server.runs import Runs
         from holdfast.server.service import Service
 
         executor, name = self._executor, self._card.name

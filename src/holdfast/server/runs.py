@@ -8,7 +8,6 @@ the server. Nothing but an `A2AError` says anything of itself; all others are lo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -27,18 +26,17 @@ from holdfast.model.types import (
 from holdfast.server.agent_turns import AgentTurn, Requester
 from holdfast.server.answers import error_of_failure
 from holdfast.server.endings import Ending
+from holdfast.server.grace import Grace
 from holdfast.server.guarding import sdk_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from a2a.server.agent_execution import RequestContext
     from a2a.server.events import EventQueue
 
     from holdfast.runtime.env import Env
     from holdfast.server.executors import Executor
 
-__all__ = ["ForeignRuns", "Runs"]
+__all__ = ["Runs"]
 
 logger = logging.getLogger("holdfast.server")
 
@@ -68,72 +66,6 @@ class _Run:
         await asyncio.wait([self.task], timeout=_STOPPING)
 
 
-class _Grace:
-    """A time that can be taken away."""
-
-    def __init__(self) -> None:
-        self._scope: asyncio.Timeout | None = None
-        self._is_over = False
-
-    async def wait(self, running: Iterable[asyncio.Task[Any]], seconds: float) -> None:
-        """Waits until all have ended, or the time is over."""
-        tasks = [task for task in running if not task.done()]
-        if not tasks or self._is_over:
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds) as self._scope:
-                await asyncio.wait(tasks)
-
-    def end(self) -> None:
-        """Takes away what is left."""
-        self._is_over = True
-        if self._scope is not None and not self._scope.expired():
-            self._scope.reschedule(asyncio.get_running_loop().time())
-
-
-class ForeignRuns(AgentExecutor):
-    """An executor of the SDK's, as it is, whose turns are counted.
-
-    Args:
-        executor: What does the work.
-    """
-
-    def __init__(self, executor: AgentExecutor) -> None:
-        self._executor = executor
-        self._running: set[asyncio.Task[Any]] = set()
-        self._grace = _Grace()
-
-    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Runs one turn."""
-        if (task := asyncio.current_task()) is None:
-            raise RuntimeError("a turn needs a task to run in")
-        self._running.add(task)
-        try:
-            await self._executor.execute(context, event_queue)
-        finally:
-            self._running.discard(task)
-
-    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Ends a task because the client says so."""
-        await self._executor.cancel(context, event_queue)
-
-    async def stop(self, grace: float) -> int:
-        """Lets what runs end; what does not is ended by the SDK.
-
-        Args:
-            grace: Seconds that it has.
-
-        Returns:
-            How many have not ended.
-        """
-        await self._grace.wait(self._running, grace)
-        return len(self._running)
-
-    def hurry(self) -> None:
-        """Takes away what is left of the grace."""
-        self._grace.end()
-
-
 class Runs(AgentExecutor):
     """An executor of the SDK's that leads the turns of one of Holdfast's.
 
@@ -151,7 +83,7 @@ class Runs(AgentExecutor):
         self._env = env
         self._runs: dict[str, _Run] = {}
         self._is_stopping = False
-        self._grace = _Grace()
+        self._grace = Grace()
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Runs one turn."""

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from holdfast.model.card import AgentCard
-    from holdfast.server.runs import ForeignRuns, Runs
+    from holdfast.server.foreign_runs import ForeignRuns
+    from holdfast.server.runs import Runs
     from holdfast.server.settings import PushUrlValidator, ServerSettings
 
 __all__ = ["Service"]
