@@ -108,8 +108,8 @@ class _Stub:
                 self.note(argument.annotation, module)
         if arguments.kwarg is not None:
             self.note(arguments.kwarg.annotation, module)
-        for default in (*arguments.defaults, *filter(None, arguments.kw_defaults)):
-            self.note(default, module)
+        for defaults in (arguments.defaults, arguments.kw_defaults):
+            defaults[:] = [default and _value(default, module) for default in defaults]
         returns = node.returns
         if isinstance(returns, ast.Subscript) and ast.unparse(returns.value) in INSTEAD:
             returns.value = ast.Name(INSTEAD[returns.value.id])
@@ -169,6 +169,13 @@ class _Stub:
         return "\n\n".join([*lines, *parts, OWN.replace("{run}", run)])
 
 
+def _value(default, module):
+    """A default, by its value."""
+    if not isinstance(default, ast.Name):
+        return default
+    return ast.Constant(getattr(importlib.import_module(module.name), default.id))
+
+
 def _name(node):
     return getattr(node, "name", None)
 
@@ -206,5 +213,6 @@ def stub():
 if __name__ == "__main__":
     STUB.write_text(stub())
     ruff = [sys.executable, "-m", "ruff"]
-    subprocess.run([*ruff, "check", "--fix", "-q", STUB], check=False)
+    subprocess.run([*ruff, "format", "-q", STUB], check=True)
+    subprocess.run([*ruff, "check", "--fix", "-q", STUB], check=True)
     subprocess.run([*ruff, "format", "-q", STUB], check=True)

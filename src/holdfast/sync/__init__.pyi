@@ -221,7 +221,7 @@ class Circuit:
 
     Each address has one: where the card is, and where calls go. Of several addresses, the best one
     of those counts that were called in the last two minutes and have ever answered; as long as
-    there is no card, that of the card. What is done by hand is done to all calls of this client,, and is told to no observer. Clients with the same `BreakerPolicy` that
+    there is no card, that of the card. What is done by hand is done to all calls of this client, and is told to no observer. Clients with the same `BreakerPolicy` that
     share their `Endpoints` share their breakers.
     """
     @property
@@ -1314,7 +1314,7 @@ def connect(
     agent: AnAgent | Sequence[AnAgent],
     *,
     auth: str | Mapping[str, str] | AuthProvider | CredentialService | None = None,
-    timeout: float = ...,
+    timeout: float = 900.0,
     card_ttl: float = 300.0,
     resilience: Resilience | None = None,
     limits: Limits | None = None,
@@ -1432,7 +1432,7 @@ def diagnose(
     twice: bool = False,
     auth: str | Mapping[str, str] | AuthProvider | CredentialService | None = None,
     headers: Mapping[str, str] | None = None,
-    timeout: float = ...,
+    timeout: float = 120.0,
     protocol_version: ProtocolVersion | None = None,
     bindings: Sequence[str] = (),
     limits: Limits | None = None,

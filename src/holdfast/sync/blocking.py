@@ -202,7 +202,7 @@ def _wrapped(given: Any, source: Blocking | None = None) -> Any:
         given: The result.
         source: Whose it is.
     """
-    twin = _twins.get(type(given))
+    twin = _twins.get(given.__class__)
     if twin is None and isinstance(given, list):
         return [_wrapped(one) for one in cast("list[Any]", given)]
     result: Any = given

@@ -223,7 +223,9 @@ class _Call(Generic[T]):
             try:
                 return self.inbox.get(timeout=_HEARTBEAT)
             except Empty:
-                if not _private.is_alive():  # as in a child that was forked in a callback
+                # As in a child that was forked in a callback. At the end of the program only
+                # daemons wait, and end with it.
+                if not (_private.is_alive() or _private.is_over):
                     text = "the event loop of holdfast.sync has ended meanwhile"
                     raise RuntimeError(text) from None
 
@@ -247,7 +249,8 @@ class _Call(Generic[T]):
         if not task.cancelled():
             task.exception()  # who waits may be gone, and then it is nobody's
         self._callers.leave(self)
-        self.inbox.put(None)
+        if not _private.is_over:
+            self.inbox.put(None)
 
     def _cancel(self) -> None:
         self._callers.leave(self)

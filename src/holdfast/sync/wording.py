@@ -17,7 +17,7 @@ _WORDS = (
     (" of the running event loop", ""),
     (", in the running event loop", ""),
     (" in the running event loop", ""),
-    (" in whichever event loop", ""),
+    (", in whichever event loop,", ","),
     ("by one task at a time", "by one thread at a time"),
     ("An iteration that is cancelled", "An iteration that is interrupted"),
     ("``await`` it for all results", "Ask it for all ``results()``"),
