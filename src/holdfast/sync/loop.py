@@ -7,7 +7,8 @@ Rules:
   a moment to clean up, and goes on its way.
 - A plain function of the caller's is run by the thread that waits, as if that had called it: it
   may take its time, ask for input, or call `holdfast.sync` again.
-- A forked child has a loop of its own, and never touches its parent's.
+- A forked child has a loop of its own. It lets go of its parent's sockets, so that nothing that it
+  does, and be it at its end, reaches their other ends or what the parent's loop waits on.
 - At the end of the program the loop is closed like that of `asyncio.run`.
 """
 
@@ -19,6 +20,7 @@ import contextlib
 import contextvars
 import inspect
 import os
+import selectors
 import threading
 import time
 from collections import deque
@@ -47,7 +49,8 @@ class _PrivateLoop:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._parents: list[Any] = []
+        self._selector: selectors.BaseSelector | None = None
+        self._parents: list[asyncio.AbstractEventLoop] = []
         self.is_over = False
 
     def here(self) -> asyncio.AbstractEventLoop:
@@ -80,7 +83,7 @@ class _PrivateLoop:
                 text = "the program is at its end: holdfast.sync takes no more calls"
                 raise RuntimeError(text)
             if self._loop is None:
-                loop = asyncio.new_event_loop()
+                loop = self._new_loop()
                 # A daemon, since the program waits for all others before it says that it ends.
                 self._thread = threading.Thread(
                     target=self._serve, args=(loop,), name="holdfast.sync", daemon=True
@@ -111,11 +114,28 @@ class _PrivateLoop:
                 loop.call_soon_threadsafe(loop.stop)
             self._thread.join(2 * _LAST_WORD)
 
+    def _new_loop(self) -> asyncio.AbstractEventLoop:
+        if not hasattr(os, "fork"):
+            return asyncio.new_event_loop()
+        self._selector = selectors.DefaultSelector()
+        return asyncio.SelectorEventLoop(self._selector)
+
     def leave_to_parent(self) -> None:
-        """Forgets the loop in a child, without touching it: the system shares what it waits on."""
-        self._parents.append(self._loop)  # its end would close that
-        self._loop = self._thread = None
+        """Forgets the loop, in a child.
+
+        What the system waits on for the loop is shared with the parent, and so are connections:
+        to close one here would end the parent's. In place of each there is nothing from now on.
+        """
+        loop, self._loop, self._thread = self._loop, None, None
         self._lock = threading.Lock()  # somebody may have held the other one
+        if loop is None or self._selector is None:
+            return
+        loop.set_exception_handler(lambda *_: None)
+        self._parents.append(loop)  # whose end would close more
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for key in list(self._selector.get_map().values()):
+            os.dup2(nothing, key.fd, inheritable=False)
+        os.close(nothing)
 
 
 async def _cancel_all() -> None:
