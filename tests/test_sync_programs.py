@@ -122,7 +122,8 @@ def test_ctrl_c_in_a_hook_that_asks_for_input():
 def test_a_forked_child_goes_on_with_a_client():
     program = started("""
         import warnings
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads
+        # Of forking beside threads; and of what a child has from its parent, and cannot close.
+        warnings.simplefilter("ignore")
         agent, server = served(completes("here"))
         client = holdfast.sync.connect(server.url)
         print(client.ask("where?").text, flush=True)
