@@ -28,6 +28,7 @@ from holdfast.testing import (
     completes,
     fails,
     streams,
+    works_forever,
 )
 
 
@@ -493,18 +494,23 @@ def test_a_tool_runs_in_a_thread_and_may_call():
 
 
 def test_an_iteration_that_is_left_is_closed():
-    client, _ = connected(completes("done"))
+    client, _ = connected(
+        FakeAgent(lambda turn: completes("done") if turn.message.text == "0" else works_forever())
+    )
+
+    async def ended(run):
+        async with asyncio.timeout(10):
+            while run.under_way:  # noqa: ASYNC110  nothing tells of it
+                await asyncio.sleep(0)
 
     with client:
-        run = client.run(f"number {n}" for n in range(100))
-        next(run)
+        run = client.run(str(n) for n in range(100))
+        assert next(run).key == "0"
         inner = run._twin_of
+        assert inner.under_way > 0
         del run
         gc.collect()
-        holdfast.sync.run(asyncio.sleep(0))
-        holdfast.sync.run(asyncio.sleep(0))
-
-        assert inner.under_way == 0
+        holdfast.sync.run(ended(inner))
 
 
 def test_an_iteration_over_tasks_can_be_closed():

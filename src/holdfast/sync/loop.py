@@ -130,12 +130,16 @@ class _PrivateLoop:
         self._lock = threading.Lock()  # somebody may have held the other one
         if loop is None or self._selector is None:
             return
-        loop.set_exception_handler(lambda *_: None)
+        loop.set_exception_handler(_nothing_to_tell)
         self._parents.append(loop)  # whose end would close more
         nothing = os.open(os.devnull, os.O_RDWR)
         for key in list(self._selector.get_map().values()):
             os.dup2(nothing, key.fd, inheritable=False)
         os.close(nothing)
+
+
+def _nothing_to_tell(_loop: asyncio.AbstractEventLoop, _context: dict[str, Any]) -> None:
+    """What comes of a parent's loop in a child is no news."""
 
 
 async def _cancel_all() -> None:
