@@ -7,8 +7,6 @@ import sys
 import textwrap
 from pathlib import Path
 
-import pytest
-
 import holdfast
 
 ENV = {**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).parents[1])}
@@ -118,7 +116,6 @@ def test_ctrl_c_in_a_hook_that_asks_for_input():
     assert "Fatal" not in err
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
 def test_a_forked_child_goes_on_with_a_client():
     program = started("""
         import warnings
