@@ -1,0 +1,74 @@
+"""Holdfast without asyncio: the same classes and methods, which block.
+
+    import holdfast.sync
+
+    with holdfast.sync.connect("https://agent.example.com") as agent:
+        print(agent.ask("How far is the moon?").text)
+
+- What is not here is the same for both: values, errors, options and policies are in `holdfast`.
+- It can be used by any number of threads, and where an event loop runs, as in a notebook. An async
+  function that calls it blocks its own event loop for as long: await `holdfast` there.
+- Plain functions that are passed as hooks (``on_input``, ``on_auth``, ``consumers``, ``on_retry``)
+  and the messages of ``run`` are run by the thread that waits for the call, and only while it
+  waits: they may take their time, ask for input, and call this API. No timeout interrupts them; it
+  ends the call after that. Tools run in threads, as always.
+- Coroutine functions, observers, predicates, layers and all that a client is given to work with
+  run on one event loop in a thread of its own, as they do otherwise. They may not call this API,
+  which is a RuntimeError there. `run` calls their own methods: ``run(engine.close())``.
+- Ctrl-C ends a call as a cancellation does: the connection is closed, the agent's task is left
+  alone. A forked child can go on with a client, over connections of its own.
+"""
+
+# What type checkers and editors see is __init__.pyi, which `python -m tests.sync_stub` writes.
+
+from __future__ import annotations
+
+from holdfast import assembly, diagnosis
+from holdfast.bulk import BulkRun as _BulkRun
+from holdfast.card_resolver import A2ACardResolver as _A2ACardResolver
+from holdfast.circuit import Circuit as _Circuit
+from holdfast.client import Client as _Client
+from holdfast.conversation import Conversation as _Conversation
+from holdfast.coordinator import Coordinator as _Coordinator
+from holdfast.event_stream import EventStream as _EventStream
+from holdfast.factory import ClientFactory as _ClientFactory
+from holdfast.fan_out import FanOut as _FanOut
+from holdfast.pending import PendingCall as _PendingCall
+from holdfast.sync.blocking import Iteration, blocking_class, blocking_function
+from holdfast.sync.loop import run
+from holdfast.task_manager import ClientTaskManager as _ClientTaskManager
+
+__all__ = [
+    "A2ACardResolver",
+    "BulkRun",
+    "Circuit",
+    "Client",
+    "ClientFactory",
+    "ClientTaskManager",
+    "Conversation",
+    "Coordinator",
+    "EventStream",
+    "FanOut",
+    "Iteration",
+    "PendingCall",
+    "ask",
+    "connect",
+    "diagnose",
+    "run",
+]
+
+A2ACardResolver = blocking_class(_A2ACardResolver)
+BulkRun = blocking_class(_BulkRun)
+Circuit = blocking_class(_Circuit)
+Client = blocking_class(_Client)
+ClientFactory = blocking_class(_ClientFactory)
+ClientTaskManager = blocking_class(_ClientTaskManager)
+Conversation = blocking_class(_Conversation)
+Coordinator = blocking_class(_Coordinator)
+EventStream = blocking_class(_EventStream)
+FanOut = blocking_class(_FanOut)
+PendingCall = blocking_class(_PendingCall)
+
+ask = blocking_function(assembly.ask)
+connect = blocking_function(assembly.connect)
+diagnose = blocking_function(diagnosis.diagnose)

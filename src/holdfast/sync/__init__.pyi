@@ -1,0 +1,1491 @@
+# Written by `python -m tests.sync_stub`.
+
+"""Holdfast without asyncio: the same classes and methods, which block.
+
+    import holdfast.sync
+
+    with holdfast.sync.connect("https://agent.example.com") as agent:
+        print(agent.ask("How far is the moon?").text)
+
+- What is not here is the same for both: values, errors, options and policies are in `holdfast`.
+- It can be used by any number of threads, and where an event loop runs, as in a notebook. An async
+  function that calls it blocks its own event loop for as long: await `holdfast` there.
+- Plain functions that are passed as hooks (``on_input``, ``on_auth``, ``consumers``, ``on_retry``)
+  and the messages of ``run`` are run by the thread that waits for the call, and only while it
+  waits: they may take their time, ask for input, and call this API. No timeout interrupts them; it
+  ends the call after that. Tools run in threads, as always.
+- Coroutine functions, observers, predicates, layers and all that a client is given to work with
+  run on one event loop in a thread of its own, as they do otherwise. They may not call this API,
+  which is a RuntimeError there. `run` calls their own methods: ``run(engine.close())``.
+- Ctrl-C ends a call as a cancellation does: the connection is closed, the agent's task is left
+  alone. A forked child can go on with a client, over connections of its own.
+"""
+
+import os
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Self, TypeAlias, TypeVar, Unpack
+
+import aiohttp
+
+from holdfast.answer import Answer
+from holdfast.auth import AuthProvider, CredentialService
+from holdfast.bulk import RunItem, RunResult
+from holdfast.client_tools import ClientTools
+from holdfast.config import ClientConfig
+from holdfast.content import Content
+from holdfast.conversation import InterruptionHook
+from holdfast.diagnosis.findings import Diagnosis
+from holdfast.errors import A2AError
+from holdfast.factory import Producer
+from holdfast.model.card import AgentCard
+from holdfast.model.operations import Operation
+from holdfast.model.requests import (
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksResponse,
+    SendMessageConfiguration,
+    TaskPushNotificationConfig,
+)
+from holdfast.model.types import Event, Message, Task, TaskState
+from holdfast.named_agent import AgentHealth, AgentResult
+from holdfast.options import CallOptions, ConnectOptions, CreateOptions, SendOptions
+from holdfast.policy.breaker import BreakerState, SeenFailure
+from holdfast.policy.reconcile import ContextIds, OnUnknown
+from holdfast.policy.resilience import Resilience
+from holdfast.routes import AnAgent
+from holdfast.runtime.endpoints import Endpoints
+from holdfast.runtime.engine import HttpEngine
+from holdfast.runtime.env import Env
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.listeners import Consumer, Interceptor, Observer
+from holdfast.runtime.produced import TransportProducer
+from holdfast.runtime.transport import Layer, Reply
+from holdfast.stats import ClientStats
+from holdfast.tasks.fold import TaskUpdate
+from holdfast.tasks.text import TextChange
+from holdfast.wire.bindings import ProtocolVersion
+from holdfast.wire.limits import Limits
+
+E = TypeVar("E")
+
+P = TypeVar("P")
+
+R = TypeVar("R")
+
+_T = TypeVar("_T")
+
+Agent: TypeAlias = AnAgent | Sequence[AnAgent] | Client
+
+__all__ = [
+    "A2ACardResolver",
+    "BulkRun",
+    "Circuit",
+    "Client",
+    "ClientFactory",
+    "ClientTaskManager",
+    "Conversation",
+    "Coordinator",
+    "EventStream",
+    "FanOut",
+    "Iteration",
+    "PendingCall",
+    "ask",
+    "connect",
+    "diagnose",
+    "run",
+]
+
+class A2ACardResolver:
+    """Fetches agent cards below one address; use it as a context manager.
+
+    Nothing is kept: each call is a fetch, with the retries and limits of `connect`.
+
+    Args:
+        base_url: Where the agents are.
+        agent_card_path: Path of the card below that; if left out, the card is looked for as
+            `connect` does it.
+        auth: Credentials for the server of the cards: a value for ``Authorization``, headers, or
+            an `AuthProvider` that does not need a card to choose by.
+        headers: Sent with every request.
+        timeout: Seconds for a fetch, with everything that is tried again.
+        resilience: What to do when things go wrong; `Resilience.standard()` if left out.
+        limits: How large a card may be.
+        allowed_networks: Networks that a redirect may lead to, as for `connect`.
+        engine: What carries requests, as for `connect`.
+        env: Wall time, randomness and ids; for tests.
+
+    Raises:
+        ValueError: An address, a header or a number that cannot be right.
+        TypeError: An argument of another type.
+    """
+    def __init__(
+        self,
+        base_url: str,
+        agent_card_path: str | None = None,
+        *,
+        auth: str | Mapping[str, str] | AuthProvider | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 900.0,
+        resilience: Resilience | None = None,
+        limits: Limits | None = None,
+        allowed_networks: Iterable[str] = (),
+        engine: HttpEngine | aiohttp.ClientSession | None = None,
+        env: Env | None = None,
+    ) -> None: ...
+    def close(self) -> None:
+        """Ends the fetches under way, and closes the connections unless the engine was lent.
+
+        Later fetches raise a RuntimeError. Can be called twice.
+        """
+
+    def get_agent_card(
+        self,
+        relative_card_path: str | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> AgentCard:
+        """Fetches a card.
+
+        Args:
+            relative_card_path: Its path below the base address, ``"/"`` for that address itself;
+                that of the resolver if left out.
+            headers: Sent with this fetch, in place of the resolver's by the same names.
+            timeout: Seconds for the whole fetch; the resolver's if left out.
+
+        Raises:
+            AgentCardResolutionError: There is no card.
+            InvalidAgentCardError: It is not usable.
+            DeadlineExceededError: The time is over.
+            A2AError: It could not be fetched.
+            ValueError: A path, a header or a number that cannot be right.
+            RuntimeError: The resolver is closed.
+        """
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+class BulkRun:
+    """The results of many messages, as they come; made by `Client.run`.
+
+    Iterate over it once: at its end it is exhausted. Messages are taken when there is room for
+    them, and while somebody iterates; a generator that they come from is closed with the
+    run. Whoever leaves early says `close`, or uses the run as a context manager.
+    """
+    @property
+    def under_way(self) -> int:
+        """How many messages are on their way."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> RunResult:
+        """The next result, in the order in which they come.
+
+        What is wrong with one message, a `JournalError` too, is in its result. What ends the run
+        before its time is raised behind the results of all that was under way, which the time of
+        each answer bounds.
+
+        Raises:
+            ValueError: A key was given to more than one message; nothing behind it is sent.
+            RuntimeError: The client was closed; somebody else waits for the next result; or what
+                a message or the messages themselves wait for was cancelled.
+            Exception: What the messages themselves raise when they are iterated over, and what
+                a consumer, an interceptor or another hook of the caller's raises.
+        """
+
+    def stop(self) -> None:
+        """Takes no more messages, and begins with none; those on their way come to their end."""
+
+    def close(self) -> None:
+        """Stops, and waits no longer for what is on its way. Can be called twice.
+
+        Where there is a journal, the next run with the same ``run_id`` goes on with that.
+        """
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+class Circuit:
+    """The circuit breakers between a client and its agent.
+
+    Each address has one: where the card is, and where calls go. Of several addresses, the best one
+    of those counts that were called in the last two minutes and have ever answered; as long as
+    there is no card, that of the card. What is done by hand is done to all calls of this client, and is told to no observer. Clients with the same `BreakerPolicy` that
+    share their `Endpoints` share their breakers.
+    """
+    @property
+    def state(self) -> BreakerState:
+        """``"closed"``: calls go through; ``"open"``: none does; ``"half_open"``: one may try."""
+
+    @property
+    def failures(self) -> int:
+        """Calls that have failed in a row, as far as failing shows that the agent is away."""
+
+    @property
+    def last_failure(self) -> SeenFailure | None:
+        """The last of them that there was, at any address, however well all was since then."""
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds until a call may go through; None where it was opened by hand."""
+
+    def open(self) -> None:
+        """Lets no call through, until it is closed or reset; calls under way go on."""
+
+    def close(self) -> None:
+        """Lets all calls through, whatever fails, until it is opened or reset."""
+
+    def reset(self) -> None:
+        """Leaves it to the policy again, which counts anew."""
+
+class Client:
+    """Calls one agent. Made by `holdfast.connect`; use it as a context manager.
+
+    Every operation takes `CallOptions` by keyword, and raises an `A2AError`: an error that the
+    protocol names, one of the transport, or `DeadlineExceededError`. Only a client that was
+    closed raises a RuntimeError.
+    """
+    def close(self) -> None:
+        """Ends the calls under way, and closes the connections unless the engine was lent.
+
+        Calls under way get a second for a last word and raise an `A2AConnectionError`; later ones
+        raise a RuntimeError. Everything is closed whatever a layer or transport of the caller's
+        raises meanwhile; the first of these errors is raised at the end. Can be called twice.
+
+        Raises:
+            TimeoutError: Such a layer or transport took longer than 10 or 5 seconds to close.
+        """
+
+    def add_event_consumer(self, consumer: Consumer) -> None:
+        """Adds a consumer after the present ones; it hears nothing of calls already under way.
+
+        Raises:
+            TypeError: It cannot be called.
+        """
+
+    def add_request_middleware(self, interceptor: Interceptor) -> None:
+        """Adds an interceptor after the present ones; calls already under way are not touched.
+
+        An `AuthInterceptor` becomes the place that credentials come from; they go where `connect`
+        would let them go, and nowhere else.
+
+        Raises:
+            ValueError: Credentials come from somewhere else already.
+            TypeError: It is not an interceptor.
+        """
+
+    @property
+    def circuit(self) -> Circuit:
+        """Whether the agent is called at all; can be opened, closed and reset by hand."""
+
+    def stats(self) -> ClientStats:
+        """What the client knows of its own work by now; costs nothing, and holds no secret."""
+
+    def agent_card(self, *, timeout: float | None = None) -> AgentCard:
+        """The agent's card, from memory while it is fresh.
+
+        Args:
+            timeout: Seconds; the client's own if left out or None.
+
+        Raises:
+            AgentCardResolutionError: There is no card.
+            InvalidAgentCardError: It is not usable.
+        """
+
+    def discover(self, *, timeout: float | None = None) -> AgentCard:
+        """The same as `agent_card`."""
+
+    def get_extended_agent_card(self, **options: Unpack[CallOptions]) -> AgentCard:
+        """Fetches the card for authenticated clients (A2A 3.1.11), which replaces the public one.
+
+        Raises:
+            UnsupportedOperationError: The agent offers none.
+            ExtendedAgentCardNotConfiguredError: The agent declares one but has none.
+            InvalidAgentCardError: It is not usable.
+        """
+
+    def pending(self, *, message_id: str | None = None) -> list[PendingCall]:
+        """The calls to this agent that have no outcome, as the journal tells it, oldest first.
+
+        Those that somebody works on are among them, this client included: see
+        `PendingCall.is_held`.
+
+        Args:
+            message_id: The only one that is wanted; all if left out.
+
+        Raises:
+            JournalError: The journal cannot be read.
+            ValueError: There is no journal: see `connect`.
+            RuntimeError: The client was closed.
+        """
+
+    def ask(
+        self,
+        message: Content,
+        *,
+        task_id: str | None = None,
+        context_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        accepted_output_modes: Iterable[str] | None = None,
+        push_notification_config: TaskPushNotificationConfig | None = None,
+        tools: ClientTools | Iterable[Callable[..., Any]] = (),
+        poll_interval: float = 2.0,
+        **options: Unpack[SendOptions],
+    ) -> Answer:
+        """Sends a message and waits for the answer, however long the agent works on it.
+
+        The agent streams its answer, if its card says that it can, and a connection that is cut is
+        picked up again; else the task's id is asked for at once, and the task is polled. It ends
+        when the task is over or waits for input. A task that waits for an authorization is
+        watched on. An exception of a consumer is raised as it is, after the message was sent.
+
+        Args:
+            message: Text, parts, a `Message` or its JSON object.
+            task_id: The task to continue.
+            context_id: The conversation to go on with.
+            metadata: A JSON object to send along.
+            accepted_output_modes: Media types that the caller can use; the client's own if left
+                out.
+            push_notification_config: Where the agent sends news of the task; the client's own if
+                left out.
+            tools: Functions that the agent may call, over AG2's extension for client tools; what
+                they give goes back to it, and the answer is what it says in the end.
+            poll_interval: Seconds between two looks at the task; the first looks are quicker.
+
+        Raises:
+            TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
+            OutcomeUnknownError: The message was sent, its reply was lost, and no task of it was
+                found; it was not sent again, unless ``on_unknown`` says so.
+            DeadlineExceededError: The time is over; `task` is the task as last seen.
+            TaskAuthRequiredError: The time is over while the task waits for an authorization.
+            ClientToolsNotSupportedError: The agent does not take tools; nothing was sent.
+            LimitExceededError: It called tools too often; `task` waits for what they give.
+            ValueError: The message has no content.
+        """
+
+    def send_message(
+        self,
+        message: Content,
+        *,
+        task_id: str | None = None,
+        context_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        return_immediately: bool | None = None,
+        history_length: int | None = None,
+        accepted_output_modes: Iterable[str] | None = None,
+        push_notification_config: TaskPushNotificationConfig | None = None,
+        **options: Unpack[SendOptions],
+    ) -> Task | Message:
+        """Sends a message: the raw operation (A2A 3.1.1), which waits as the agent does.
+
+        Without `return_immediately`, the agent answers when the task is over or interrupted, on
+        one request that everything between may cut; `ask` does not depend on that.
+
+        Args:
+            message: Text, parts, a `Message` or its JSON object.
+            task_id: The task to continue.
+            context_id: The conversation to go on with.
+            metadata: A JSON object to send along.
+            return_immediately: Whether to answer as soon as the task exists; if left out, no,
+                unless the client is configured so.
+            history_length: How many messages of the task's history to return at most.
+            accepted_output_modes: Media types that the caller can use; the client's own if left
+                out.
+            push_notification_config: Where the agent sends news of the task; the client's own if
+                left out.
+
+        Returns:
+            The task, in whatever state it is, or the agent's message.
+
+        Raises:
+            OutcomeUnknownError: The message was sent, its reply was lost, and no task of it was
+                found; it was not sent again, unless ``on_unknown`` says so.
+            ValueError: The message has no content.
+        """
+
+    def run(
+        self,
+        messages: Iterable[Content | RunItem] | AsyncIterable[Content | RunItem],
+        *,
+        run_id: str | None = None,
+        concurrency: int = 32,
+        rate: float | None = None,
+        poll_interval: float = 2.0,
+        **options: Unpack[SendOptions],
+    ) -> BulkRun:
+        """Asks many things, a few at a time, and gives what each came to, as it comes.
+
+        Each message is asked as by `ask`, and what goes wrong with one is its result. With a
+        journal and a ``run_id``, a run that was killed is begun again in the same way, with the
+        same messages: what was sent is gone on with, what is known is not asked for again, and
+        nothing is sent twice, unless ``on_unknown`` says so. Two runs of one name at once share
+        the work, and each gives every answer. A message that is not the one that was sent under
+        its key is a `RunItemChangedError` in its result. What a consumer or another hook raises
+        ends the run.
+
+        Args:
+            messages: What to ask; each is known by its place, which has to stay the same, or by
+                the key of a `RunItem`.
+            run_id: Names the run in the journal.
+            concurrency: How many are on their way at once.
+            rate: How many are begun in a second at most, more than 0; None for as many as there is
+                room for.
+            poll_interval: Seconds between two looks at a task; the first looks are quicker.
+            options: See `SendOptions`; each message has a ``timeout`` of its own for all that is
+                done about it in this run.
+
+        Raises:
+            ValueError: A number that cannot be right, or a ``run_id`` without a journal.
+            TypeError: An argument of another type.
+        """
+
+    def stream_message(
+        self,
+        message: Content,
+        *,
+        task_id: str | None = None,
+        context_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        accepted_output_modes: Iterable[str] | None = None,
+        push_notification_config: TaskPushNotificationConfig | None = None,
+        tools: ClientTools | Iterable[Callable[..., Any]] = (),
+        poll_interval: float = 2.0,
+        **options: Unpack[SendOptions],
+    ) -> EventStream:
+        """Sends a message and gives its answer as it comes (A2A 3.1.2).
+
+        The message is sent when the stream is entered; a ``timeout`` counts from now. Without one
+        the stream has no end but the task's; a connection that is quiet for longer than
+        `Timeouts.idle` counts as cut. An agent that offers no streams is polled, and the events
+        are made of what it says; so is one of protocol 0.3 after a cut, because a subscription
+        may not leave its task as it is (see `subscribe_to_task`).
+
+        Args:
+            message: Text, parts, a `Message` or its JSON object.
+            task_id: The task to continue.
+            context_id: The conversation to go on with.
+            metadata: A JSON object to send along.
+            accepted_output_modes: Media types that the caller can use; the client's own if left
+                out.
+            push_notification_config: Where the agent sends news of the task; the client's own if
+                left out.
+            tools: Functions that the agent may call: see `ask`. The stream goes on over all the
+                turns that it takes, and its events tell of the calls as well.
+            poll_interval: Seconds between two looks where the task has to be polled.
+        """
+
+    def conversation(
+        self,
+        *,
+        context_id: str | None = None,
+        task: Task | None = None,
+        on_input: InterruptionHook | None = None,
+        on_auth: InterruptionHook | None = None,
+        input_timeout: float | None = None,
+        tools: ClientTools | Iterable[Callable[..., Any]] = (),
+        timeout: float = 86400.0,
+        max_turns: int = 32,
+        poll_interval: float = 2.0,
+    ) -> Conversation:
+        """Begins a conversation, or goes on with one: messages that belong together.
+
+        Args:
+            context_id: The conversation to go on with.
+            task: The task to go on with, as last seen; it names its conversation.
+            on_input: Replies to what the agent asks in the middle of a task; without it, and
+                where it gives None, the question is the answer (`Answer.needs_input`).
+            on_auth: Sees to an authorization that the agent asks for; where it gives None, or the
+                authorization was given meanwhile, the task is watched until it goes on.
+            input_timeout: Seconds that a hook has; as long as the turn if left out.
+            tools: Functions that the agent may call in each turn: see `ask`. Of `task` itself,
+                which others may have answered, no call is run.
+            timeout: Seconds of a turn, hooks and tools included.
+            max_turns: How many replies of the hooks a turn may take; 0 for none.
+            poll_interval: Seconds between two looks where the task has to be polled.
+
+        Raises:
+            ValueError: A number that cannot be right; or the task is of another conversation.
+            TypeError: An argument of another type.
+        """
+
+    def get_task(
+        self, task_id: str, *, history_length: int | None = None, **options: Unpack[CallOptions]
+    ) -> Task:
+        """Fetches a task as it stands (A2A 3.1.3).
+
+        Args:
+            task_id: The task.
+            history_length: How many messages of its history to return at most; None leaves it to
+                the agent. Some agents shorten what they keep to what was asked for.
+
+        Raises:
+            TaskNotFoundError: The agent does not know it.
+        """
+
+    def list_tasks(
+        self,
+        context_id: str | None = None,
+        *,
+        status: TaskState | None = None,
+        limit: int = 50,
+        page_token: str | None = None,
+        history_length: int | None = None,
+        status_timestamp_after: datetime | str | None = None,
+        include_artifacts: bool = False,
+        **options: Unpack[CallOptions],
+    ) -> ListTasksResponse:
+        """Lists one page of tasks, the most recently updated first (A2A 3.1.4).
+
+        Args:
+            context_id: Only tasks of this conversation.
+            status: Only tasks in this state.
+            limit: Tasks on a page, 1 to 100.
+            page_token: ``next_page_token`` of the page before.
+            history_length: How many messages of each history to return at most.
+            status_timestamp_after: Only tasks whose status is not older than this; a time
+                without zone is read as UTC.
+            include_artifacts: Whether to return artifacts.
+
+        Raises:
+            UnsupportedOperationError: The agent speaks protocol 0.3, and has no such list.
+        """
+
+    def iter_tasks(
+        self,
+        context_id: str | None = None,
+        *,
+        status: TaskState | None = None,
+        limit: int = 50,
+        history_length: int | None = None,
+        status_timestamp_after: datetime | str | None = None,
+        include_artifacts: bool = False,
+        **options: Unpack[CallOptions],
+    ) -> Iteration[Task]:
+        """Iterates over all tasks, page by page; for the arguments see `list_tasks`.
+
+        ``limit`` and ``timeout`` are for each page. A task that is updated meanwhile may be
+        skipped.
+
+        Raises:
+            InvalidAgentResponseError: The agent gives the same page again and again, or empty
+                ones without an end.
+        """
+
+    def wait(
+        self,
+        task_id: str,
+        *,
+        until: Callable[[Task], bool] | None = None,
+        poll_interval: float = 2.0,
+        **options: Unpack[CallOptions],
+    ) -> Task:
+        """Waits until a task is over or needs input, and returns it in whatever state that is.
+
+        Failures that may pass do not end the wait. A task that waits for an authorization is
+        watched on: it may be given out of band (A2A 7.6).
+
+        Args:
+            task_id: The task.
+            until: Says of the task whether the wait is over, in place of the rule above.
+            poll_interval: Seconds between two looks; the first looks are quicker.
+
+        Raises:
+            DeadlineExceededError: The time is over; `task` is the task as last seen.
+            TaskAuthRequiredError: The time is over while the task waits for an authorization.
+            TaskNotFoundError: The agent does not know it.
+        """
+
+    def subscribe_to_task(
+        self, task_id: str, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]
+    ) -> EventStream:
+        """Gives a task as it stands, and then what happens to it (A2A 3.1.6).
+
+        A task that is over is its only event. For the rest see `stream_message`.
+
+        The official Python server of protocol 0.3 adds what it tells a subscriber to the task that
+        it stores once more: for everybody, the task then holds its text twice from there on. And
+        the agent hangs about 1,000 events after a subscriber has left. There `Client.wait` looks
+        at the task instead; with ``streaming=False`` this does so, too.
+
+        Args:
+            task_id: The task.
+            poll_interval: Seconds between two looks where the task has to be polled.
+        """
+
+    def cancel_task(
+        self,
+        task_id: str,
+        *,
+        confirm: bool = True,
+        metadata: Mapping[str, Any] | None = None,
+        poll_interval: float = 2.0,
+        **options: Unpack[CallOptions],
+    ) -> Task:
+        """Asks the agent to cancel a task (A2A 3.1.5), and waits until the task is over.
+
+        Agents may take the request and work on, or have completed the task meanwhile: look at
+        the state that is returned. A ``timeout`` that is left out is 60 s, or the client's own
+        if that is less.
+
+        Args:
+            task_id: The task.
+            confirm: Whether to wait until it is over; else the agent's reply is returned as is.
+            metadata: A JSON object to send along.
+            poll_interval: Seconds between two looks; the first looks are quicker.
+
+        Raises:
+            TaskNotCancelableError: The task is over already, or cannot be canceled.
+            TaskNotFoundError: The agent does not know it.
+            CancelUnconfirmedError: The task did not end in time; `task` is how it was last seen.
+        """
+
+    def create_task_push_notification_config(
+        self, config: TaskPushNotificationConfig, **options: Unpack[CallOptions]
+    ) -> TaskPushNotificationConfig:
+        """Tells the agent where to send news of ``config.task_id`` (A2A 3.1.7).
+
+        Raises:
+            PushNotificationNotSupportedError: The agent sends none.
+            TaskNotFoundError: The agent does not know the task.
+            ValueError: The task's id or the address is missing.
+        """
+
+    def get_task_push_notification_config(
+        self, task_id: str, config_id: str, **options: Unpack[CallOptions]
+    ) -> TaskPushNotificationConfig:
+        """Fetches one configuration of a task (A2A 3.1.8)."""
+
+    def list_task_push_notification_configs(
+        self,
+        task_id: str,
+        *,
+        limit: int | None = None,
+        page_token: str | None = None,
+        **options: Unpack[CallOptions],
+    ) -> ListTaskPushNotificationConfigsResponse:
+        """Lists one page of the configurations of a task (A2A 3.1.9).
+
+        Args:
+            task_id: The task.
+            limit: Configurations on a page; None leaves it to the agent.
+            page_token: ``next_page_token`` of the page before.
+        """
+
+    def delete_task_push_notification_config(
+        self, task_id: str, config_id: str, **options: Unpack[CallOptions]
+    ) -> None:
+        """Deletes one configuration of a task (A2A 3.1.10); deleting it again is no error.
+
+        Raises:
+            TaskNotFoundError: The agent does not know the task or the configuration.
+        """
+
+    def call(
+        self, operation: Operation[P, R], params: P, **options: Unpack[SendOptions]
+    ) -> Reply[R]:
+        """Makes a call of any unary operation, and gives the whole reply.
+
+        A message is sent as by `send_message`: it is in the journal before, and where its reply is
+        lost, the task that it made stands for that. Consumers are told nothing.
+
+        Args:
+            operation: A row of `holdfast.model.operations`.
+            params: Its parameters; a message has its id already.
+            options: See `SendOptions`; ``on_unknown`` is for messages.
+
+        Raises:
+            ValueError: The operation is answered by a stream, or the message has no id.
+        """
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+class ClientFactory:
+    """Makes clients that are configured alike.
+
+    Args:
+        config: What they have in common; `ClientConfig()` if left out.
+        consumers: Told of what comes, before those of each client.
+
+    Raises:
+        TypeError: An argument of another type.
+    """
+    def __init__(
+        self, config: ClientConfig | None = None, consumers: Iterable[Consumer] | None = None
+    ) -> None: ...
+    def register(self, label: str, producer: Producer) -> None:
+        """Adds a binding of your own, for clients that are made after this.
+
+        Args:
+            label: Its name in cards; one that Holdfast speaks is taken over.
+            producer: See `Producer`; called when the interface is first called. Its transport
+                carries calls under all of the client's layers.
+
+        Raises:
+            ValueError: The name is empty.
+            TypeError: An argument of another type.
+        """
+
+    def create(
+        self,
+        agent: str | Path | AgentCard | Mapping[str, Any],
+        /,
+        consumers: Iterable[Consumer] | None = None,
+        interceptors: Iterable[Interceptor] | None = None,
+        **options: Unpack[CreateOptions],
+    ) -> Client:
+        """Makes a client for one agent. Nothing is fetched before its first call.
+
+        Args:
+            agent: The agent's card, or what else `connect` takes.
+            consumers: Told of what comes, behind those of the factory.
+            interceptors: See `Interceptor`.
+            options: See `connect`. They count before the configuration, and
+                ``transport_producers`` before what was registered.
+
+        Raises:
+            ValueError: See `connect`.
+            InvalidAgentCardError: See `connect`.
+            TypeError: See `connect`.
+        """
+
+class ClientTaskManager:
+    """Keeps one task up to date with the events that are told to it.
+
+    The rules are those of Holdfast's streams: a second `Task` of the same id is a newer picture of
+    it, the message of a status moves to the history when the next status comes, and nothing that
+    was given is changed afterwards.
+
+    Args:
+        limits: How large the task may become; the defaults if left out.
+    """
+    def __init__(self, *, limits: Limits | None = None) -> None: ...
+    def get_task(self) -> Task | None:
+        """The task as it stands; None before the first event of one."""
+
+    def get_task_or_raise(self) -> Task:
+        """The task as it stands.
+
+        Raises:
+            InvalidAgentResponseError: There was no event of a task yet.
+        """
+
+    def process(self, event: E) -> E:
+        """Folds an event in, if it is of a task, and gives it back; a `Message` is of none.
+
+        Raises:
+            InvalidAgentResponseError: It is of another task, or context; nothing has changed.
+            LimitExceededError: The task becomes too large; nothing has changed.
+        """
+
+    def save_task_event(self, event: TaskUpdate) -> Task:
+        """Folds an event of the task in, and gives the task as it is then.
+
+        Raises:
+            InvalidAgentResponseError: It is of another task, or context; nothing has changed.
+            LimitExceededError: The task becomes too large; nothing has changed.
+        """
+
+    def update_with_message(self, message: Message, task: Task) -> Task:
+        """Puts a message behind a task's history, and what its status said before that.
+
+        Args:
+            message: What is said next, mostly by the user.
+            task: The task, which becomes the one that is kept; it is not changed itself.
+
+        Returns:
+            The task with both in its history, and a status that says nothing.
+
+        Raises:
+            InvalidAgentResponseError: The task, or that of the message, is another one than is
+                kept; nothing has changed.
+            LimitExceededError: The task becomes too large; nothing has changed.
+        """
+
+class Conversation:
+    """A conversation with one agent, turn by turn; made by `Client.conversation`.
+
+    To be used by one thread at a time.
+    """
+    @property
+    def context_id(self) -> str | None:
+        """The conversation's id; the agent gives it with its first answer."""
+
+    @property
+    def task(self) -> Task | None:
+        """The task of the last turn, as last seen; None where there was a message instead."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the task of the last turn may go on: the next message is for it then."""
+
+    def ask(
+        self,
+        message: Content,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        accepted_output_modes: Iterable[str] | None = None,
+        **options: Unpack[SendOptions],
+    ) -> Answer:
+        """Says something, and waits for the answer; for what is raised see `stream_message`.
+
+        Args:
+            message: Text, parts, a `Message` or its JSON object.
+            metadata: A JSON object to send along.
+            accepted_output_modes: Media types that the caller can use; the client's own if left
+                out.
+            **options: See `SendOptions`; the timeout is that of the conversation if left out.
+
+        Returns:
+            The answer; its `needs_input` says that the agent waits for another message, and that
+            no hook had a reply.
+
+        Raises:
+            TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
+        """
+
+    def stream_message(
+        self,
+        message: Content,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        accepted_output_modes: Iterable[str] | None = None,
+        **options: Unpack[SendOptions],
+    ) -> EventStream:
+        """Says something, and gives the answer as it comes, with those to the hooks' replies.
+
+        What it raises while it is iterated over, beside what `EventStream` raises:
+
+        - `TaskInputRequiredError`: a hook failed, did not reply in time, or was asked too often;
+          its cause tells. The task still waits: reply with `ask`.
+        - `TaskAuthRequiredError`: the same of an authorization, or nobody gave it in time. Go on
+          with `wait`, or with `ask` to say something about it.
+        - `LimitExceededError`, `DeadlineExceededError`: the agent called tools too often, or they
+          took too long. Go on with `wait`, which runs no call again.
+
+        Args:
+            message: See `ask`.
+            metadata: See `ask`.
+            accepted_output_modes: See `ask`.
+            **options: See `SendOptions`; the timeout is that of the conversation if left out.
+        """
+
+    def wait(self, **options: Unpack[SendOptions]) -> Answer:
+        """Goes on with the open task without saying anything, as after an error.
+
+        Args:
+            **options: See `SendOptions`; the timeout is that of the conversation if left out.
+
+        Returns:
+            The answer, as `ask` gives it. A hook whose reply was not sent is asked once more. What
+            may have been replied to, because nobody knows whether a reply arrived, is the caller's
+            to reply to, and not the hooks'.
+
+        Raises:
+            RuntimeError: There is no open task, or a turn is under way.
+            A2AError: See `stream_message`.
+        """
+
+class Coordinator:
+    """Calls many agents. Use it as a context manager.
+
+    All share their connections and what is known of the places they are at. An agent that is away
+    is left alone by its circuit breaker, and answered for at once with a `CircuitOpenError`.
+
+    Args:
+        agents: Names, and what `connect` takes as an agent, or a `Client`; that one is used and
+            not closed. Or addresses, which are their names as well.
+        concurrency: How many messages are under way at once. Each waits for its answer; the
+            others wait in line, each fan-out in turns with the others. Where there are several
+            agents, each leaves as many places free as it has. As many agents as there are
+            places can still take all of them, if they never answer: have more places than agents
+            that may hang.
+        options: See `connect`. They are for every agent, ``auth`` and ``headers`` too: where those
+            differ, pass clients. An ``engine`` and a ``journal`` of the coordinator's own are
+            closed with it.
+
+    Raises:
+        ValueError: An address, a name or an option that cannot be right.
+        TypeError: An argument of another type.
+    """
+    def __init__(
+        self,
+        agents: Mapping[str, Agent] | Iterable[str] = (),
+        *,
+        concurrency: int = 100,
+        **options: Unpack[ConnectOptions],
+    ) -> None: ...
+    def __enter__(self) -> Self:
+        """The coordinator itself.
+
+        Raises:
+            RuntimeError: It is closed.
+        """
+
+    def close(self) -> None:
+        """Ends what is under way, and closes the clients and connections that are its own.
+
+        Requests to cancel tasks that were asked for (``cancel_remote``) have up to 10 s more.
+        Can be called twice.
+        """
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The names of the agents."""
+
+    def client(self, name: str) -> Client:
+        """The client of an agent, for all that is done with one agent alone.
+
+        Raises:
+            ValueError: There is no such agent.
+        """
+
+    def add(self, name: str, agent: Agent) -> None:
+        """Adds an agent; fan-outs that are under way do not ask it.
+
+        Raises:
+            ValueError: The name is taken, or an address that cannot be right.
+            TypeError: It is none of what `connect` takes.
+            RuntimeError: The coordinator is closed.
+        """
+
+    def remove(self, name: str) -> None:
+        """Removes an agent, and closes its client unless that was lent.
+
+        Calls to it that are under way end with an `A2AConnectionError`, and so do those that wait
+        for their turn; the agent itself goes on with its tasks. Over a client that was lent, calls
+        under way come to their own end.
+
+        Raises:
+            ValueError: There is no such agent.
+        """
+
+    def health(self) -> dict[str, AgentHealth]:
+        """How each agent is, by name, as the circuit breakers see it."""
+
+    def delegate(
+        self, agent: str, message: Content, **options: Unpack[SendOptions]
+    ) -> AgentResult:
+        """Asks one agent as `Client.ask` does; what goes wrong there is in the result.
+
+        The wait for a place counts against the time of the call.
+
+        Args:
+            agent: Its name.
+            message: Text, parts, a `Message` or its JSON object.
+            options: See `SendOptions`.
+
+        Returns:
+            The answer, or why there is none; `AgentResult.unwrap` raises that.
+
+        Raises:
+            ValueError: There is no such agent, or nothing in the message.
+            TypeError: An argument of another type.
+        """
+
+    def fan_out(
+        self,
+        message: Content | Iterable[tuple[str, Content]],
+        *,
+        agents: Iterable[str] | None = None,
+        min_results: int = 1,
+        within: float | None = None,
+        cancel_remote: bool = False,
+        **options: Unpack[SendOptions],
+    ) -> FanOut:
+        """Asks many agents at once, and gives what each came to.
+
+        Ask it for all ``results()``, in the order asked for; or iterate over it for each as it
+        comes. What goes wrong with one agent is in its result, and delays no other. Who has had
+        enough leaves the iteration, inside of ``with``.
+
+        Args:
+            message: One message for all, each with an id of its own; or pairs of an agent's name
+                and a message, as ``zip(names, messages)`` or the ``items()`` of a dict give them.
+                An agent may be named more than once.
+            agents: Who is asked, where it is one message; all agents if left out.
+            min_results: How many have to answer. A task that failed, was rejected or needs input
+                is no answer.
+            within: Seconds for all of it; who has not answered by then has a
+                `DeadlineExceededError`. The time of each call counts from the beginning too, with
+                its wait for a place.
+            cancel_remote: Whether to cancel tasks at the agents that are waited for no longer:
+                since the time is over, or the fan-out is closed. It needs a task that is known by
+                then, happens beside the results, and holds up `close` for up to 10 s.
+            options: See `SendOptions`, for each message.
+
+        Raises:
+            NotEnoughResultsError: Fewer are asked than have to answer; nothing was sent.
+            ValueError: There is no such agent, nothing in a message, or a number that cannot be
+                right.
+            TypeError: An argument of another type.
+        """
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+class EventStream:
+    """The events of one task, or the one message that an agent answers with.
+
+    Enter it, then iterate; or iterate over `text_deltas` or `text_changes`; or wait for `result`.
+    It goes on when a connection is cut: each event comes once, in order, and ends with the task.
+    Leaving it early, at any moment, lets go of the connection and leaves the agent's task alone.
+    An iteration that is under way ends with it; to begin one is an error, as there would be more.
+
+    To be used by one thread at a time. An iteration that is interrupted can be gone on with: waits
+    go on where they stood, and a request that was cut short is made again.
+    """
+    def __enter__(self) -> Self:
+        """Sends the message, and waits for the first event; a task is subscribed to only later.
+
+        Raises:
+            OutcomeUnknownError: The message was sent, its reply was lost, and no task of it was
+                found.
+            A2AError: What else went wrong before the first event.
+            RuntimeError: It was entered before.
+        """
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+    def close(self) -> None:
+        """Lets go of the connection; the agent goes on. Can be called twice."""
+
+    def __iter__(self) -> Self:
+        """Begins to iterate, or goes on with it.
+
+        Raises:
+            RuntimeError: The stream was closed, or has failed, before its end.
+        """
+
+    def __next__(self) -> Event:
+        """The next event.
+
+        Raises:
+            ReconnectError: The stream was cut, and could not be picked up again; `task` is the
+                task as last seen.
+            DeadlineExceededError: The time is over; `task` is the task as last seen.
+            TaskAuthRequiredError: The same, while the task waits for an authorization.
+            A2AError: The agent refuses to go on.
+            RuntimeError: The stream was not entered, or another task is reading it.
+        """
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing comes any more: it has ended, has failed, or was closed."""
+
+    @property
+    def task(self) -> Task | None:
+        """The task as the events so far make it; None where there is none."""
+
+    @property
+    def message(self) -> Message | None:
+        """The last message of the stream; where there is no task, it is the answer."""
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """URIs of the extensions that the agent has activated, as its first reply says."""
+
+    @property
+    def reconnects(self) -> int:
+        """How often the task was subscribed to again after a cut; where it is polled, never."""
+
+    @property
+    def last_error(self) -> A2AError | None:
+        """What a connection of the stream broke with last; None if none did.
+
+        The agent's own error is among these, where it ends a stream with one.
+        """
+
+    @property
+    def gap(self) -> bool:
+        """Whether status messages may be missing: agents need not keep those of a cut.
+
+        The task itself, its artifacts and its state, is never less for that.
+        """
+
+    def text_changes(self) -> Iteration[TextChange]:
+        """Iterates over what happens to the text of the answer: see `TextDelta`, `TextReset`.
+
+        Raises:
+            A2AError: See `__anext__`.
+            RuntimeError: The stream was closed, or has failed, before its end.
+        """
+
+    def text_deltas(self) -> Iteration[str]:
+        """Iterates over the text of the answer as it grows: new text only.
+
+        Joined, it is the text of the answer, unless the agent writes artifacts in turns or takes
+        text back: what it says in its place follows then, and `text_changes` tells of the reset.
+        A line end is between two artifacts.
+
+        Raises:
+            A2AError: See `__anext__`.
+            RuntimeError: The stream was closed, or has failed, before its end.
+        """
+
+    def result(self) -> Answer:
+        """Waits for the answer: until the task is over or needs input.
+
+        Raises:
+            TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
+            A2AError: See `__anext__`.
+            RuntimeError: The stream was closed, or has failed, before there was an answer.
+        """
+
+class FanOut:
+    """The results of asking many agents; made by `Coordinator.fan_out`.
+
+    Iterate over it for the results as they come, or ask for all `results` in the order in which
+    they were asked for. Both can be done again, for the same results: all are asked once. Each
+    iteration begins with the first result that came. Nothing is sent before one of them begins, or
+    the context is entered; who forgets that gets a `RuntimeWarning`.
+    Whoever iterates and may leave early uses it as a context manager, or says `close`.
+    """
+    @property
+    def under_way(self) -> int:
+        """How many have not come to an end yet."""
+
+    def __enter__(self) -> Self:
+        """Asks all.
+
+        Raises:
+            RuntimeError: It was closed, or its coordinator.
+        """
+
+    def results(self) -> tuple[AgentResult, ...]:
+        """Waits for all, and gives the results in the order in which they were asked for.
+
+        Cancelled, it waits for none of them any longer.
+
+        Raises:
+            NotEnoughResultsError: Too few have answered; it has all results.
+            RuntimeError: It was closed before, or its coordinator, or the client of an agent.
+            Exception: What a consumer or another hook of the caller's raised.
+        """
+
+    def __iter__(self) -> Iteration[AgentResult]:
+        """All results, in the order in which they come.
+
+        Raises:
+            NotEnoughResultsError: After the last one: too few have answered.
+            RuntimeError: It was closed before its end, or its coordinator, or the client of an
+                agent.
+            Exception: What a consumer or another hook of the caller's raised.
+        """
+
+    def close(self) -> None:
+        """Waits no longer for those that are under way. Can be called twice."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+class PendingCall:
+    """A call that has no outcome yet, as the journal tells it; given by `Client.pending`.
+
+    To go on with it never sends its message again: a task that is known is waited for, and one
+    that is not is looked for, as after a lost reply.
+    """
+    @property
+    def message_id(self) -> str:
+        """Id of the message that was to be sent, or was."""
+
+    @property
+    def task_id(self) -> str | None:
+        """Id of the task, where one is known."""
+
+    @property
+    def context_id(self) -> str | None:
+        """Id of the conversation, where one is known."""
+
+    @property
+    def agent(self) -> str:
+        """The name of where it was sent: see `CallRecord.agent`."""
+
+    @property
+    def began(self) -> datetime:
+        """When it began, in UTC."""
+
+    @property
+    def state(self) -> TaskState | None:
+        """The state of its task as last seen; None where no reply was seen."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody works on it, or did and died less than a lease ago.
+
+        That may be this client, too. It is as the journal told it when it was asked.
+        """
+
+    @property
+    def held_until(self) -> datetime | None:
+        """When it is free unless whoever holds it goes on, in UTC; None where nobody does."""
+
+    @property
+    def message(self) -> Message | None:
+        """The message, to be sent again by hand; None unless the journal stores messages."""
+
+    def resume(self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]) -> Answer:
+        """Waits for the answer: see `Client.wait` for how long, and `Client.ask` for what comes.
+
+        A call that somebody holds is waited for until it is clear whether that is somebody alive:
+        one that died renews its lease no more.
+
+        Args:
+            poll_interval: Seconds between two looks where the task has to be polled.
+            options: See `CallOptions`.
+
+        Raises:
+            OutcomeUnknownError: Nothing was found of it; the call is over with that. Where it
+                could not be looked for, or not to the end, `search_error` says why, and the call
+                can be resumed again.
+            DuplicateTasksError: More than one task was found; the call is over with that.
+            JournalError: Somebody works on it, or it is over.
+            TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
+            DeadlineExceededError: The time is over; the call can be resumed again.
+        """
+
+    def stream(self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]) -> EventStream:
+        """The same as it comes: the task as it stands, and then what happens to it.
+
+        It is taken over when the stream is entered; for what that raises see `resume`.
+
+        Args:
+            poll_interval: Seconds between two looks where the task has to be polled.
+            options: See `CallOptions`.
+        """
+
+    def forget(self) -> None:
+        """Ends the call without an answer; the agent is told nothing, and goes on.
+
+        Raises:
+            JournalError: Somebody works on it, or may: see `is_held`; or it is over.
+        """
+
+def ask(
+    agent: AnAgent | Sequence[AnAgent],
+    message: Content,
+    *,
+    tools: ClientTools | Iterable[Callable[..., Any]] = (),
+    **options: Unpack[ConnectOptions],
+) -> Answer:
+    """Asks an agent one thing: connects, sends, waits, closes.
+
+    Args:
+        agent: See `connect`.
+        message: See `Client.ask`.
+        tools: See `Client.ask`.
+        options: See `connect`.
+
+    Raises:
+        A2AError: See `Client.ask`.
+        ValueError: See `connect`.
+        TypeError: See `connect`.
+    """
+
+def connect(
+    agent: AnAgent | Sequence[AnAgent],
+    *,
+    auth: str | Mapping[str, str] | AuthProvider | CredentialService | None = None,
+    timeout: float = 900.0,
+    card_ttl: float = 300.0,
+    resilience: Resilience | None = None,
+    limits: Limits | None = None,
+    engine: HttpEngine | aiohttp.ClientSession | None = None,
+    shared: Endpoints | None = None,
+    env: Env | None = None,
+    url: str | None = None,
+    tenant: str | None = None,
+    bindings: Sequence[str] = (),
+    supported_protocol_bindings: Sequence[str] = (),
+    protocol_version: ProtocolVersion | None = None,
+    allow_legacy: bool = False,
+    transport_producers: Mapping[str, TransportProducer] | None = None,
+    configuration: SendMessageConfiguration | None = None,
+    streaming: bool = True,
+    on_unknown: OnUnknown = "reconcile",
+    context_ids: ContextIds = "agent",
+    journal: str | os.PathLike[str] | Journal | None = None,
+    headers: Mapping[str, str] | None = None,
+    extensions: Iterable[str] = (),
+    credential_origins: Iterable[str] = (),
+    allowed_networks: Iterable[str] = (),
+    interceptors: Sequence[Interceptor] = (),
+    consumers: Sequence[Consumer] = (),
+    observers: Sequence[Observer] = (),
+    call_layers: Sequence[Layer] = (),
+    attempt_layers: Sequence[Layer] = (),
+) -> Client:
+    """Makes a client for one agent. Nothing is fetched before the first call.
+
+    A card that is passed is read and judged here; of one that has to be fetched or read from a
+    file, the first call tells the same as an `A2AError`.
+
+    Args:
+        agent: Where the agent is: its origin or address (the card is looked for below it), the
+            card's own URL, a `Path` to the card's file, the card, or its JSON object. Or a list of
+            these: the same agent at several places, which stand in for each other; what belongs to
+            a task or a conversation goes where that was made.
+        auth: A value for ``Authorization``, headers, an `AuthProvider`, or a `CredentialService`
+            that is asked as the card's security requirements say; see `AuthInterceptor`.
+        timeout: Seconds for a whole call, with everything that is tried again.
+        card_ttl: Seconds that the card is kept if its server does not say (``Cache-Control``);
+            0 keeps none for longer than the calls that wait for it.
+        resilience: What to do when things go wrong; `Resilience.standard()` if left out.
+        limits: How large a reply to accept; see `Limits` for the defaults.
+        engine: What carries requests: an `HttpEngine` or an `aiohttp.ClientSession`, which are
+            used and not closed; an `AiohttpEngine` of the client's own if left out.
+        shared: What is known of agents, to share between clients. Those whose
+            `Resilience.budget` is the same spend it together.
+        env: Wall time, randomness and ids; for tests.
+        url: Address of the agent's interface, in place of the one that the card names.
+        tenant: Tenant, in place of the one that the card names.
+        bindings: Preferred bindings, best first: ``"JSONRPC"``, ``"HTTP+JSON"``. Where the card
+            has none of them, its own order counts. An interface of the protocol's newer version
+            comes before one that is preferred.
+        supported_protocol_bindings: The only bindings that may be used; all of them if left out.
+        protocol_version: The version to speak, ``"1.0"`` or ``"0.3"``, whatever the card says. If
+            left out, each interface is spoken to in the version that the card declares for it, 1.0
+            before 0.3; where it declares none, a harmless request finds out before the first call.
+        allow_legacy: Whether to find out in the same way if the card declares 1.0 only. Unless
+            you say so, such an agent is never spoken to in 0.3: what nobody declared could as
+            well be somebody's attempt to have less asked of it. It adds nothing to
+            ``protocol_version="0.3"``, and is refused beside ``"1.0"``; `tenant` is something that
+            0.3 does not know, and is refused beside either way to it.
+        transport_producers: What makes the transports of bindings of your own, by the names of
+            these in cards; see `TransportProducer`.
+        configuration: How messages are to be treated where a call does not say (A2A 3.2.2).
+        streaming: Whether to use streams where the agent offers them; tasks are polled else.
+        on_unknown: What to do about a message that was sent and whose reply was lost.
+            ``"reconcile"`` looks for the task that it made, which then stands for the reply (see
+            `ReconcilePolicy`), and raises `OutcomeUnknownError` if there is none to be found;
+            ``"raise"`` raises it at once. The other two send the same message again, as often as
+            `RetryPolicy.max_retries` says. They are for messages that may well be executed twice:
+            ``"resend_if_absent"`` does where all that may be looked at was, to its end. It assumes
+            that the agent's list shows every task soon, with the messages that made it, and that
+            no request is held back on the way for longer;
+            ``"resend"`` assumes nothing and looks for nothing.
+        context_ids: Who names the context of a conversation: ``"agent"``, or ``"client"``, which
+            makes a lost reply findable where an agent keeps no messages. The protocol leaves it to
+            agents whether to take a client's context (A2A 3.4.1); one that refuses it is asked
+            again without.
+        journal: Where to write calls down before they are sent, so that none is lost when the
+            program dies: a file, as ``"calls.db"``, a `Path`, or ``"sqlite:///calls.db"`` (with
+            four slashes for an absolute path); or a `Journal`, which may be shared and is not
+            closed. See `Client.pending`.
+        headers: Sent with every request. Like `auth`, they go to the origin of `agent` and `url`
+            (of the card's first interface, where the card was passed) and nowhere else.
+        extensions: URIs of protocol extensions for ``A2A-Extensions``, asked for with every call
+            (A2A 4.6). One that the card does not declare, and one that it requires and that is
+            not among them nor among those of a call, are errors before anything is sent.
+        credential_origins: More origins that may get `auth` and `headers`.
+        allowed_networks: Networks that the card or a redirect may point into, such as
+            ``"10.0.0.0/8"``. Into others they may point from another origin only where the agent
+            itself is at least as far inside (private, link-local, loopback), and never at a
+            cloud's metadata.
+        interceptors: See `Interceptor`. An `AuthInterceptor` among them is the same as `auth`.
+        consumers: Called with the tasks and messages that sending and waiting give; see
+            `Consumer`.
+        observers: Called with what happens; see `Observer`.
+        call_layers: Your own layers around each call with all its attempts, outermost first.
+        attempt_layers: Your own layers around each attempt, outermost first.
+
+    Raises:
+        ValueError: An address, a header, a binding or a number that cannot be right, or options
+            that contradict each other; or the card that was passed has no interface that may be
+            used.
+        InvalidAgentCardError: The card that was passed is not usable; `field` says what of it.
+        TypeError: An argument of another type.
+    """
+
+def diagnose(
+    agent: str | Path,
+    *,
+    send: Content | None = None,
+    twice: bool = False,
+    auth: str | Mapping[str, str] | AuthProvider | CredentialService | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout: float = 120.0,
+    protocol_version: ProtocolVersion | None = None,
+    bindings: Sequence[str] = (),
+    limits: Limits | None = None,
+    engine: HttpEngine | aiohttp.ClientSession | None = None,
+    env: Env | None = None,
+) -> Diagnosis:
+    """Examines an agent, and says what was seen, what that means, and what to do.
+
+    By default only what is harmless is done: the card and tasks are read, and requests are made
+    that no agent executes anything for, because they name a task that there is not or cannot be
+    right; some ten for each interface. Streams, and what is kept of messages, need a message.
+
+    Args:
+        agent: Where the agent is, as for `connect`.
+        send: A message that may be executed; it is sent once.
+        twice: Whether the same message, under the same id, is sent once more, to see what its id
+            is good for. Most agents execute it a second time.
+        auth: Credentials, as for `connect`.
+        headers: Sent with every request to the agent's own origin.
+        timeout: Seconds for all of it. Half of them are for watching the task.
+        protocol_version: The version in which the message may be sent; any that is spoken there if
+            left out.
+        bindings: Preferred bindings for the message, best first.
+        limits: How large replies may be.
+        engine: What carries requests, as for `connect`. Over one of your own, which may trust
+            other authorities, the server's TLS is not looked at.
+        env: Wall time and ids; for tests.
+
+    Returns:
+        What was found, also where the agent is not there at all.
+
+    Raises:
+        ValueError: An address, a header or a number that cannot be right.
+        TypeError: An argument of another type.
+    """
+
+class Iteration(Generic[_T]):
+    """A walk through what comes, which keeps what it comes from."""
+
+    def __iter__(self) -> Self:
+        """The iteration itself."""
+    def __next__(self) -> _T:
+        """The next one."""
+    def close(self) -> None:
+        """Ends it early. Can be called twice."""
+
+def run(coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """Runs a coroutine on the event loop of `holdfast.sync`, and waits for what it returns.
+
+    For what a client is given and that has methods of its own, such as an engine or a journal:
+    ``run(engine.close())``.
+
+    Raises:
+        RuntimeError: It is called on that event loop.
+        BaseException: What the coroutine raises.
+    """
