@@ -50,7 +50,7 @@ class FileTokenStore:
         Raises:
             AuthenticationError: Its file can be read by others, or holds something else.
         """
-        path = self._path(key)
+        path = self.path(key)
         content = await asyncio.to_thread(read_private, path)
         if content is None:
             return None
@@ -66,21 +66,22 @@ class FileTokenStore:
         Raises:
             AuthenticationError: It cannot be written, or others could read it.
         """
-        await asyncio.to_thread(write_private, self._path(key), msgspec.json.encode(token))
+        await asyncio.to_thread(write_private, self.path(key), msgspec.json.encode(token))
 
     async def remove(self, key: str, /) -> None:
         """Forgets a token."""
         with contextlib.suppress(FileNotFoundError):
-            self._path(key).unlink()
+            self.path(key).unlink()
 
     def turn(self, key: str, /) -> AbstractAsyncContextManager[None]:
         """Lets one after the other, other processes included."""
-        return turn_of(_FileLock(self._path(key).with_suffix(".lock")))
+        return turn_of(_FileLock(self.path(key).with_suffix(".lock")))
 
     def __repr__(self) -> str:
         return f"FileTokenStore({str(self._directory)!r})"
 
-    def _path(self, key: str) -> Path:
+    def path(self, key: str) -> Path:
+        """The file of a token."""
         digest = hashlib.sha256(key.encode(errors="replace")).hexdigest()
         return self._directory / f"{digest[:32]}.json"
 

@@ -16,6 +16,7 @@ import msgspec
 from holdfast.arguments import check_url, items
 from holdfast.errors import A2AError, AuthenticationError, CredentialOriginError
 from holdfast.model import codec
+from holdfast.model.addresses import is_http_address
 from holdfast.model.hosts import is_loopback
 from holdfast.model.settings import check_kind
 from holdfast.runtime.engine import fetch
@@ -30,7 +31,15 @@ if TYPE_CHECKING:
     from holdfast.runtime.engine import HttpEngine
     from holdfast.wire.reach import Reach, Scope
 
-__all__ = ["AuthorizationServer", "FromCard", "Named", "check_endpoint", "discover", "named_in"]
+__all__ = [
+    "AuthorizationServer",
+    "FromCard",
+    "Named",
+    "check_endpoint",
+    "discover",
+    "named_in",
+    "named_origins",
+]
 
 LIMITS = Limits(body=256 * 1024)
 TIMEOUTS = Timeouts(pool=5.0, connect=5.0, write=5.0, first_byte=15.0, idle=10.0)
@@ -232,6 +241,16 @@ def named_in(card: AgentCard, flow: str, where: FromCard) -> Named | None:
             _check_trust(found, where, name)
             return _as_named(found, name, required.get(name, ()))
     return None
+
+
+def named_origins(card: AgentCard, flow: str) -> list[str]:
+    """The origins of the authorization server that a card names for a flow, whoever they are."""
+    for scheme in card.security_schemes.values():
+        found = _named(scheme, flow)
+        if found is not None:
+            named = [url for url in found.values() if url and is_http_address(url)]
+            return list(dict.fromkeys(map(canonical_origin, named)))
+    return []
 
 
 _Found = dict[str, Any]
