@@ -12,7 +12,7 @@ import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -122,7 +122,7 @@ def auth_group(execute: Execute) -> click.Group:
         return execute(ctx, _show)
 
     del login, logout, status
-    return cast("click.Group", auth)
+    return auth
 
 
 class _Asked(NamedTuple):
