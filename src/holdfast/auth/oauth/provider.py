@@ -260,7 +260,7 @@ class OAuthProvider(ABC):
             return None
         # What one agent's card says counts for that agent alone.
         place = f"{canonical_origin(url) if url else ''} {named.scheme}"
-        return _Purpose(place, named.metadata_url, named.server, named.scopes, Reach())
+        return _Purpose(place, named.metadata_url, named.server, named.scopes, None)
 
     def _key(self, purpose: _Purpose) -> tuple[str, tuple[str, ...]]:
         base = tuple(dict.fromkeys((*self._scopes, *purpose.scopes)))
