@@ -1,9 +1,10 @@
-# Every target sets up what it needs by itself, in five environments:
+# Every target sets up what it needs by itself, in six environments:
 #   .venv        the library (editable) and the tools that test and check it, each added when needed
 #   .venv-sdk    the official SDK: the real agents that tests and benchmarks talk to on loopback
 #   .venv-sdk03  the last official SDK of protocol 0.3: a real agent and the client, for tests
 #   .venv-ag2    AG2 on the newest SDK: a real agent that calls the tests' tools, and AG2's client
 #   .venv-adk    Google ADK on the newest SDK: its client, for tests
+#   .venv-oauth  django-oauth-toolkit: a real authorization server, for tests
 # with uv where it is on PATH, else with venv and pip. A stamp inside the environment records each
 # step, so that a second run installs nothing; a change of pyproject.toml or of the pins, another
 # interpreter or another installer installs again.
@@ -14,6 +15,7 @@ SDK_VENV := .venv-sdk
 SDK03_VENV := .venv-sdk03
 AG2_VENV := .venv-ag2
 ADK_VENV := .venv-adk
+OAUTH_VENV := .venv-oauth
 BIN := $(VENV)/bin
 
 # A uv too old to know dependency groups counts as none.
@@ -30,6 +32,7 @@ export HOLDFAST_SDK_PYTHON := $(CURDIR)/$(SDK_VENV)/bin/python
 export HOLDFAST_SDK03_PYTHON := $(CURDIR)/$(SDK03_VENV)/bin/python
 export HOLDFAST_AG2_PYTHON := $(CURDIR)/$(AG2_VENV)/bin/python
 export HOLDFAST_ADK_PYTHON := $(CURDIR)/$(ADK_VENV)/bin/python
+export HOLDFAST_OAUTH_PYTHON := $(CURDIR)/$(OAUTH_VENV)/bin/python
 # Pyright runs on the node that comes from the package index, and looks for no newer version.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -59,7 +62,7 @@ thorough: $(VENV)/.test agents ## run every test with more rounds of what is ran
 environment: $(VENV)/$(MADE)
 
 # make -j4 agents sets all of them up at once.
-agents: $(SDK_VENV)/.sdk $(SDK03_VENV)/.sdk $(AG2_VENV)/.sdk $(ADK_VENV)/.sdk ## set up the real agents, and other people's clients, for the tests
+agents: $(SDK_VENV)/.sdk $(SDK03_VENV)/.sdk $(AG2_VENV)/.sdk $(ADK_VENV)/.sdk $(OAUTH_VENV)/.sdk ## set up the real agents, and other people's clients, for the tests
 
 check: $(VENV)/.lint ## run the linters, the type checkers and the import contracts
 	$(BIN)/ruff check
@@ -91,7 +94,7 @@ format: $(VENV)/.lint ## sort imports, apply safe fixes and format the code
 	$(BIN)/ruff format
 
 clean: ## remove the environments and everything else that can be made again
-	rm -rf $(VENV) $(SDK_VENV) $(SDK03_VENV) $(AG2_VENV) $(ADK_VENV) build dist .hypothesis
+	rm -rf $(VENV) $(SDK_VENV) $(SDK03_VENV) $(AG2_VENV) $(ADK_VENV) $(OAUTH_VENV) build dist .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
 	find . -path ./.git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
@@ -165,3 +168,10 @@ $(ADK_VENV)/$(MADE): $(VENV)/$(MADE)
 
 $(ADK_VENV)/.sdk: $(ADK_VENV)/$(MADE) pyproject.toml constraints-adk.txt
 	$(call install,$(ADK_VENV),constraints-adk.txt,$(LAZILY) --group adk)
+
+$(OAUTH_VENV)/$(MADE): $(VENV)/$(MADE)
+	$(call create,$(OAUTH_VENV))
+	@touch $@
+
+$(OAUTH_VENV)/.sdk: $(OAUTH_VENV)/$(MADE) pyproject.toml constraints-oauth.txt
+	$(call install,$(OAUTH_VENV),constraints-oauth.txt,$(LAZILY) --group oauth-server)

@@ -17,6 +17,7 @@ __all__ = [
     "ag2_client",
     "ag2_process",
     "guarded_process",
+    "oauth_process",
     "sdk03_client",
     "sdk03_process",
     "sdk_process",
@@ -81,6 +82,14 @@ def sdk03_client(errors):
     """Runs the client of the SDK of protocol 0.3; gives the process, as the two above."""
     python = sdk_python("HOLDFAST_SDK03_PYTHON", ".venv-sdk03")
     return _started(errors, python, "sdk03_client.py", "--holdfast", PACKAGE)
+
+
+@contextlib.contextmanager
+def oauth_process(errors):
+    """Runs a real authorization server; gives where it is, and the secret of its client."""
+    python = sdk_python("HOLDFAST_OAUTH_PYTHON", ".venv-oauth")
+    with _started(errors, python, "oauth_server.py") as (_, said):
+        yield said
 
 
 @contextlib.contextmanager

@@ -5,43 +5,13 @@ from __future__ import annotations
 import math
 import os
 import re
-import sys
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, cast
 
 from holdfast.arguments import check_able, check_kind
+from holdfast.engines import check_tls, engine_of, tls_of
 from holdfast.runtime.journal import Journal
 
-if TYPE_CHECKING:
-    import aiohttp
-
-    from holdfast.runtime.engine import HttpEngine
-
-__all__ = ["engine_of", "journal_file", "journal_of"]
-
-
-def engine_of(
-    engine: HttpEngine | aiohttp.ClientSession | None,
-) -> tuple[HttpEngine, HttpEngine | None]:
-    """The engine to use, and the one to close.
-
-    Raises:
-        TypeError: It is not an engine.
-    """
-    if engine is None:
-        from holdfast.net.aiohttp import AiohttpEngine  # heavy; importing holdfast is not
-
-        own = AiohttpEngine()
-        return own, own
-    if "aiohttp" in sys.modules:
-        import aiohttp
-
-        if isinstance(engine, aiohttp.ClientSession):
-            from holdfast.net.aiohttp import AiohttpEngine
-
-            return AiohttpEngine(session=engine), None
-    check_able("engine", engine, "request", "stream", "close")
-    return cast("HttpEngine", engine), None
+__all__ = ["check_tls", "engine_of", "journal_file", "journal_of", "tls_of"]
 
 
 def journal_of(journal: str | os.PathLike[str] | Journal) -> Journal:
