@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.actions import OUTCOMES, warn_of_gap, why_over
-from holdfast.cli.errors import describe
+from holdfast.cli.described import describe
 from holdfast.cli.terminal import InterruptedLine
 from holdfast.errors import A2AError, OutcomeUnknownError, UnsupportedOperationError
 from holdfast.model.types import Message, Part, Role, TaskArtifactUpdateEvent, TaskState

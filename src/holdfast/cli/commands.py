@@ -18,7 +18,8 @@ import click
 from click.shell_completion import get_completion_class
 
 from holdfast.cli import actions
-from holdfast.cli.errors import CommandError, Failure, describe, internal, unwritable, usage
+from holdfast.cli.described import describe
+from holdfast.cli.errors import CommandError, Failure, internal, unwritable, usage
 from holdfast.cli.options import (
     DEFAULT_CONCURRENCY,
     EVERYWHERE,

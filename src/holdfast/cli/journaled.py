@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.answer import Answer
+from holdfast.cli.described import describe
 from holdfast.cli.document import document
-from holdfast.cli.errors import CommandError, Failure, describe, internal
+from holdfast.cli.errors import CommandError, Failure, internal
 from holdfast.cli.session import Session
 from holdfast.cli.values import masked_reference, shown_duration
 from holdfast.errors import (

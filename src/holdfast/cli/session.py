@@ -20,12 +20,13 @@ from holdfast._version import __version__
 from holdfast.assembly import connect
 from holdfast.cli.configuration import read_configuration
 from holdfast.cli.credentials import Credentials
-from holdfast.cli.errors import describe, reconnected, reconnecting, retrying
+from holdfast.cli.described import describe
 from holdfast.cli.output import command_line
 from holdfast.cli.rehearsal import Rehearsed, rehearse
 from holdfast.cli.terminal import interrupts, open_terminal
 from holdfast.cli.values import masked_reference, secrets_in_params, secrets_in_reference
 from holdfast.cli.wire_log import LoggedEngine
+from holdfast.cli.wording import reconnected, reconnecting, retrying
 from holdfast.errors import A2AError, VersionNotSupportedError
 from holdfast.model.operations import (
     GET_TASK,
