@@ -79,7 +79,7 @@ def test_text_is_written_as_it_comes(monkeypatch):
     def echo(content, **_):
         written.append((asyncio.get_running_loop().time(), content.decode()))
 
-    monkeypatch.setattr("holdfast.cli.output.click.echo", echo)
+    monkeypatch.setattr("holdfast.cli.speaking.click.echo", echo)
     follow(streams("one ", "two ", "three", every=10))
     times = {text.partition("Text:\n")[2] or text: round(at) for at, text in written}
     assert times["two "] - times["one "] == times["three"] - times["two "] == 10

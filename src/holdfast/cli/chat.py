@@ -24,9 +24,9 @@ from holdfast.tasks.resume import still_waits
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
-    from holdfast.cli.output import ChatOutput
     from holdfast.cli.session import Session
     from holdfast.cli.terminal import Terminal
+    from holdfast.cli.text_output import ChatOutput
     from holdfast.conversation import Conversation
     from holdfast.event_stream import EventStream
     from holdfast.model.types import Event, Task, TaskStatus

@@ -19,6 +19,7 @@ from click.shell_completion import get_completion_class
 
 from holdfast.cli import actions
 from holdfast.cli.described import describe
+from holdfast.cli.diagnostics import Diagnostics
 from holdfast.cli.errors import CommandError, Failure, internal, unwritable, usage
 from holdfast.cli.options import (
     DEFAULT_CONCURRENCY,
@@ -42,11 +43,13 @@ from holdfast.cli.options import (
     WAITING,
     with_options,
 )
-from holdfast.cli.output import ChatOutput, Diagnostics, OutputError, output_for
+from holdfast.cli.output import output_for
 from holdfast.cli.parts import PARTS, PartsCommand, read_parts, read_text
 from holdfast.cli.reference import read_reference
 from holdfast.cli.settings import effective, read_settings
 from holdfast.cli.sources import configuration_of, loaded_configuration, unknown
+from holdfast.cli.speaking import OutputError
+from holdfast.cli.text_output import ChatOutput
 from holdfast.cli.values import (
     Reads,
     masked_reference,
@@ -59,9 +62,12 @@ from holdfast.errors import A2AError
 from holdfast.model.requests import TaskPushNotificationConfig
 
 if TYPE_CHECKING:
-    from holdfast.cli.output import JsonOutput, Output, TextOutput
-    from holdfast.cli.session import Session, World
+    from holdfast.cli.json_output import JsonOutput
+    from holdfast.cli.output import Output
+    from holdfast.cli.session import Session
     from holdfast.cli.settings import Settings
+    from holdfast.cli.text_output import TextOutput
+    from holdfast.cli.world import World
     from holdfast.model.types import Task
     from holdfast.runtime.journal import CallRecord
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast.cli.output import Output
-    from holdfast.cli.session import World
     from holdfast.cli.settings import Settings
+    from holdfast.cli.world import World
     from holdfast.errors import JournalFailure
     from holdfast.model.card import AgentCard
     from holdfast.model.types import Event, Task

@@ -10,20 +10,16 @@ import asyncio
 import logging
 import math
 import uuid
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeGuard
+from typing import TYPE_CHECKING, Self, TypeGuard
 
 import click
 
 from holdfast._version import __version__
 from holdfast.assembly import connect
-from holdfast.cli.configuration import read_configuration
 from holdfast.cli.credentials import Credentials
 from holdfast.cli.described import describe
 from holdfast.cli.output import command_line
 from holdfast.cli.rehearsal import Rehearsed, rehearse
-from holdfast.cli.terminal import interrupts, open_terminal
 from holdfast.cli.values import masked_reference, secrets_in_params, secrets_in_reference
 from holdfast.cli.wire_log import LoggedEngine
 from holdfast.cli.wording import reconnected, reconnecting, retrying
@@ -35,20 +31,17 @@ from holdfast.model.operations import (
     SUBSCRIBE_TO_TASK,
 )
 from holdfast.policy.resilience import Resilience
-from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.interfaces import declared_versions, leaves_room_for
 from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, Reconnected, RetryScheduled
 from holdfast.wire.bindings import OLDER_VERSION, PROTOCOL_VERSION, PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
-    from contextlib import AbstractContextManager
+    from pathlib import Path
     from types import TracebackType
 
-    from holdfast.cli.configuration import Configuration
     from holdfast.cli.output import Output
     from holdfast.cli.settings import Settings
-    from holdfast.cli.terminal import Terminal
+    from holdfast.cli.world import World
     from holdfast.client import Client
     from holdfast.model.card import AgentCard, AgentInterface
     from holdfast.model.types import Event, Task
@@ -56,65 +49,14 @@ if TYPE_CHECKING:
     from holdfast.runtime.journal import Journal
     from holdfast.runtime.listeners import Observation
     from holdfast.runtime.transport import AuthProvider
-    from holdfast.wire.tls import TlsFacts
 
-__all__ = ["Session", "World"]
+__all__ = ["Session"]
 
 logger = logging.getLogger("holdfast.cli")
 
 _SENDS = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name})
 _SHORTEST_TIME = 0.001
 """Seconds; what is left when nothing is left, so that the call itself reports it."""
-
-
-async def _look_at_tls(url: str, *, timeout: float) -> TlsFacts | None:
-    from holdfast.net.tls import look_at_tls
-
-    return await look_at_tls(url, timeout=timeout)
-
-
-def _aiohttp_engine(*, verify: bool) -> HttpEngine:
-    from holdfast.net.aiohttp import AiohttpEngine  # heavy; help and usage errors are not
-
-    return AiohttpEngine(ssl=verify)
-
-
-@dataclass(frozen=True, kw_only=True)
-class World:
-    """What commands run in.
-
-    Attributes:
-        run: Runs a coroutine to its end.
-        engine: Makes what carries requests; `verify` says whether certificates are verified.
-        home: Gives the home directory.
-        directory: Gives the working directory.
-        terminal: Gives the terminal that somebody sits at; None for none.
-        interrupts: Calls at each Ctrl-C, as long as the context is open.
-        env: Wall time, randomness and ids.
-        look_at_tls: Looks at the TLS of a server; see `holdfast.net.tls`.
-    """
-
-    run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
-    engine: Callable[..., HttpEngine] = _aiohttp_engine
-    home: Callable[[], Path] = Path.home
-    directory: Callable[[], Path] = Path.cwd
-    terminal: Callable[[], Terminal | None] = open_terminal
-    interrupts: Callable[[Callable[[], None]], AbstractContextManager[None]] = interrupts
-    env: Env = field(default_factory=SystemEnv)
-    look_at_tls: Callable[..., Awaitable[TlsFacts | None]] = _look_at_tls
-
-    def read_configuration(self, named: str | None) -> Configuration:
-        """Reads the configuration files.
-
-        Args:
-            named: The file to read in place of the local one, as the caller wrote it.
-
-        Raises:
-            OSError: That file cannot be read.
-            ValueError: It is not UTF-8.
-        """
-        path = None if named is None else Path(named).expanduser()
-        return read_configuration(path, home=self.home, directory=self.directory)
 
 
 class Session:

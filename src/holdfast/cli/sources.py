@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from click.types import OptionHelpExtra
 
     from holdfast.cli.configuration import Configuration, Source, Stated
-    from holdfast.cli.session import World
+    from holdfast.cli.world import World
 
 __all__ = ["SettingOption", "configuration_of", "loaded_configuration", "unknown"]
 
