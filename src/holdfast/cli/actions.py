@@ -6,10 +6,8 @@ import asyncio
 import shlex
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from holdfast.cli.errors import CommandError, Failure, out_of_time
-from holdfast.cli.files import files_of
-from holdfast.cli.saving import Saved, check_free, content_of, write
-from holdfast.cli.values import secrets_in_reference, shown_duration
+from holdfast.cli.errors import CommandError, out_of_time
+from holdfast.cli.values import shown_duration
 from holdfast.errors import A2AError, TaskNotCancelableError, TaskTerminalError
 from holdfast.model.requests import ListTasksResponse, SendMessageResponse
 from holdfast.model.types import Message, Role, Task, TaskState
@@ -17,26 +15,18 @@ from holdfast.model.types import Message, Role, Task, TaskState
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
-    from pathlib import Path
 
-    from holdfast.cli.files import File
     from holdfast.cli.output import Output
     from holdfast.cli.session import Session
     from holdfast.event_stream import EventStream
-    from holdfast.model.requests import TaskPushNotificationConfig
     from holdfast.model.types import Part
 
 __all__ = [
     "OUTCOMES",
     "Filters",
     "cancel_task",
-    "create_push_config",
-    "delete_push_config",
-    "download_task",
     "get_card",
-    "get_push_config",
     "get_task",
-    "list_push_configs",
     "list_tasks",
     "send",
     "subscribe_to_task",
@@ -186,58 +176,6 @@ async def _list_all(session: Session, output: Output, filters: Filters) -> None:
         output.result(found, history=filters["history_length"] is not None)
 
 
-async def download_task(
-    session: Session, output: Output, *, task_id: str, directory: Path, overwrite: bool
-) -> None:
-    """Saves what is in the task's artifacts."""
-    await session.prepare()
-    task = await session.client.get_task(
-        task_id, timeout=session.left(), headers=session.svc_params
-    )
-    files = list(files_of(task))
-    if not overwrite:
-        check_free(directory, files)
-    saved: list[Saved] = []
-    failed = 0
-    for file in files:
-        try:
-            saved.append(await _save(session, file, directory, overwrite=overwrite))
-        except A2AError as error:
-            failed += 1
-            output.warn(f"{file.name} is not saved: {error}")
-    output.saved(task, saved, is_whole=not failed)
-    if failed:
-        raise CommandError(
-            Failure(
-                code="HOLDFAST_ERR_DOWNLOAD",
-                message=f"{failed} of {len(files)} files of task {task.id} could not be fetched",
-            )
-        )
-    if not files:
-        output.warn(f"task {task.id} has nothing to save")
-    if not task.state.is_terminal:
-        output.warn(f"task {task.id} is still {task.state}: there may be more to come")
-
-
-async def _save(session: Session, file: File, directory: Path, *, overwrite: bool) -> Saved:
-    path = directory / file.name
-    try:
-        async with asyncio.timeout(session.left()):
-            content = await content_of(file, session.engine, await session.named_address())
-    except TimeoutError:
-        raise CommandError(out_of_time(session.settings.timeout)) from None
-    try:
-        await write(path, content, overwrite=overwrite)
-    except OSError as error:
-        raise CommandError(
-            Failure(
-                code="HOLDFAST_ERR_FILE",
-                message=f"{path} cannot be written: {error.strerror or error}",
-            )
-        ) from None
-    return Saved(file, path, len(content))
-
-
 async def cancel_task(
     session: Session, output: Output, *, task_id: str, metadata: dict[str, Any] | None
 ) -> None:
@@ -279,63 +217,6 @@ async def _canceled_before(
         output.began(task)
         raise error
     return task
-
-
-async def create_push_config(
-    session: Session, output: Output, *, config: TaskPushNotificationConfig
-) -> None:
-    """Tells the agent where to send news of a task."""
-    output.hide((*config.secrets, *secrets_in_reference(config.url)))
-    await session.prepare()
-    created = await session.client.create_task_push_notification_config(
-        config, timeout=session.left(), headers=session.svc_params
-    )
-    output.result(created)
-
-
-async def get_push_config(
-    session: Session, output: Output, *, task_id: str, config_id: str
-) -> None:
-    """Shows one configuration."""
-    session.asks_for_config = True
-    await session.prepare()
-    config = await session.client.get_task_push_notification_config(
-        task_id, config_id, timeout=session.left(), headers=session.svc_params
-    )
-    output.result(config)
-
-
-async def list_push_configs(
-    session: Session,
-    output: Output,
-    *,
-    task_id: str,
-    limit: int | None,
-    page_token: str | None,
-) -> None:
-    """Shows one page of a task's configurations."""
-    await session.prepare()
-    page = await session.client.list_task_push_notification_configs(
-        task_id,
-        limit=limit,
-        page_token=page_token,
-        timeout=session.left(),
-        headers=session.svc_params,
-    )
-    output.result(page)
-    if page.next_page_token:
-        output.hint(f"the next page: --page-token {shlex.quote(page.next_page_token)}")
-
-
-async def delete_push_config(
-    session: Session, output: Output, *, task_id: str, config_id: str
-) -> None:
-    """Deletes one configuration; one that is not there is as it was to be."""
-    await session.prepare()
-    await session.client.delete_task_push_notification_config(
-        task_id, config_id, timeout=session.left(), headers=session.svc_params
-    )
-    output.deleted(task_id, config_id)
 
 
 async def get_card(session: Session, output: Output) -> None:
