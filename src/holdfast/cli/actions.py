@@ -92,7 +92,7 @@ async def send(
         output.result(SendMessageResponse(message=answer))
         return
     waits = session.settings.waits is not False
-    if waits and not _is_at_rest(answer):
+    if waits and not session.is_at_rest(answer):
         output.began(answer)
         answer = await _wait(session, answer.id)
     output.result(SendMessageResponse(task=answer))
@@ -113,7 +113,7 @@ async def get_task(session: Session, output: Output, *, task_id: str, history: i
 
     if session.settings.waits:
         task = session.task = await look(None)
-        if not _is_at_rest(task):
+        if not session.is_at_rest(task):
             output.began(task)
             task = await _wait(session, task_id)
         # Some agents forget what goes beyond a history that was asked for: ask at the end only.
@@ -228,7 +228,7 @@ async def get_card(session: Session, output: Output) -> None:
 async def _wait(session: Session, task_id: str) -> Task:
     return await session.client.wait(
         task_id,
-        until=_is_at_rest,
+        until=session.is_at_rest,
         timeout=session.left(),
         poll_interval=session.settings.poll_interval,
         headers=session.svc_params,
@@ -253,7 +253,7 @@ async def _follow(session: Session, output: Output, events: EventStream) -> None
             elif task is not None and not began:
                 began = True
                 output.began(task)
-            if task is not None and task.state.is_interrupted:
+            if task is not None and task.state.is_interrupted and session.is_at_rest(task):
                 break
         task = events.task
     if task is None:
@@ -292,10 +292,6 @@ def warn_of_gap(session: Session, output: Output, events: EventStream) -> None:
         )
 
 
-def _is_at_rest(task: Task) -> bool:
-    return task.state.is_terminal or task.state.is_interrupted
-
-
 def _comment(
     session: Session, output: Output, task: Task, *, goes_on: bool = False, why: str = ""
 ) -> None:
@@ -304,7 +300,10 @@ def _comment(
         output.warn(f"task {task.id} {said} ({task.state}){why}")
     if task.state is TaskState.INPUT_REQUIRED:
         output.hint(session.command("send", "--task-id", task.id, "<reply>"))
-    elif task.state is TaskState.AUTH_REQUIRED or (goes_on and not task.state.is_terminal):
+    elif task.state is TaskState.AUTH_REQUIRED:
+        output.hint(session.command("task", "get", "--wait", "--through-auth", task.id))
+        output.hint(session.command("send", "--task-id", task.id, "<reply>"))
+    elif goes_on and not task.state.is_terminal:
         output.hint(session.command("task", "get", "--wait", task.id))
 
 

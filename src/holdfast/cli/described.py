@@ -80,6 +80,13 @@ _ROWS = (
         message=wording.timed_out,
     ),
     _Row(
+        errors.TaskAuthRequiredError,
+        "A2ACLI_ERR_TIMEOUT",
+        TIMEOUT,
+        hint=hints.wait_for_task,
+        message=wording.timed_out,
+    ),
+    _Row(
         errors.CancelUnconfirmedError,
         "A2ACLI_ERR_TIMEOUT",
         TIMEOUT,
@@ -141,6 +148,12 @@ _ROWS = (
         "HOLDFAST_ERR_CREDENTIAL_ORIGIN",
         hint=hints.trust_it,
         message=wording.withheld,
+    ),
+    _Row(
+        errors.ExtensionNotSupportedError,
+        "HOLDFAST_ERR_EXTENSION",
+        hint=hints.leave_it_out,
+        message=wording.undeclared,
     ),
     _Row(errors.ExtensionSupportRequiredError, hint=hints.ask_for_it, message=wording.required),
     _Row(

@@ -32,6 +32,7 @@ __all__ = [
     "gave_what_is_asked_for",
     "give_credentials",
     "have_permission",
+    "leave_it_out",
     "look_for_message",
     "name_card",
     "name_it",
@@ -217,8 +218,14 @@ def trust_it(_error: A2AError, situation: Situation) -> str | None:
 def ask_for_it(error: A2AError, _situation: Situation) -> str | None:
     """How to declare the extension that the agent requires."""
     uris = cast("errors.ExtensionSupportRequiredError", error).extensions
-    param = shlex.quote(f"a2a-extensions:{','.join(uris)}")
-    return f"if the message follows it: --svc-param {param}" if uris else None
+    flags = " ".join(f"--extension {shlex.quote(uri)}" for uri in uris)
+    return f"if the message follows it: {flags}" if uris else None
+
+
+def leave_it_out(error: A2AError, _situation: Situation) -> str | None:
+    """Which extension not to declare."""
+    uris = cast("errors.ExtensionNotSupportedError", error).extensions
+    return f"leave out {' '.join(f'--extension {shlex.quote(uri)}' for uri in uris)}"
 
 
 def name_it(error: A2AError, situation: Situation) -> str | None:

@@ -8,6 +8,7 @@ import click
 
 from holdfast.cli import actions
 from holdfast.cli.options import (
+    AUTHORIZING,
     EVERYWHERE,
     METADATA,
     POLLING,
@@ -40,7 +41,7 @@ _NO_TERMINAL = (
 
 @click.command("send", cls=PartsCommand, context_settings=CONTEXT)
 @click.argument("words", metavar="[TEXT]", nargs=-1)
-@with_options(PARTS, REPLY, METADATA, WAITING, POLLING, STREAMING, EVERYWHERE)
+@with_options(PARTS, REPLY, METADATA, WAITING, AUTHORIZING, POLLING, STREAMING, EVERYWHERE)
 @click.pass_context
 def send(ctx: click.Context, /, **options: Any) -> int:
     """Send a message, and wait for the outcome, or follow how it comes about with --stream.

@@ -24,6 +24,7 @@ from holdfast.cli.values import (
     masked_reference,
     read_bearer,
     read_duration,
+    read_extension,
     read_id,
     read_metadata,
     read_push_credentials,
@@ -37,6 +38,7 @@ from holdfast.cli.values import (
 from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION
 
 __all__ = [
+    "AUTHORIZING",
     "DEFAULT_POLL_INTERVAL",
     "DEFAULT_TIMEOUT",
     "EVERYWHERE",
@@ -180,6 +182,14 @@ EVERYWHERE = (
         help="Tell on stderr how it goes: what is sent and received, its times, retries. Never "
         "credentials.",
     ),
+    _option(
+        "--extension",
+        multiple=True,
+        metavar="URI",
+        type=Reads("uri", read_extension, r"[,\s]+"),
+        help="A protocol extension that your messages follow, declared with each request; can be "
+        "repeated. An agent may require some.",
+    ),
     click.option(
         "--version",
         "-v",
@@ -250,6 +260,14 @@ REPLY = (
         metavar="ID",
         type=Reads("id", read_id),
         help="Send in this context, which the agent named earlier.",
+    ),
+)
+AUTHORIZING = (
+    click.option(
+        "--through-auth",
+        is_flag=True,
+        help="Do not stop where the task waits for an authorization (AUTH_REQUIRED): say what it "
+        "asks for, and go on waiting until somebody has given it.",
     ),
 )
 METADATA = (

@@ -30,6 +30,7 @@ from holdfast.model.operations import (
     SEND_STREAMING_MESSAGE,
     SUBSCRIBE_TO_TASK,
 )
+from holdfast.model.types import TaskState
 from holdfast.policy.resilience import Resilience
 from holdfast.runtime.interfaces import declared_versions, leaves_room_for
 from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, Reconnected, RetryScheduled
@@ -123,6 +124,7 @@ class Session:
                 resilience=self._resilience,
                 card_ttl=math.inf,
                 engine=self.engine,
+                extensions=settings.extensions,
                 bindings=settings.spoken_transports,
                 protocol_version=next(
                     (v for v in PROTOCOL_VERSIONS if v == settings.version), None
@@ -254,18 +256,30 @@ class Session:
         """A command to go on with, with what this one was told about the agent."""
         settings = self.settings
         transports = [word for name in settings.transports for word in ("--transport", name)]
+        extensions = [word for uri in settings.extensions for word in ("--extension", uri)]
         insecure = ["--insecure"] if settings.insecure else []
         is_newest = settings.version == PROTOCOL_VERSION
         version = [] if is_newest else ["--a2a-version", settings.version]
         config = [] if settings.config is None else ["--config", settings.config]
         card = ["--agent-card", masked_reference(settings.agent_card)]
-        return command_line([*words, *card, *config, *version, *transports, *insecure])
+        return command_line(
+            [*words, *card, *config, *version, *transports, *extensions, *insecure]
+        )
 
     def go_on(self, task_id: str) -> str:
         """The command that goes on with a task where this one left off, as this one did."""
         if self.follows:
-            return self.command("task", "subscribe", "--stream", task_id)
-        return self.command("task", "get", "--wait", task_id)
+            return self.command("task", "subscribe", "--stream", *self._through(), task_id)
+        return self.command("task", "get", "--wait", *self._through(), task_id)
+
+    def _through(self) -> list[str]:
+        return ["--through-auth"] if self.settings.through_auth else []
+
+    def is_at_rest(self, task: Task) -> bool:
+        """Whether the wait ends here: the task is over, or somebody must act (a2a-cli 9.1)."""
+        if self.settings.through_auth and task.state is TaskState.AUTH_REQUIRED:
+            return False
+        return task.state.is_terminal or task.state.is_interrupted
 
     def new_message_id(self) -> str:
         """Names the message that is about to be sent."""
@@ -278,7 +292,15 @@ class Session:
             return
         if self.task is None or self.task.state is not task.state:
             logger.debug("task %s is %s", task.id, task.state)
+            self._ask_for_authorization(task)
         self.task = task
+
+    def _ask_for_authorization(self, task: Task) -> None:
+        """Says what a task asks for that is waited for all the same (A2A 7.6.2)."""
+        if self.settings.through_auth and task.state is TaskState.AUTH_REQUIRED:
+            said = task.status.message
+            what = f": {said.text}" if said is not None and said.text else ""
+            self._output.warn(f"task {task.id} waits for an authorization{what}")
 
     def _observed(self, observation: Observation) -> None:
         """Says why nothing happens for a while; also where nobody looks, as other tools do.

@@ -11,6 +11,7 @@ from holdfast.cli import actions
 from holdfast.cli.downloading import download_task
 from holdfast.cli.execution import CONTEXT, execute
 from holdfast.cli.options import (
+    AUTHORIZING,
     EVERYWHERE,
     HISTORY,
     LINES,
@@ -35,7 +36,7 @@ def task(**_options: object) -> None:
 
 @task.command("get", context_settings=CONTEXT)
 @click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
-@with_options(HISTORY, WAITING, POLLING, LINES, EVERYWHERE)
+@with_options(HISTORY, WAITING, AUTHORIZING, POLLING, LINES, EVERYWHERE)
 @click.pass_context
 def task_get(ctx: click.Context, /, wanted: str, **options: Any) -> int:
     """Show a task as it stands, or with --wait as soon as it is over or needs somebody to act."""
@@ -77,7 +78,7 @@ def task_list(ctx: click.Context, /, **options: Any) -> int:
 
 @task.command("subscribe", context_settings=CONTEXT)
 @click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
-@with_options(POLLING, STREAMING, EVERYWHERE)
+@with_options(AUTHORIZING, POLLING, STREAMING, EVERYWHERE)
 @click.pass_context
 def task_subscribe(ctx: click.Context, /, wanted: str, **_options: object) -> int:
     """Subscribe to a task until it is over or needs somebody to act.

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import click
 from click.shell_completion import CompletionItem
 
-from holdfast.arguments import check_url
+from holdfast.arguments import check_url, extension_uris
 from holdfast.model import codec
 from holdfast.model.requests import AuthenticationInfo
 from holdfast.model.types import TaskState
@@ -34,6 +34,7 @@ __all__ = [
     "names_user",
     "read_bearer",
     "read_duration",
+    "read_extension",
     "read_grace",
     "read_id",
     "read_metadata",
@@ -156,6 +157,12 @@ def read_version(text: str) -> str:
 
 
 _VERSION = re.compile(r"([0-9]{1,5}\.[0-9]{1,5})(?:\.[0-9]{1,5})?")
+
+
+def read_extension(text: str) -> str:
+    """Reads the URI of an extension, which goes into a header (A2A 14.2.2)."""
+    (uri,) = extension_uris([text.strip()])
+    return uri
 
 
 def read_transport(text: str) -> str:

@@ -31,6 +31,7 @@ __all__ = [
     "retrying",
     "timed_out",
     "unauthorized",
+    "undeclared",
     "with_state",
     "withheld",
     "without_advice",
@@ -178,6 +179,12 @@ def required(error: A2AError, situation: Situation) -> str:
     if not uris:  # it is the agent who says so
         return as_told(error, situation)
     return f"the agent requires the extension {', '.join(uris)}; nothing was sent"
+
+
+def undeclared(error: A2AError, _situation: Situation) -> str:
+    """Extensions that the agent does not declare."""
+    uris = cast("errors.ExtensionNotSupportedError", error).extensions
+    return f"the agent's card does not declare the extension {', '.join(uris)}; nothing was sent"
 
 
 def over_limit(error: A2AError, _situation: Situation) -> str:
