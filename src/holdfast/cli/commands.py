@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli import actions
+from holdfast.cli.conformance_command import conformance
 from holdfast.cli.doctor_command import doctor
 from holdfast.cli.errors import usage
 from holdfast.cli.execution import CONTEXT, INTERRUPTED, cannot_write, execute, fail, nobody_reads
@@ -125,6 +126,7 @@ def card_get(ctx: click.Context, /, **_options: object) -> int:
 app.add_command(chat)
 app.add_command(completion)
 app.add_command(config)
+app.add_command(conformance)
 app.add_command(doctor)
 app.add_command(resume)
 app.add_command(run_lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.cli.document import document, with_paths, write_json
 from holdfast.cli.speaking import Speaks, encoding_of, write
@@ -113,6 +113,32 @@ class JsonOutput(Speaks):
 
     def call(self, members: Mapping[str, Any], lines: Iterable[str]) -> None:  # noqa: ARG002  same
         self._document(dict(members))
+
+    def report(
+        self,
+        members: Mapping[str, Any],
+        lines: Iterable[str],  # noqa: ARG002  same
+        *,
+        is_last: bool,
+    ) -> None:
+        found = cast("dict[str, Any]", self._hiding(dict(members)))
+        if is_last:
+            self._document(found)
+        else:
+            self._found = found
+
+    def _hiding(self, value: object) -> object:
+        """A document without what is secret in its texts."""
+        match value:
+            case str():
+                return self._hidden(value)
+            case dict():
+                members = cast("dict[str, object]", value)
+                return {name: self._hiding(member) for name, member in members.items()}
+            case list():
+                return [self._hiding(item) for item in cast("list[object]", value)]
+            case _:
+                return value
 
     def diagnosis(self, diagnosis: Diagnosis, *, is_last: bool) -> None:
         found = {"diagnosis": diagnosis.hiding(self._hidden).to_dict()}

@@ -103,6 +103,10 @@ class Output(Protocol):
         """One call of a journal, as members of a document and as lines."""
         ...
 
+    def report(self, members: Mapping[str, Any], lines: Iterable[str], *, is_last: bool) -> None:
+        """What was measured, as members of a document and as lines; whether that is all."""
+        ...
+
     def diagnosis(self, diagnosis: Diagnosis, *, is_last: bool) -> None:
         """What was found of an agent, and whether nothing else is said of it."""
         ...

@@ -105,6 +105,15 @@ class TextOutput(Speaks):
     def call(self, members: Mapping[str, Any], lines: Iterable[str]) -> None:  # noqa: ARG002  same
         self._lines(lines)
 
+    def report(
+        self,
+        members: Mapping[str, Any],  # noqa: ARG002  same
+        lines: Iterable[str],
+        *,
+        is_last: bool,  # noqa: ARG002  same
+    ) -> None:
+        self._lines(self._hidden(line) for line in lines)
+
     def diagnosis(self, diagnosis: Diagnosis, *, is_last: bool) -> None:  # noqa: ARG002  same
         shown = diagnosis.hiding(self._hidden)
         self._lines(render_diagnosis(shown, paper(), verbose=self._verbose))
