@@ -25,6 +25,7 @@ __all__ = [
     "OUTCOMES",
     "Filters",
     "cancel_task",
+    "comment",
     "get_card",
     "get_task",
     "list_tasks",
@@ -96,7 +97,7 @@ async def send(
         output.began(answer)
         answer = await _wait(session, answer.id)
     output.result(SendMessageResponse(task=answer))
-    _comment(session, output, answer, goes_on=not waits)
+    comment(session, output, answer, goes_on=not waits)
 
 
 async def get_task(session: Session, output: Output, *, task_id: str, history: int | None) -> None:
@@ -121,7 +122,7 @@ async def get_task(session: Session, output: Output, *, task_id: str, history: i
     else:
         task = await look(history)
     output.result(task, history=history is not None)
-    _comment(session, output, task)
+    comment(session, output, task)
 
 
 async def subscribe_to_task(session: Session, output: Output, *, task_id: str) -> None:
@@ -265,7 +266,7 @@ async def _follow(session: Session, output: Output, events: EventStream) -> None
         output.result(task)
     if shows:
         warn_of_gap(session, output, events)
-    _comment(session, output, task, why=await why_over(events))
+    comment(session, output, task, why=await why_over(events))
 
 
 async def why_over(events: EventStream) -> str:
@@ -292,7 +293,7 @@ def warn_of_gap(session: Session, output: Output, events: EventStream) -> None:
         )
 
 
-def _comment(
+def comment(
     session: Session, output: Output, task: Task, *, goes_on: bool = False, why: str = ""
 ) -> None:
     """Names an outcome that is no success, and the command that goes on from here."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast.cli import push_actions as actions
 from holdfast.cli.execution import CONTEXT, execute
-from holdfast.cli.options import EVERYWHERE, LINES, PUSHING, with_options
-from holdfast.cli.task_options import PAGES
+from holdfast.cli.options import AUTHORIZING, EVERYWHERE, LINES, PUSHING, STREAMING, with_options
+from holdfast.cli.task_options import PAGES, RECEIVING
 from holdfast.cli.values import Reads, read_id, read_push_url
 from holdfast.model.requests import TaskPushNotificationConfig
+
+if TYPE_CHECKING:
+    from holdfast.cli.output import Output
+    from holdfast.cli.session import Session
 
 __all__ = ["push_config"]
 
@@ -101,3 +105,27 @@ def push_config_delete(
             session, output, task_id=wanted, config_id=config_id
         ),
     )
+
+
+@push_config.command("receive", context_settings=CONTEXT)
+@click.argument("wanted", metavar="TASK_ID", type=Reads("id", read_id))
+@with_options(RECEIVING, AUTHORIZING, STREAMING, EVERYWHERE)
+@click.pass_context
+def push_config_receive(ctx: click.Context, /, wanted: str, **options: Any) -> int:
+    """Receive what the agent pushes of a task, until it is over or needs somebody to act.
+
+    Listens at a local address, tells the agent of it, and takes only what comes with the secrets
+    that it told. With --stream each event is shown as it comes, with -o json on a line of its
+    own; without, the task at the end. Deliveries may get lost: at the end, and after a minute
+    without news, the agent is asked for the task. The configuration is deleted at the end.
+    """
+    host, port = options["listen"]
+
+    async def act(session: Session, output: Output) -> None:
+        from holdfast.cli.push_receiver import receive  # heavy; help is not
+
+        await receive(
+            session, output, task_id=wanted, host=host, port=port, url=options["receiver_url"]
+        )
+
+    return execute(ctx, act, can_follow=True)

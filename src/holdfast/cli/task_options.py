@@ -10,11 +10,13 @@ from holdfast.cli.values import (
     complete_path,
     complete_state,
     read_id,
+    read_listen,
+    read_push_url,
     read_state,
     read_time,
 )
 
-__all__ = ["LISTING", "PAGES", "SAVING"]
+__all__ = ["LISTING", "PAGES", "RECEIVING", "SAVING"]
 
 LISTING = (
     REPLY[1],
@@ -74,5 +76,24 @@ SAVING = (
     ),
     click.option(
         "--overwrite", is_flag=True, help="Replace files that are there already by these names."
+    ),
+)
+
+RECEIVING = (
+    click.option(
+        "--listen",
+        metavar="HOST:PORT",
+        type=Reads("host:port", read_listen),
+        default="127.0.0.1:0",
+        show_default="a free port of this machine's loopback address",
+        help="Where to listen.",
+    ),
+    click.option(
+        "--url",
+        "receiver_url",
+        metavar="URL",
+        type=Reads("url", read_push_url),
+        show_default="the address itself",
+        help="Where the agent reaches that, for example through a proxy with TLS.",
     ),
 )

@@ -37,6 +37,7 @@ __all__ = [
     "read_extension",
     "read_grace",
     "read_id",
+    "read_listen",
     "read_metadata",
     "read_push_credentials",
     "read_push_url",
@@ -249,6 +250,17 @@ def read_push_url(text: str) -> str:
         message = f"{url!r} is no address; the task's id comes before the URL, which names a host"
         raise ValueError(message)
     return check_url(url, "address")
+
+
+def read_listen(text: str) -> tuple[str, int]:
+    """Reads an address to listen on, as ``127.0.0.1:8080`` or ``[::1]:8080``."""
+    host, colon, port = text.strip().rpartition(":")
+    is_port = port.isascii() and port.isdecimal() and len(port) < 6 and int(port) < 65_536
+    host = host.removeprefix("[").removesuffix("]")
+    if not (host and colon and is_port):
+        message = f"{text!r} is not HOST:PORT, as in 127.0.0.1:8080; port 0 takes a free one"
+        raise ValueError(message)
+    return host, int(port)
 
 
 def read_push_credentials(text: str) -> AuthenticationInfo:
