@@ -1385,10 +1385,6 @@ def test_cli_001_help_shows_what_is_in_effect():
     assert "default: 42s, from A2ACLI_TIMEOUT" in " ".join(done.out.split())
 
 
-def test_skill_001_there_is_none():
-    assert list((ROOT / "src").rglob("SKILL.md")) == []
-
-
 # ── Higher tiers, where something is there ───────────────────────────────────────────────────
 
 

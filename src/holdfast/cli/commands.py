@@ -20,6 +20,7 @@ from holdfast.cli.journal_commands import resume, run_lines
 from holdfast.cli.message_commands import chat, send
 from holdfast.cli.options import EVERYWHERE, LINES, OUTPUT_FORMATS, with_options
 from holdfast.cli.own_commands import COMPLETE, completion, config, show_help
+from holdfast.cli.skill_command import skill
 from holdfast.cli.sources import loaded_configuration
 from holdfast.cli.task_commands import task
 
@@ -132,4 +133,5 @@ app.add_command(resume)
 app.add_command(run_lines)
 app.add_command(send)
 app.add_command(show_help)
+app.add_command(skill)
 app.add_command(task)
