@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.cli import main
-from holdfast.cli.session import World
 from holdfast.cli.terminal import InterruptedLine
+from holdfast.cli.world import World
 from holdfast.runtime.env import SystemEnv
 from holdfast.testing import FakeAgent, FakeNetwork, run
 

@@ -74,7 +74,9 @@ def test_async_returns_at_once_with_the_identifiers_and_the_way_on(flag):
     assert done.field("Task ID") == "task-1"
     assert done.field("Context ID") == "context-2"
     assert done.field("State") == "TASK_STATE_WORKING"
-    assert done.err == f"Hint: holdfast task get --wait task-1 --agent-card {AGENT}\n"
+    assert (
+        done.err == f"Hint: holdfast task get --wait --through-auth task-1 --agent-card {AGENT}\n"
+    )
     assert agent.calls("GetTask") == []
 
 
@@ -364,7 +366,7 @@ def test_an_extension_that_the_agent_requires_is_asked_for_by_a_service_paramete
 
     assert refused.exit == 1
     assert "the agent requires the extension urn:x; nothing was sent" in refused.err
-    assert "--svc-param a2a-extensions:urn:x" in refused.err
+    assert "--extension urn:x" in refused.err
     assert (done.exit, done.field("State")) == (0, "TASK_STATE_COMPLETED")
 
 

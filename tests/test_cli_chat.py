@@ -146,7 +146,7 @@ def test_an_answer_shows_as_it_comes(monkeypatch):
     def echo(content, **_):
         written.append((asyncio.get_running_loop().time(), content.decode()))
 
-    monkeypatch.setattr("holdfast.cli.output.click.echo", echo)
+    monkeypatch.setattr("holdfast.cli.speaking.click.echo", echo)
     Scripted(streams("one ", "two ", "three", every=10)).chat("count")
     times = {text: round(at) for at, text in written}
     assert times["two "] - times["one "] == times["three"] - times["two "] == 10

@@ -79,7 +79,7 @@ def test_text_is_written_as_it_comes(monkeypatch):
     def echo(content, **_):
         written.append((asyncio.get_running_loop().time(), content.decode()))
 
-    monkeypatch.setattr("holdfast.cli.output.click.echo", echo)
+    monkeypatch.setattr("holdfast.cli.speaking.click.echo", echo)
     follow(streams("one ", "two ", "three", every=10))
     times = {text.partition("Text:\n")[2] or text: round(at) for at, text in written}
     assert times["two "] - times["one "] == times["three"] - times["two "] == 10
@@ -402,7 +402,7 @@ def test_a_message_whose_stream_never_began_is_not_sent_again():
     ("behaviour", "state", "hint"),
     [
         (asks("Which?"), "INPUT_REQUIRED", "holdfast send --task-id task-1 '<reply>'"),
-        (needs_auth("Log in"), "AUTH_REQUIRED", "holdfast task get --wait task-1"),
+        (needs_auth("Log in"), "AUTH_REQUIRED", "holdfast task get --wait --through-auth task-1"),
     ],
 )
 def test_it_stops_where_somebody_must_act(behaviour, state, hint, stays_open):
@@ -410,7 +410,7 @@ def test_it_stops_where_somebody_must_act(behaviour, state, hint, stays_open):
     assert done.exit == 0
     last = done.out.split("Task ID: ")[-1]
     assert last.startswith(f"task-1\nContext ID: context-2\nState: TASK_STATE_{state}\n")
-    assert f"Hint: {hint} " in done.err
+    assert f"{hint} " in done.err
 
 
 def test_a_task_that_fails_is_no_failure_of_the_command():

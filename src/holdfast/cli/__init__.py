@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.cli.session import World
+    from holdfast.cli.world import World
 
 __all__ = ["main"]
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None, *, world: World | None = None) 
     """
     try:
         from holdfast.cli.commands import run
-        from holdfast.cli.session import World
+        from holdfast.cli.world import World
 
         return run(
             sys.argv[1:] if arguments is None else arguments, World() if world is None else world

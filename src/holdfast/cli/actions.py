@@ -6,10 +6,8 @@ import asyncio
 import shlex
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from holdfast.cli.errors import CommandError, Failure, out_of_time
-from holdfast.cli.files import files_of
-from holdfast.cli.saving import Saved, check_free, content_of, write
-from holdfast.cli.values import secrets_in_reference, shown_duration
+from holdfast.cli.errors import CommandError, out_of_time
+from holdfast.cli.values import shown_duration
 from holdfast.errors import A2AError, TaskNotCancelableError, TaskTerminalError
 from holdfast.model.requests import ListTasksResponse, SendMessageResponse
 from holdfast.model.types import Message, Role, Task, TaskState
@@ -17,26 +15,19 @@ from holdfast.model.types import Message, Role, Task, TaskState
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
-    from pathlib import Path
 
-    from holdfast.cli.files import File
     from holdfast.cli.output import Output
     from holdfast.cli.session import Session
     from holdfast.event_stream import EventStream
-    from holdfast.model.requests import TaskPushNotificationConfig
     from holdfast.model.types import Part
 
 __all__ = [
     "OUTCOMES",
     "Filters",
     "cancel_task",
-    "create_push_config",
-    "delete_push_config",
-    "download_task",
+    "comment",
     "get_card",
-    "get_push_config",
     "get_task",
-    "list_push_configs",
     "list_tasks",
     "send",
     "subscribe_to_task",
@@ -102,11 +93,11 @@ async def send(
         output.result(SendMessageResponse(message=answer))
         return
     waits = session.settings.waits is not False
-    if waits and not _is_at_rest(answer):
+    if waits and not session.is_at_rest(answer):
         output.began(answer)
         answer = await _wait(session, answer.id)
     output.result(SendMessageResponse(task=answer))
-    _comment(session, output, answer, goes_on=not waits)
+    comment(session, output, answer, goes_on=not waits)
 
 
 async def get_task(session: Session, output: Output, *, task_id: str, history: int | None) -> None:
@@ -123,7 +114,7 @@ async def get_task(session: Session, output: Output, *, task_id: str, history: i
 
     if session.settings.waits:
         task = session.task = await look(None)
-        if not _is_at_rest(task):
+        if not session.is_at_rest(task):
             output.began(task)
             task = await _wait(session, task_id)
         # Some agents forget what goes beyond a history that was asked for: ask at the end only.
@@ -131,7 +122,7 @@ async def get_task(session: Session, output: Output, *, task_id: str, history: i
     else:
         task = await look(history)
     output.result(task, history=history is not None)
-    _comment(session, output, task)
+    comment(session, output, task)
 
 
 async def subscribe_to_task(session: Session, output: Output, *, task_id: str) -> None:
@@ -186,58 +177,6 @@ async def _list_all(session: Session, output: Output, filters: Filters) -> None:
         output.result(found, history=filters["history_length"] is not None)
 
 
-async def download_task(
-    session: Session, output: Output, *, task_id: str, directory: Path, overwrite: bool
-) -> None:
-    """Saves what is in the task's artifacts."""
-    await session.prepare()
-    task = await session.client.get_task(
-        task_id, timeout=session.left(), headers=session.svc_params
-    )
-    files = list(files_of(task))
-    if not overwrite:
-        check_free(directory, files)
-    saved: list[Saved] = []
-    failed = 0
-    for file in files:
-        try:
-            saved.append(await _save(session, file, directory, overwrite=overwrite))
-        except A2AError as error:
-            failed += 1
-            output.warn(f"{file.name} is not saved: {error}")
-    output.saved(task, saved, is_whole=not failed)
-    if failed:
-        raise CommandError(
-            Failure(
-                code="HOLDFAST_ERR_DOWNLOAD",
-                message=f"{failed} of {len(files)} files of task {task.id} could not be fetched",
-            )
-        )
-    if not files:
-        output.warn(f"task {task.id} has nothing to save")
-    if not task.state.is_terminal:
-        output.warn(f"task {task.id} is still {task.state}: there may be more to come")
-
-
-async def _save(session: Session, file: File, directory: Path, *, overwrite: bool) -> Saved:
-    path = directory / file.name
-    try:
-        async with asyncio.timeout(session.left()):
-            content = await content_of(file, session.engine, await session.named_address())
-    except TimeoutError:
-        raise CommandError(out_of_time(session.settings.timeout)) from None
-    try:
-        await write(path, content, overwrite=overwrite)
-    except OSError as error:
-        raise CommandError(
-            Failure(
-                code="HOLDFAST_ERR_FILE",
-                message=f"{path} cannot be written: {error.strerror or error}",
-            )
-        ) from None
-    return Saved(file, path, len(content))
-
-
 async def cancel_task(
     session: Session, output: Output, *, task_id: str, metadata: dict[str, Any] | None
 ) -> None:
@@ -281,63 +220,6 @@ async def _canceled_before(
     return task
 
 
-async def create_push_config(
-    session: Session, output: Output, *, config: TaskPushNotificationConfig
-) -> None:
-    """Tells the agent where to send news of a task."""
-    output.hide((*config.secrets, *secrets_in_reference(config.url)))
-    await session.prepare()
-    created = await session.client.create_task_push_notification_config(
-        config, timeout=session.left(), headers=session.svc_params
-    )
-    output.result(created)
-
-
-async def get_push_config(
-    session: Session, output: Output, *, task_id: str, config_id: str
-) -> None:
-    """Shows one configuration."""
-    session.asks_for_config = True
-    await session.prepare()
-    config = await session.client.get_task_push_notification_config(
-        task_id, config_id, timeout=session.left(), headers=session.svc_params
-    )
-    output.result(config)
-
-
-async def list_push_configs(
-    session: Session,
-    output: Output,
-    *,
-    task_id: str,
-    limit: int | None,
-    page_token: str | None,
-) -> None:
-    """Shows one page of a task's configurations."""
-    await session.prepare()
-    page = await session.client.list_task_push_notification_configs(
-        task_id,
-        limit=limit,
-        page_token=page_token,
-        timeout=session.left(),
-        headers=session.svc_params,
-    )
-    output.result(page)
-    if page.next_page_token:
-        output.hint(f"the next page: --page-token {shlex.quote(page.next_page_token)}")
-
-
-async def delete_push_config(
-    session: Session, output: Output, *, task_id: str, config_id: str
-) -> None:
-    """Deletes one configuration; one that is not there is as it was to be."""
-    await session.prepare()
-    await session.client.delete_task_push_notification_config(
-        task_id, config_id, timeout=session.left(), headers=session.svc_params
-    )
-    output.deleted(task_id, config_id)
-
-
 async def get_card(session: Session, output: Output) -> None:
     """Shows the card, even one whose interfaces are of no use."""
     card = await session.get_card()
@@ -347,7 +229,7 @@ async def get_card(session: Session, output: Output) -> None:
 async def _wait(session: Session, task_id: str) -> Task:
     return await session.client.wait(
         task_id,
-        until=_is_at_rest,
+        until=session.is_at_rest,
         timeout=session.left(),
         poll_interval=session.settings.poll_interval,
         headers=session.svc_params,
@@ -372,7 +254,7 @@ async def _follow(session: Session, output: Output, events: EventStream) -> None
             elif task is not None and not began:
                 began = True
                 output.began(task)
-            if task is not None and task.state.is_interrupted:
+            if task is not None and task.state.is_interrupted and session.is_at_rest(task):
                 break
         task = events.task
     if task is None:
@@ -384,7 +266,7 @@ async def _follow(session: Session, output: Output, events: EventStream) -> None
         output.result(task)
     if shows:
         warn_of_gap(session, output, events)
-    _comment(session, output, task, why=await why_over(events))
+    comment(session, output, task, why=await why_over(events))
 
 
 async def why_over(events: EventStream) -> str:
@@ -411,11 +293,7 @@ def warn_of_gap(session: Session, output: Output, events: EventStream) -> None:
         )
 
 
-def _is_at_rest(task: Task) -> bool:
-    return task.state.is_terminal or task.state.is_interrupted
-
-
-def _comment(
+def comment(
     session: Session, output: Output, task: Task, *, goes_on: bool = False, why: str = ""
 ) -> None:
     """Names an outcome that is no success, and the command that goes on from here."""
@@ -423,7 +301,10 @@ def _comment(
         output.warn(f"task {task.id} {said} ({task.state}){why}")
     if task.state is TaskState.INPUT_REQUIRED:
         output.hint(session.command("send", "--task-id", task.id, "<reply>"))
-    elif task.state is TaskState.AUTH_REQUIRED or (goes_on and not task.state.is_terminal):
+    elif task.state is TaskState.AUTH_REQUIRED:
+        output.hint(session.command("task", "get", "--wait", "--through-auth", task.id))
+        output.hint(session.command("send", "--task-id", task.id, "<reply>"))
+    elif goes_on and not task.state.is_terminal:
         output.hint(session.command("task", "get", "--wait", task.id))
 
 

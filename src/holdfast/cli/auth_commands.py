@@ -18,11 +18,12 @@ import click
 
 from holdfast.cli.configuration import PREFIX
 from holdfast.cli.errors import CommandError, Failure
-from holdfast.cli.options import CONTEXT, EVERYWHERE, OAUTH, with_options
+from holdfast.cli.execution import CONTEXT, execute
+from holdfast.cli.options import EVERYWHERE, OAUTH, with_options
 from holdfast.cli.values import read_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.auth.oauth import (
         AuthorizationServer,
@@ -37,9 +38,7 @@ if TYPE_CHECKING:
     from holdfast.cli.output import Output
     from holdfast.cli.session import Session
 
-    Execute = Callable[[click.Context, Callable[[Session, Output], Awaitable[None]]], int]
-
-__all__ = ["auth_group", "client_secret"]
+__all__ = ["auth", "client_secret"]
 
 _SECRET = f"{PREFIX}CLIENT_SECRET"
 _GRANTS = {
@@ -74,55 +73,48 @@ def client_secret(file: str | None) -> str | None:
     return read_secret(text)
 
 
-def auth_group(execute: Execute) -> click.Group:
-    """The commands below ``auth``.
+@click.group("auth", context_settings=CONTEXT)
+@with_options(EVERYWHERE)
+def auth(**_options: object) -> None:
+    """Log in at an agent, so that later commands carry a token by themselves."""
 
-    Args:
-        execute: Runs an action against the agent, and reports how it failed, if it did.
+
+@auth.command("login", context_settings=CONTEXT)
+@with_options(OAUTH, EVERYWHERE)
+@click.pass_context
+def login(ctx: click.Context, /, **options: Any) -> int:
+    """Get a token for an agent by OAuth 2 or OpenID Connect, and keep it for later commands.
+
+    With the flow device-code, which is the default, a person opens an address on any device
+    and enters a code; with authorization-code in a browser on this machine; with
+    client-credentials nobody is asked.
+
+    The authorization server is the one of --issuer, or the one that the agent's card names
+    at an origin of --trust-server. The client's secret, if it has one, is read from the
+    environment variable A2ACLI_CLIENT_SECRET or from --client-secret-file, and not kept.
+
+    The token is for the agent's origin and goes nowhere else. It is kept below
+    ~/.config/holdfast/logins in files that only you can read, and renewed by itself. --bearer
+    and --api-key are used in its place where they are given.
     """
+    asked = _Asked.of(options)
+    return execute(ctx, lambda session, output: _log_in(session, output, asked))
 
-    @click.group("auth", context_settings=CONTEXT)
-    @with_options(EVERYWHERE)
-    def auth(**_options: object) -> None:
-        """Log in at an agent, so that later commands carry a token by themselves."""
 
-    @auth.command("login", context_settings=CONTEXT)
-    @with_options(OAUTH, EVERYWHERE)
-    @click.pass_context
-    def login(ctx: click.Context, /, **options: Any) -> int:
-        """Get a token for an agent by OAuth 2 or OpenID Connect, and keep it for later commands.
+@auth.command("logout", context_settings=CONTEXT)
+@with_options(EVERYWHERE)
+@click.pass_context
+def logout(ctx: click.Context, /, **_options: object) -> int:
+    """Forget the token of an agent. It is not taken back at the authorization server."""
+    return execute(ctx, _log_out)
 
-        With the flow device-code, which is the default, a person opens an address on any device
-        and enters a code; with authorization-code in a browser on this machine; with
-        client-credentials nobody is asked.
 
-        The authorization server is the one of --issuer, or the one that the agent's card names
-        at an origin of --trust-server. The client's secret, if it has one, is read from the
-        environment variable A2ACLI_CLIENT_SECRET or from --client-secret-file, and not kept.
-
-        The token is for the agent's origin and goes nowhere else. It is kept below
-        ~/.config/holdfast/logins in files that only you can read, and renewed by itself. --bearer
-        and --api-key are used in its place where they are given.
-        """
-        asked = _Asked.of(options)
-        return execute(ctx, lambda session, output: _log_in(session, output, asked))
-
-    @auth.command("logout", context_settings=CONTEXT)
-    @with_options(EVERYWHERE)
-    @click.pass_context
-    def logout(ctx: click.Context, /, **_options: object) -> int:
-        """Forget the token of an agent. It is not taken back at the authorization server."""
-        return execute(ctx, _log_out)
-
-    @auth.command("status", context_settings=CONTEXT)
-    @with_options(EVERYWHERE)
-    @click.pass_context
-    def status(ctx: click.Context, /, **_options: object) -> int:
-        """Show whether there is a token for an agent, and until when; never the token."""
-        return execute(ctx, _show)
-
-    del login, logout, status
-    return auth
+@auth.command("status", context_settings=CONTEXT)
+@with_options(EVERYWHERE)
+@click.pass_context
+def status(ctx: click.Context, /, **_options: object) -> int:
+    """Show whether there is a token for an agent, and until when; never the token."""
+    return execute(ctx, _show)
 
 
 class _Asked(NamedTuple):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.actions import OUTCOMES, warn_of_gap, why_over
-from holdfast.cli.errors import describe
+from holdfast.cli.described import describe
 from holdfast.cli.terminal import InterruptedLine
 from holdfast.errors import A2AError, OutcomeUnknownError, UnsupportedOperationError
 from holdfast.model.types import Message, Part, Role, TaskArtifactUpdateEvent, TaskState
@@ -24,9 +24,9 @@ from holdfast.tasks.resume import still_waits
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
-    from holdfast.cli.output import ChatOutput
     from holdfast.cli.session import Session
     from holdfast.cli.terminal import Terminal
+    from holdfast.cli.text_output import ChatOutput
     from holdfast.conversation import Conversation
     from holdfast.event_stream import EventStream
     from holdfast.model.types import Event, Task, TaskStatus

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from holdfast.cli.demo_faults import WrittenFault
-    from holdfast.cli.session import World
+    from holdfast.cli.world import World
 
 __all__ = ["demo_server"]
 

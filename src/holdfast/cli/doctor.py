@@ -19,7 +19,8 @@ from holdfast.wire.bindings import PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
     from holdfast.cli.output import Output
-    from holdfast.cli.session import Session, World
+    from holdfast.cli.session import Session
+    from holdfast.cli.world import World
     from holdfast.diagnosis import Diagnosis
 
 __all__ = ["examine"]

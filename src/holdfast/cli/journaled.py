@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.answer import Answer
+from holdfast.cli.described import describe
 from holdfast.cli.document import document
-from holdfast.cli.errors import CommandError, Failure, describe, internal
+from holdfast.cli.errors import CommandError, Failure, internal
 from holdfast.cli.session import Session
 from holdfast.cli.values import masked_reference, shown_duration
 from holdfast.errors import (
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast.cli.output import Output
-    from holdfast.cli.session import World
     from holdfast.cli.settings import Settings
+    from holdfast.cli.world import World
     from holdfast.errors import JournalFailure
     from holdfast.model.card import AgentCard
     from holdfast.model.types import Event, Task

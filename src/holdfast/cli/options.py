@@ -9,62 +9,50 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import click
 
 from holdfast._version import __version__
 from holdfast.cli.configuration import PREFIX
 from holdfast.cli.logging_in import FLOWS
-from holdfast.cli.sources import SettingOption
+from holdfast.cli.sources import setting_option as _option
 from holdfast.cli.values import (
     Reads,
     complete_path,
-    complete_state,
     hidden,
     hidden_params,
     masked_reference,
     read_bearer,
     read_duration,
-    read_grace,
+    read_extension,
     read_id,
     read_metadata,
     read_push_credentials,
-    read_rate,
     read_secret,
-    read_state,
     read_svc_param,
-    read_time,
     read_timeout,
     read_transport,
     read_version,
     shown_duration,
 )
-from holdfast.policy.reconcile import OnUnknown
 from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION
 
 __all__ = [
-    "CONTEXT",
-    "DEFAULT_CONCURRENCY",
+    "AUTHORIZING",
     "DEFAULT_POLL_INTERVAL",
     "DEFAULT_TIMEOUT",
     "EVERYWHERE",
     "EVERYWHERE_BRIEFLY",
     "EVERYWHERE_BUT_FILES",
-    "EXAMINING",
     "HISTORY",
     "LINES",
-    "LISTING",
     "METADATA",
     "OAUTH",
     "OUTPUT_FORMATS",
-    "PAGES",
     "POLLING",
     "PUSHING",
     "REPLY",
-    "RESUMING",
-    "RUNNING",
-    "SAVING",
     "STREAMING",
     "WAITING",
     "with_options",
@@ -73,17 +61,9 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 OUTPUT_FORMATS = ("text", "json")
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 DEFAULT_TIMEOUT = 900.0
 DEFAULT_TIMEOUT_OF_DOCTOR = 120.0
-DEFAULT_CONCURRENCY = 32
 DEFAULT_POLL_INTERVAL = 2.0
-
-
-def _option(*names: str, **attributes: Any) -> Callable[[F], F]:
-    variable = f"{PREFIX}{names[0].lstrip('-').replace('-', '_').upper()}"
-    shared = {"variable": variable, "show_envvar": True, "show_default": True}
-    return click.option(*names, cls=SettingOption, **{**shared, **attributes})
 
 
 def _complete_transport(
@@ -219,6 +199,14 @@ EVERYWHERE = (
         shell_complete=complete_path,
         help="PEM file of that certificate's key.",
     ),
+    _option(
+        "--extension",
+        multiple=True,
+        metavar="URI",
+        type=Reads("uri", read_extension, r"[,\s]+"),
+        help="A protocol extension that your messages follow, declared with each request; can be "
+        "repeated. An agent may require some.",
+    ),
     click.option(
         "--version",
         "-v",
@@ -291,6 +279,14 @@ REPLY = (
         help="Send in this context, which the agent named earlier.",
     ),
 )
+AUTHORIZING = (
+    click.option(
+        "--through-auth",
+        is_flag=True,
+        help="Do not stop where the task waits for an authorization (AUTH_REQUIRED): say what it "
+        "asks for, and go on waiting until somebody has given it.",
+    ),
+)
 METADATA = (
     _option(
         "--metadata",
@@ -326,49 +322,6 @@ LINES = (
     ),
 )
 """The same flag where there is nothing to follow."""
-LISTING = (
-    REPLY[1],
-    click.option(
-        "--status",
-        metavar="STATE",
-        type=Reads("state", read_state),
-        shell_complete=complete_state,
-        help="Only tasks in this state, as working or TASK_STATE_WORKING.",
-    ),
-    click.option(
-        "--since",
-        metavar="TIME",
-        type=Reads("time", read_time),
-        help="Only tasks whose state is not older than this, as 2026-11-21 or "
-        "2026-11-21T09:00:00Z; UTC unless it says otherwise.",
-    ),
-    click.option(
-        "--limit",
-        metavar="N",
-        type=click.IntRange(1, 100),
-        default=50,
-        show_default=True,
-        help="Tasks on a page.",
-    ),
-    click.option(
-        "--page-token",
-        metavar="TOKEN",
-        type=Reads("token", read_id),
-        help="Show the page that this token stands for; each page names that of the next.",
-    ),
-    click.option("--all", "every_page", is_flag=True, help="Show all of them, page by page."),
-    click.option("--with-artifacts", is_flag=True, help="Show the artifacts as well."),
-)
-PAGES = (
-    click.option(
-        "--limit",
-        metavar="N",
-        type=click.IntRange(min=1),
-        show_default="as the agent likes",
-        help="Configurations on a page.",
-    ),
-    LISTING[4],
-)
 PUSHING = (
     _option(
         "--push-token",
@@ -385,21 +338,6 @@ PUSHING = (
         mask=hidden,
         help="What the agent sends as Authorization, as in 'Bearer TOKEN'; Bearer alone leaves "
         "the token to the agent. For a flag the same goes as above.",
-    ),
-)
-SAVING = (
-    click.option(
-        "--to",
-        "directory",
-        metavar="DIRECTORY",
-        type=Reads("path", read_id),
-        default=".",
-        show_default="the working directory",
-        shell_complete=complete_path,
-        help="Where to save; made if it is not there.",
-    ),
-    click.option(
-        "--overwrite", is_flag=True, help="Replace files that are there already by these names."
     ),
 )
 
@@ -459,131 +397,6 @@ OAUTH = (
         metavar="URL",
         type=Reads("url", read_id),
         help="Whom the token is for (RFC 8707), where the server wants to know.",
-    ),
-)
-RUNNING = (
-    click.option(
-        "--input",
-        "source",
-        metavar="FILE",
-        required=True,
-        type=Reads("path", read_id),
-        shell_complete=complete_path,
-        help="Messages, one on each line; - for standard input, with --run-id.",
-    ),
-    click.option(
-        "--output",
-        "results",
-        metavar="FILE",
-        required=True,
-        type=Reads("path", read_id),
-        shell_complete=complete_path,
-        help="Where results go, one on each line, behind those that are there; - for standard "
-        "output.",
-    ),
-    click.option(
-        "--journal",
-        metavar="FILE",
-        required=True,
-        type=Reads("path", read_id),
-        shell_complete=complete_path,
-        help="The journal, a file of SQLite or its sqlite:/// address: each message is written "
-        "down there before it is sent, and what came of it. Made if it is not there, readable to "
-        "you alone; it grows until you remove it.",
-    ),
-    click.option(
-        "--run-id",
-        metavar="NAME",
-        type=Reads("name", read_id),
-        show_default="made from the path of the input",
-        help="Name of the run in the journal: under the same one, it goes on. Another one knows "
-        "nothing of what the first has under way. Where none is given, a line that another run "
-        "has under way ends the command before anything is sent: the input may have been moved.",
-    ),
-    click.option(
-        "--concurrency",
-        metavar="N",
-        type=click.IntRange(min=1),
-        default=DEFAULT_CONCURRENCY,
-        show_default=True,
-        help="How many are under way at once.",
-    ),
-    click.option(
-        "--rate",
-        metavar="RATE",
-        type=Reads("rate", read_rate),
-        show_default="no bound",
-        help="How many are begun at most, as 50/s, 3/min or 100/h; 50 is 50/s.",
-    ),
-    click.option(
-        "--on-unknown",
-        type=click.Choice(get_args(OnUnknown)),
-        default="reconcile",
-        show_default=True,
-        help="What to do about a message whose reply is lost: look for the task that it made; "
-        "report it as unknown at once; look, and send it again if there is none, which takes an "
-        "agent whose list shows each task soon, with its messages; or send it again at once. The "
-        "last two are for messages that may well be executed twice.",
-    ),
-    click.option(
-        "--on-bad-line",
-        type=click.Choice(["skip", "fail"]),
-        default="fail",
-        show_default=True,
-        help="What to do about a line that is no message: leave it out, or send nothing that is "
-        "behind it. Either way it is named on stderr.",
-    ),
-    click.option(
-        "--retry-errors",
-        is_flag=True,
-        help="Take the results that are errors out of the output, and try their lines once more. "
-        "What may have been executed is waited for or looked up, and not sent again; it is where "
-        "--run-id names another run.",
-    ),
-    click.option(
-        "--grace",
-        metavar="DURATION",
-        type=Reads("duration", read_grace),
-        default="30s",
-        show_default=True,
-        help="How long to wait after Ctrl-C for what is under way.",
-    ),
-)
-EXAMINING = (
-    click.option(
-        "--send",
-        "sends",
-        metavar="TEXT",
-        help="Send this text as a message, once: the agent executes it. Shows how streams come, "
-        "and what the agent keeps of messages.",
-    ),
-    click.option(
-        "--twice",
-        is_flag=True,
-        help="With --send: send the same message, under the same id, once more at the end, to see "
-        "whether the agent executes it again. Most do.",
-    ),
-)
-RESUMING = (
-    click.option(
-        "--journal",
-        metavar="FILE",
-        required=True,
-        type=Reads("path", read_id),
-        shell_complete=complete_path,
-        help="The journal that the calls are in.",
-    ),
-    click.option(
-        "--list",
-        "lists",
-        is_flag=True,
-        help="Only show the calls that have no outcome; nothing is sent.",
-    ),
-    click.option(
-        "--forget",
-        metavar="MESSAGE_ID",
-        type=Reads("id", read_id),
-        help="Note that nobody wants to know what becomes of this call; nothing is sent.",
     ),
 )
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from holdfast.answer import Answer
     from holdfast.cli.output import Output
-    from holdfast.cli.session import World
     from holdfast.cli.settings import Settings
+    from holdfast.cli.world import World
     from holdfast.journals.sqlite import SqliteJournal
     from holdfast.model.card import AgentCard
     from holdfast.model.types import Event, Task

@@ -21,7 +21,7 @@ import msgspec
 from holdfast.cli.document import write_json
 from holdfast.cli.errors import unusable
 from holdfast.cli.lines import key_of
-from holdfast.cli.output import OutputError
+from holdfast.cli.speaking import OutputError
 from holdfast.model import codec
 
 if sys.platform != "win32":

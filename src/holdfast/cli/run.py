@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.bulk import RunItem
-from holdfast.cli.errors import CommandError, Failure, away
+from holdfast.cli.errors import CommandError, Failure
 from holdfast.cli.journaled import (
     check_journal,
     failure_of,
@@ -28,6 +28,7 @@ from holdfast.cli.outage import LONGEST_OUTAGE, is_away
 from holdfast.cli.plan import STANDARD
 from holdfast.cli.progress import Counts, Progress
 from holdfast.cli.values import shown_duration
+from holdfast.cli.wording import away
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,

@@ -11,23 +11,21 @@ import logging
 import math
 import os
 import uuid
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeGuard
+from typing import TYPE_CHECKING, Self, TypeGuard
 
 import click
 
 from holdfast._version import __version__
 from holdfast.assembly import connect
-from holdfast.cli.configuration import PREFIX, read_configuration
+from holdfast.cli.configuration import PREFIX
 from holdfast.cli.credentials import Credentials
-from holdfast.cli.errors import describe, reconnected, reconnecting, retrying
+from holdfast.cli.described import describe
 from holdfast.cli.logging_in import DIRECTORY
 from holdfast.cli.output import command_line
 from holdfast.cli.rehearsal import Rehearsed, rehearse
-from holdfast.cli.terminal import interrupts, open_terminal
 from holdfast.cli.values import masked_reference, secrets_in_params, secrets_in_reference
 from holdfast.cli.wire_log import LoggedEngine
+from holdfast.cli.wording import reconnected, reconnecting, retrying
 from holdfast.errors import A2AError, VersionNotSupportedError
 from holdfast.model.operations import (
     GET_TASK,
@@ -35,22 +33,20 @@ from holdfast.model.operations import (
     SEND_STREAMING_MESSAGE,
     SUBSCRIBE_TO_TASK,
 )
+from holdfast.model.types import TaskState
 from holdfast.policy.resilience import Resilience
-from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.interfaces import declared_versions, leaves_room_for
 from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, Reconnected, RetryScheduled
 from holdfast.wire.bindings import OLDER_VERSION, PROTOCOL_VERSION, PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
-    from contextlib import AbstractContextManager
+    from pathlib import Path
     from types import TracebackType
 
-    from holdfast.cli.configuration import Configuration
     from holdfast.cli.logins import KeptCredentials, Logins
     from holdfast.cli.output import Output
     from holdfast.cli.settings import Settings
-    from holdfast.cli.terminal import Terminal
+    from holdfast.cli.world import World
     from holdfast.client import Client
     from holdfast.model.card import AgentCard, AgentInterface
     from holdfast.model.types import Event, Task
@@ -59,9 +55,8 @@ if TYPE_CHECKING:
     from holdfast.runtime.journal import Journal
     from holdfast.runtime.listeners import Observation
     from holdfast.runtime.transport import AuthProvider
-    from holdfast.wire.tls import TlsFacts
 
-__all__ = ["Session", "World"]
+__all__ = ["Session"]
 
 logger = logging.getLogger("holdfast.cli")
 
@@ -75,57 +70,6 @@ _CERTIFICATE = {
 
 _SHORTEST_TIME = 0.001
 """Seconds; what is left when nothing is left, so that the call itself reports it."""
-
-
-async def _look_at_tls(url: str, *, timeout: float) -> TlsFacts | None:
-    from holdfast.net.tls import look_at_tls
-
-    return await look_at_tls(url, timeout=timeout)
-
-
-def _aiohttp_engine(*, verify: bool, tls: TlsConfig | None = None) -> HttpEngine:
-    from holdfast.net.aiohttp import AiohttpEngine  # heavy; help and usage errors are not
-
-    return AiohttpEngine(ssl=verify if tls is None else tls)
-
-
-@dataclass(frozen=True, kw_only=True)
-class World:
-    """What commands run in.
-
-    Attributes:
-        run: Runs a coroutine to its end.
-        engine: Makes what carries requests; `verify` says whether certificates are verified, and
-            `tls`, which is there if the client shows one of its own, says all of it.
-        home: Gives the home directory.
-        directory: Gives the working directory.
-        terminal: Gives the terminal that somebody sits at; None for none.
-        interrupts: Calls at each Ctrl-C, as long as the context is open.
-        env: Wall time, randomness and ids.
-        look_at_tls: Looks at the TLS of a server; see `holdfast.net.tls`.
-    """
-
-    run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
-    engine: Callable[..., HttpEngine] = _aiohttp_engine
-    home: Callable[[], Path] = Path.home
-    directory: Callable[[], Path] = Path.cwd
-    terminal: Callable[[], Terminal | None] = open_terminal
-    interrupts: Callable[[Callable[[], None]], AbstractContextManager[None]] = interrupts
-    env: Env = field(default_factory=SystemEnv)
-    look_at_tls: Callable[..., Awaitable[TlsFacts | None]] = _look_at_tls
-
-    def read_configuration(self, named: str | None) -> Configuration:
-        """Reads the configuration files.
-
-        Args:
-            named: The file to read in place of the local one, as the caller wrote it.
-
-        Raises:
-            OSError: That file cannot be read.
-            ValueError: It is not UTF-8.
-        """
-        path = None if named is None else Path(named).expanduser()
-        return read_configuration(path, home=self.home, directory=self.directory)
 
 
 class Session:
@@ -199,6 +143,7 @@ class Session:
                 resilience=self._resilience,
                 card_ttl=math.inf,
                 engine=self.engine,
+                extensions=settings.extensions,
                 bindings=settings.spoken_transports,
                 protocol_version=next(
                     (v for v in PROTOCOL_VERSIONS if v == settings.version), None
@@ -349,6 +294,7 @@ class Session:
         """A command to go on with, with what this one was told about the agent."""
         settings = self.settings
         transports = [word for name in settings.transports for word in ("--transport", name)]
+        extensions = [word for uri in settings.extensions for word in ("--extension", uri)]
         insecure = ["--insecure"] if settings.insecure else []
         for flag, path in (
             ("--client-cert", settings.client_cert),
@@ -359,13 +305,24 @@ class Session:
         version = [] if is_newest else ["--a2a-version", settings.version]
         config = [] if settings.config is None else ["--config", settings.config]
         card = ["--agent-card", masked_reference(settings.agent_card)]
-        return command_line([*words, *card, *config, *version, *transports, *insecure])
+        return command_line(
+            [*words, *card, *config, *version, *transports, *extensions, *insecure]
+        )
 
     def go_on(self, task_id: str) -> str:
         """The command that goes on with a task where this one left off, as this one did."""
         if self.follows:
-            return self.command("task", "subscribe", "--stream", task_id)
-        return self.command("task", "get", "--wait", task_id)
+            return self.command("task", "subscribe", "--stream", *self._through(), task_id)
+        return self.command("task", "get", "--wait", *self._through(), task_id)
+
+    def _through(self) -> list[str]:
+        return ["--through-auth"] if self.settings.through_auth else []
+
+    def is_at_rest(self, task: Task) -> bool:
+        """Whether the wait ends here: the task is over, or somebody must act (a2a-cli 9.1)."""
+        if self.settings.through_auth and task.state is TaskState.AUTH_REQUIRED:
+            return False
+        return task.state.is_terminal or task.state.is_interrupted
 
     def new_message_id(self) -> str:
         """Names the message that is about to be sent."""
@@ -378,7 +335,15 @@ class Session:
             return
         if self.task is None or self.task.state is not task.state:
             logger.debug("task %s is %s", task.id, task.state)
+            self._ask_for_authorization(task)
         self.task = task
+
+    def _ask_for_authorization(self, task: Task) -> None:
+        """Says what a task asks for that is waited for all the same (A2A 7.6.2)."""
+        if self.settings.through_auth and task.state is TaskState.AUTH_REQUIRED:
+            said = task.status.message
+            what = f": {said.text}" if said is not None and said.text else ""
+            self._output.warn(f"task {task.id} waits for an authorization{what}")
 
     def _observed(self, observation: Observation) -> None:
         """Says why nothing happens for a while; also where nobody looks, as other tools do.

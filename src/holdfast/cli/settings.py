@@ -28,6 +28,7 @@ class Settings:
         bearer: A bearer token.
         api_key: An API key.
         svc_params: Service parameters (A2A 3.2.6), names in lower case.
+        extensions: URIs of extensions that messages follow.
         transports: Preferred bindings, best first.
         version: The protocol version to signal.
         insecure: Whether certificates are left unverified.
@@ -40,6 +41,7 @@ class Settings:
         debug: Whether to tell on stderr how it goes.
         waits: Whether to wait for the task; None leaves it to the command.
         stream: Whether to show what comes as it comes.
+        through_auth: Whether to wait on while a task waits for an authorization.
         poll_interval: Seconds between two looks.
     """
 
@@ -48,6 +50,7 @@ class Settings:
     bearer: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
     svc_params: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    extensions: tuple[str, ...] = ()
     transports: tuple[str, ...] = ()
     version: str = PROTOCOL_VERSION
     insecure: bool = False
@@ -60,6 +63,7 @@ class Settings:
     debug: bool = False
     waits: bool | None = None
     stream: bool = False
+    through_auth: bool = False
     poll_interval: float = DEFAULT_POLL_INTERVAL
 
     @property
@@ -117,6 +121,7 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
         bearer=values["bearer"],
         api_key=values["api_key"],
         svc_params=_no_repeats(ctx, values["svc_param"]),
+        extensions=tuple(dict.fromkeys(values["extension"])),
         transports=tuple(dict.fromkeys(values["transport"])),
         version=values["a2a_version"],
         insecure=values["insecure"],
@@ -129,6 +134,7 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
         debug=values["debug"],
         waits=waits,
         stream=stream,
+        through_auth=bool(values.get("through_auth")),
         poll_interval=values.get("poll_interval", DEFAULT_POLL_INTERVAL),
     )
 

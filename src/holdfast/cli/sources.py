@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -17,9 +17,17 @@ if TYPE_CHECKING:
     from click.types import OptionHelpExtra
 
     from holdfast.cli.configuration import Configuration, Source, Stated
-    from holdfast.cli.session import World
+    from holdfast.cli.world import World
 
-__all__ = ["SettingOption", "configuration_of", "loaded_configuration", "unknown"]
+__all__ = [
+    "SettingOption",
+    "configuration_of",
+    "loaded_configuration",
+    "setting_option",
+    "unknown",
+]
+
+F = TypeVar("F", bound="Callable[..., Any]")
 
 _CONFIGURATION = "holdfast.cli.sources.configuration"
 
@@ -116,6 +124,18 @@ class SettingOption(click.Option):
         return stated if stated is not None and stated.value else None
 
 
+def setting_option(*names: str, **attributes: Any) -> Callable[[F], F]:
+    """An option of a command whose environment variable is named after its flag.
+
+    Args:
+        names: The flag, and others.
+        attributes: As of `SettingOption`.
+    """
+    variable = f"{PREFIX}{names[0].lstrip('-').replace('-', '_').upper()}"
+    shared = {"variable": variable, "show_envvar": True, "show_default": True}
+    return click.option(*names, cls=SettingOption, **{**shared, **attributes})
+
+
 class _Switch(click.types.BoolParamType):
     """A flag, which a variable or a file may state in words."""
 
@@ -153,18 +173,27 @@ def unknown(
     """What looks like a setting and is none, in files and the environment.
 
     Args:
-        command: Has all settings among its options.
+        command: Has all settings among its options, or those of the commands below it.
         configuration: What the files say.
 
     Yields:
         The name, and the one that was probably meant, if one is much like it.
     """
-    known = {one.variable for one in command.params if isinstance(one, SettingOption)}
+    known = set(_variables(command))
     names = {name.removeprefix(PREFIX): name for name in known}
     for name in sorted({*configuration.stated, *os.environ} - known):
         if name.startswith(PREFIX):
             meant = get_close_matches(name.removeprefix(PREFIX), names, n=1, cutoff=0.75)
             yield name, names[meant[0]] if meant else None
+
+
+def _variables(command: click.Command) -> Iterator[str]:
+    for param in command.params:
+        if isinstance(param, SettingOption):
+            yield param.variable
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            yield from _variables(below)
 
 
 def _named_file(ctx: click.Context) -> str | None:

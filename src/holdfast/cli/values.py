@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import click
 from click.shell_completion import CompletionItem
 
-from holdfast.arguments import check_url
+from holdfast.arguments import check_url, extension_uris
 from holdfast.model import codec
 from holdfast.model.requests import AuthenticationInfo
 from holdfast.model.types import TaskState
@@ -34,8 +34,10 @@ __all__ = [
     "names_user",
     "read_bearer",
     "read_duration",
+    "read_extension",
     "read_grace",
     "read_id",
+    "read_listen",
     "read_metadata",
     "read_push_credentials",
     "read_push_url",
@@ -158,6 +160,12 @@ def read_version(text: str) -> str:
 _VERSION = re.compile(r"([0-9]{1,5}\.[0-9]{1,5})(?:\.[0-9]{1,5})?")
 
 
+def read_extension(text: str) -> str:
+    """Reads the URI of an extension, which goes into a header (A2A 14.2.2)."""
+    (uri,) = extension_uris([text.strip()])
+    return uri
+
+
 def read_transport(text: str) -> str:
     """Reads the name of a binding of the protocol, spoken here or not, in capitals or not."""
     binding = text.strip().upper().replace("-", "")
@@ -242,6 +250,17 @@ def read_push_url(text: str) -> str:
         message = f"{url!r} is no address; the task's id comes before the URL, which names a host"
         raise ValueError(message)
     return check_url(url, "address")
+
+
+def read_listen(text: str) -> tuple[str, int]:
+    """Reads an address to listen on, as ``127.0.0.1:8080`` or ``[::1]:8080``."""
+    host, colon, port = text.strip().rpartition(":")
+    is_port = port.isascii() and port.isdecimal() and len(port) < 6 and int(port) < 65_536
+    host = host.removeprefix("[").removesuffix("]")
+    if not (host and colon and is_port):
+        message = f"{text!r} is not HOST:PORT, as in 127.0.0.1:8080; port 0 takes a free one"
+        raise ValueError(message)
+    return host, int(port)
 
 
 def read_push_credentials(text: str) -> AuthenticationInfo:

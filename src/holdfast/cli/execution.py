@@ -1,0 +1,235 @@
+"""How a command is executed: from its options to its output and exit code.
+
+Rules: whatever goes wrong is told in one form; a task that was begun is named before the command
+ends, whoever ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from holdfast.cli.described import describe
+from holdfast.cli.diagnostics import Diagnostics
+from holdfast.cli.errors import CommandError, Failure, internal, unwritable
+from holdfast.cli.output import output_for
+from holdfast.cli.reference import read_reference
+from holdfast.cli.settings import read_settings
+from holdfast.cli.sources import configuration_of, unknown
+from holdfast.cli.speaking import OutputError
+from holdfast.errors import A2AError
+
+if TYPE_CHECKING:
+    from holdfast.cli.json_output import JsonOutput
+    from holdfast.cli.output import Output
+    from holdfast.cli.session import Session
+    from holdfast.cli.settings import Settings
+    from holdfast.cli.text_output import TextOutput
+    from holdfast.cli.world import World
+    from holdfast.model.types import Task
+
+
+__all__ = [
+    "CONTEXT",
+    "INTERRUPTED",
+    "NOBODY_READS",
+    "Action",
+    "announce",
+    "cannot_write",
+    "discard",
+    "execute",
+    "fail",
+    "nobody_reads",
+    "not_a_setting",
+    "perform",
+    "reference_of",
+]
+
+INTERRUPTED = 130
+
+NOBODY_READS = 141
+"""What a shell says of a program that SIGPIPE ended, as most are whose output nobody reads."""
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+_NOTHING_TO_FOLLOW = (
+    "--stream: there is nothing to follow here; it goes with -o json, to write each object on one "
+    "line. To follow a task: holdfast task subscribe --stream TASK_ID"
+)
+
+logger = logging.getLogger("holdfast.cli")
+
+Action = Callable[["Session", "Output"], Awaitable[None]]
+
+
+def execute(
+    ctx: click.Context,
+    action: Action,
+    *,
+    can_follow: bool = False,
+    output: TextOutput | JsonOutput | None = None,
+) -> int:
+    """Runs an action against the agent, and reports how it failed, if it did.
+
+    Args:
+        ctx: The command's context.
+        action: What to do.
+        can_follow: Whether there is something to follow with ``--stream``.
+        output: Where things are said; what the options say if left out.
+
+    Raises:
+        click.UsageError: The options cannot be right.
+    """
+    from holdfast.cli.session import Session  # heavy; help and usage errors are not
+
+    world: World = ctx.obj
+    settings = read_settings(ctx)
+    if settings.stream and not can_follow and settings.output != "json":
+        raise click.UsageError(_NOTHING_TO_FOLLOW, ctx)
+    output = output or output_for(settings.output, settings)
+    announce(ctx, output)
+    reference = reference_of(ctx, settings)
+    with Diagnostics(output, enabled=settings.debug):
+        return perform(world, Session(world, settings, reference, output), output, action)
+
+
+def announce(ctx: click.Context, output: Output) -> None:
+    """Says what of the configuration may be a mistake."""
+    for problem in configuration_of(ctx).problems:
+        output.warn(problem)
+    for name, meant in unknown(ctx.find_root().command, configuration_of(ctx)):
+        if meant:  # others may be of another tool that follows the same specification
+            output.warn(not_a_setting(name, meant))
+
+
+def reference_of(ctx: click.Context, settings: Settings, *, absolute: bool = False) -> str | Path:
+    """Where the card is.
+
+    Raises:
+        click.UsageError: The reference cannot be one.
+    """
+    try:
+        reference = read_reference(settings.agent_card)
+    except ValueError as error:
+        raise click.UsageError(f"--agent-card: {error}", ctx) from None
+    return reference.absolute() if absolute and isinstance(reference, Path) else reference
+
+
+def not_a_setting(name: str, meant: str | None) -> str:
+    """What is said of a setting that there is not, and of the one that may be meant."""
+    advice = "" if meant is None else f"; did you mean {meant}?"
+    return f"{name} is not a setting of holdfast{advice}"
+
+
+def perform(world: World, session: Session, output: Output, action: Action) -> int:
+    """Runs an action, and gives the exit code."""
+
+    async def act() -> None:
+        async with session:
+            await action(session, output)
+
+    try:
+        world.run(act())
+    except KeyboardInterrupt:
+        _interrupted(session, output)
+        return INTERRUPTED
+    except OutputError as error:
+        return cannot_write(error, session)
+    except BrokenPipeError:
+        _left(session, output)
+        raise
+    except click.UsageError:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever it is, one form of error tells it
+        failure = _failure(error, session)
+    else:
+        return 0
+    if session.task is not None:
+        _give_up(session.task, output)
+    output.failure(failure)
+    return failure.exit
+
+
+def _failure(error: Exception, session: Session) -> Failure:
+    if isinstance(error, A2AError):
+        return describe(error, session)
+    if isinstance(error, CommandError):
+        return error.failure
+    logger.debug("%s", "".join(traceback.format_exception(error)))
+    return internal(error)
+
+
+def _give_up(task: Task, output: Output) -> None:
+    """Completes what was begun, for those who read it."""
+    try:
+        output.gave_up(task)
+    except BrokenPipeError:  # what there is to say on standard error is said all the same
+        discard()
+
+
+def _left(session: Session, output: Output) -> None:
+    """Says how to go on to those who left before the task was named, or who still look on."""
+    task, is_named = session.task, output.has_named_task
+    if task is not None and not task.state.is_terminal and (not is_named or _is_seen(sys.stderr)):
+        output.hint(session.go_on(task.id))
+    elif task is not None and not is_named:
+        output.hint(session.command("task", "get", task.id))
+
+
+def _is_seen(stream: TextIO | None) -> bool:
+    """Whether somebody sits before a stream."""
+    return stream is not None and stream.isatty()
+
+
+def _interrupted(session: Session, output: Output) -> None:
+    """Says how to go on after Ctrl-C: the agent knows nothing of it."""
+    if session.task is not None:
+        _give_up(session.task, output)
+        output.hint(session.go_on(session.task.id))
+    elif session.message_id is not None:
+        output.warn(f"message {session.message_id} was on its way; the agent may have got it")
+
+
+def fail(form: str, failure: Failure, *, in_lines: bool) -> int:
+    """Reports what went wrong before the options were understood."""
+    try:
+        output_for(form, in_lines=in_lines).failure(failure)
+    except BrokenPipeError:
+        return nobody_reads()
+    except OSError as error:
+        return cannot_write(error)
+    return failure.exit
+
+
+def cannot_write(error: OSError, session: Session | None = None) -> int:
+    """Says so where that can still be said."""
+    settings = None if session is None else session.settings
+    with contextlib.suppress(OSError):
+        output_for("text", settings).failure(unwritable(error, session))
+    discard()
+    return 1
+
+
+def nobody_reads() -> int:
+    """Leaves quietly when an output is closed at its other end, as by ``| head``."""
+    discard()
+    return NOBODY_READS
+
+
+def discard() -> None:
+    """Forgets what an output does not take."""
+    streams: tuple[TextIO | None, ...] = sys.stdout, sys.stderr
+    for stream in filter(None, streams):
+        try:
+            stream.flush()
+        except OSError:
+            # What is still buffered would be written, and fail, once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

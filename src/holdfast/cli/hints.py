@@ -1,0 +1,258 @@
+"""What the caller can do about an error: a short next step, best a command to copy."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, cast
+
+from holdfast import errors
+from holdfast.cli.credentials import Need, ways_in
+from holdfast.cli.values import masked_reference, shown_duration
+from holdfast.cli.wording import is_about_address
+from holdfast.wire.bindings import PROTOCOL_VERSIONS
+from holdfast.wire.redaction import secrets_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.cli.credentials import Way
+    from holdfast.cli.errors import Situation
+    from holdfast.cli.settings import Settings
+    from holdfast.errors import A2AError
+    from holdfast.model.types import Task
+
+__all__ = [
+    "answer",
+    "ask_for_it",
+    "be_reachable",
+    "come_back",
+    "come_back_if_busy",
+    "correct_card",
+    "find_task",
+    "gave_what_is_asked_for",
+    "give_credentials",
+    "have_permission",
+    "leave_it_out",
+    "look_for_message",
+    "name_card",
+    "name_it",
+    "no_hint",
+    "speak_theirs",
+    "trust_it",
+    "wait_for_task",
+]
+
+_SERVER_ERROR, _BUSY = 500, 503
+
+_SHOWN = 300
+"""Characters of what a card asks for that a hint shows at most."""
+
+_VARIABLES = {
+    "--api-key": "A2ACLI_API_KEY",
+    "--bearer": "A2ACLI_BEARER",
+    "--svc-param": "A2ACLI_SVC_PARAM",
+}
+_BY_FAILURE: Mapping[str, str] = {
+    "dns": "check the host's name in --agent-card and in the agent's card",
+    "refused": "check that the agent is running at this address",
+    "unreachable": "check the address and the network",
+    "tls": "check the address (does it speak http://?) and the certificate; --insecure leaves "
+    "the certificate unverified, for development only",
+    "proxy": "check HTTP_PROXY, HTTPS_PROXY and NO_PROXY",
+}
+
+
+def no_hint(_error: A2AError, _situation: Situation) -> str | None:
+    """There is nothing useful to say."""
+    return None
+
+
+def wait_for_task(error: A2AError, situation: Situation) -> str | None:
+    """How to go on with what the time was too short for."""
+    if isinstance(error, errors.OutcomeUnknownError):
+        return look_for_message(error, situation)
+    task: Task | None = situation.task or getattr(error, "task", None)
+    if task is None:
+        first = "" if situation.card is not None else f"{_check_address(error, situation)}, or "
+        return f"{first}allow more time with --timeout"
+    return situation.go_on(task.id)
+
+
+def look_for_message(error: A2AError, _situation: Situation) -> str | None:
+    """What to do about a message of which nobody knows whether it was executed."""
+    message_id = cast("errors.OutcomeUnknownError", error).message_id
+    return (
+        f"look for message {message_id} among the agent's tasks; send it again only if running "
+        "it twice does no harm"
+    )
+
+
+def name_card(error: A2AError, situation: Situation) -> str | None:
+    """What a reference to a card may be, where there is no card."""
+    if (error.http_status or 0) >= _SERVER_ERROR:
+        return come_back(error, situation)
+    reference = masked_reference(situation.settings.agent_card)
+    return f"check --agent-card {reference}: a host, a card's URL, or a card's file"
+
+
+def give_credentials(_error: A2AError, situation: Situation) -> str | None:
+    """The credentials that are missing, or that these are not the right ones."""
+    if gave_what_is_asked_for(situation):
+        return "check the credentials: the agent does not take them"
+    return _what_to_give(situation)
+
+
+def have_permission(_error: A2AError, situation: Situation) -> str | None:
+    """Whose permission is missing."""
+    if situation.card is None:
+        return (
+            "check the address; a card that was saved by other means can be named as a file with "
+            "--agent-card"
+        )
+    if gave_what_is_asked_for(situation):
+        return (
+            "the credentials were understood, and do not permit this: ask the agent's owner for "
+            "the permission, or use others"
+        )
+    instead = _what_to_give(situation)
+    return f"the agent does not permit this with the credentials that it got: {instead}"
+
+
+def _what_to_give(situation: Situation) -> str:
+    """The credentials that are missing, in each of the ways that are enough."""
+    ways = _ways(situation)
+    if situation.card is None:
+        wanted = {_to_set(Need("--bearer"))}
+    elif not ways:
+        wanted = {_to_set(Need(flag)) for flag in ("--api-key", "--bearer")}
+    else:
+        wanted = {_all_of(way, situation.settings) for way in ways if way.hindrance is None}
+    if not wanted:
+        asked = _cut(", or ".join(way.words for way in ways))
+        many = "the command line can give none of these"
+        return f"the agent asks for {asked}; {ways[0].hindrance if len(ways) == 1 else many}"
+    return _cut(f"set {', or '.join(sorted(wanted))}")
+
+
+def _all_of(way: Way, settings: Settings) -> str:
+    missing = sorted(_to_set(need) for need in _missing(way, settings))
+    if len(way.needs) == 1:
+        return missing[0]
+    also = " as well" if len(missing) < len(way.needs) else ""
+    together = "both" if len(way.needs) == 2 else "all"
+    return f"{' and '.join(missing)}{also}: the agent asks for {together} together"
+
+
+def _to_set(need: Need) -> str:
+    flag = need.flag or ""
+    what = f" to {shlex.quote(need.param)}" if need.param else ""
+    return f"{_VARIABLES[flag]} (or {flag}){what}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def gave_what_is_asked_for(situation: Situation) -> bool:
+    """Whether what the card asks for was given, or anything at all if it says nothing."""
+    settings, ways = situation.settings, _ways(situation)
+    if "authorization" in settings.svc_params:
+        return True
+    if not ways:
+        return bool(settings.credentials or secrets_in(settings.svc_params))
+    return any(not _missing(way, settings) for way in ways)
+
+
+def _missing(way: Way, settings: Settings) -> list[Need]:
+    """What of a way is given neither by its flag nor as a service parameter."""
+    return [
+        need
+        for need in way.needs
+        if need.flag not in settings.credentials and need.header not in settings.svc_params
+    ]
+
+
+def _ways(situation: Situation) -> list[Way]:
+    return [] if situation.card is None else ways_in(situation.card)
+
+
+def be_reachable(error: A2AError, _situation: Situation) -> str | None:
+    """What to look at by how the agent could not be reached."""
+    return _BY_FAILURE.get(getattr(error, "failure", ""))
+
+
+def _check_address(error: A2AError, situation: Situation) -> str:
+    """A client with TLS and a server without it wait for each other until one gives up."""
+    secure = (error.agent or str(situation.reference)).startswith("https://")
+    return f"check the address{' (does it speak http://?)' if secure else ''}"
+
+
+def answer(error: A2AError, situation: Situation) -> str | None:
+    """What to look at when somebody listens there, or seems to, and says nothing."""
+    if getattr(error, "phase", "") == "connect":
+        return f"{_check_address(error, situation)} and the network"
+    return "check that it is the agent that listens at this address"
+
+
+def come_back(error: A2AError, _situation: Situation) -> str | None:
+    """When to try again."""
+    if error.retry_after is None:
+        return "try again later"
+    return f"try again in {shown_duration(max(error.retry_after, 1.0))}"
+
+
+def come_back_if_busy(error: A2AError, situation: Situation) -> str | None:
+    """When to try again, where the agent has no time now."""
+    is_busy = error.http_status == _BUSY or error.retry_after is not None
+    if is_busy:
+        return come_back(error, situation)
+    return speak_theirs(error, situation)
+
+
+def trust_it(_error: A2AError, situation: Situation) -> str | None:
+    """How to name the interface that no credentials go to otherwise."""
+    save = situation.command("card", "get", "-o", "json")
+    return f"if you trust it: {save} > card.json, then --agent-card card.json"
+
+
+def ask_for_it(error: A2AError, _situation: Situation) -> str | None:
+    """How to declare the extension that the agent requires."""
+    uris = cast("errors.ExtensionSupportRequiredError", error).extensions
+    flags = " ".join(f"--extension {shlex.quote(uri)}" for uri in uris)
+    return f"if the message follows it: {flags}" if uris else None
+
+
+def leave_it_out(error: A2AError, _situation: Situation) -> str | None:
+    """Which extension not to declare."""
+    uris = cast("errors.ExtensionNotSupportedError", error).extensions
+    return f"leave out {' '.join(f'--extension {shlex.quote(uri)}' for uri in uris)}"
+
+
+def name_it(error: A2AError, situation: Situation) -> str | None:
+    """How to name the address that lies too far inside."""
+    if situation.card is not None:
+        return trust_it(error, situation)
+    return f"if you trust it: --agent-card {error.agent}"
+
+
+def correct_card(error: A2AError, situation: Situation) -> str | None:
+    """How to correct a card that cannot be right."""
+    if not is_about_address(error, situation):
+        return name_card(error, situation)
+    save = situation.command("card", "get", "-o", "json")
+    return f"correct the address: {save} > card.json, edit it, then --agent-card card.json"
+
+
+def speak_theirs(error: A2AError, situation: Situation) -> str | None:
+    """The version to ask for: one of ours, and the agent's if there is a sign of what that is."""
+    if situation.settings.version not in PROTOCOL_VERSIONS:
+        return f"leave out --a2a-version, or set it to {' or '.join(PROTOCOL_VERSIONS)}"
+    other = error.other_version
+    return None if other is None else f"if the agent speaks {other}: --a2a-version {other}"
+
+
+def find_task(_error: A2AError, situation: Situation) -> str | None:
+    """What to look at where there is no such task, or configuration."""
+    if situation.asks_for_config:
+        return "check the ids of the task and of the configuration, and that both are this agent's"
+    return "check the task's id, and that it is this agent's"

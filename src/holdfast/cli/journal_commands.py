@@ -1,0 +1,233 @@
+"""Commands that write down what they send: ``run`` and ``resume``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.diagnostics import Diagnostics
+from holdfast.cli.errors import CommandError, Failure
+from holdfast.cli.journal_options import DEFAULT_CONCURRENCY, RESUMING, RUNNING
+from holdfast.cli.options import (
+    EVERYWHERE,
+    EVERYWHERE_BUT_FILES,
+    OUTPUT_FORMATS,
+    POLLING,
+    with_options,
+)
+from holdfast.cli.output import output_for
+from holdfast.cli.reference import read_reference
+from holdfast.cli.settings import read_settings
+from holdfast.cli.values import masked_reference, shown_duration, shown_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from holdfast.cli.json_output import JsonOutput
+    from holdfast.cli.output import Output
+    from holdfast.cli.session import Session
+    from holdfast.cli.settings import Settings
+    from holdfast.cli.text_output import TextOutput
+    from holdfast.cli.world import World
+    from holdfast.runtime.journal import CallRecord
+
+from holdfast.cli.execution import CONTEXT, INTERRUPTED, announce, perform, reference_of
+
+__all__ = ["resume", "run_lines"]
+
+_NO_NAME = (
+    "--input -: standard input has no name by which a later run could go on with this one; give "
+    "it one with --run-id NAME"
+)
+
+_WHOSE_CREDENTIALS = (
+    "credentials and service parameters go to one agent: name it with --agent-card"
+)
+
+_NO_QUERY = "a journal keeps no query of an address; name the agent with --agent-card"
+
+
+@click.command("run", context_settings=CONTEXT)
+@with_options(RUNNING, POLLING, EVERYWHERE_BUT_FILES)
+@click.pass_context
+def run_lines(ctx: click.Context, /, **options: Any) -> int:
+    """Send many messages, a few at a time, each once, whatever happens to the command.
+
+    Each line of the input is a message: text; a JSON string; a Message of the protocol; or an
+    object {"id": …, "text": …} or {"id": …, "message": {…}}, its id optional. Each line of the
+    output is the result of one: {"id": …, "line": n, "digest": …, "task": {…}}, or "message" or
+    "error" in place of the task. Results come as they come; each line has one.
+
+    However it ended, killed or interrupted, the same command goes on: what is in the output is
+    over, what was sent is waited for, the rest is sent, and so is a line whose error has
+    "executed": false. --timeout is the time of each answer.
+
+    A line is known by its id, or else by what it says, wherever it stands: the same line twice is
+    two messages, a changed one is another, and an id whose message has changed is an error. What
+    the output holds of other inputs stays there, and a line that says the same is over, too.
+
+    Ctrl-C sends no more, and waits for what is under way; a second one leaves it to the agent and
+    to the next run. While the agent cannot be reached, at the start too, no more is sent; after 5
+    minutes the run ends as by a second Ctrl-C. A name that nobody has, a card that is not there
+    and credentials that the agent does not take end it at once.
+
+    Exit codes: 0 if each line has an answer, however its task ended, or was left out; 1 if one has
+    an error in its place, or is no message; 3 or 4 if the agent cannot be reached or lets nobody
+    in.
+    """
+    from holdfast.cli.journaled import journal_at  # heavy; help is not
+    from holdfast.cli.outage import WatchedSession
+    from holdfast.cli.plan import STANDARD, Plan
+    from holdfast.cli.run import Run
+
+    if options["source"] == STANDARD and options["run_id"] is None:
+        raise click.UsageError(_NO_NAME, ctx)
+    if options["results"].lower() in OUTPUT_FORMATS:
+        form = options["results"].lower()
+        message = f"--output: names a file here; the form is -o {form}, a file ./{form}"
+        raise click.UsageError(message, ctx)
+    world: World = ctx.obj
+    settings = read_settings(ctx)
+    plan = Plan(
+        input=options["source"],
+        output=options["results"],
+        journal=options["journal"],
+        run_id=options["run_id"],
+        concurrency=options["concurrency"],
+        rate=options["rate"],
+        on_unknown=options["on_unknown"],
+        skips_bad_lines=options["on_bad_line"] == "skip",
+        grace=options["grace"],
+        retries_errors=options["retry_errors"],
+        more=tuple(_given(ctx, settings)),
+    )
+    output = output_for(settings.output, settings)
+    announce(ctx, output)
+    session = WatchedSession(
+        world, settings, reference_of(ctx, settings), output, journal_at(plan.journal)
+    )
+    run = Run(session, output, plan, world.interrupts)
+    with Diagnostics(output, enabled=settings.debug):
+        return perform(world, session, output, lambda _session, _output: run.run())
+
+
+def _given(ctx: click.Context, settings: Settings) -> Iterator[str]:
+    """The options of a run that are no default, as words of the command that goes on with it."""
+    options = ctx.params
+    if options["rate"] is not None:
+        yield from ("--rate", shown_rate(options["rate"]))
+    if options["concurrency"] != DEFAULT_CONCURRENCY:
+        yield from ("--concurrency", str(options["concurrency"]))
+    if options["on_unknown"] != "reconcile":
+        yield from ("--on-unknown", options["on_unknown"])
+    if options["on_bad_line"] != "fail":
+        yield from ("--on-bad-line", options["on_bad_line"])
+    if settings.timeout_given:
+        yield from ("--timeout", shown_duration(settings.timeout))
+
+
+@click.command("resume", context_settings=CONTEXT)
+@with_options(RESUMING, EVERYWHERE)
+@click.pass_context
+def resume(ctx: click.Context, /, **options: Any) -> int:
+    """Go on with the calls of a journal that have no outcome, and show what comes of each.
+
+    They are those that a crash, a timeout or an interruption left. Nothing is sent again: a task
+    that is known is waited for, and one that is not is looked for. Without --agent-card the calls
+    to all agents are gone on with, agent by agent, each at the address that the journal has.
+
+    A call that somebody works on is named, and left to that one; after a crash it may take some
+    seconds until that is clear. With -o json each call is one line: the task or message that came
+    of it, or the error. Exit codes: 0 if each call has an answer, however its task ended, 1 if
+    one has none.
+    """
+    from holdfast.cli import resume as resuming  # heavy; help and usage errors are not
+
+    if options["lists"] and options["forget"]:
+        message = "--list and --forget contradict each other."
+        raise click.UsageError(message, ctx)
+    settings = read_settings(ctx, needs_agent=False)
+    output = output_for(settings.output, settings, in_lines=True)
+    announce(ctx, output)
+    agent = settings.agent_card and str(reference_of(ctx, settings, absolute=True))
+    if not (agent or options["lists"] or options["forget"]) and _goes_to_one(settings):
+        raise click.UsageError(_WHOSE_CREDENTIALS, ctx)
+    world: World = ctx.obj
+    calls: dict[str, list[CallRecord]] = {}
+
+    async def look() -> None:
+        calls.update(
+            await resuming.unfinished(options["journal"], agent or None, options["forget"])
+        )
+        if options["lists"] or not calls:
+            resuming.list_calls(calls, output, now=world.env.wall())
+
+    try:
+        world.run(look())
+    except CommandError as error:
+        output.failure(error.failure)
+        return error.failure.exit
+    if options["lists"]:
+        return 0
+    return _resume_each(ctx, output, settings, calls)
+
+
+def _goes_to_one(settings: Settings) -> bool:
+    """Whether something is sent along that is for one agent alone."""
+    return bool(settings.credentials or settings.svc_params)
+
+
+def _resume_each(
+    ctx: click.Context,
+    output: TextOutput | JsonOutput,
+    settings: Settings,
+    calls: Mapping[str, Sequence[CallRecord]],
+) -> int:
+    """Goes on with the calls to one agent after the other; gives the worst exit code."""
+    from holdfast.runtime.agent_name import is_address
+
+    worst = 0
+    for agent, records in calls.items():
+        if not (settings.agent_card or is_address(agent)):
+            told = f"calls to {agent} cannot be gone on with: {_NO_QUERY}"
+            output.failure(Failure(code="HOLDFAST_ERR_RESUME", message=told))
+            worst = max(worst, 1)
+            continue
+        reference = settings.agent_card or agent
+        code = _resume(ctx, output, replace(settings, agent_card=reference), records)
+        if code == INTERRUPTED:
+            return code
+        worst = max(worst, code)
+    return worst
+
+
+def _resume(
+    ctx: click.Context,
+    output: TextOutput | JsonOutput,
+    settings: Settings,
+    records: Sequence[CallRecord],
+) -> int:
+    """Goes on with the calls to one agent, or forgets the one that is named."""
+    from holdfast.cli import resume as resuming
+    from holdfast.cli.journaled import JournaledSession, journal_at
+
+    world: World = ctx.obj
+    try:
+        reference = read_reference(settings.agent_card)
+        journal = journal_at(ctx.params["journal"])
+        session = JournaledSession(world, settings, reference, output, journal)
+    except (ValueError, click.UsageError) as error:
+        told = f"calls to {masked_reference(settings.agent_card)} cannot be gone on with: {error}"
+        output.failure(Failure(code="HOLDFAST_ERR_RESUME", message=told))
+        return 1
+
+    async def act(_session: Session, output: Output) -> None:
+        if ctx.params["forget"] is None:
+            await resuming.resume(session, output, records=records)
+        else:
+            await resuming.forget(session, output, record=records[0])
+
+    with Diagnostics(output, enabled=settings.debug):
+        return perform(world, session, output, act)

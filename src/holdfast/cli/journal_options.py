@@ -1,0 +1,126 @@
+"""Options of commands that write down what they send."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import click
+
+from holdfast.cli.values import Reads, complete_path, read_grace, read_id, read_rate
+from holdfast.policy.reconcile import OnUnknown
+
+__all__ = ["DEFAULT_CONCURRENCY", "RESUMING", "RUNNING"]
+
+DEFAULT_CONCURRENCY = 32
+
+RUNNING = (
+    click.option(
+        "--input",
+        "source",
+        metavar="FILE",
+        required=True,
+        type=Reads("path", read_id),
+        shell_complete=complete_path,
+        help="Messages, one on each line; - for standard input, with --run-id.",
+    ),
+    click.option(
+        "--output",
+        "results",
+        metavar="FILE",
+        required=True,
+        type=Reads("path", read_id),
+        shell_complete=complete_path,
+        help="Where results go, one on each line, behind those that are there; - for standard "
+        "output.",
+    ),
+    click.option(
+        "--journal",
+        metavar="FILE",
+        required=True,
+        type=Reads("path", read_id),
+        shell_complete=complete_path,
+        help="The journal, a file of SQLite or its sqlite:/// address: each message is written "
+        "down there before it is sent, and what came of it. Made if it is not there, readable to "
+        "you alone; it grows until you remove it.",
+    ),
+    click.option(
+        "--run-id",
+        metavar="NAME",
+        type=Reads("name", read_id),
+        show_default="made from the path of the input",
+        help="Name of the run in the journal: under the same one, it goes on. Another one knows "
+        "nothing of what the first has under way. Where none is given, a line that another run "
+        "has under way ends the command before anything is sent: the input may have been moved.",
+    ),
+    click.option(
+        "--concurrency",
+        metavar="N",
+        type=click.IntRange(min=1),
+        default=DEFAULT_CONCURRENCY,
+        show_default=True,
+        help="How many are under way at once.",
+    ),
+    click.option(
+        "--rate",
+        metavar="RATE",
+        type=Reads("rate", read_rate),
+        show_default="no bound",
+        help="How many are begun at most, as 50/s, 3/min or 100/h; 50 is 50/s.",
+    ),
+    click.option(
+        "--on-unknown",
+        type=click.Choice(get_args(OnUnknown)),
+        default="reconcile",
+        show_default=True,
+        help="What to do about a message whose reply is lost: look for the task that it made; "
+        "report it as unknown at once; look, and send it again if there is none, which takes an "
+        "agent whose list shows each task soon, with its messages; or send it again at once. The "
+        "last two are for messages that may well be executed twice.",
+    ),
+    click.option(
+        "--on-bad-line",
+        type=click.Choice(["skip", "fail"]),
+        default="fail",
+        show_default=True,
+        help="What to do about a line that is no message: leave it out, or send nothing that is "
+        "behind it. Either way it is named on stderr.",
+    ),
+    click.option(
+        "--retry-errors",
+        is_flag=True,
+        help="Take the results that are errors out of the output, and try their lines once more. "
+        "What may have been executed is waited for or looked up, and not sent again; it is where "
+        "--run-id names another run.",
+    ),
+    click.option(
+        "--grace",
+        metavar="DURATION",
+        type=Reads("duration", read_grace),
+        default="30s",
+        show_default=True,
+        help="How long to wait after Ctrl-C for what is under way.",
+    ),
+)
+
+RESUMING = (
+    click.option(
+        "--journal",
+        metavar="FILE",
+        required=True,
+        type=Reads("path", read_id),
+        shell_complete=complete_path,
+        help="The journal that the calls are in.",
+    ),
+    click.option(
+        "--list",
+        "lists",
+        is_flag=True,
+        help="Only show the calls that have no outcome; nothing is sent.",
+    ),
+    click.option(
+        "--forget",
+        metavar="MESSAGE_ID",
+        type=Reads("id", read_id),
+        help="Note that nobody wants to know what becomes of this call; nothing is sent.",
+    ),
+)

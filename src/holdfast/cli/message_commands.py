@@ -1,0 +1,110 @@
+"""Commands that send messages: ``send`` and ``chat``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli import actions
+from holdfast.cli.options import (
+    AUTHORIZING,
+    EVERYWHERE,
+    METADATA,
+    POLLING,
+    REPLY,
+    STREAMING,
+    WAITING,
+    with_options,
+)
+from holdfast.cli.parts import PARTS, PartsCommand, read_parts, read_text
+from holdfast.cli.settings import read_settings
+from holdfast.cli.text_output import ChatOutput
+
+if TYPE_CHECKING:
+    from holdfast.cli.world import World
+
+from holdfast.cli.execution import CONTEXT, execute
+
+__all__ = ["chat", "send"]
+
+_CHAT_IS_TEXT = (
+    "chat is for people, and its output is text: leave out -o json, or say -o text; for JSON: "
+    "holdfast send -o json TEXT"
+)
+
+_NO_TERMINAL = (
+    "chat needs a terminal to read from and one to write to; without them, send one message after "
+    "the other: holdfast send TEXT, then holdfast send --context-id ID TEXT, or --task-id ID"
+)
+
+
+@click.command("send", cls=PartsCommand, context_settings=CONTEXT)
+@click.argument("words", metavar="[TEXT]", nargs=-1)
+@with_options(PARTS, REPLY, METADATA, WAITING, AUTHORIZING, POLLING, STREAMING, EVERYWHERE)
+@click.pass_context
+def send(ctx: click.Context, /, **options: Any) -> int:
+    """Send a message, and wait for the outcome, or follow how it comes about with --stream.
+
+    The message is TEXT, or parts in the order of their flags, or both. It is never sent twice.
+    """
+    parts = read_parts(ctx, options["words"])
+    return execute(
+        ctx,
+        lambda session, output: actions.send(
+            session,
+            output,
+            parts=parts,
+            task_id=options["task_id"],
+            context_id=options["context_id"],
+            metadata=options["metadata"],
+        ),
+        can_follow=True,
+    )
+
+
+@click.command("chat", context_settings=CONTEXT)
+@click.argument("words", metavar="[TEXT]", nargs=-1)
+@with_options(REPLY, METADATA, POLLING, EVERYWHERE)
+@click.pass_context
+def chat(ctx: click.Context, /, **options: Any) -> int:
+    """Talk to an agent at a terminal, line by line.
+
+    Each line is a message in the context of those before, TEXT the first; where the agent asks
+    for something, the next line replies. Answers show as they come, and go on where a connection
+    is cut. --timeout is the time of each answer.
+
+    A line that ends in a backslash is continued on the next one; what is pasted is one message,
+    where the terminal tells that it is pasted. An empty line follows a task that was left.
+
+    Ctrl-C leaves an answer, which the agent goes on with; at an empty line it ends the chat, as
+    Ctrl-D does. Nothing is remembered: the last line on stderr is the command to come back with.
+
+    Without a terminal nothing is asked for, and TEXT is sent as by holdfast send.
+    """
+    from holdfast.cli.chat import Chat  # heavy; help and usage errors are not
+
+    world: World = ctx.obj
+    settings = read_settings(ctx)
+    if settings.output == "json":
+        raise click.UsageError(_CHAT_IS_TEXT, ctx)
+    said, metadata = read_text(ctx, options["words"]), options["metadata"]
+    named = {"task_id": options["task_id"], "context_id": options["context_id"]}
+    terminal = world.terminal()
+    if terminal is not None:
+        output = ChatOutput(settings)
+        return execute(
+            ctx,
+            lambda session, _: Chat(session, output, terminal, metadata=metadata).run(
+                said, **named
+            ),
+            output=output,
+        )
+    if said is None:
+        raise click.UsageError(_NO_TERMINAL, ctx)
+    return execute(
+        ctx,
+        lambda session, output: actions.send(
+            session, output, parts=(said,), metadata=metadata, **named
+        ),
+    )

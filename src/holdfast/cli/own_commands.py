@@ -1,0 +1,100 @@
+"""Commands about the tool itself: ``config``, ``completion`` and ``help``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from click.shell_completion import get_completion_class
+
+from holdfast.cli.execution import CONTEXT, not_a_setting
+from holdfast.cli.options import (
+    EVERYWHERE,
+    HISTORY,
+    METADATA,
+    OAUTH,
+    OUTPUT_FORMATS,
+    POLLING,
+    PUSHING,
+    REPLY,
+    WAITING,
+    with_options,
+)
+from holdfast.cli.output import output_for
+from holdfast.cli.settings import effective
+from holdfast.cli.sources import configuration_of, unknown
+
+__all__ = ["COMPLETE", "completion", "config", "show_help"]
+
+COMPLETE = "_HOLDFAST_COMPLETE"
+
+
+@click.group("config", context_settings=CONTEXT)
+@with_options(EVERYWHERE)
+def config(**_options: object) -> None:
+    """Look at the settings in effect."""
+
+
+@config.command("show", context_settings=CONTEXT)
+@with_options(EVERYWHERE, REPLY, METADATA, HISTORY, WAITING, POLLING, PUSHING, OAUTH)
+@click.pass_context
+def config_show(ctx: click.Context, /, **_options: object) -> None:
+    """Show each setting as it is in effect, and where its value comes from.
+
+    A flag beats the environment, which beats the local .env file (of the working directory or
+    above it, or the one that --config names), which beats ~/.config/a2a-cli/.env, which beats the
+    default. Nothing is changed: edit the files.
+    """
+    settings, configuration = list(effective(ctx)), configuration_of(ctx)
+    form = next(setting.value for setting in settings if setting.name == "output")
+    output = output_for(form or OUTPUT_FORMATS[0])
+    output.settings(settings, configuration)
+    for problem in configuration.problems:
+        output.warn(problem)
+    for name, meant in unknown(ctx.find_root().command, configuration):
+        output.warn(not_a_setting(name, meant))
+
+
+@click.command("completion", context_settings=CONTEXT)
+@click.argument("shell", type=click.Choice(["bash", "fish", "zsh"]))
+@click.pass_context
+def completion(ctx: click.Context, /, shell: str) -> None:
+    """Write a script with which SHELL completes commands, options and their values.
+
+    For bash, put this into ~/.bashrc: eval "$(holdfast completion bash)". For zsh, into ~/.zshrc:
+    eval "$(holdfast completion zsh)". For fish: holdfast completion fish >
+    ~/.config/fish/completions/holdfast.fish
+    """
+    kind = get_completion_class(shell)
+    if kind is not None:
+        click.echo(kind(ctx.find_root().command, {}, "holdfast", COMPLETE).source())
+
+
+def _complete_command(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The commands below the ones that are written already."""
+    command: click.Command | None = ctx.find_root().command
+    for word in ctx.params.get("words") or ():
+        command = command.get_command(ctx, word) if isinstance(command, click.Group) else None
+    names = command.list_commands(ctx) if isinstance(command, click.Group) else []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+@click.command("help", context_settings=CONTEXT)
+@click.argument("words", nargs=-1, metavar="[COMMAND]...", shell_complete=_complete_command)
+@click.pass_context
+def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Show how to use the tool or a command."""
+    above = ctx.find_root()
+    command = above.command
+    for word in words:
+        found = command.get_command(above, word) if isinstance(command, click.Group) else None
+        if found is None:
+            message = f"No such command {' '.join(words)!r}."
+            raise click.UsageError(message, ctx)
+        command = found
+        above = click.Context(command, parent=above, info_name=word, **_help_settings())
+    click.echo(command.get_help(above))
+
+
+def _help_settings() -> dict[str, Any]:
+    return dict(CONTEXT)

@@ -1,0 +1,214 @@
+"""What is said of an error, in one line: what happened, without advice for programs."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import TYPE_CHECKING, cast
+
+from holdfast import errors
+from holdfast.cli.values import masked_reference, shown_duration
+from holdfast.wire.security import ADVICE
+
+if TYPE_CHECKING:
+    from holdfast.cli.errors import Situation
+    from holdfast.errors import A2AError
+    from holdfast.runtime.listeners import Reconnected, RetryScheduled
+
+__all__ = [
+    "SEARCH",
+    "as_told",
+    "away",
+    "bare",
+    "inside",
+    "is_about_address",
+    "not_canceled",
+    "over_limit",
+    "reconnected",
+    "reconnecting",
+    "reply_lost",
+    "required",
+    "retrying",
+    "timed_out",
+    "unauthorized",
+    "undeclared",
+    "with_state",
+    "withheld",
+    "without_advice",
+]
+
+SEARCH = "reconcile"
+"""The deadline that is not the caller's: the time that a message is looked for."""
+
+
+def retrying(retry: RetryScheduled, tries: int | None) -> str:
+    """What is said while there is nothing to do but wait for another try, in one line.
+
+    Args:
+        retry: The try that follows.
+        tries: How many there are at most; None where others follow them.
+    """
+    told = copy.copy(retry.error)
+    told.excerpt = None
+    wait = shown_duration(math.ceil(retry.wait * 10) / 10)
+    count = "" if tries is None else f" (attempt {retry.number} of {tries})"
+    return f"{bare(told)}; trying again in {wait}{count}"
+
+
+def reconnected(observation: Reconnected) -> str:
+    """What is said where a stream that was cut was picked up again, in one line."""
+    what = "the stream was cut"
+    if observation.error is not None:
+        told = copy.copy(observation.error)
+        told.excerpt = None
+        what = f"{what}: {bare(told)}"
+    return (
+        f"{what}; reconnected to task {observation.task_id}; status messages from in between "
+        "may be missing"
+    )
+
+
+def reconnecting(error: A2AError) -> str:
+    """What is said where a stream that was cut cannot be picked up yet, in one line."""
+    told = copy.copy(error)
+    told.excerpt = None
+    return f"the stream was cut, and cannot be picked up yet: {bare(told)}; trying again"
+
+
+def away(error: A2AError) -> str:
+    """Why the agent is not reached, in one line without how often it was tried."""
+    told = copy.copy(error)
+    told.excerpt = told.gave_up = None
+    return bare(told)
+
+
+def as_told(error: A2AError, _situation: Situation) -> str:
+    """An error in one line, without what the reason for giving up says as well, or the hint."""
+    told, reason = copy.copy(error), error.gave_up or ""
+    told.other_version = None
+    if f"{len(error.attempts) - 1} retries" in reason:
+        told.attempts = ()
+    if error.retry_after is not None and f"{error.retry_after:g} s" in reason:
+        told.retry_after = None
+    return str(told)
+
+
+def bare(error: A2AError) -> str:
+    """An error in one line, without the tries, about which there is something else to say."""
+    told = copy.copy(error)
+    told.attempts, told.retry_after, told.gave_up = (), None, None
+    return str(told)
+
+
+def timed_out(error: A2AError, situation: Situation) -> str:
+    """Which time is over, and what was known then."""
+    seconds = situation.settings.timeout
+    if isinstance(error, errors.DeadlineExceededError) and error.timeout < seconds - 1:
+        seconds = error.timeout  # a cancel has a shorter one of its own
+    limit = f"the timeout of {shown_duration(seconds)} is over"
+    if isinstance(error, errors.DeadlineExceededError) and error.deadline == SEARCH:
+        within = shown_duration(error.timeout)
+        limit = f"the reply was lost, and the search for the task did not finish within {within}"
+    if isinstance(error, errors.OutcomeUnknownError):
+        return (
+            f"{limit}; message {error.message_id} was sent, and nobody knows whether the agent "
+            "ran it; it was not sent again"
+        )
+    if situation.task is not None:
+        seen = f"task {situation.task.id} was last seen {situation.task.state}"
+        return f"{limit}; {seen}{_since_then(error)}"
+    if situation.card is None:
+        where = masked_reference(str(situation.reference))
+        return f"{limit}; the agent's card was still awaited from {where}{_since_then(error)}"
+    return limit
+
+
+def not_canceled(error: A2AError, _situation: Situation) -> str:
+    """A cancel of which nobody confirmed anything."""
+    return f"{error.message}{_since_then(error)}"
+
+
+def with_state(error: A2AError, situation: Situation) -> str:
+    """An error, and how the task stands."""
+    state = "" if situation.task is None else f"; the task is {situation.task.state}"
+    return f"{as_told(error, situation)}{state}"
+
+
+def _since_then(error: A2AError) -> str:
+    """The failure that went on until the time was over, if one did."""
+    failure = error.__cause__
+    while isinstance(failure, errors.DeadlineExceededError):
+        failure = failure.__cause__
+    if not isinstance(failure, errors.A2AError) or isinstance(failure, errors.OutcomeUnknownError):
+        return ""  # a reply that was lost is what came before
+    return f"; since then: {bare(failure)}"
+
+
+def reply_lost(error: A2AError, _situation: Situation) -> str:
+    """A message of which nobody knows whether it was executed."""
+    message_id = cast("errors.OutcomeUnknownError", error).message_id
+    cause = error.__cause__
+    why = bare(cause) if isinstance(cause, errors.A2AError) else "its reply was lost"
+    return (
+        f"message {message_id} was sent, and nobody knows whether the agent ran it: {why}; it "
+        "was not sent again"
+    )
+
+
+def withheld(error: A2AError, _situation: Situation) -> str:
+    """An interface that no credentials go to."""
+    where = cast("errors.CredentialOriginError", error).origin
+    return (
+        f"the agent's interface is at {where}, which is not where the card came from; nothing "
+        "was sent there"
+    )
+
+
+def inside(error: A2AError, _situation: Situation) -> str:
+    """An address that is too far inside this network."""
+    address = cast("errors.NetworkPolicyError", error).address
+    return (
+        f"{error.agent} leads to {address}, further inside this network than an address may that "
+        "a card or a redirect names; nothing was sent there"
+    )
+
+
+def required(error: A2AError, situation: Situation) -> str:
+    """Extensions that the agent requires."""
+    uris = cast("errors.ExtensionSupportRequiredError", error).extensions
+    if not uris:  # it is the agent who says so
+        return as_told(error, situation)
+    return f"the agent requires the extension {', '.join(uris)}; nothing was sent"
+
+
+def undeclared(error: A2AError, _situation: Situation) -> str:
+    """Extensions that the agent does not declare."""
+    uris = cast("errors.ExtensionNotSupportedError", error).extensions
+    return f"the agent's card does not declare the extension {', '.join(uris)}; nothing was sent"
+
+
+def over_limit(error: A2AError, _situation: Situation) -> str:
+    """A limit, without how a program raises it."""
+    told = copy.copy(error)
+    which = cast("errors.LimitExceededError", error).which
+    advice = f"; if that is right, raise the limit with Limits({which}=…)"  # for programs
+    told.message = error.message.replace(advice, "")
+    return str(told)
+
+
+def unauthorized(error: A2AError, _situation: Situation) -> str:
+    """What the agent asks for, without how a program gives it."""
+    told = copy.copy(error)
+    told.message = error.message.partition(ADVICE)[0]  # what follows is for programs
+    return str(told)
+
+
+def without_advice(error: A2AError, situation: Situation) -> str:
+    """A card's fault without what a program would do about it."""
+    told = as_told(error, situation)
+    return told.partition(". ")[0] if is_about_address(error, situation) else told
+
+
+def is_about_address(error: A2AError, situation: Situation) -> bool:
+    """Whether a card that can be read names an address that cannot be meant."""
+    return situation.card is not None and (getattr(error, "field", None) or "").endswith(".url")

@@ -1,0 +1,89 @@
+"""The Agent Skill: one, lean, and true: each command in it is run."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from tests.cli_harness import AGENT, holdfast
+
+from holdfast.model.types import Artifact, Part, TaskState
+from holdfast.testing import FakeAgent, FakeNetwork, Plan, Step
+
+ROOT = Path(__file__).parents[1]
+PLACE = ROOT / "src" / "holdfast" / "cli" / "skills" / "holdfast"
+SKILL = (PLACE / "SKILL.md").read_text()
+EXAMPLES = (PLACE / "references" / "examples.md").read_text()
+MUSTS = ("MUST", "SHALL", "SHOULD", "RECOMMENDED", "A2ACLI_SEND", "§")
+
+
+def commands(text):
+    """The commands in a text: on lines of their own, and within others."""
+    lines = re.findall(r"^(holdfast .+)$", text, re.MULTILINE)
+    return lines + re.findall(r"`(holdfast [^`]+)`", text)
+
+
+def words_of(command):
+    return shlex.split(command.replace("$AGENT", AGENT).replace("$ID", "task-1"))[1:]
+
+
+def works_a_while():
+    report = Artifact(artifact_id="a", name="report", parts=(Part(text="…"),))
+    return Plan(
+        (
+            Step(state=TaskState.WORKING, artifacts=(report,)),
+            Step(state=TaskState.COMPLETED, after=10),
+        )
+    )
+
+
+@pytest.mark.parametrize("command", sorted({*commands(SKILL), *commands(EXAMPLES)}))
+def test_skill_001_each_command_in_it_works(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("report.txt").write_text("all is well")
+    network = FakeNetwork(FakeAgent(lambda _: works_a_while()))
+    if "$ID" in command:
+        holdfast("send", "hello", "--async", engine=lambda **_: network)
+    done = holdfast(*words_of(command), card=None, engine=lambda **_: network)
+    assert done.exit == 0, done.err
+
+
+def test_skill_001_there_is_exactly_one_and_it_is_lean():
+    assert list((ROOT / "src").rglob("SKILL.md")) == [PLACE / "SKILL.md"]
+    head, body = re.fullmatch(r"---\n(.*?)\n---\n(.*)", SKILL, re.DOTALL).groups()
+    fields = dict(line.split(": ", 1) for line in head.splitlines())
+    assert fields.keys() == {"name", "description", "compatibility"}
+    assert fields["name"] == PLACE.name
+    assert len(fields["description"]) <= 1024
+    assert len(fields["compatibility"]) <= 500
+    assert len(body.split()) < 350
+    assert "holdfast help" in body
+    assert "holdfast --version" in body
+
+
+def test_skill_001_what_it_says_to_look_at_is_there():
+    done = holdfast("send", "-o", "json", "hello", agent=FakeAgent("done"))
+    assert done.json["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert done.json["task"]["artifacts"]
+    failed = holdfast("task", "get", "nope", "-o", "json")
+    assert failed.error.keys() >= {"code", "hint"}
+
+
+def test_skill_001_it_is_installed_where_agents_look_for_it(tmp_path):
+    words = ("skill", "install", "--to", str(tmp_path))
+    done = holdfast(*words, card=None)
+    place = tmp_path / ".agents" / "skills" / "holdfast"
+    assert (done.exit, done.err) == (0, "")
+    assert (place / "SKILL.md").read_text() == SKILL
+    assert (place / "references" / "examples.md").read_text() == EXAMPLES
+    (place / "SKILL.md").write_text("mine")
+    assert holdfast(*words, card=None).exit == 2
+    assert (place / "SKILL.md").read_text() == "mine"
+    assert holdfast(*words, "--overwrite", card=None).exit == 0
+    assert (place / "SKILL.md").read_text() == SKILL
+
+
+@pytest.mark.parametrize("text", [SKILL, EXAMPLES])
+def test_skill_002_it_says_how_and_not_what_has_to_be(text):
+    assert not [word for word in MUSTS if word in text]
+    assert set(re.findall(r"\]\(([^)]+)\)", text)) <= {"references/examples.md"}
