@@ -332,7 +332,7 @@ def check_as_official(operation, body):
 
 
 UNUSUAL = {
-    "a member in two pieces": b"\x1a\x02\x08\x02\x1a\x04\x12\x02\x0a\x00",
+    "a member in two pieces": b"\x1a\x02\x08\x02\x1a\x05\x12\x03\x0a\x01m",
     "a member twice": b"\x12\x01a\x12\x01b",
     "a member that is set and unset": b"\x12\x01a\x12\x00",
     "a member that is set to nothing": b"\x12\x00\x1a\x02\x08\x00",
@@ -371,6 +371,7 @@ def test_what_is_seldom_written_so_is_read_all_the_same(body):
         b"\x0a\x01t\x1a\x02\x12\x05\x0a\x03xyz",
         b"\x00\x01",
         b"\x08" + b"\xff" * 11,
+        b"\x0a\x01t\xf0\x80\x80\x80\x30\x00",
         b"\x0a\x01t\x32\x05\x0a\x03\x0a\x01\xff",
         b"\x0a\x01t\x0c",
     ],

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.wire.protobuf.schema import WELL_KNOWN, Schema
+from holdfast.wire.protobuf.schema import OF_PROTOBUF, Schema
 from holdfast.wire.protobuf.schema_v03 import V03
 from holdfast.wire.protobuf.schema_v1 import V1
 
@@ -70,7 +70,7 @@ def message_type(package: str, name: str) -> MessageType:
     check_library()
     from google.protobuf.message_factory import GetMessageClass
 
-    package = _WELL_KNOWN_PACKAGE if name in WELL_KNOWN else package
+    package = _WELL_KNOWN_PACKAGE if name in OF_PROTOBUF else package
     descriptor = _pool().FindMessageTypeByName(f"{package}.{name}")
     return MessageType(GetMessageClass(descriptor), descriptor)
 
@@ -96,7 +96,7 @@ def file_of(schema: Schema) -> FileDescriptorProto:
         name=f"holdfast/{schema.package}.proto",
         package=schema.package,
         syntax="proto3",
-        dependency=sorted(set(WELL_KNOWN.values())),
+        dependency=sorted(set(OF_PROTOBUF.values())),
     )
     for name, values in schema.enums.items():
         enum = file.enum_type.add(name=name)
@@ -152,7 +152,7 @@ def _set_type(field: FieldDescriptorProto, kind: str, schema: Schema) -> None:
         field.type = scalar
         return
     field.type = field.TYPE_ENUM if kind in schema.enums else field.TYPE_MESSAGE
-    package = _WELL_KNOWN_PACKAGE if kind in WELL_KNOWN else schema.package
+    package = _WELL_KNOWN_PACKAGE if kind in OF_PROTOBUF else schema.package
     field.type_name = f".{package}.{kind}"
 
 

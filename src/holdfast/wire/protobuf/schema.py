@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["WELL_KNOWN", "Field", "Schema"]
+__all__ = ["OF_PROTOBUF", "Field", "Schema"]
 
-WELL_KNOWN: Mapping[str, str] = {
+OF_PROTOBUF: Mapping[str, str] = {
     "Empty": "google/protobuf/empty.proto",
     "Struct": "google/protobuf/struct.proto",
     "Timestamp": "google/protobuf/timestamp.proto",
