@@ -163,7 +163,7 @@ SIGNATURES = {
     "ask": "agent message *tools=() **options",
     "connect": (
         "agent *auth=None *timeout=900.0 *card_ttl=300.0 *resilience=None *limits=None "
-        "*engine=None *shared=None *env=None *url=None *tenant=None *bindings=() "
+        "*engine=None *tls=None *shared=None *env=None *url=None *tenant=None *bindings=() "
         "*supported_protocol_bindings=() *protocol_version=None *allow_legacy=False "
         "*transport_producers=None *configuration=None *streaming=True "
         "*on_unknown='reconcile' *context_ids='agent' *journal=None *headers=None "
@@ -175,6 +175,8 @@ SIGNATURES = {
         "*protocol_version=None *bindings=() *limits=None *engine=None *env=None"
     ),
     "make_error": "code message data=None",
+    "TlsConfig.context": "self",
+    "TlsConfig.pem": "self",
     "wrap_downstream": "error *current *agent=None *nested=False",
     "create_text_message_object": "role=<Role.USER: 'ROLE_USER'> content=''",
     "minimal_agent_card": "url transports=None",
@@ -555,6 +557,7 @@ CONSTRUCTORS = {
     "TextReset": "artifact_id",
     "ToolError": "reason",
     "Timeouts": "*pool=10.0 *connect=5.0 *write=30.0 *first_byte=120.0 *idle=120.0",
+    "TlsConfig": "*ca_file=None *cert_file=None *key_file=None *key_password=None *verify=True",
 }
 
 CLASSES = [name for name in holdfast.__all__ if inspect.isclass(getattr(holdfast, name))]

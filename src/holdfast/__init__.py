@@ -136,6 +136,7 @@ if TYPE_CHECKING:
     )
     from holdfast.named_agent import AgentHealth, AgentResult
     from holdfast.net.aiohttp import AiohttpEngine
+    from holdfast.net.tls_config import TlsConfig
     from holdfast.options import CallOptions, ConnectOptions, SendOptions
     from holdfast.pending import PendingCall
     from holdfast.policy.breaker import BreakerPolicy, SeenFailure
@@ -346,6 +347,7 @@ __all__ = [
     "TextReset",
     "TimeoutPhase",
     "Timeouts",
+    "TlsConfig",
     "ToolError",
     "Transport",
     "TransportProducer",
@@ -418,6 +420,7 @@ _MODULES = (
     "factory",
     "push",
     "journals.sqlite",
+    "net.tls_config",
     "net.aiohttp",
 )
 """Where the public names live: from what is cheap to import to what is not."""

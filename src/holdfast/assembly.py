@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from holdfast.client_tools import ClientTools
     from holdfast.content import Content
     from holdfast.model.card import AgentCard
+    from holdfast.net.tls_config import TlsConfig
     from holdfast.options import ConnectOptions
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.journal import Journal
@@ -74,6 +75,7 @@ def connect(
     resilience: Resilience | None = None,
     limits: Limits | None = None,
     engine: HttpEngine | aiohttp.ClientSession | None = None,
+    tls: TlsConfig | None = None,
     shared: Endpoints | None = None,
     env: Env | None = None,
     url: str | None = None,
@@ -117,6 +119,8 @@ def connect(
         limits: How large a reply to accept; see `Limits` for the defaults.
         engine: What carries requests: an `HttpEngine` or an `aiohttp.ClientSession`, which are
             used and not closed; an `AiohttpEngine` of the client's own if left out.
+        tls: Whom to trust and which certificate to show, for the client's own connections. One
+            that is lent says that itself: `AiohttpEngine(ssl=TlsConfig(…))`.
         shared: What is known of agents, to share between clients. Those whose
             `Resilience.budget` is the same spend it together.
         env: Wall time, randomness and ids; for tests.
@@ -224,7 +228,7 @@ def connect(
     ]
     in_hand = [card_in_hand(one, route) for one, route in zip(agents, routes, strict=True)]
     kept = None if journal is None else journal_of(journal)
-    used, owned = engine_of(engine)
+    used, owned = engine_of(engine, tls)
     listening = Observers(observers)
     cards = card_source(
         used,

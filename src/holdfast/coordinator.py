@@ -18,7 +18,7 @@ from holdfast.fan_out import FanOut
 from holdfast.model.settings import check_count, check_kind
 from holdfast.named_agent import Agent, AgentHealth, AgentResult, NamedAgent, listed
 from holdfast.options import ConnectOptions, SendOptions
-from holdfast.resources import engine_of, journal_of
+from holdfast.resources import check_tls, engine_of, journal_of
 from holdfast.runtime.admission import Admission, AdmissionLine
 from holdfast.runtime.closing import ClosingContext, close_in_turn, raise_first
 from holdfast.runtime.endpoints import Endpoints
@@ -402,12 +402,16 @@ def _shared(
     given.update((name, items(name, given[name])) for name in _SEVERAL if name in given)
     common = cast("ConnectOptions", given)
     owned: list[Closable] = []
+    tls = common.pop("tls", None)  # which the engine tells to all clients
+    check_tls(tls, common.get("engine"))
     if common.get("engine") is None:
         from holdfast.net.aiohttp import AiohttpEngine  # heavy; importing holdfast is not
 
         # Each call has a connection of its own at most, and one more for a look at its task.
         engine = AiohttpEngine(
-            max_connections=max(100, concurrency), max_streams=max(1000, concurrency)
+            max_connections=max(100, concurrency),
+            max_streams=max(1000, concurrency),
+            ssl=True if tls is None else tls,
         )
         common["engine"] = engine
         owned.append(engine)

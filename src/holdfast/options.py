@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from holdfast.auth import AuthProvider, CredentialService
     from holdfast.model.requests import SendMessageConfiguration
+    from holdfast.net.tls_config import TlsConfig
     from holdfast.policy.reconcile import ContextIds, OnUnknown
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.endpoints import Endpoints
@@ -81,6 +82,7 @@ class ClientOptions(TypedDict, total=False):
     resilience: Resilience | None
     limits: Limits | None
     engine: HttpEngine | aiohttp.ClientSession | None
+    tls: TlsConfig | None
     shared: Endpoints | None
     env: Env | None
     protocol_version: ProtocolVersion | None

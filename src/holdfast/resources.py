@@ -15,23 +15,26 @@ from holdfast.runtime.journal import Journal
 if TYPE_CHECKING:
     import aiohttp
 
+    from holdfast.net.tls_config import TlsConfig
     from holdfast.runtime.engine import HttpEngine
 
-__all__ = ["engine_of", "journal_file", "journal_of"]
+__all__ = ["check_tls", "engine_of", "journal_file", "journal_of", "tls_of"]
 
 
 def engine_of(
-    engine: HttpEngine | aiohttp.ClientSession | None,
+    engine: HttpEngine | aiohttp.ClientSession | None, tls: TlsConfig | None = None
 ) -> tuple[HttpEngine, HttpEngine | None]:
     """The engine to use, and the one to close.
 
     Raises:
-        TypeError: It is not an engine.
+        TypeError: It is not an engine, or `tls` is no `TlsConfig`.
+        ValueError: There is an engine, and `tls` is for one of its own.
     """
+    check_tls(tls, engine)
     if engine is None:
         from holdfast.net.aiohttp import AiohttpEngine  # heavy; importing holdfast is not
 
-        own = AiohttpEngine()
+        own = AiohttpEngine(ssl=True if tls is None else tls)
         return own, own
     if "aiohttp" in sys.modules:
         import aiohttp
@@ -42,6 +45,31 @@ def engine_of(
             return AiohttpEngine(session=engine), None
     check_able("engine", engine, "request", "stream", "close")
     return cast("HttpEngine", engine), None
+
+
+def check_tls(tls: TlsConfig | None, engine: object) -> None:
+    """Checks that TLS is said once: here, or by the engine that the caller lends.
+
+    Raises:
+        TypeError: It is no `TlsConfig`.
+        ValueError: Both are there.
+    """
+    if tls is None:
+        return
+    from holdfast.net.tls_config import TlsConfig
+
+    check_kind("tls", tls, TlsConfig)
+    if engine is not None:
+        text = "tls= is for the client's own engine; pass AiohttpEngine(ssl=…) as engine= instead"
+        raise ValueError(text)
+
+
+def tls_of(engine: HttpEngine) -> TlsConfig | None:
+    """How an engine speaks TLS, for what connects beside it; None if it does not say."""
+    from holdfast.net.tls_config import TlsConfig
+
+    tls = getattr(engine, "tls", None)
+    return tls if isinstance(tls, TlsConfig) else None
 
 
 def journal_of(journal: str | os.PathLike[str] | Journal) -> Journal:

@@ -28,6 +28,7 @@ from holdfast.net.failures import Failing, presentable_cause
 from holdfast.net.pools import Pools, Settings, ssl_option
 from holdfast.net.proxies import Proxies
 from holdfast.net.sockets import ForbiddenAddressError, is_hung_up
+from holdfast.net.tls_config import TlsConfig
 from holdfast.runtime.closing import ClosingContext
 from holdfast.runtime.perloop import PerLoop
 from holdfast.wire.http import HttpReply, HttpRequest, HttpStream
@@ -64,8 +65,9 @@ class AiohttpEngine(ClosingContext):
     Args:
         max_connections: Calls under way at a time; more of them wait for a slot.
         max_streams: Streams open at a time, apart from the calls.
-        ssl: A certificate authority's file, a context, or False for no verification at all
-            (development only). The default verifies with the system's authorities.
+        ssl: A `TlsConfig`, a certificate authority's file, a context, or False for no
+            verification at all (development only). The default verifies with the system's
+            authorities.
         proxies: Whether to use the proxies that the environment names (``HTTPS_PROXY``,
             ``NO_PROXY`` …), read when the engine is made.
         session: A session of your own, used as it is and never closed; `ssl` and `proxies` do
@@ -73,6 +75,10 @@ class AiohttpEngine(ClosingContext):
             middlewares may send a request twice, its cookies go with the calls of all who share
             it, a GET carries ``Content-Length: 0``, and to an address that a request must not
             reach nothing is sent, but a connection may be made.
+
+    Attributes:
+        tls: What was passed as `ssl`, if that is a `TlsConfig`; what else connects on behalf of
+            the same client goes by it.
 
     Raises:
         ValueError: A number is not positive, or the file is not a certificate.
@@ -85,7 +91,7 @@ class AiohttpEngine(ClosingContext):
         *,
         max_connections: int = 100,
         max_streams: int = 1000,
-        ssl: tls.SSLContext | str | PathLike[str] | bool = True,
+        ssl: TlsConfig | tls.SSLContext | str | PathLike[str] | bool = True,
         proxies: bool = True,
         session: aiohttp.ClientSession | None = None,
     ) -> None:
@@ -100,6 +106,7 @@ class AiohttpEngine(ClosingContext):
             proxies=Proxies(getproxies() if proxies and session is None else {}),
             lent=session,
         )
+        self.tls = ssl if isinstance(ssl, TlsConfig) else None
         self._pools = PerLoop(lambda: Pools(settings))
 
     async def request(self, request: HttpRequest) -> HttpReply:

@@ -26,6 +26,7 @@ from yarl import URL
 
 from holdfast.net.slots import Slots
 from holdfast.net.sockets import check_host, sockets_within
+from holdfast.net.tls_config import TlsConfig
 from holdfast.runtime.watchdog import Watchdog
 from holdfast.wire.limits import largest_header
 from holdfast.wire.reach import Reach
@@ -230,7 +231,7 @@ async def _send_once(
 
 
 def ssl_option(
-    ssl: tls.SSLContext | str | PathLike[str] | bool,  # noqa: FBT001  aiohttp's own spelling
+    ssl: TlsConfig | tls.SSLContext | str | PathLike[str] | bool,  # noqa: FBT001  aiohttp's own spelling
 ) -> tls.SSLContext | bool:
     """What aiohttp takes for what `AiohttpEngine` does.
 
@@ -241,8 +242,10 @@ def ssl_option(
     """
     if isinstance(ssl, tls.SSLContext | bool):
         return ssl
+    if isinstance(ssl, TlsConfig):
+        return ssl.context()
     if not isinstance(cast("object", ssl), str | PathLike):
-        message = f"ssl must be a file, a context or a bool, not {type(ssl).__name__}"
+        message = f"ssl must be a TlsConfig, a file, a context or a bool, not {type(ssl).__name__}"
         raise TypeError(message)
     try:
         return tls.create_default_context(cafile=fspath(ssl))

@@ -220,7 +220,7 @@ _CANNOT_COME = (
         ("resilience", "engine"),
         "resilience=Resilience(retry=RetryPolicy(…)), or retry_config=RetryConfig(…)",
     ),
-    _Setting(_tls, ("engine",), "engine=AiohttpEngine(ssl=…)"),
+    _Setting(_tls, ("engine", "tls"), "engine=AiohttpEngine(ssl=…), or tls=TlsConfig(…)"),
     _Setting(_proxy, ("engine",), _AN_ENGINE),
     _Setting(_no_environment, ("engine",), _AN_ENGINE),
 )

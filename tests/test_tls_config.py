@@ -1,0 +1,272 @@
+"""How TLS is configured, over real TLS on loopback: mutual TLS, and what is wrong with files."""
+
+import ssl
+import subprocess
+import sys
+
+import msgspec
+import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization
+from tests.raw_server import always, serve
+
+from holdfast import A2AConnectionError, AiohttpEngine, Coordinator, TlsConfig, connect
+from holdfast.testing import FakeAgent, FakeNetwork
+from holdfast.wire.http import HttpRequest, Timeouts
+
+real_time = pytest.mark.real_time
+
+
+class Files:
+    """An authority, and the certificate of a client with its key, as files."""
+
+    def __init__(self, at, name="client@test"):
+        authority = trustme.CA()
+        self.authority = authority
+        own = authority.issue_cert(name)
+        self.ca, self.cert, self.key = at / "ca.pem", at / "cert.pem", at / "key.pem"
+        self.both, self.locked = at / "both.pem", at / "locked.pem"
+        authority.cert_pem.write_to_path(str(self.ca))
+        self.cert.write_bytes(b"".join(blob.bytes() for blob in own.cert_chain_pems))
+        self.key.write_bytes(own.private_key_pem.bytes())
+        self.both.write_bytes(self.cert.read_bytes() + self.key.read_bytes())
+        key = serialization.load_pem_private_key(self.key.read_bytes(), None)
+        self.locked.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.BestAvailableEncryption(b"open sesame"),
+            )
+        )
+
+    def server(self, *, demanding=True):
+        """The context of a server that demands a certificate of this authority."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.authority.issue_cert("127.0.0.1").configure_cert(context)
+        if demanding:
+            context.verify_mode = ssl.CERT_REQUIRED
+            self.authority.configure_trust(context)
+        return context
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return Files(tmp_path_factory.mktemp("one"))
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    return Files(tmp_path_factory.mktemp("other"))
+
+
+def post(url):
+    return HttpRequest(
+        method="POST", url=url, body=b"{}", timeouts=Timeouts(connect=5, first_byte=5)
+    )
+
+
+async def failure_of(server, tls):
+    async with AiohttpEngine(ssl=tls) as engine:
+        with pytest.raises(A2AConnectionError) as caught:
+            await engine.request(post(server.url))
+    return caught.value
+
+
+# ── Mutual TLS ───────────────────────────────────────────────────────────────────────────────
+
+
+@real_time
+async def test_a_server_that_demands_a_certificate_gets_it(files):
+    ways = [
+        TlsConfig(ca_file=files.ca, cert_file=files.cert, key_file=files.key),
+        TlsConfig(ca_file=str(files.ca), cert_file=str(files.both)),
+        TlsConfig(
+            ca_file=files.ca,
+            cert_file=files.cert,
+            key_file=files.locked,
+            key_password="open sesame",
+        ),
+        TlsConfig(cert_file=files.both, verify=False),
+    ]
+    async with serve(always(), ssl=files.server()) as server:
+        for tls in ways:
+            async with AiohttpEngine(ssl=tls) as engine:
+                assert (await engine.request(post(server.url))).status == 200
+
+
+@real_time
+async def test_without_the_right_certificate_nothing_gets_there(files, others):
+    none = TlsConfig(ca_file=files.ca)
+    wrong = TlsConfig(ca_file=files.ca, cert_file=others.cert, key_file=others.key)
+    old = files.server()
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    async with serve(always(), ssl=old) as server:
+        for tls in (none, wrong):
+            error = await failure_of(server, tls)
+
+            assert (error.failure, error.executed) == ("tls", False)
+        assert server.requests == []
+    # With TLS 1.3 the server looks at it when the client may have sent its request already.
+    async with serve(always(), ssl=files.server()) as server:
+        for tls in (none, wrong):
+            await failure_of(server, tls)
+        assert server.requests == []
+
+
+@real_time
+async def test_a_server_of_another_authority_is_not_spoken_to(files, others):
+    async with serve(always(), ssl=files.server(demanding=False)) as server:
+        error = await failure_of(server, TlsConfig(ca_file=others.ca))
+
+        assert (error.failure, error.executed, error.transient) == ("tls", False, False)
+        assert server.requests == []
+
+
+@real_time
+async def test_verification_can_be_left_out(files):
+    async with (
+        serve(always(), ssl=files.server(demanding=False)) as server,
+        AiohttpEngine(ssl=TlsConfig(verify=False)) as engine,
+    ):
+        assert (await engine.request(post(server.url))).status == 200
+
+
+@real_time
+async def test_a_client_and_a_coordinator_show_it(files):
+    tls = TlsConfig(ca_file=files.ca, cert_file=files.cert, key_file=files.key)
+    async with serve(always(), ssl=files.server()) as server:
+        async with connect(server.url, tls=tls) as client:
+            with pytest.raises(Exception, match="card"):
+                await client.agent_card()
+        seen = len(server.requests)
+        async with Coordinator({"a": server.url}, tls=tls) as coordinator:
+            with pytest.raises(Exception, match="card"):
+                await coordinator.client("a").agent_card()
+
+        assert 0 < seen < len(server.requests)
+
+
+# ── What cannot be right ─────────────────────────────────────────────────────────────────────
+
+
+def test_tls_beside_an_engine_that_says_it_is_refused():
+    agent = FakeAgent()
+    with pytest.raises(ValueError, match="AiohttpEngine"):
+        connect(agent.url, engine=FakeNetwork(agent), tls=TlsConfig())
+    with pytest.raises(ValueError, match="AiohttpEngine"):
+        Coordinator([agent.url], engine=FakeNetwork(agent), tls=TlsConfig())
+    with pytest.raises(TypeError, match="tls must be TlsConfig"):
+        connect(agent.url, tls=True)
+    with pytest.raises(TypeError, match="tls must be TlsConfig"):
+        Coordinator([agent.url], tls="ca.pem")
+
+
+@pytest.mark.parametrize("name", ["ca_file", "cert_file", "key_file"])
+def test_a_file_that_is_missing_is_named(name, files, tmp_path):
+    options = {"cert_file": files.cert} if name == "key_file" else {}
+    with pytest.raises(FileNotFoundError, match=rf"{name}: there is no file .*nowhere\.pem"):
+        TlsConfig(**options, **{name: tmp_path / "nowhere.pem"})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ca_file": "garbage"}, r"ca_file: .*garbage\.pem holds no certificate"),
+        ({"cert_file": "garbage"}, "holds no certificate with its key"),
+        ({"cert_file": "cert"}, "pass key_file as well"),
+        ({"cert_file": "cert", "key_file": "garbage"}, "hold no certificate and its key"),
+        ({"cert_file": "cert", "key_file": "strange"}, "does not belong to the certificate"),
+        ({"cert_file": "cert", "key_file": "locked"}, "is encrypted; pass key_password"),
+        (
+            {"cert_file": "cert", "key_file": "locked", "key_password": "swordfish"},
+            "key_password does not open",
+        ),
+        ({"key_file": "key"}, "pass cert_file as well"),
+        ({"key_password": "open sesame"}, "pass cert_file as well"),
+        ({"ca_file": "ca", "verify": False}, "pass one of them"),
+    ],
+)
+def test_what_is_wrong_is_told_at_once(options, words, files, others, tmp_path):
+    garbage = tmp_path / "garbage.pem"
+    garbage.write_text("garbage")
+    paths = {**vars(files), "garbage": garbage, "strange": others.key}
+    given = {name: paths[v] if name.endswith("_file") else v for name, v in options.items()}
+
+    with pytest.raises(ValueError, match=words) as caught:
+        TlsConfig(**given)
+    assert "swordfish" not in str(caught.value)
+
+
+def test_no_password_is_asked_for_on_a_terminal(files):
+    code = (
+        "import sys, holdfast\n"
+        "try: holdfast.TlsConfig(cert_file=sys.argv[1], key_file=sys.argv[2])\n"
+        "except ValueError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, files.cert, files.locked],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+        env={"PYTHONPATH": "src"},
+        start_new_session=True,
+    )
+
+    assert done.stdout.endswith("is encrypted; pass key_password\n")
+    assert "PEM pass phrase" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options", [{"ca_file": 1}, {"key_password": b"x"}, {"verify": "yes"}, {"cert_file": b"x"}]
+)
+def test_a_value_of_another_type_is_refused(options):
+    with pytest.raises(TypeError, match=next(iter(options))):
+        TlsConfig(**options)
+
+
+# ── The value ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_its_files_as_pem(files):
+    tls = TlsConfig(
+        ca_file=files.ca, cert_file=files.cert, key_file=files.locked, key_password="open sesame"
+    )
+    pem = tls.pem()
+
+    assert pem.ca == files.ca.read_bytes()
+    assert pem.certificate == files.cert.read_bytes()
+    assert pem.key is not None
+    opened = serialization.load_pem_private_key(pem.key, None)
+    expected = serialization.load_pem_private_key(files.key.read_bytes(), None)
+    assert opened.private_numbers() == expected.private_numbers()
+    assert TlsConfig(cert_file=files.both).pem().key == files.key.read_bytes()
+    assert TlsConfig().pem() == (None, None, None)
+
+
+def test_it_shows_no_secret_and_does_not_change(files):
+    tls = TlsConfig(cert_file=files.cert, key_file=files.locked, key_password="open sesame")
+
+    assert "open sesame" not in repr(tls)
+    assert "key_password=…" in repr(tls)
+    assert "PRIVATE" not in repr(tls.pem())
+    with pytest.raises(AttributeError):
+        tls.verify = False
+    assert tls == msgspec.structs.replace(tls)
+
+
+def test_renewed_files_count_for_the_next_context(files, others, tmp_path):
+    ca = tmp_path / "ca.pem"
+    ca.write_bytes(files.ca.read_bytes())
+    tls = TlsConfig(ca_file=ca)
+    before = tls.context().get_ca_certs()
+    ca.write_bytes(others.ca.read_bytes())
+
+    assert tls.context().get_ca_certs() != before
+
+
+def test_an_engine_tells_what_it_was_given():
+    tls = TlsConfig(verify=False)
+
+    assert AiohttpEngine(ssl=tls).tls is tls
+    assert AiohttpEngine(ssl=False).tls is None
