@@ -10,7 +10,7 @@ from holdfast.assembly import connect
 from holdfast.config import ClientConfig
 from holdfast.model.card import AgentCapabilities, AgentCard, AgentInterface
 from holdfast.runtime.transport import Transport
-from holdfast.wire.bindings import BINDINGS
+from holdfast.wire.bindings import HTTP_BINDINGS
 from holdfast.wire.http import presentable
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ class ClientFactory:
             producers.update(own)
         settings: ConnectOptions = {
             "engine": config.engine,
+            "grpc_channel_factory": config.grpc_channel_factory,
             "bindings": supported if config.use_client_preference else (),
             "configuration": config.configuration,
             "streaming": config.streaming,
@@ -127,7 +128,7 @@ def minimal_agent_card(url: str, transports: Sequence[str] | None = None) -> Age
         TypeError: An argument of another type.
     """
     bindings = ("JSONRPC",) if transports is None else items("transports", transports)
-    check_url(url, "url", any_scheme=not set(BINDINGS) >= set(bindings))
+    check_url(url, "url", any_scheme=not set(HTTP_BINDINGS) >= set(bindings))
     if not bindings:
         text = "transports is empty; leave it out for JSONRPC"
         raise ValueError(text)

@@ -6,19 +6,35 @@ import math
 import os
 import re
 import sys
+from importlib.util import find_spec
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from holdfast.arguments import check_able, check_kind
 from holdfast.runtime.journal import Journal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import aiohttp
+    from grpc import aio
 
     from holdfast.net.tls_config import TlsConfig
+    from holdfast.policy.resilience import Resilience
     from holdfast.runtime.engine import HttpEngine
+    from holdfast.runtime.env import Env
+    from holdfast.runtime.transport import Transport
+    from holdfast.wire.limits import Limits
 
-__all__ = ["check_tls", "engine_of", "journal_file", "journal_of", "tls_of"]
+__all__ = [
+    "check_tls",
+    "engine_of",
+    "grpc_transport",
+    "journal_file",
+    "journal_of",
+    "tls_of",
+    "use_of_grpc",
+]
 
 
 def engine_of(
@@ -70,6 +86,50 @@ def tls_of(engine: HttpEngine) -> TlsConfig | None:
 
     tls = getattr(engine, "tls", None)
     return tls if isinstance(tls, TlsConfig) else None
+
+
+def use_of_grpc(
+    engine: HttpEngine | aiohttp.ClientSession | None,
+    factory: Callable[[str], aio.Channel] | None,
+) -> Literal["spoken", "left out", "missing"]:
+    """Whether a client speaks gRPC, which is not carried by its engine.
+
+    Args:
+        engine: As the caller passes it. One of another kind than Holdfast's has its reasons: all
+            that the client sends is to go through it.
+        factory: What makes channels, if the caller says so.
+    """
+    if not (_is_there("grpc") and _is_there("google.protobuf") and _is_there("google.rpc")):
+        return "missing"
+    if engine is None or factory is not None:
+        return "spoken"
+    known = [sys.modules.get("holdfast.net.aiohttp"), sys.modules.get("aiohttp")]
+    names = ["AiohttpEngine", "ClientSession"]
+    kinds = tuple(
+        getattr(module, name) for module, name in zip(known, names, strict=True) if module
+    )
+    return "spoken" if isinstance(engine, kinds) else "left out"
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package around it
+        return False
+
+
+def grpc_transport(
+    env: Env,
+    resilience: Resilience,
+    limits: Limits,
+    *,
+    tls: TlsConfig | None,
+    factory: Callable[[str], aio.Channel] | None,
+) -> Transport:
+    """What carries calls over gRPC; see `GrpcBinding`."""
+    from holdfast.net.grpc.binding import GrpcBinding  # of an extra, and heavy
+
+    return GrpcBinding(env, resilience, limits, tls=tls, factory=factory)
 
 
 def journal_of(journal: str | os.PathLike[str] | Journal) -> Journal:

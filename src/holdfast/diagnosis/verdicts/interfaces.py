@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.diagnosis.findings import Finding
-from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSIONS, spoken_version
+from holdfast.wire.bindings import HTTP_BINDINGS, PROTOCOL_VERSIONS, spoken_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +40,8 @@ def judge_interfaces(observed: Observed, _now: float) -> Iterator[Finding]:
             "bindings.known",
             "problem",
             "no interface has a binding and a version that are spoken here",
-            f"callers that speak {' and '.join(BINDINGS)}, in {' and '.join(PROTOCOL_VERSIONS)}, "
-            "cannot call the agent",
+            f"callers that speak {' and '.join(HTTP_BINDINGS)}, in "
+            f"{' and '.join(PROTOCOL_VERSIONS)}, cannot call the agent",
             "offer one of them",
         )
 

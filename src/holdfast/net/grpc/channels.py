@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import grpc
 from grpc import aio
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from holdfast.wire.limits import Limits
     from holdfast.wire.reach import Reach
 
-__all__ = ["ChannelFactory", "Channels", "Connected", "Settings"]
+__all__ = ["ChannelFactory", "ChannelSettings", "Channels", "Connected"]
 
 ChannelFactory = Callable[[str], aio.Channel]
 """Makes the channel for an address, as the card or ``url=`` writes it."""
@@ -80,7 +80,7 @@ _GIVEN_UP = frozenset({_Failed, _Over})
 _NOWHERE = "/holdfast.Nowhere/Ask"
 
 
-class Settings(NamedTuple):
+class ChannelSettings(NamedTuple):
     """What channels are made with.
 
     Attributes:
@@ -165,7 +165,7 @@ class Channels:
         watchdog: What keeps the limits of everything that uses one.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ChannelSettings) -> None:
         self.watchdog = Watchdog()
         self._settings = settings
         self._credentials: grpc.ChannelCredentials | None = None
@@ -305,7 +305,8 @@ async def _reason(channel: aio.Channel) -> str | None:
     Such a call is not sent. If one were, it would be for a method that there is not.
     """
     try:
-        await channel.unary_unary(_NOWHERE)(b"", timeout=1.0)
+        nowhere: aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(_NOWHERE)
+        await nowhere(b"", timeout=1.0)
     except aio.AioRpcError as error:
         if error.code() is grpc.StatusCode.UNAVAILABLE:
             return error.details() or ""
@@ -322,7 +323,7 @@ def _bounds(limits: Limits) -> _Options:
 
 
 def _checked(channel: aio.Channel) -> aio.Channel:
-    if not isinstance(channel, aio.Channel):
+    if not isinstance(cast("object", channel), aio.Channel):
         text = f"grpc_channel_factory must give a grpc.aio.Channel, not {type(channel).__name__}"
         raise TypeError(text)
     return channel

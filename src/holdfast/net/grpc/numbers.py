@@ -34,9 +34,7 @@ def check_number(address: GrpcAddress, url: str, reach: Reach) -> None:
         raise reach_error(url, error.address) from None
 
 
-async def target_within(
-    reach: Reach, address: GrpcAddress, url: str, request: HttpRequest
-) -> str:
+async def target_within(reach: Reach, address: GrpcAddress, url: str, request: HttpRequest) -> str:
     """The target of a channel that leads to such numbers of an address as may be reached.
 
     Args:
