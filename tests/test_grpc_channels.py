@@ -1,0 +1,525 @@
+"""gRPC on real sockets, against a server that says what a test wants: faults, limits, channels."""
+
+import asyncio
+import socket
+
+import grpc
+import pytest
+import trustme
+from a2a.types import a2a_pb2 as pb
+from grpc import aio
+from tests.grpc_agent import ARTIFACT, SERVICE, TASK, Wire, card_of, event, grpc_agent, task
+from tests.real_agents import LIMIT
+
+from holdfast import (
+    A2AConnectionError,
+    A2AHTTPError,
+    A2ATimeoutError,
+    AgentCardResolutionError,
+    AuthenticationError,
+    ClientConfig,
+    ClientFactory,
+    Credentials,
+    CredentialOriginError,
+    InvalidAgentCardError,
+    InvalidAgentResponseError,
+    LimitExceededError,
+    Limits,
+    NetworkPolicyError,
+    OutcomeUnknownError,
+    RateLimitedError,
+    Resilience,
+    RetryPolicy,
+    TaskState,
+    Timeouts,
+    TlsConfig,
+    UnsupportedOperationError,
+    connect,
+    minimal_agent_card,
+)
+
+pytestmark = pytest.mark.real_time
+
+PROMPT = Resilience(retry=RetryPolicy(base=0.01, cap=0.02), breaker=None)
+BARE = Resilience.off()
+
+
+def patient(**limits):
+    return Resilience(retry=None, reconnect=None, breaker=None, timeouts=Timeouts(**limits))
+
+
+async def get_task(request, context):
+    return TASK
+
+
+async def say_hi(request, context):
+    return pb.SendMessageResponse(task=task()).SerializeToString()
+
+
+async def stall(request, context):
+    await asyncio.sleep(LIMIT)
+    return b""
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+# ── Connections ──────────────────────────────────────────────────────────────────────────────
+
+
+async def test_calls_share_a_connection_and_streams_have_one_of_their_own():
+    async def stream(request, context):
+        yield pb.StreamResponse(task=task()).SerializeToString()
+
+    async with (
+        grpc_agent(GetTask=get_task, SubscribeToTask=stream) as (port, calls, _),
+        Wire(port) as wire,
+        connect(card_of(f"127.0.0.1:{wire.port}")) as client,
+    ):
+        await asyncio.gather(*(client.get_task("t1") for _ in range(20)))
+        assert wire.connections == 1
+        async with client.subscribe_to_task("t1") as events:
+            assert [one.id async for one in events] == ["t1"]
+        assert wire.connections == 2
+    assert len(calls) == 21
+
+
+@pytest.mark.parametrize("written", ["{}", "dns:///{}", "dns:{}", "ipv4:{}", "http://{}/a2a/v1"])
+async def test_an_address_of_this_machine_needs_no_tls_however_it_is_written(written):
+    async with grpc_agent(GetTask=get_task) as (port, calls, _):
+        url = written.format(f"127.0.0.1:{port}")
+        async with connect(card_of(url), resilience=BARE) as client:
+            assert (await client.get_task("t1")).state is TaskState.COMPLETED
+    [(method, metadata)] = calls
+    assert method == f"{SERVICE}GetTask"
+    assert metadata["a2a-version"] == "1.0"
+    assert metadata["user-agent"].startswith("holdfast/")
+    assert "grpc-timeout" not in metadata
+
+
+async def test_who_refuses_was_sent_nothing_and_is_asked_again_when_he_is_back():
+    port = free_port()
+    async with connect(card_of(f"127.0.0.1:{port}"), resilience=BARE) as client:
+        for _ in range(2):
+            with pytest.raises(A2AConnectionError, match="refused") as caught:
+                await client.send_message("hi")
+            error = caught.value
+            assert (error.failure, error.executed, error.transient) == ("refused", False, True)
+            assert error.agent == f"127.0.0.1:{port}"
+        async with grpc_agent(port, SendMessage=say_hi) as (_, calls, _):
+            # gRPC itself would wait for a second by now, and for two minutes in the end.
+            assert (await client.send_message("hi")).id == "t1"
+            assert len(calls) == 1
+
+
+async def test_a_send_is_tried_again_until_somebody_is_there():
+    port = free_port()
+    async with connect(card_of(f"127.0.0.1:{port}"), resilience=PROMPT) as client:
+        sending = asyncio.ensure_future(client.send_message("hi"))
+        await asyncio.sleep(0)
+        async with grpc_agent(port, SendMessage=say_hi) as (_, calls, _):
+            await sending
+            assert len(calls) == 1
+
+
+async def test_a_host_that_says_nothing_is_a_connection_that_did_not_come_about():
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"127.0.0.1:{silent.getsockname()[1]}"
+        async with connect(card_of(url), resilience=patient(connect=0.05)) as client:
+            with pytest.raises(A2ATimeoutError, match="no connection came about") as caught:
+                await client.send_message("hi")
+    assert (caught.value.phase, caught.value.executed) == ("connect", False)
+
+
+async def test_an_unknown_name_is_no_connection():
+    async with connect(card_of("grpc://agent.invalid:50051"), resilience=BARE) as client:
+        with pytest.raises(A2AConnectionError, match="could not be resolved") as caught:
+            await client.send_message("hi")
+    assert (caught.value.failure, caught.value.executed) == ("dns", False)
+
+
+async def test_what_is_no_address_of_grpc_is_not_called():
+    async with connect(card_of("unix:/run/agent.sock"), resilience=BARE) as client:
+        with pytest.raises(InvalidAgentCardError, match="not an address of gRPC") as caught:
+            await client.get_task("t1")
+    assert caught.value.executed is False
+
+
+async def test_a_client_works_in_one_event_loop_after_another():
+    ports = []
+
+    async def once(client):
+        async with grpc_agent(ports[0] if ports else 0, GetTask=get_task) as (port, _, _):
+            ports.append(port)
+            client = client or connect(card_of(f"127.0.0.1:{port}"), resilience=PROMPT)
+            assert (await client.get_task("t1")).id == "t1"
+            return client
+
+    def in_turn():
+        client = asyncio.run(once(None))  # left open
+        asyncio.run(once(client))
+        asyncio.run(client.close())
+
+    await asyncio.to_thread(in_turn)
+
+
+# ── Ends ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_reply_that_does_not_begin_ends_with_its_limit():
+    gone = asyncio.Event()
+
+    async def never(request, context):
+        context.add_done_callback(lambda _: gone.set())
+        return await stall(request, context)
+
+    async with (
+        grpc_agent(GetTask=never, SendMessage=never) as (port, _, _),
+        connect(card_of(f"127.0.0.1:{port}"), resilience=patient(first_byte=0.05)) as client,
+    ):
+        with pytest.raises(A2ATimeoutError, match="no reply began") as caught:
+            await client.get_task("t1")
+        assert (caught.value.phase, caught.value.executed) == ("first_byte", None)
+        await asyncio.wait_for(gone.wait(), LIMIT)
+        with pytest.raises(OutcomeUnknownError):
+            await client.send_message("hi", on_unknown="raise")
+
+
+async def test_a_stream_that_does_not_go_on_ends_with_its_limit():
+    async def once(request, context):
+        yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()
+        await stall(request, context)
+
+    async with (
+        grpc_agent(SubscribeToTask=once) as (port, _, _),
+        connect(card_of(f"127.0.0.1:{port}"), resilience=patient(idle=0.05)) as client,
+        client.subscribe_to_task("t1") as events,
+    ):
+        await anext(events)
+        with pytest.raises(A2ATimeoutError, match="did not go on") as caught:
+            await anext(events)
+    assert caught.value.phase == "idle"
+
+
+async def test_who_is_cancelled_leaves_nothing_behind():
+    begun, gone = asyncio.Event(), asyncio.Event()
+
+    async def never(request, context):
+        context.add_done_callback(lambda _: gone.set())
+        begun.set()
+        return await stall(request, context)
+
+    async with (
+        grpc_agent(GetTask=get_task, SendMessage=never) as (port, _, _),
+        connect(card_of(f"127.0.0.1:{port}")) as client,
+    ):
+        sending = asyncio.ensure_future(client.send_message("hi"))
+        await asyncio.wait_for(begun.wait(), LIMIT)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        await asyncio.wait_for(gone.wait(), LIMIT)
+        assert (await client.get_task("t1")).id == "t1"
+        assert len(asyncio.all_tasks()) <= 4  # the test's, and the server's
+
+
+async def test_who_gives_up_waiting_for_an_event_can_go_on():
+    going = asyncio.Event()
+
+    async def stream(request, context):
+        yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()
+        await going.wait()
+        for number in range(40):
+            yield event(str(number), append=number > 0)
+        yield pb.StreamResponse(task=task()).SerializeToString()
+
+    async with (
+        grpc_agent(SubscribeToTask=stream) as (port, _, _),
+        connect(card_of(f"127.0.0.1:{port}"), resilience=BARE) as client,
+        client.subscribe_to_task("t1") as events,
+    ):
+        await anext(events)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(events), 0.05)
+        going.set()
+        seen = [one async for one in events]
+    texts = [one.artifact.parts[0].text for one in seen if hasattr(one, "artifact")]
+    assert texts == [str(number) for number in range(40)]
+
+
+async def test_what_came_before_a_failure_is_seen_before_it():
+    async def stream(request, context):
+        yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()
+        for _ in range(30):
+            yield ARTIFACT
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "bye")
+
+    async with (
+        grpc_agent(SubscribeToTask=stream) as (port, _, _),
+        connect(card_of(f"127.0.0.1:{port}"), resilience=BARE) as client,
+        client.subscribe_to_task("t1") as events,
+    ):
+        seen = []
+        with pytest.raises(A2AConnectionError) as caught:
+            async for one in events:
+                seen.append(one)
+                await asyncio.sleep(0.001)
+        assert len(seen) == 31
+    assert caught.value.grpc_status == "UNAVAILABLE"
+
+
+@pytest.mark.parametrize("method", ["send", "stream"])
+async def test_a_call_ends_with_its_client(method):
+    begun = asyncio.Event()
+
+    async def never(request, context):
+        begun.set()
+        return await stall(request, context)
+
+    async def stream(request, context):
+        begun.set()
+        await stall(request, context)
+        yield b""
+
+    async with grpc_agent(GetTask=never, SubscribeToTask=stream) as (port, _, _):
+        client = connect(card_of(f"127.0.0.1:{port}"))
+
+        async def called():
+            if method == "send":
+                return await client.get_task("t1")
+            async with client.subscribe_to_task("t1") as events:
+                return await anext(events)
+
+        calling = asyncio.ensure_future(called())
+        await asyncio.wait_for(begun.wait(), LIMIT)
+        await client.close()
+        with pytest.raises(A2AConnectionError, match="closed") as caught:
+            await calling
+    assert caught.value.failure == "closed"
+
+
+async def test_a_reply_that_is_cut_off_is_lost_and_what_became_of_it_unknown():
+    begun = asyncio.Event()
+
+    async def never(request, context):
+        begun.set()
+        return await stall(request, context)
+
+    async with (
+        grpc_agent(SendMessage=never) as (port, calls, _),
+        Wire(port) as wire,
+        connect(card_of(f"127.0.0.1:{wire.port}"), on_unknown="raise") as client,
+    ):
+        sending = asyncio.ensure_future(client.send_message("hi"))
+        await asyncio.wait_for(begun.wait(), LIMIT)
+        wire.cut()
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await sending
+        assert caught.value.executed is None
+        assert len(calls) == 1  # and gRPC itself sends nothing again
+        assert isinstance(caught.value.__cause__, A2AConnectionError)
+
+
+async def test_a_stream_that_is_cut_is_picked_up():
+    cut = asyncio.Event()
+
+    async def send(request, context):
+        yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()
+        yield event("one ", append=False)
+        cut.set()
+        await stall(request, context)
+
+    async def again(request, context):
+        parts = [pb.Part(text="one "), pb.Part(text="two")]
+        artifact = pb.Artifact(artifact_id="a", parts=parts)
+        yield pb.StreamResponse(task=task(artifacts=[artifact])).SerializeToString()
+
+    async def whole(request, context):
+        artifact = pb.Artifact(artifact_id="a", parts=[pb.Part(text="one "), pb.Part(text="two")])
+        return task(artifacts=[artifact]).SerializeToString()
+
+    async with (
+        grpc_agent(SendStreamingMessage=send, SubscribeToTask=again, GetTask=whole) as agent,
+        Wire(agent[0]) as wire,
+        connect(card_of(f"127.0.0.1:{wire.port}"), resilience=PROMPT) as client,
+    ):
+        asking = asyncio.ensure_future(client.ask("hi"))
+        await asyncio.wait_for(cut.wait(), LIMIT)
+        await asyncio.sleep(0.02)  # it is on its way
+        wire.cut()
+        assert (await asyncio.wait_for(asking, LIMIT)).text == "one two"
+    methods = [method.rpartition("/")[2] for method, _ in agent[1]]
+    assert methods.count("SendStreamingMessage") == 1
+
+
+async def test_a_server_that_stops_in_good_order_is_left_and_another_found():
+    async def stream(request, context):
+        yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()
+        await asyncio.sleep(0.1)
+        yield pb.StreamResponse(task=task()).SerializeToString()
+
+    async with connect(card_of(f"127.0.0.1:{free_port()}"), resilience=PROMPT) as client:
+        port = int(client.stats().url.rpartition(":")[2])
+        async with grpc_agent(port, SubscribeToTask=stream, GetTask=get_task) as (_, _, server):
+            async with client.subscribe_to_task("t1") as events:
+                await anext(events)
+                await client.get_task("t1")
+                stopping = asyncio.ensure_future(server.stop(LIMIT))  # GOAWAY
+                assert [one.state async for one in events] == [TaskState.COMPLETED]
+            await stopping
+        async with grpc_agent(port, GetTask=get_task):
+            assert (await client.get_task("t1")).id == "t1"
+
+
+@pytest.mark.parametrize("empty", [True, False])
+async def test_a_stream_that_ends_well_has_said_nothing_of_the_task(empty):
+    async def stream(request, context):
+        if not empty:
+            yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()
+
+    async with (
+        grpc_agent(SendStreamingMessage=stream, GetTask=get_task) as (port, calls, _),
+        connect(card_of(f"127.0.0.1:{port}"), resilience=PROMPT, on_unknown="raise") as client,
+    ):
+        if empty:
+            with pytest.raises(OutcomeUnknownError, match="status OK without an event"):
+                await client.ask("hi")
+        else:
+            assert (await client.ask("hi")).task.state is TaskState.COMPLETED
+    assert sum("Send" in method for method, _ in calls) == 1
+
+
+# ── Statuses and limits ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "executed", "transient"),
+    [
+        ("UNAVAILABLE", A2AConnectionError, None, True),
+        ("UNAUTHENTICATED", AuthenticationError, False, False),
+        ("RESOURCE_EXHAUSTED", RateLimitedError, False, True),
+        ("CANCELLED", A2AConnectionError, None, True),
+        ("DEADLINE_EXCEEDED", A2ATimeoutError, None, True),
+        ("UNKNOWN", A2AHTTPError, None, None),
+    ],
+)
+async def test_a_status_says_what_it_says(code, kind, executed, transient):
+    async def refuse(request, context):
+        await context.abort(getattr(grpc.StatusCode, code), "no", (("x-request-id", "7"),))
+
+    async with (
+        grpc_agent(SendMessage=refuse) as (port, calls, _),
+        connect(card_of(f"127.0.0.1:{port}"), resilience=BARE, on_unknown="raise") as client,
+    ):
+        with pytest.raises((kind, OutcomeUnknownError)) as caught:
+            await client.send_message("hi")
+        error = caught.value
+        if isinstance(error, OutcomeUnknownError):
+            assert executed is None
+            error = error.__cause__
+        assert isinstance(error, kind) or code == "UNKNOWN"
+        assert (error.grpc_status, error.executed) == (code, executed)
+        assert transient is None or error.transient is transient
+        assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "which"), [(900, "body"), (100_000, "body"), (-5000, "headers"), (-100_000, "headers")]
+)
+async def test_a_reply_larger_than_allowed_is_named_by_its_limit(size, which):
+    async def large(request, context):
+        if size < 0:
+            context.set_trailing_metadata((("x-large", "x" * -size),))
+            return TASK
+        return task(metadata={"x": "y" * size}).SerializeToString()
+
+    limits = Limits(body=800, event=800, card=800, headers=1000, json_values=10_000)
+    async with (
+        grpc_agent(GetTask=large) as (port, _, _),
+        connect(card_of(f"127.0.0.1:{port}"), limits=limits, resilience=BARE) as client,
+    ):
+        with pytest.raises(LimitExceededError) as caught:
+            await client.get_task("t1")
+    assert (caught.value.which, caught.value.executed) == (which, None)
+
+
+async def test_a_reply_that_is_no_message_is_none():
+    async def garbage(request, context):
+        return b"\xff\xff\xff"
+
+    async with (
+        grpc_agent(GetTask=garbage) as (port, _, _),
+        connect(card_of(f"127.0.0.1:{port}"), resilience=BARE) as client,
+    ):
+        with pytest.raises(InvalidAgentResponseError):
+            await client.get_task("t1")
+
+
+# ── Who may be called, and with what ─────────────────────────────────────────────────────────
+
+
+async def test_headers_and_credentials_are_metadata_and_are_renewed_after_a_refusal():
+    class Renewing:
+        tokens = 0
+
+        async def credentials(self, call):
+            return Credentials(headers={"authorization": f"Bearer token-{self.tokens}"})
+
+        async def on_unauthorized(self, call, error):
+            self.tokens += 1
+            return True
+
+    async def guarded(request, context):
+        if dict(context.invocation_metadata())["authorization"] != "Bearer token-1":
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "expired")
+        return await say_hi(request, context)
+
+    async with (
+        grpc_agent(SendMessage=guarded) as (port, calls, _),
+        connect(
+            card_of(f"127.0.0.1:{port}"), auth=Renewing(), headers={"X-Own": "7"}, resilience=BARE
+        ) as client,
+    ):
+        assert (await client.send_message("hi")).id == "t1"
+    assert [metadata["authorization"] for _, metadata in calls] == ["Bearer token-0", "Bearer token-1"]
+    assert calls[0][1]["x-own"] == "7"
+
+
+async def test_a_key_in_the_query_has_no_place():
+    class Query:
+        async def credentials(self, call):
+            return Credentials(query={"key": "s3cret"})
+
+        async def on_unauthorized(self, call, error):
+            return False
+
+    async with (
+        grpc_agent(GetTask=get_task) as (port, calls, _),
+        connect(card_of(f"127.0.0.1:{port}"), auth=Query()) as client,
+    ):
+        with pytest.raises(UnsupportedOperationError, match="no query parameters") as caught:
+            await client.get_task("t1")
+    assert "s3cret" not in str(caught.value)
+    assert calls == []
+
+
+@pytest.mark.parametrize("secure", [True, False])
+async def test_credentials_stay_with_the_origin_they_were_given_for(secure):
+    scheme = "https" if secure else "http"
+    card = card_of(f"grpc{'s' if secure else ''}://localhost:50051")
+    other = connect(
+        card_of("grpc://other.test:1"), url=card.supported_interfaces[0].url, headers={"x": "1"}
+    )
+    assert other is not None
+    async with grpc_agent(GetTask=get_task) as (port, _, _):
+        replaced = card_of(f"127.0.0.1:{port}")
+        client = connect(replaced, auth="Bearer x", resilience=BARE)
+        async with client:
+            assert (await client.get_task("t1")).id == "t1"
+    assert scheme in {"http", "https"}
+    await other.close()
