@@ -79,6 +79,7 @@ class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True, cache_
         capability: What the card must declare for it (a member of `AgentCapabilities`), if any.
         method_v03: JSON-RPC method of protocol 0.3.
         path_v03: Path of the REST binding there; ``{name}`` stands for that member of its request.
+        method_grpc_v03: gRPC method there; empty where there is none.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Operation(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True, cache_
     capability: Capability | None = None
     method_v03: str = ""
     path_v03: str = ""
+    method_grpc_v03: str = ""
 
 
 SEND_MESSAGE = Operation(
@@ -103,6 +105,7 @@ SEND_MESSAGE = Operation(
     path="/message:send",
     method_v03="message/send",
     path_v03="/v1/message:send",
+    method_grpc_v03="SendMessage",
 )
 SEND_STREAMING_MESSAGE = Operation(
     name="SendStreamingMessage",
@@ -113,6 +116,7 @@ SEND_STREAMING_MESSAGE = Operation(
     path="/message:stream",
     method_v03="message/stream",
     path_v03="/v1/message:stream",
+    method_grpc_v03="SendStreamingMessage",
     streaming=True,
     capability="streaming",
 )
@@ -125,6 +129,7 @@ GET_TASK = Operation(
     path="/tasks/{id}",
     method_v03="tasks/get",
     path_v03="/v1/tasks/{id}",
+    method_grpc_v03="GetTask",
 )
 LIST_TASKS = Operation(
     name="ListTasks",
@@ -145,6 +150,7 @@ CANCEL_TASK = Operation(
     path="/tasks/{id}:cancel",
     method_v03="tasks/cancel",
     path_v03="/v1/tasks/{id}:cancel",
+    method_grpc_v03="CancelTask",
 )
 SUBSCRIBE_TO_TASK = Operation(
     name="SubscribeToTask",
@@ -156,6 +162,7 @@ SUBSCRIBE_TO_TASK = Operation(
     path="/tasks/{id}:subscribe",
     method_v03="tasks/resubscribe",
     path_v03="/v1/tasks/{id}:subscribe",
+    method_grpc_v03="TaskSubscription",
     streaming=True,
     capability="streaming",
 )
@@ -168,6 +175,7 @@ CREATE_PUSH_CONFIG = Operation(
     path="/tasks/{task_id}/pushNotificationConfigs",
     method_v03="tasks/pushNotificationConfig/set",
     path_v03="/v1/tasks/{id}/pushNotificationConfigs",
+    method_grpc_v03="CreateTaskPushNotificationConfig",
     capability="push_notifications",
 )
 GET_PUSH_CONFIG = Operation(
@@ -179,6 +187,7 @@ GET_PUSH_CONFIG = Operation(
     path="/tasks/{task_id}/pushNotificationConfigs/{id}",
     method_v03="tasks/pushNotificationConfig/get",
     path_v03="/v1/tasks/{id}/pushNotificationConfigs/{push_notification_config_id}",
+    method_grpc_v03="GetTaskPushNotificationConfig",
     capability="push_notifications",
 )
 LIST_PUSH_CONFIGS = Operation(
@@ -190,6 +199,7 @@ LIST_PUSH_CONFIGS = Operation(
     path="/tasks/{task_id}/pushNotificationConfigs",
     method_v03="tasks/pushNotificationConfig/list",
     path_v03="/v1/tasks/{id}/pushNotificationConfigs",
+    method_grpc_v03="ListTaskPushNotificationConfig",
     capability="push_notifications",
 )
 DELETE_PUSH_CONFIG = Operation(
@@ -201,6 +211,7 @@ DELETE_PUSH_CONFIG = Operation(
     path="/tasks/{task_id}/pushNotificationConfigs/{id}",
     method_v03="tasks/pushNotificationConfig/delete",
     path_v03="/v1/tasks/{id}/pushNotificationConfigs/{push_notification_config_id}",
+    method_grpc_v03="DeleteTaskPushNotificationConfig",
     capability="push_notifications",
 )
 GET_EXTENDED_AGENT_CARD = Operation(
@@ -212,6 +223,7 @@ GET_EXTENDED_AGENT_CARD = Operation(
     path="/extendedAgentCard",
     method_v03="agent/getAuthenticatedExtendedCard",
     path_v03="/v1/card",
+    method_grpc_v03="GetAgentCard",
     capability="extended_agent_card",
 )
 

@@ -395,4 +395,4 @@ def judge(error: A2AError) -> Verdict | None:
         return "failure"
     if error.code is not None:
         return "success"
-    return None if error.http_status is None else "reachable"
+    return "reachable" if error.http_status or error.grpc_status else None

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ConcurrencyPolicy", "RateLimitPolicy", "asks_to_wait"]
 
-_BUSY = frozenset({429, 503})
+_BUSY: frozenset[int | str | None] = frozenset({429, 503, "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
+"""Statuses of HTTP and of gRPC."""
 
 
 class ConcurrencyPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,4 +66,5 @@ def asks_to_wait(error: A2AError) -> bool:
     """Whether an agent says by an error that all who call should wait, and for how long."""
     if not error.retry_after:  # 0 leaves it to the one who was refused
         return False
-    return error.http_status in _BUSY or error.code == ArticleErrorCode.RATE_LIMITED
+    is_busy = error.http_status in _BUSY or error.grpc_status in _BUSY
+    return is_busy or error.code == ArticleErrorCode.RATE_LIMITED

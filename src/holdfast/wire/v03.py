@@ -36,6 +36,7 @@ __all__ = [
     "decode_rpc",
     "encode_rest",
     "encode_rpc",
+    "in_words_of_1_0",
     "is_last",
     "read_event",
     "rest_reader",
@@ -183,7 +184,7 @@ def decode_rpc(
     try:
         found = jsonrpc.decode(_rpc(operation, row), request_id, reply, now=now, refusals=refusals)
     except A2AError as error:
-        raise _in_words_of_1_0(error, operation) from None
+        raise in_words_of_1_0(error, operation) from None
     return _converted(
         row.read if row.listed is None else partial(_listed, row), found, operation, reply
     )
@@ -248,7 +249,7 @@ def decode_rest(
             raise said
         found = rest.decode(_rest(operation, row), request_id, reply, now=now, refusals=refusals)
     except A2AError as error:
-        raise _in_words_of_1_0(error, operation) from None
+        raise in_words_of_1_0(error, operation) from None
     return _converted(row.read, found, operation, reply)
 
 
@@ -300,7 +301,7 @@ def _converted(
         ) from None
 
 
-def _in_words_of_1_0(error: A2AError, operation: AnyOperation) -> A2AError:
+def in_words_of_1_0(error: A2AError, operation: AnyOperation) -> A2AError:
     """An error of 0.3 as 1.0 has it.
 
     A task that is over cannot be subscribed to, which 0.3 calls invalid parameters; what an agent

@@ -22,11 +22,14 @@ __all__ = [
     "File",
     "ListTasks",
     "Message",
+    "NamedPushConfig",
+    "NamedTask",
     "Nothing",
     "Part",
     "PushConfig",
     "PushConfigId",
     "PushConfigs",
+    "PushConfigsOf",
     "Request",
     "SendMessage",
     "SetPushConfig",
@@ -336,3 +339,22 @@ class PushConfigId(Request, frozen=True, kw_only=True):
 
 class Nothing(Request, frozen=True, kw_only=True):
     """For agent/getAuthenticatedExtendedCard."""
+
+
+class NamedTask(Request, frozen=True, kw_only=True):
+    """gRPC: a task by its name, ``tasks/ID``."""
+
+    name: str
+    history_length: int | None = None
+
+
+class NamedPushConfig(Request, frozen=True, kw_only=True):
+    """gRPC: a configuration by its name, ``tasks/ID/pushNotificationConfigs/ID``."""
+
+    name: str
+
+
+class PushConfigsOf(Request, frozen=True, kw_only=True):
+    """gRPC: the configurations of a task, ``tasks/ID``."""
+
+    parent: str

@@ -1,7 +1,7 @@
 """What the model asks for, as a 0.3 agent is asked.
 
-Each function takes a request of 1.0. Where the two forms of 0.3's JSON differ, it is a method of
-the form that is wanted.
+Each function takes a request of 1.0. Where the forms of 0.3 differ, it is a method of the form
+that is wanted.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from holdfast.model.v03.reading import WRAPPED
 
 __all__ = [
     "Form",
+    "GrpcForm",
     "ProtoJsonForm",
     "RpcForm",
     "get_task",
@@ -127,7 +128,7 @@ class Form(ABC):
             include_artifacts=request.include_artifacts,
         )
 
-    def cancel_task(self, request: requests.CancelTaskRequest) -> v03.CancelTask:
+    def cancel_task(self, request: requests.CancelTaskRequest) -> v03.Request:
         """For tasks/cancel.
 
         Raises:
@@ -223,10 +224,12 @@ class RpcForm(Form):
 class ProtoJsonForm(Form):
     """ProtoJSON, for HTTP+JSON."""
 
-    def cancel_task(self, request: requests.CancelTaskRequest) -> v03.CancelTask:
+    binding = "HTTP+JSON"
+
+    def cancel_task(self, request: requests.CancelTaskRequest) -> v03.Request:
         """For tasks/cancel; see `Form.cancel_task`."""
         if request.metadata:
-            raise _lacks("the metadata of CancelTask over HTTP+JSON")
+            raise _lacks(f"the metadata of CancelTask over {self.binding}")
         return super().cancel_task(request)
 
     def create_push_config(
@@ -251,7 +254,7 @@ class ProtoJsonForm(Form):
 
     def _holding(self, message: v03.Message, parts: tuple[v03.Part, ...]) -> v03.Message:
         if message.reference_task_ids:
-            raise _lacks("the reference_task_ids of a message over HTTP+JSON")
+            raise _lacks(f"the reference_task_ids of a message over {self.binding}")
         role = message.role
         role = f"ROLE_{role.upper()}" if role in {"user", "agent"} else role
         return msgspec.structs.replace(message, role=role, content=parts)
@@ -270,6 +273,59 @@ class ProtoJsonForm(Form):
             file_with_bytes=None if raw is None else base64.b64encode(raw),
             file_with_uri=told.url if raw is None else None,
         )
+
+
+class GrpcForm(ProtoJsonForm):
+    """Protocol buffers, for gRPC: what ProtoJSON says in paths stands in names of resources.
+
+    Agents read of a name what is before the next slash, so that an id with a slash in it would
+    mean another task.
+    """
+
+    binding = "gRPC"
+
+    def get_task(self, request: requests.GetTaskRequest) -> v03.NamedTask:
+        """For GetTask."""
+        return v03.NamedTask(
+            name=_name(request.id), history_length=_history(request.history_length)
+        )
+
+    def cancel_task(self, request: requests.CancelTaskRequest) -> v03.NamedTask:
+        """For CancelTask; see `ProtoJsonForm.cancel_task`."""
+        super().cancel_task(request)
+        return v03.NamedTask(name=_name(request.id))
+
+    def subscribe(self, request: requests.SubscribeToTaskRequest) -> v03.NamedTask:
+        """For TaskSubscription."""
+        return v03.NamedTask(name=_name(request.id))
+
+    def create_push_config(
+        self, request: requests.TaskPushNotificationConfig
+    ) -> v03.CreatePushConfig:
+        """For CreateTaskPushNotificationConfig."""
+        _name(request.task_id or "", request.id or "")
+        return super().create_push_config(request)
+
+    def push_config(
+        self,
+        request: requests.GetTaskPushNotificationConfigRequest
+        | requests.DeleteTaskPushNotificationConfigRequest,
+    ) -> v03.NamedPushConfig:
+        """For GetTaskPushNotificationConfig and DeleteTaskPushNotificationConfig."""
+        return v03.NamedPushConfig(name=_name(request.task_id, request.id))
+
+    def push_configs(
+        self, request: requests.ListTaskPushNotificationConfigsRequest
+    ) -> v03.PushConfigsOf:
+        """For ListTaskPushNotificationConfig, whose pages nobody has seen."""
+        return v03.PushConfigsOf(parent=_name(request.task_id))
+
+
+def _name(task: str, config: str | None = None) -> str:
+    """The name of a task, or of one of its configurations."""
+    if "/" in task or "/" in (config or ""):
+        raise _lacks("an id with a slash in it, over gRPC")
+    return f"tasks/{task}" + ("" if config is None else f"/pushNotificationConfigs/{config}")
 
 
 def _push_config(told: requests.TaskPushNotificationConfig) -> v03.PushConfig:

@@ -79,12 +79,11 @@ def read_struct(struct: Struct, depth: int = 0) -> dict[str, Any]:
     Raises:
         UnfitError: It holds what JSON cannot say, or is nested too deeply.
     """
-    fields = struct.fields
     members: dict[str, Any] = {}
     key = ""
     try:
-        for key in fields:
-            members[key] = read_value(fields[key], depth)
+        for key, value in struct.fields.items():
+            members[key] = read_value(value, depth)
     except UnfitError as error:
         raise error.within(_step(key)) from None
     return members
