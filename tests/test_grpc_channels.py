@@ -1,9 +1,11 @@
 """gRPC on real sockets, against a server that says what a test wants: faults, limits, channels."""
 
 import asyncio
+import importlib.util
 import socket
 
 import grpc
+import msgspec
 import pytest
 import trustme
 from a2a.types import a2a_pb2 as pb
@@ -13,7 +15,6 @@ from tests.real_agents import LIMIT
 
 from holdfast import (
     A2AConnectionError,
-    A2AHTTPError,
     A2ATimeoutError,
     AgentCardResolutionError,
     AuthenticationError,
@@ -21,6 +22,7 @@ from holdfast import (
     ClientFactory,
     Credentials,
     CredentialOriginError,
+    InternalError,
     InvalidAgentCardError,
     InvalidAgentResponseError,
     LimitExceededError,
@@ -28,6 +30,7 @@ from holdfast import (
     NetworkPolicyError,
     OutcomeUnknownError,
     RateLimitedError,
+    ReconnectError,
     Resilience,
     RetryPolicy,
     TaskState,
@@ -37,15 +40,16 @@ from holdfast import (
     connect,
     minimal_agent_card,
 )
+from holdfast.testing import FakeAgent, FakeNetwork
 
 pytestmark = pytest.mark.real_time
 
-PROMPT = Resilience(retry=RetryPolicy(base=0.01, cap=0.02), breaker=None)
+PROMPT = Resilience(retry=RetryPolicy(base_delay=0.01, max_delay=0.02), breaker=None)
 BARE = Resilience.off()
 
 
 def patient(**limits):
-    return Resilience(retry=None, reconnect=None, breaker=None, timeouts=Timeouts(**limits))
+    return msgspec.structs.replace(BARE, timeouts=Timeouts(**limits))
 
 
 async def get_task(request, context):
@@ -138,7 +142,7 @@ async def test_a_host_that_says_nothing_is_a_connection_that_did_not_come_about(
 
 async def test_an_unknown_name_is_no_connection():
     async with connect(card_of("grpc://agent.invalid:50051"), resilience=BARE) as client:
-        with pytest.raises(A2AConnectionError, match="could not be resolved") as caught:
+        with pytest.raises(A2AConnectionError, match="the name could not be resolved") as caught:
             await client.send_message("hi")
     assert (caught.value.failure, caught.value.executed) == ("dns", False)
 
@@ -201,9 +205,9 @@ async def test_a_stream_that_does_not_go_on_ends_with_its_limit():
         client.subscribe_to_task("t1") as events,
     ):
         await anext(events)
-        with pytest.raises(A2ATimeoutError, match="did not go on") as caught:
+        with pytest.raises(ReconnectError, match="did not go on") as caught:
             await anext(events)
-    assert caught.value.phase == "idle"
+    assert caught.value.__cause__.phase == "idle"
 
 
 async def test_who_is_cancelled_leaves_nothing_behind():
@@ -265,12 +269,12 @@ async def test_what_came_before_a_failure_is_seen_before_it():
         client.subscribe_to_task("t1") as events,
     ):
         seen = []
-        with pytest.raises(A2AConnectionError) as caught:
+        with pytest.raises(ReconnectError) as caught:
             async for one in events:
                 seen.append(one)
                 await asyncio.sleep(0.001)
         assert len(seen) == 31
-    assert caught.value.grpc_status == "UNAVAILABLE"
+    assert caught.value.__cause__.grpc_status == "UNAVAILABLE"
 
 
 @pytest.mark.parametrize("method", ["send", "stream"])
@@ -358,19 +362,27 @@ async def test_a_stream_that_is_cut_is_picked_up():
 
 
 async def test_a_server_that_stops_in_good_order_is_left_and_another_found():
+    working = task(state="TASK_STATE_WORKING")
+    going, is_over = asyncio.Event(), asyncio.Event()
+
     async def stream(request, context):
-        yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()
-        await asyncio.sleep(0.1)
+        yield pb.StreamResponse(task=working).SerializeToString()
+        await going.wait()
+        is_over.set()
         yield pb.StreamResponse(task=task()).SerializeToString()
 
-    async with connect(card_of(f"127.0.0.1:{free_port()}"), resilience=PROMPT) as client:
-        port = int(client.stats().url.rpartition(":")[2])
+    async def get_task(request, context):
+        return TASK if is_over.is_set() else working.SerializeToString()
+
+    port = free_port()
+    async with connect(card_of(f"127.0.0.1:{port}"), resilience=PROMPT) as client:
         async with grpc_agent(port, SubscribeToTask=stream, GetTask=get_task) as (_, _, server):
             async with client.subscribe_to_task("t1") as events:
                 await anext(events)
-                await client.get_task("t1")
                 stopping = asyncio.ensure_future(server.stop(LIMIT))  # GOAWAY
-                assert [one.state async for one in events] == [TaskState.COMPLETED]
+                await asyncio.sleep(0.02)
+                going.set()
+                assert [one.status.state async for one in events] == [TaskState.COMPLETED]
             await stopping
         async with grpc_agent(port, GetTask=get_task):
             assert (await client.get_task("t1")).id == "t1"
@@ -402,10 +414,10 @@ async def test_a_stream_that_ends_well_has_said_nothing_of_the_task(empty):
     [
         ("UNAVAILABLE", A2AConnectionError, None, True),
         ("UNAUTHENTICATED", AuthenticationError, False, False),
-        ("RESOURCE_EXHAUSTED", RateLimitedError, False, True),
+        ("RESOURCE_EXHAUSTED", RateLimitedError, None, True),
         ("CANCELLED", A2AConnectionError, None, True),
         ("DEADLINE_EXCEEDED", A2ATimeoutError, None, True),
-        ("UNKNOWN", A2AHTTPError, None, None),
+        ("UNKNOWN", InternalError, None, True),
     ],
 )
 async def test_a_status_says_what_it_says(code, kind, executed, transient):
@@ -422,9 +434,9 @@ async def test_a_status_says_what_it_says(code, kind, executed, transient):
         if isinstance(error, OutcomeUnknownError):
             assert executed is None
             error = error.__cause__
-        assert isinstance(error, kind) or code == "UNKNOWN"
+        assert isinstance(error, kind)
         assert (error.grpc_status, error.executed) == (code, executed)
-        assert transient is None or error.transient is transient
+        assert error.transient is transient
         assert len(calls) == 1
 
 
@@ -508,18 +520,174 @@ async def test_a_key_in_the_query_has_no_place():
     assert calls == []
 
 
-@pytest.mark.parametrize("secure", [True, False])
-async def test_credentials_stay_with_the_origin_they_were_given_for(secure):
-    scheme = "https" if secure else "http"
-    card = card_of(f"grpc{'s' if secure else ''}://localhost:50051")
-    other = connect(
-        card_of("grpc://other.test:1"), url=card.supported_interfaces[0].url, headers={"x": "1"}
-    )
-    assert other is not None
-    async with grpc_agent(GetTask=get_task) as (port, _, _):
-        replaced = card_of(f"127.0.0.1:{port}")
-        client = connect(replaced, auth="Bearer x", resilience=BARE)
-        async with client:
+async def test_credentials_stay_with_the_origin_they_were_given_for():
+    async with grpc_agent(GetTask=get_task) as (port, calls, _):
+        card = card_of(f"127.0.0.1:{port}")
+        trusted = f"grpc://localhost:{port}"  # an alias, in other words
+        async with connect(card, url=trusted, auth="Bearer x", resilience=BARE) as client:
             assert (await client.get_task("t1")).id == "t1"
-    assert scheme in {"http", "https"}
-    await other.close()
+        assert calls[0][1]["authorization"] == "Bearer x"
+
+
+async def test_what_others_name_is_not_called_with_credentials_or_further_inside(monkeypatch):
+    found = {"outside.test": "127.0.0.1", "inside.test": "127.0.0.1", "metadata.test": "169.254.169.254"}
+    real = socket.getaddrinfo
+
+    def resolved(host, port, *args, **kwargs):
+        return real(found.get(host, host), port, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    async with grpc_agent(GetTask=get_task) as (port, calls, _):
+
+        def called(url, **options):
+            document = msgspec.json.encode(card_of(url))
+            engine = FakeNetwork(FakeAgent(url="http://agent.test", card=msgspec.json.decode(document)))
+            options = {"resilience": BARE, "bindings": ["GRPC"], **options}
+            return connect("http://agent.test", engine=engine, **options)
+
+        for url in (f"http://inside.test:{port}", f"https://metadata.test:{port}", "10.0.0.1:50051"):
+            async with called(url) as client:
+                with pytest.raises(NetworkPolicyError, match="further inside") as caught:
+                    await client.get_task("t1")
+                assert caught.value.executed is False
+        async with called(f"http://inside.test:{port}", auth="Bearer x") as client:
+            with pytest.raises(CredentialOriginError, match=rf"http://inside\.test:{port}"):
+                await client.get_task("t1")
+        assert calls == []
+        # Where it may go, it goes to the number that was judged, under the name that it has.
+        async with called(f"grpc://inside.test:{port}", allowed_networks=["127.0.0.0/8"]) as client:
+            await client.get_task("t1")
+        async with called(
+            f"grpc://inside.test:{port}",
+            allowed_networks=["127.0.0.0/8"],
+            credential_origins=[f"grpc://inside.test:{port}"],
+            auth="Bearer x",
+        ) as client:
+            with pytest.raises(A2AConnectionError, match="the name could not be resolved"):
+                await client.get_task("t1")  # trusted, so that gRPC asks the real resolver
+        assert len(calls) == 1
+
+
+# ── TLS ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_tls_is_spoken_with_whom_the_client_trusts_and_shows_its_certificate(tmp_path):
+    authority, others = trustme.CA(), trustme.CA()
+    server, own = authority.issue_cert("localhost"), authority.issue_cert("client")
+    files = {"ca_file": tmp_path / "ca.pem", "cert_file": tmp_path / "own.pem"}
+    authority.cert_pem.write_to_path(files["ca_file"])
+    own.private_key_and_cert_chain_pem.write_to_path(files["cert_file"])
+    other = tmp_path / "other.pem"
+    others.cert_pem.write_to_path(other)
+    chain = b"".join(blob.bytes() for blob in server.cert_chain_pems)
+    pair = [(server.private_key_pem.bytes(), chain)]
+    asking = grpc.ssl_server_credentials(pair, authority.cert_pem.bytes(), require_client_auth=True)
+    async with grpc_agent(credentials=asking, GetTask=get_task) as (port, calls, _):
+        card = card_of(f"grpcs://localhost:{port}")
+        async with connect(card, tls=TlsConfig(**files), resilience=BARE) as client:
+            assert (await client.get_task("t1")).id == "t1"
+        for tls in (TlsConfig(ca_file=files["ca_file"]), TlsConfig(ca_file=other), None):
+            async with connect(card, tls=tls, resilience=patient(connect=2)) as client:
+                with pytest.raises(A2AConnectionError) as caught:
+                    await client.send_message("hi", on_unknown="raise")
+                assert caught.value.failure in {"tls", "disconnected", "unreachable"}
+        assert len(calls) == 1
+        async with connect(card, tls=TlsConfig(verify=False), resilience=BARE) as client:
+            with pytest.raises(A2AConnectionError, match="ca_file") as caught:
+                await client.get_task("t1")
+            assert caught.value.failure == "tls"
+
+
+async def test_who_speaks_no_tls_is_told_apart():
+    async with (
+        grpc_agent(GetTask=get_task) as (port, _, _),
+        connect(card_of(f"grpcs://127.0.0.1:{port}"), resilience=BARE) as client,
+    ):
+        with pytest.raises(A2AConnectionError) as caught:
+            await client.get_task("t1")
+    assert (caught.value.failure, caught.value.executed) == ("tls", False)
+
+
+# ── Channels of the caller's ─────────────────────────────────────────────────────────────────
+
+
+async def test_a_lent_channel_is_used_and_left_open():
+    async with grpc_agent(GetTask=get_task) as (port, _, _):
+        asked = []
+        async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+
+            def factory(url):
+                asked.append(url)
+                return channel
+
+            config = ClientConfig(
+                supported_protocol_bindings=["GRPC"], grpc_channel_factory=factory
+            )
+            async with ClientFactory(config).create(card_of("our:own:name")) as client:
+                await asyncio.gather(*(client.get_task("t1") for _ in range(150)))
+            assert channel.get_state() is grpc.ChannelConnectivity.READY
+            async with connect(card_of("other"), grpc_channel_factory=factory) as client:
+                await client.get_task("t1")
+        assert asked == ["our:own:name", "other"]
+        async with connect(card_of("other"), grpc_channel_factory=factory) as client:
+            with pytest.raises(A2AConnectionError, match="closed") as caught:
+                await client.get_task("t1")
+        assert caught.value.executed is False
+
+
+async def test_a_factory_that_makes_something_else_is_named():
+    async with connect(card_of("a:1"), grpc_channel_factory=lambda _: 7) as client:
+        with pytest.raises(TypeError, match=r"must give a grpc\.aio\.Channel, not int"):
+            await client.get_task("t1")
+
+
+async def test_a_card_is_fetched_over_grpc():
+    async def get_card(request, context):
+        return pb.AgentCard(
+            name="whole",
+            supported_interfaces=[pb.AgentInterface(url="x:1", protocol_binding="GRPC")],
+        ).SerializeToString()
+
+    async with grpc_agent(GetExtendedAgentCard=get_card, GetTask=get_task) as (port, _, _):
+        card = minimal_agent_card(f"127.0.0.1:{port}", ["GRPC"])
+        async with connect(card) as client:
+            assert (await client.get_extended_agent_card()).name == "whole"
+
+
+# ── Whether it is spoken at all ──────────────────────────────────────────────────────────────
+
+
+async def test_without_the_extra_it_is_not_spoken_and_an_error_says_how(monkeypatch):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        "holdfast.resources.find_spec", lambda name: None if name == "grpc" else real(name)
+    )
+    for name in ("bindings", "supported_protocol_bindings"):
+        with pytest.raises(ImportError, match=r"pip install \"holdfast\[grpc\]\""):
+            connect("http://agent.test", **{name: ["GRPC"]})
+    with pytest.raises(ImportError, match="grpc"):
+        connect("http://agent.test", url="grpc://agent.test:1")
+    with pytest.raises(ValueError, match=r"offers only GRPC.*pip install \"holdfast\[grpc\]\""):
+        connect(card_of("a:1"))
+
+
+async def test_an_engine_of_ones_own_is_not_gone_past_unless_one_says_so():
+    engine = FakeNetwork()
+    with pytest.raises(ValueError, match="its engine carries HTTP only"):
+        connect(card_of("127.0.0.1:1"), engine=engine)
+    async with connect(card_of("127.0.0.1:1"), engine=engine, bindings=["GRPC"]) as client:
+        assert client is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"url": "grpc://a", "supported_protocol_bindings": ["JSONRPC"]}, "has no GRPC"),
+        ({"url": "grpc://"}, "url"),
+        ({"agent": "grpc://agent.test:1"}, "minimal_agent_card"),
+    ],
+)
+def test_an_address_of_grpc_is_for_interfaces_that_speak_it(options, said):
+    options = {"agent": "http://agent.test", **options}
+    with pytest.raises(ValueError, match=said):
+        connect(options.pop("agent"), **options)

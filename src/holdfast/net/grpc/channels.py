@@ -29,6 +29,7 @@ from holdfast.model.grpc_addresses import grpc_address
 from holdfast.net.grpc.credentials import credentials_of
 from holdfast.net.grpc.failures import NotConnectedError
 from holdfast.net.grpc.numbers import check_number, target_within
+from holdfast.runtime.engine import connection_error
 from holdfast.runtime.watchdog import Watchdog
 from holdfast.wire.grpc import USER_AGENT
 from holdfast.wire.http import presentable
@@ -184,7 +185,7 @@ class Channels:
 
         Raises:
             NotConnectedError: No connection came about.
-            A2AConnectionError: The name of the host is not known.
+            A2AConnectionError: The name of the host is not known, or TLS cannot be spoken.
             NetworkPolicyError: The address leads where it must not.
             InvalidAgentCardError: It is no address of gRPC.
             TypeError: The caller's factory made something else.
@@ -248,7 +249,12 @@ class Channels:
         if reach is not None:
             options.append(("grpc.ssl_target_name_override", address.host))
         if self._credentials is None:
-            self._credentials = credentials_of(settings.tls)
+            try:
+                self._credentials = credentials_of(settings.tls)
+            except (OSError, ValueError) as error:  # of a file that has changed, say
+                raise connection_error(
+                    request, "tls", str(error), sent=False, transient=False
+                ) from None
         return aio.secure_channel(target, self._credentials, options=options)
 
     async def _let_some_go(self) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.errors import LimitExceededError
     from holdfast.wire.limits import Limits
 
-__all__ = ["NotConnectedError", "status_of", "too_large"]
+__all__ = ["NotConnectedError", "reason_in", "status_of", "too_large"]
 
 _TOO_LARGE = re.compile(r"larger than max \([0-9]+ vs\. ([0-9]+)\)")
 _LARGE_METADATA = "metadata size exceeds"
@@ -45,6 +45,15 @@ class NotConnectedError(Exception):
         error = cls("the channel is closed")
         error.status = None
         return error
+
+
+def reason_in(details: str) -> str:
+    """Why no connection came about, without what gRPC says around it."""
+    last = details.rpartition("last error: ")[2].removeprefix("UNKNOWN: ")
+    where, found, why = last.partition("Failed to connect to remote host: ")
+    if found:
+        return why
+    return last.rpartition("lookup failed for ")[2].partition(": ")[2].rstrip("]") or where
 
 
 def status_of(error: aio.AioRpcError) -> RpcStatus:

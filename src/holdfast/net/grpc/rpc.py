@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 from grpc import aio
 
-from holdfast.errors import A2AError
-from holdfast.net.grpc.failures import NotConnectedError, status_of, too_large
+from holdfast.errors import A2AConnectionError, A2AError
+from holdfast.net.grpc.failures import NotConnectedError, reason_in, status_of, too_large
 from holdfast.runtime.engine import connection_error, timeout_error
 from holdfast.wire.grpc import error_of, reply_headers
 
@@ -79,7 +79,7 @@ class Rpc(NamedTuple):
         except NotConnectedError as error:
             if error.status is None:
                 raise self.closed(sent=False) from None
-            raise self._told(error.status, sent=False) from None
+            raise self._never_connected(error.status) from None
         except A2AError:
             raise
         except TimeoutError:
@@ -101,6 +101,17 @@ class Rpc(NamedTuple):
     def empty(self) -> A2AError:
         """A stream has ended before its first event."""
         return connection_error(self.request, "truncated", "status OK without an event", sent=True)
+
+    def _never_connected(self, status: RpcStatus) -> A2AError:
+        told = self._told(status, sent=False)
+        if not isinstance(told, A2AConnectionError):
+            return told
+        reason = None if told.failure == "refused" else reason_in(status.details)
+        error = connection_error(
+            self.request, told.failure, reason, sent=False, transient=told.transient
+        )
+        error.grpc_status = told.grpc_status
+        return error
 
     def _told(self, status: RpcStatus, *, sent: bool = True, began: bool = False) -> A2AError:
         return error_of(
