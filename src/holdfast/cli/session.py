@@ -37,7 +37,14 @@ from holdfast.policy.resilience import Resilience
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.interfaces import declared_versions, leaves_room_for
 from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, Reconnected, RetryScheduled
-from holdfast.wire.bindings import OLDER_VERSION, PROTOCOL_VERSION, PROTOCOL_VERSIONS
+from holdfast.resources import use_of_grpc
+from holdfast.wire.bindings import (
+    BINDINGS,
+    HTTP_BINDINGS,
+    OLDER_VERSION,
+    PROTOCOL_VERSION,
+    PROTOCOL_VERSIONS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -74,8 +81,9 @@ async def _look_at_tls(url: str, *, timeout: float) -> TlsFacts | None:
 
 def _aiohttp_engine(*, verify: bool) -> HttpEngine:
     from holdfast.net.aiohttp import AiohttpEngine  # heavy; help and usage errors are not
+    from holdfast.net.tls_config import TlsConfig
 
-    return AiohttpEngine(ssl=verify)
+    return AiohttpEngine(ssl=True if verify else TlsConfig(verify=False))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +177,8 @@ class Session:
         # One who waits for one agent has nowhere else to go: who is away is asked again.
         self._resilience = Resilience(breaker=None)
         engine = world.engine(verify=not settings.insecure)
+        grpc = use_of_grpc(engine, None)
+        self._spoken = HTTP_BINDINGS if grpc == "missing" else BINDINGS
         if settings.debug:
             engine = LoggedEngine(engine)
         self.engine: HttpEngine = engine
@@ -180,7 +190,8 @@ class Session:
                 resilience=self._resilience,
                 card_ttl=math.inf,
                 engine=self.engine,
-                bindings=settings.spoken_transports,
+                bindings=tuple(name for name in settings.transports if name in self._spoken),
+                supported_protocol_bindings=BINDINGS if grpc == "spoken" else (),
                 protocol_version=next(
                     (v for v in PROTOCOL_VERSIONS if v == settings.version), None
                 ),
@@ -374,8 +385,9 @@ class Session:
         """Names what is in effect, and what may be a surprise."""
         settings = self.settings
         for name in settings.transports:
-            if name not in settings.spoken_transports:
-                self._output.warn(f"--transport {name} is skipped: holdfast does not speak it")
+            if name not in self._spoken:
+                how = 'pip install "holdfast[grpc]"'
+                self._output.warn(f"--transport {name} is skipped: it needs an extra, {how}")
         if not settings.insecure:
             return
         self._output.warn(

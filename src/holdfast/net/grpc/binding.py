@@ -13,7 +13,7 @@ from holdfast.model.grpc_addresses import without_grpc
 from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRIBE_TO_TASK
 from holdfast.model.requests import GetTaskRequest
 from holdfast.net.grpc.channels import Channels, ChannelSettings
-from holdfast.net.grpc.rpc import Rpc, RpcEvents, answered
+from holdfast.net.grpc.rpc import Rpc, RpcEvents, answer_of
 from holdfast.net.proxies import Proxies
 from holdfast.runtime.binding import name_task
 from holdfast.runtime.extensions import asked_for
@@ -78,7 +78,7 @@ class GrpcBinding:
         """Makes the call once."""
         endpoint = _chosen(call)
         try:
-            body, headers = await answered(self._rpc(call, endpoint), self._channels.here())
+            body, headers = await answer_of(self._rpc(call, endpoint), self._channels.here())
             value: R = CODECS[endpoint.version].decode(call.operation, body, limits=self._limits)
         except A2AError as error:
             told = error

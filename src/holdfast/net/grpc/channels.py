@@ -26,9 +26,9 @@ from grpc import aio
 
 from holdfast.errors import InvalidAgentCardError
 from holdfast.model.grpc_addresses import grpc_address
-from holdfast.net.grpc.credentials import credentials_of
+from holdfast.net.grpc.credentials import channel_credentials
 from holdfast.net.grpc.failures import NotConnectedError
-from holdfast.net.grpc.numbers import check_number, target_within
+from holdfast.net.grpc.numbers import check_own_number, target_within
 from holdfast.runtime.engine import connection_error
 from holdfast.runtime.watchdog import Watchdog
 from holdfast.wire.grpc import USER_AGENT
@@ -228,7 +228,7 @@ class Channels:
         settings, reach, address = self._settings, request.reach, grpc_address(url)
         if settings.factory is not None:
             if reach is not None and address is not None:
-                check_number(address, url, reach)  # all that can be known; it is the user's
+                check_own_number(address, url, reach)  # all that can be known; it is the user's
             return _checked(settings.factory(url))
         if address is None:
             message = f"{presentable(url)} is not an address of gRPC, such as host:port"
@@ -238,7 +238,7 @@ class Channels:
         if proxy is not None:
             options.append(("grpc.http_proxy", str(proxy)))
             if reach is not None:
-                check_number(address, url, reach)  # it is the proxy that resolves names
+                check_own_number(address, url, reach)  # it is the proxy that resolves names
         else:
             options.append(("grpc.enable_http_proxy", 0))
             if reach is not None:
@@ -250,7 +250,7 @@ class Channels:
             options.append(("grpc.ssl_target_name_override", address.host))
         if self._credentials is None:
             try:
-                self._credentials = credentials_of(settings.tls)
+                self._credentials = channel_credentials(settings.tls)
             except (OSError, ValueError) as error:  # of a file that has changed, say
                 raise connection_error(
                     request, "tls", str(error), sent=False, transient=False

@@ -12,13 +12,13 @@ import grpc
 if TYPE_CHECKING:
     from holdfast.net.tls_config import TlsConfig
 
-__all__ = ["credentials_of"]
+__all__ = ["channel_credentials"]
 
 _OWN_ROOTS = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
 """Variable of the environment that names authorities for gRPC alone."""
 
 
-def credentials_of(tls: TlsConfig | None) -> grpc.ChannelCredentials:
+def channel_credentials(tls: TlsConfig | None) -> grpc.ChannelCredentials:
     """What a channel speaks TLS with.
 
     Args:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from holdfast.wire.http import HttpRequest
     from holdfast.wire.reach import Reach
 
-__all__ = ["check_number", "target_within"]
+__all__ = ["check_own_number", "target_within"]
 
 
-def check_number(address: GrpcAddress, url: str, reach: Reach) -> None:
+def check_own_number(address: GrpcAddress, url: str, reach: Reach) -> None:
     """Checks an address whose name somebody else resolves: its number, if it is one.
 
     Raises:

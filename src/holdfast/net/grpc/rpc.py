@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.wire.http import HttpRequest
     from holdfast.wire.limits import Limits
 
-__all__ = ["Rpc", "RpcEvents", "answered"]
+__all__ = ["Rpc", "RpcEvents", "answer_of"]
 
 R = TypeVar("R")
 
@@ -125,7 +125,7 @@ class Rpc(NamedTuple):
         )
 
 
-async def answered(rpc: Rpc, channels: Channels) -> tuple[bytes, Mapping[str, str]]:
+async def answer_of(rpc: Rpc, channels: Channels) -> tuple[bytes, Mapping[str, str]]:
     """Makes a call that has one answer: its message, and the metadata around it.
 
     Raises:
@@ -133,7 +133,7 @@ async def answered(rpc: Rpc, channels: Channels) -> tuple[bytes, Mapping[str, st
     """
     connected = await rpc.connected(channels, streaming=False)
     try:
-        return await _answered(rpc, channels, connected)
+        return await _answer_over(rpc, channels, connected)
     except aio.AioRpcError as error:
         raise rpc.failed(error) from error
     except aio.UsageError:
@@ -148,7 +148,7 @@ async def answered(rpc: Rpc, channels: Channels) -> tuple[bytes, Mapping[str, st
         await connected.leave()
 
 
-async def _answered(
+async def _answer_over(
     rpc: Rpc, channels: Channels, connected: Connected
 ) -> tuple[bytes, Mapping[str, str]]:
     request = rpc.request
