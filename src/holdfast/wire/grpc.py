@@ -136,10 +136,12 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
         try:
             writer(value.__class__, kind.descriptor)(value, message)
             body = message.SerializeToString()
+            if len(body) > _SHALLOW:
+                kind.cls.FromString(body)  # as the agent will
         except UnfitError as error:
             raise codec.MalformedError(error.why, error.path) from None
         except Exception as error:
-            if not _is_too_deep(error):
+            if not _is_unreadable(error):
                 raise
             raise codec.MalformedError("nested too deeply") from None
         return RpcRequest(method=f"/{self.package}.A2AService/{row.method}", body=body)
@@ -190,9 +192,11 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
         return row
 
 
+_SHALLOW = 2 * 100
+"""Bytes that cannot be nested deeper than protobuf reads: 100 messages one in another."""
+
 _DEEPEST = 64
-"""Levels of JSON that no message has: protobuf reads 100 messages one in another, and an object in
-JSON takes three of them, a list two."""
+"""Levels of JSON that no message has: an object in JSON takes three messages, a list two."""
 
 
 def _check_size(operation: AnyOperation, body: bytes, limits: Limits) -> None:
@@ -212,17 +216,11 @@ def _bound_of(operation: AnyOperation) -> str:
 _CALLED = {"body": "reply", "card": "agent card", "event": "event of the stream"}
 
 
-def _is_too_deep(error: Exception) -> bool:
-    """Whether a value is nested deeper than it can be written: in this program, or in protobuf."""
-    from google.protobuf.message import EncodeError
-
-    return isinstance(error, RecursionError | EncodeError)
-
-
 def _is_unreadable(error: Exception) -> bool:
-    from google.protobuf.message import DecodeError
+    """Whether protobuf, or this program, cannot go that deep; or there is no message at all."""
+    from google.protobuf.message import DecodeError, EncodeError
 
-    return isinstance(error, RecursionError | DecodeError)
+    return isinstance(error, RecursionError | DecodeError | EncodeError)
 
 
 def _same(value: Any) -> Any:
@@ -368,7 +366,7 @@ def _carried(name: str, value: str) -> str | bytes:
         except (binascii.Error, ValueError):
             raise ValueError(f"the header {name} is binary, so that it must be base64") from None
     if _VALUE.fullmatch(value) is None:
-        raise ValueError(f"the header {name} has a character that gRPC does not carry") from None
+        raise ValueError(f"the header {name} has a character that gRPC does not carry")
     return value.strip()
 
 

@@ -31,11 +31,13 @@ import msgspec
 from a2a.client.errors import A2AClientError, A2AClientTimeoutError
 
 from holdfast.errors import A2AError
+from holdfast.errors.reading import tell
 from holdfast.errors.values import seconds
 from holdfast.wire.foreign import error_in
 from holdfast.wire.http import HttpReply
 from holdfast.wire.limits import Limits
-from holdfast.wire.status import REFUSALS
+from holdfast.wire.protobuf.details import read_details
+from holdfast.wire.status import NO_CONNECTION, REFUSALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,13 +64,6 @@ _LASTING = frozenset({"LocalProtocolError", "TooManyRedirects", "UnsupportedProt
 
 _KEEPING = frozenset({307, 308})
 """Redirects that send the same request elsewhere (RFC 9110, 15.4)."""
-
-_NO_CONNECTION = (
-    "failed to connect to all addresses",
-    "errors resolving ",
-    "DNS resolution failed",
-)
-"""How gRPC's core begins what it says of a connection that did not come about."""
 
 _DEEP = 8
 """How many transports around each other are looked through."""
@@ -248,7 +243,7 @@ def _of_rpc(error: Any, states: tuple[str | None, str | None]) -> Failure:
         _code(error) == "UNAVAILABLE"
         and not trailing
         and not _metadata(error, "initial_metadata")
-        and str(_said(error, "details")).startswith(_NO_CONNECTION)
+        and str(_said(error, "details")).startswith(NO_CONNECTION)
         and before not in {None, "READY"}
         and after == "TRANSIENT_FAILURE"
     )
@@ -272,18 +267,8 @@ def _said(error: Any, what: str) -> Any:
 
 def _retry_info(details: Any) -> float | None:
     """The seconds of a `google.rpc.RetryInfo` among the details of a gRPC status."""
-    from google.protobuf.message import DecodeError
-    from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]
-    from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
-
-    info = RetryInfo()
-    try:
-        for detail in Status.FromString(details).details:
-            if detail.Unpack(info):
-                return seconds(info.retry_delay.ToTimedelta().total_seconds())
-    except (DecodeError, TypeError, ValueError, OverflowError):
-        pass
-    return None
+    told = read_details(details) if isinstance(details, bytes) else None
+    return None if told is None else tell(0, "", None, told.details).retry_after
 
 
 def _kinds(thing: object, packages: frozenset[str]) -> set[str]:

@@ -59,7 +59,9 @@ def _count(body: bytes, descriptor: Descriptor, most: int) -> int:
         inner = _messages_in(kind)
         while at < end and found <= most:
             found += 1
-            tag, at = _varint(body, at)
+            tag, at = body[at], at + 1
+            if tag > 0x7F:
+                tag, at = _varint(body, at - 1)
             match tag & 7:
                 case 0:
                     _, at = _varint(body, at)
