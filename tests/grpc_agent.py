@@ -105,15 +105,22 @@ class Wire:
 
     def cut(self):
         """Resets all connections."""
-        for writer in self._open:
+        for writer in list(self._open):
+            if writer.is_closing():
+                continue
             connection = writer.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
 
     async def _passed_on(self, reader, writer):
         self.connections += 1
-        there, back = await asyncio.open_connection("127.0.0.1", self._to)
-        self._open |= {writer, back}
+        self._open.add(writer)
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", self._to)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._open.add(back)
         try:
             await asyncio.gather(_pass(reader, back), _pass(there, writer))
         finally:
@@ -123,7 +130,7 @@ class Wire:
 
 
 async def _pass(reader, writer):
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, RuntimeError):
         while data := await reader.read(65536):
             writer.write(data)
             await writer.drain()
