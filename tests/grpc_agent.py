@@ -1,4 +1,4 @@
-"""A gRPC server that says what a test wants, byte by byte, and a wire before it that can be cut."""
+"""A gRPC server that says what a test wants, byte by byte, and a wire to it that can be cut."""
 
 import asyncio
 import contextlib

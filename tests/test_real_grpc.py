@@ -28,7 +28,6 @@ from holdfast import (
     TaskState,
     UnsupportedOperationError,
     connect,
-    data_part,
     minimal_agent_card,
 )
 
@@ -73,6 +72,13 @@ async def permit(url, name, count):
 async def executions(url):
     """The history: how often each message was executed."""
     return {message: len(tasks) for message, tasks in (await asked(f"{url}/executions")).items()}
+
+
+async def until_executed(url, count):
+    """Waits for so many messages to be executed."""
+    async with asyncio.timeout(LIMIT):
+        while len(await executions(url)) < count:  # noqa: ASYNC110  of another process
+            await asyncio.sleep(0.01)
 
 
 # ── What there is to call ────────────────────────────────────────────────────────────────────
@@ -222,8 +228,7 @@ async def test_a_lost_reply_is_looked_for_and_found(newer):
         await client.discover()
         sending = asyncio.ensure_future(client.send_message("slow 0.3 found"))
         before = len(await executions(newer))
-        while len(await executions(newer)) == before:
-            await asyncio.sleep(0.01)
+        await until_executed(newer, before + 1)
         wire.cut()
         task = await asyncio.wait_for(sending, LIMIT)
         done = await client.wait(task.id)
@@ -236,8 +241,7 @@ async def test_an_agent_that_dies_leaves_the_outcome_unknown_and_then_nobody_is_
         client = connect(url, resilience=PROMPT, supported_protocol_bindings=["GRPC"])
         await client.ask("echo alive")
         sending = asyncio.ensure_future(client.send_message("slow 20 x", on_unknown="raise"))
-        while len(await executions(url)) < 2:
-            await asyncio.sleep(0.01)
+        await until_executed(url, 2)
     async with client:  # its process has ended by now
         with pytest.raises(OutcomeUnknownError):
             await asyncio.wait_for(sending, LIMIT)

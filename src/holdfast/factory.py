@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from holdfast.arguments import check_kind, check_url, hooks, items, not_empty
 from holdfast.assembly import connect
 from holdfast.config import ClientConfig
-from holdfast.model.grpc_addresses import grpc_address
 from holdfast.model.card import AgentCapabilities, AgentCard, AgentInterface
+from holdfast.model.grpc_addresses import grpc_address
 from holdfast.runtime.transport import Transport
 from holdfast.wire.bindings import HTTP_BINDINGS
 from holdfast.wire.http import presentable

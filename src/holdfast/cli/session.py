@@ -34,10 +34,10 @@ from holdfast.model.operations import (
     SUBSCRIBE_TO_TASK,
 )
 from holdfast.policy.resilience import Resilience
+from holdfast.resources import use_of_grpc
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.interfaces import declared_versions, leaves_room_for
 from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, Reconnected, RetryScheduled
-from holdfast.resources import use_of_grpc
 from holdfast.wire.bindings import (
     BINDINGS,
     HTTP_BINDINGS,

@@ -12,7 +12,8 @@ from holdfast.errors import A2AError, UnsupportedOperationError
 from holdfast.model.grpc_addresses import without_grpc
 from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRIBE_TO_TASK
 from holdfast.model.requests import GetTaskRequest
-from holdfast.net.grpc.channels import Channels, ChannelSettings
+from holdfast.net.grpc.channels import Channels
+from holdfast.net.grpc.making import ChannelMaking
 from holdfast.net.grpc.rpc import Rpc, RpcEvents, answer_of
 from holdfast.net.proxies import Proxies
 from holdfast.runtime.binding import name_task
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.model.types import Task
-    from holdfast.net.grpc.channels import ChannelFactory
+    from holdfast.net.grpc.making import ChannelFactory
     from holdfast.net.tls_config import TlsConfig
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.endpoints import Endpoint
@@ -71,8 +72,9 @@ class GrpcBinding:
         self._env = env
         self._resilience = resilience
         self._limits = limits
-        settings = ChannelSettings(limits, tls, Proxies(getproxies()), factory)
-        self._channels = PerLoop(lambda: Channels(settings))
+        proxies = Proxies(getproxies())
+        making = ChannelMaking(limits, tls=tls, proxies=proxies, factory=factory)
+        self._channels = PerLoop(lambda: Channels(making))
 
     async def unary(self, call: Call[P, R], /) -> Reply[R]:
         """Makes the call once."""

@@ -106,7 +106,7 @@ class Rpc(NamedTuple):
         told = self._told(status, sent=False)
         if not isinstance(told, A2AConnectionError):
             return told
-        reason = None if told.failure == "refused" else reason_in(status.details)
+        reason = None if told.failure == "refused" else reason_in(status.details or "")
         error = connection_error(
             self.request, told.failure, reason, sent=False, transient=told.transient
         )
