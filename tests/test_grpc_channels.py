@@ -146,6 +146,63 @@ async def test_an_unknown_name_is_no_connection():
     assert (caught.value.failure, caught.value.executed) == ("dns", False)
 
 
+async def test_streams_have_as_many_connections_as_they_need():
+    going = asyncio.Event()
+
+    async def stream(request, context):
+        yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()
+        await going.wait()
+        yield pb.StreamResponse(task=task()).SerializeToString()
+
+    async def working(request, context):
+        return task(state="TASK_STATE_WORKING").SerializeToString()
+
+    async with (
+        grpc_agent(SubscribeToTask=stream, GetTask=working) as (port, _, _),
+        Wire(port) as wire,
+        connect(card_of(f"127.0.0.1:{wire.port}")) as client,
+    ):
+
+        async def watched():
+            async with client.subscribe_to_task("t1") as events:
+                await anext(events)
+                opened.release()
+                return [one.status.state async for one in events]
+
+        opened = asyncio.Semaphore(0)
+        watching = [asyncio.ensure_future(watched()) for _ in range(101)]
+        for _ in watching:
+            await asyncio.wait_for(opened.acquire(), LIMIT)
+        assert wire.connections == 3  # one of calls
+        going.set()
+        assert await asyncio.gather(*watching) == [[TaskState.COMPLETED]] * 101
+
+
+async def test_a_proxy_of_the_environment_is_gone_through(monkeypatch):
+    asked = []
+
+    async def proxied(reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        asked.append(head.split()[:2])
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await wire._passed_on(reader, writer)
+
+    async with grpc_agent(GetTask=get_task) as (port, _, _), Wire(port) as wire:
+        proxy = await asyncio.start_server(proxied, "127.0.0.1", 0)
+        async with proxy:
+            address = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+            monkeypatch.setenv("http_proxy", address)
+            for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
+                monkeypatch.delenv(name, raising=False)
+            async with connect(card_of("grpc://agent.test:50051"), resilience=BARE) as client:
+                assert (await client.get_task("t1")).id == "t1"
+            monkeypatch.setenv("no_proxy", "127.0.0.1")
+            async with connect(card_of(f"127.0.0.1:{port}"), resilience=BARE) as client:
+                assert (await client.get_task("t1")).id == "t1"
+        wire.cut()
+    assert asked == [[b"CONNECT", b"agent.test:50051"]]
+
+
 async def test_what_is_no_address_of_grpc_is_not_called():
     async with connect(card_of("unix:/run/agent.sock"), resilience=BARE) as client:
         with pytest.raises(InvalidAgentCardError, match="not an address of gRPC") as caught:

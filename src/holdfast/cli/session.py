@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,6 +83,8 @@ async def _look_at_tls(url: str, *, timeout: float) -> TlsFacts | None:
 def _aiohttp_engine(*, verify: bool) -> HttpEngine:
     from holdfast.net.aiohttp import AiohttpEngine  # heavy; help and usage errors are not
     from holdfast.net.tls_config import TlsConfig
+
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it writes to stderr, which is ours
 
     return AiohttpEngine(ssl=True if verify else TlsConfig(verify=False))
 

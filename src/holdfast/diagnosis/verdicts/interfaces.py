@@ -35,7 +35,10 @@ def judge_interfaces(observed: Observed, _now: float) -> Iterator[Finding]:
             "callers take the first that they speak",
             "name those that callers are to use",
         )
-    if not any(interface.is_known for interface in observed.interfaces):
+    known = [interface.is_known for interface in observed.interfaces]
+    if not any(known) and any(map(_is_grpc, observed.interfaces)):
+        yield Finding("bindings.known", "not measured", "only HTTP is examined, and not gRPC")
+    elif not any(known):
         yield Finding(
             "bindings.known",
             "problem",
@@ -46,14 +49,19 @@ def judge_interfaces(observed: Observed, _now: float) -> Iterator[Finding]:
         )
 
 
+def _is_grpc(interface: InterfaceFacts) -> bool:
+    return interface.interface.protocol_binding.upper() == "GRPC"
+
+
 def _reached(interface: InterfaceFacts, observed: Observed) -> Finding:
     about = interface.about
     if not interface.is_known:
         declared = interface.interface.protocol_version or "no version"
+        grpc = _is_grpc(interface)
         return Finding(
             "bindings.answers",
             "not measured",
-            f"this binding, in {declared}, is not spoken here",
+            f"this binding, in {declared}, is not {'examined' if grpc else 'spoken'} here",
             about=about,
         )
     if not interface.is_examined or interface.task is None:
