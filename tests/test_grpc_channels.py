@@ -146,6 +146,18 @@ async def test_an_unknown_name_is_no_connection():
     assert (caught.value.failure, caught.value.executed) == ("dns", False)
 
 
+async def test_a_connection_that_rests_is_not_used_again(monkeypatch):
+    monkeypatch.setattr("holdfast.net.grpc.channels._MAX_IDLE", 0.0)
+    async with (
+        grpc_agent(GetTask=get_task) as (port, _, _),
+        Wire(port) as wire,
+        connect(card_of(f"127.0.0.1:{wire.port}"), resilience=BARE) as client,
+    ):
+        for _ in range(3):
+            await client.get_task("t1")
+        assert wire.connections == 3
+
+
 async def test_streams_have_as_many_connections_as_they_need():
     going = asyncio.Event()
 

@@ -4,6 +4,7 @@ Rules, each against something that grpcio does otherwise:
 - A request is handed over when its channel is connected, and not before: whoever never came so
   far has sent nothing. What connects is one attempt, which fails at once; the next attempt begins
   anew, and does not wait for as long as gRPC would (up to two minutes).
+- A connection that had nothing to do for long is not trusted to be there.
 - Open streams cannot starve calls: they have connections of their own, each for so many of them
   as common servers take.
 - Channels belong to an event loop, and end with it; another loop gets others. What was lent is
@@ -35,6 +36,10 @@ __all__ = ["Channels", "Connected"]
 _PER_CONNECTION = 100
 """Calls, or streams, on one connection: as many as every server should take (RFC 9113, 6.5.2)."""
 
+_MAX_IDLE = 30.0
+"""Seconds that a connection may have had nothing on it. What stands between ends it after a
+minute, and not all of that tells: a request that goes there then is lost."""
+
 _MOST = 100
 """Channels that are kept besides those in use; the ones that were not used for longest go."""
 
@@ -56,7 +61,7 @@ class Connected:
         is_closed: Whether it was closed under those that are on it.
     """
 
-    __slots__ = ("_is_lent", "channel", "is_closed", "is_kept", "uses")
+    __slots__ = ("_is_lent", "_left", "_now", "channel", "is_closed", "is_kept", "uses")
 
     def __init__(self, channel: aio.Channel, *, is_lent: bool) -> None:
         self.channel = channel
@@ -64,6 +69,13 @@ class Connected:
         self.is_kept = True
         self.is_closed = False
         self._is_lent = is_lent
+        self._now = asyncio.get_running_loop().time
+        self._left = self._now()
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it may have been ended by now without a word."""
+        return not (self.uses or self._is_lent) and self._now() - self._left > _MAX_IDLE
 
     @property
     def has_room(self) -> bool:
@@ -73,6 +85,7 @@ class Connected:
     async def leave(self) -> None:
         """Ends one use."""
         self.uses -= 1
+        self._left = self._now()
         if not self.is_kept and not self.uses:
             await self.close()
 
@@ -182,16 +195,17 @@ class Channels:
 def _with_room(way: _Way) -> Connected | None:
     """A channel that is connected, and takes one more."""
     for known in way.channels:
-        if known.has_room and known.channel.get_state() is _Ready:
+        is_ready = known.channel.get_state() is _Ready
+        if is_ready and known.has_room and not known.is_stale:
             return known
     return None
 
 
 async def _clear(way: _Way, *, is_pinned: bool) -> None:
-    """Lets go of what begins anew: what was given up, and what must look at its name again."""
+    """Lets go of what begins anew: what is stale or given up, and what looks at its name again."""
     for known in list(way.channels):
         state = known.channel.get_state()
-        if state in _GIVEN_UP or (is_pinned and state is not _Ready):
+        if known.is_stale or state in _GIVEN_UP or (is_pinned and state is not _Ready):
             way.channels.remove(known)
             await known.let_go()
 

@@ -41,7 +41,7 @@ def channel_credentials(tls: TlsConfig | None) -> grpc.ChannelCredentials:
 
 def _system_authorities() -> bytes | None:
     """Those that Python trusts, where they are in one file; else gRPC has a list of its own."""
-    found: str | None = ssl.get_default_verify_paths().cafile  # its stub does not know of None
-    if found is None or _OWN_ROOTS in os.environ:
+    found = ssl.get_default_verify_paths().cafile or ""
+    if not found or _OWN_ROOTS in os.environ:
         return None
     return Path(found).read_bytes()
