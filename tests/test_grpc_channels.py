@@ -1,7 +1,9 @@
 """gRPC on real sockets, against a server that says what a test wants: faults, limits, channels."""
 
 import asyncio
+import gc
 import importlib.util
+import random
 import socket
 
 import grpc
@@ -39,6 +41,7 @@ from holdfast import (
     connect,
     minimal_agent_card,
 )
+from holdfast.net.grpc.channels import Connected
 from holdfast.testing import FakeAgent, FakeNetwork
 
 pytestmark = pytest.mark.real_time
@@ -298,6 +301,47 @@ async def test_who_is_cancelled_leaves_nothing_behind():
         await asyncio.wait_for(gone.wait(), LIMIT)
         assert (await client.get_task("t1")).id == "t1"
         assert len(asyncio.all_tasks()) <= 4  # the test's, and the server's
+
+
+async def test_cancellations_at_any_moment_leave_nothing_behind():
+    dice = random.Random(7)
+
+    async def stream(request, context):
+        while True:
+            yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()
+            await asyncio.sleep(0)
+
+    async with (
+        grpc_agent(GetTask=get_task, SubscribeToTask=stream) as (port, _, _),
+        Wire(port) as wire,
+        connect(card_of(f"127.0.0.1:{wire.port}"), resilience=BARE) as client,
+    ):
+
+        async def watched():
+            async with client.subscribe_to_task("t1") as events:
+                async for _ in events:
+                    pass
+
+        for round_ in range(60):
+            kind = client.get_task("t1") if round_ % 2 else watched()
+            calling = asyncio.ensure_future(kind)
+            for _ in range(dice.randrange(40)):
+                await asyncio.sleep(0)
+            calling.cancel()
+            await asyncio.wait({calling})
+            if round_ % 20 == 19:
+                wire.cut()
+        assert (await connect_again(client)).id == "t1"
+        used = [one for one in gc.get_objects() if isinstance(one, Connected) and one.is_kept]
+        assert [one.uses for one in used] == [0] * len(used)
+
+
+async def connect_again(client):
+    """A call that may find its connection cut."""
+    try:
+        return await client.get_task("t1")
+    except A2AConnectionError:
+        return await client.get_task("t1")
 
 
 async def test_who_gives_up_waiting_for_an_event_can_go_on():
