@@ -26,10 +26,10 @@ from holdfast.wire.bindings import OLDER_VERSION, PROTOCOL_VERSION, protocol_hea
 from holdfast.wire.http import FRAMING
 from holdfast.wire.limits import Limits, check_json_size, check_value, exceeded, harmless
 from holdfast.wire.protobuf.details import read_details
-from holdfast.wire.protobuf.messages import check_library, message_type
-from holdfast.wire.protobuf.reading import reader
+from holdfast.wire.protobuf.messages import MessageType, check_library, message_type
+from holdfast.wire.protobuf.reading import bytes_reader
 from holdfast.wire.protobuf.sizes import check_values
-from holdfast.wire.protobuf.values import UnfitError
+from holdfast.wire.protobuf.values import UnfitError, UnusualError
 from holdfast.wire.protobuf.writing import writer
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
         kind = message_type(self.package, row.response)
         check_values(body, kind.descriptor, limits)
         try:
-            value = row.read(reader(row.kind, kind.descriptor)(kind.cls.FromString(body)))
+            value = row.read(_read(row, kind, body))
         except UnfitError as error:
             why = f"{error.why} at {error.path}" if error.path else error.why
         except ValueError as error:
@@ -175,7 +175,7 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
                 raise
             why = "its bytes cannot be read, or are nested too deeply"
         else:
-            if limits.json_depth < _DEEPEST:
+            if body.count(_OBJECT) + body.count(_LIST) > limits.json_depth - _DEEPEST:
                 check_json_size(codec.encode(value), limits)
             if len(body) > harmless(limits):
                 check_value(value, limits)
@@ -195,8 +195,21 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
 _SHALLOW = 2 * 100
 """Bytes that cannot be nested deeper than protobuf reads: 100 messages one in another."""
 
-_DEEPEST = 64
-"""Levels of JSON that no message has: an object in JSON takes three messages, a list two."""
+_OBJECT, _LIST = b"\x2a", b"\x32"
+"""Bytes of which each object and each list of JSON in a message has one."""
+
+_DEEPEST = 12
+"""Levels of JSON that messages have themselves, at most."""
+
+
+def _read(row: _Row, kind: MessageType, body: bytes) -> Any:
+    """Reads bytes as they usually are; what is unusual about others is left to protobuf."""
+    read = bytes_reader(row.kind, kind.descriptor)
+    try:
+        return read(body, 0, len(body))
+    except (UnusualError, IndexError, UnicodeDecodeError):
+        plain = kind.cls.FromString(body).SerializeToString()
+        return read(plain, 0, len(plain))
 
 
 def _check_size(operation: AnyOperation, body: bytes, limits: Limits) -> None:
@@ -220,7 +233,7 @@ def _is_unreadable(error: Exception) -> bool:
     """Whether protobuf, or this program, cannot go that deep; or there is no message at all."""
     from google.protobuf.message import DecodeError, EncodeError
 
-    return isinstance(error, RecursionError | DecodeError | EncodeError)
+    return isinstance(error, RecursionError | DecodeError | EncodeError | UnusualError)
 
 
 def _same(value: Any) -> Any:

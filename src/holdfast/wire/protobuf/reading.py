@@ -1,4 +1,4 @@
-"""Messages of protocol buffers as values: of the tables' classes, and of anybody's generated ones.
+"""Messages of protocol buffers as values: of the tables' types, and of anybody's generated ones.
 
 Rules: a value and its message name everything alike in JSON, so that one table per type, made at
 its first use from the descriptor and the struct, says it all; what is not set stays so, and an
@@ -13,16 +13,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from msgspec import inspect
 
 from holdfast.model.types import WireValue
-from holdfast.wire.protobuf.values import UnfitError, read_struct, read_timestamp, read_value
+from holdfast.wire.protobuf.values import (
+    UnfitError,
+    UnusualError,
+    read_struct,
+    read_timestamp,
+    read_value,
+    signed,
+    varint,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from enum import Enum
+    from collections.abc import Callable, Mapping, Sequence
 
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+    from google.protobuf.message import Message as ProtoMessage
 
 __all__ = [
     "Member",
+    "bytes_reader",
     "enum_of",
     "is_map",
     "is_timestamp",
@@ -48,8 +57,30 @@ class Member(NamedTuple):
     info: inspect.Field
 
 
+class _Row(NamedTuple):
+    """A field as it usually comes over the wire.
+
+    Attributes:
+        name: The member that it goes into.
+        how: What is done with it.
+        convert: Makes a value of its number, or of where its bytes are.
+        is_map: Whether its items have names.
+    """
+
+    name: str
+    how: int
+    convert: Callable[..., Any]
+    is_map: bool = False
+
+
+_NUMBER, _ONE, _MANY = range(3)
+"""How a field is read: as a number, or from its bytes; of these, whether there may be more."""
+
+
 @cache
-def reader(kind: type[V], descriptor: Descriptor, *, lenient: bool = False) -> Callable[[Any], V]:
+def reader(
+    kind: type[V], descriptor: Descriptor, *, lenient: bool = False
+) -> Callable[[ProtoMessage], V]:
     """Makes what reads the messages of one type.
 
     Args:
@@ -60,137 +91,275 @@ def reader(kind: type[V], descriptor: Descriptor, *, lenient: bool = False) -> C
     Returns:
         A function of a message, which raises `UnfitError` where it holds what the value cannot.
     """
-    rows: dict[FieldDescriptor, tuple[str, Callable[[Any], Any] | None]] = {}
+    read = bytes_reader(kind, descriptor, lenient=lenient)
+
+    def read_message(message: ProtoMessage) -> V:
+        data = message.SerializeToString()
+        value: V = read(data, 0, len(data))
+        return value
+
+    return read_message
+
+
+@cache
+def bytes_reader(
+    kind: type[V], descriptor: Descriptor, *, lenient: bool = False
+) -> Callable[[bytes, int, int], V]:
+    """Makes what reads the bytes of messages of one type, as they are usually written.
+
+    The arguments are those of `reader`.
+
+    Returns:
+        A function of the bytes and of where the message begins and ends in them. It raises
+        `UnfitError`, and `UnusualError` or what Python says of bytes that are no text or are not
+        there where protobuf has to say what the message is.
+    """
+    rows: dict[int, _Row] = {}
     required: dict[str, Any] = {}
     for field, info in members_of(kind, descriptor):
-        rows[field] = info.name, _read_of(field, info.type, lenient=lenient)
+        tag, row = _row_of(field, info.name, present(info.type), lenient=lenient)
+        rows[tag] = row
         if info.required and lenient:
             required[info.name] = _empty(info.type)
-    row_of = rows.get
+    groups = _groups(
+        descriptor, {field.name: info.name for field, info in members_of(kind, descriptor)}
+    )
 
-    def read(message: Any) -> V:
-        members = required.copy()
-        name = ""
+    def build(members: dict[str, Any]) -> V:
         try:
-            for field, member in message.ListFields():
-                row = row_of(field)
-                if row is not None:  # a newer agent, or SDK, may have more
-                    name, convert = row
-                    members[name] = member if convert is None else convert(member)
-        except UnfitError as error:
-            raise error.within(f".{name}") from None
-        try:
-            return kind(**members)
+            return kind(**{**required, **members}) if required else kind(**members)
         except (TypeError, ValueError) as error:  # a member that it needs is not there
             raise UnfitError(str(error)) from None
 
-    return read
+    return _reading(rows, groups, build, tuple)
 
 
-def _read_of(
-    field: FieldDescriptor, info: inspect.Type, *, lenient: bool
-) -> Callable[[Any], Any] | None:
-    """What reads a member; None if it is one of Python's own values already."""
-    match present(info):
-        case inspect.StructType(cls=kind):
-            return reader(kind, message_of(field), lenient=lenient)
-        case inspect.VarTupleType(item_type=inspect.StructType(cls=kind)):
-            return _read_each(reader(kind, message_of(field), lenient=lenient))
-        case inspect.VarTupleType(item_type=inspect.DictType()):
-            return _read_each(_read_plain(message_of(field)))
-        case inspect.VarTupleType():
-            return tuple
-        case inspect.DictType(value_type=inspect.StructType(cls=kind)):
-            return _read_map(reader(kind, value_in_map(field), lenient=lenient))
-        case inspect.DictType(value_type=inspect.AnyType()):
-            return read_struct
-        case inspect.DictType():
-            return dict
-        case inspect.AnyType():
-            return _read_any(field)
-        case inspect.EnumType(cls=kind):
-            return _read_enum(enum_of(field), kind)
-        case _:
-            return read_timestamp if is_timestamp(field) else None
+def _reading(
+    rows: Mapping[int, _Row],
+    groups: Sequence[frozenset[str]],
+    build: Callable[[dict[str, Any]], Any],
+    sequence: Callable[[list[Any]], Any],
+) -> Callable[[bytes, int, int], Any]:
+    """Makes what reads the bytes of messages.
 
+    Args:
+        rows: What is done with each field, by the number that it begins with.
+        groups: Members of which one is set at most.
+        build: Makes the value of its members.
+        sequence: Makes what a member with many items holds.
+    """
+    row_of = rows.get
+    many = _many_of(rows, sequence)
 
-def _read_each(read: Callable[[Any], Any]) -> Callable[[Iterable[Any]], tuple[Any, ...]]:
-    def read_each(messages: Iterable[Any]) -> tuple[Any, ...]:
-        values: list[Any] = []
-        try:
-            for message in messages:
-                values.append(read(message))  # noqa: PERF401  the index is told on failure
-        except UnfitError as error:
-            raise error.within(f"[{len(values)}]") from None
-        return tuple(values)
-
-    return read_each
-
-
-def _read_map(read: Callable[[Any], Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    return lambda messages: {name: read(message) for name, message in messages.items()}
-
-
-def _read_enum(
-    descriptor: EnumDescriptor, kind: Callable[[str], Enum | str]
-) -> Callable[[int], Enum | str]:
-    known = {value.number: kind(value.name) for value in descriptor.values}
-
-    def read(number: int) -> Enum | str:
-        member = known.get(number)
-        return kind(str(number)) if member is None else member
-
-    return read
-
-
-# ── What a value takes as it is in JSON ──────────────────────────────────────────────────────
-
-
-def _read_any(field: FieldDescriptor) -> Callable[[Any], Any] | None:
-    if field.enum_type is not None:
-        return _read_enum(enum_of(field), str)
-    return None if field.message_type is None else _read_plain(field.message_type)
-
-
-@cache
-def _read_plain(descriptor: Descriptor) -> Callable[[Any], Any]:
-    """What reads a message as its JSON."""
-    known = _WELL_KNOWN.get(descriptor.full_name)
-    if known is not None:
-        return known
-
-    def read(message: Any) -> dict[str, Any]:
+    def read(data: bytes, at: int, end: int) -> Any:
         members: dict[str, Any] = {}
         name = ""
         try:
-            for field, member in message.ListFields():
-                name = field.json_name
-                members[name] = _plain_member(field)(member)
+            while at < end:
+                tag, number, at = data[at], data[at + 1], at + 2
+                if tag > 0x7F or number > 0x7F:
+                    tag, number, at = _large(data, at - 2)
+                row = row_of(tag)
+                if row is None:  # a newer agent, or SDK, may have more
+                    at = _passed(tag, number, at)
+                    continue
+                name, how, convert, _ = row
+                if how == _NUMBER:
+                    members[name] = convert(number)
+                    continue
+                stop = at + number
+                if stop > end or (how == _ONE and name in members):
+                    raise UnusualError
+                if how == _ONE:
+                    members[name] = convert(data, at, stop)
+                else:
+                    members.setdefault(name, []).append(convert(data, at, stop))
+                at = stop
         except UnfitError as error:
-            raise error.within(f".{name}") from None
-        return members
+            raise _placed(error, name, members) from None
+        _check_plain(members, groups, whole=at == end)
+        for name, of_items in many:
+            if name in members:
+                members[name] = of_items(members[name])
+        return build(members)
 
     return read
 
 
-@cache
-def _plain_member(field: FieldDescriptor) -> Callable[[Any], Any]:
+def _many_of(
+    rows: Mapping[int, _Row], sequence: Callable[[list[Any]], Any]
+) -> list[tuple[str, Callable[[list[Any]], Any]]]:
+    """The members that hold many items, and what is made of a list of them."""
+    found = (row for row in rows.values() if row.how == _MANY)
+    return [(row.name, dict if row.is_map else sequence) for row in found]
+
+
+def _large(data: bytes, at: int) -> tuple[int, int, int]:
+    """Two numbers of any length, and where the next thing begins."""
+    tag, at = varint(data, at)
+    number, at = varint(data, at)
+    return tag, number, at
+
+
+def _passed(tag: int, number: int, at: int) -> int:
+    """Where the next field begins behind one that nobody wants."""
+    wire_type = tag & 7
+    if tag < 8 or wire_type not in {_VARINT, _LENGTH}:
+        raise UnusualError  # which is rare enough
+    return at if wire_type == _VARINT else at + number
+
+
+def _placed(error: UnfitError, name: str, members: Mapping[str, Any]) -> UnfitError:
+    """An error in a member, or in the next item of it."""
+    items: Any = members.get(name)
+    if isinstance(items, list):
+        error.within(f"[{len(cast('list[Any]', items))}]")
+    return error.within(f".{name}")
+
+
+def _check_plain(
+    members: Mapping[str, Any], groups: Sequence[frozenset[str]], *, whole: bool
+) -> None:
+    """Checks that fields end where the message does, and that none excludes another."""
+    if not whole or any(len(group & members.keys()) > 1 for group in groups):
+        raise UnusualError
+
+
+# ── The rows ─────────────────────────────────────────────────────────────────────────────────
+
+_VARINT, _LENGTH = 0, 2
+"""How values are written."""
+
+
+def _row_of(
+    field: FieldDescriptor, name: str, info: inspect.Type, *, lenient: bool
+) -> tuple[int, _Row]:
+    """What is done with a field, and the number that it begins with."""
     if is_map(field):
-        return _read_map(_plain_member(message_of(field).fields_by_name["value"]))
-    read = _read_any(field) or _same
+        key_and_value = message_of(field).fields_by_name["value"]
+        value_type = info.value_type if isinstance(info, inspect.DictType) else inspect.AnyType()
+        _, value = _row_of(key_and_value, "value", value_type, lenient=lenient)
+        return _tag(field, _LENGTH), _Row(name, _MANY, _entry(value), is_map=True)
+    if isinstance(info, inspect.VarTupleType):
+        _, one = _row_of(field, name, info.item_type, lenient=lenient)
+        convert = _text if field.type == field.TYPE_STRING else one.convert
+        return _tag(field, _LENGTH), _Row(name, _MANY, convert)
+    if field.message_type is not None:
+        return _tag(field, _LENGTH), _Row(name, _ONE, _message(field, info, lenient=lenient))
+    if field.type == field.TYPE_STRING:
+        convert = _text if field.has_presence else _text_that_is_there
+        return _tag(field, _LENGTH), _Row(name, _ONE, convert)
+    if field.type == field.TYPE_BYTES:
+        return _tag(field, _LENGTH), _Row(name, _ONE, _bytes)
+    return _tag(field, _VARINT), _Row(name, _NUMBER, _number_of(field, info))
 
-    def read_one_or_each(member: Any) -> Any:
-        # Whether a field is repeated is asked in other words by each release of protobuf.
-        return list(_read_each(read)(member)) if hasattr(member, "extend") else read(member)
 
-    return read_one_or_each
+def _tag(field: FieldDescriptor, wire_type: int) -> int:
+    return field.number << 3 | wire_type
+
+
+def _message(
+    field: FieldDescriptor, info: inspect.Type, *, lenient: bool
+) -> Callable[[bytes, int, int], Any]:
+    """What reads the bytes of a message within another."""
+    known = _WELL_KNOWN.get(message_of(field).full_name)
+    if known is not None:
+        return known
+    if isinstance(info, inspect.StructType):
+        return bytes_reader(info.cls, message_of(field), lenient=lenient)
+    return _plain(message_of(field))
+
+
+@cache
+def _plain(descriptor: Descriptor) -> Callable[[bytes, int, int], dict[str, Any]]:
+    """What reads a message as its JSON, for a value that takes it so."""
+    rows: dict[int, _Row] = {}
+    for field in descriptor.fields:
+        info: inspect.Type = inspect.AnyType()
+        if not is_map(field) and is_repeated(field):
+            info = inspect.VarTupleType(info)
+        tag, row = _row_of(field, field.json_name, info, lenient=False)
+        rows[tag] = row
+    groups = _groups(descriptor, {field.name: field.json_name for field in descriptor.fields})
+    return _reading(rows, groups, _same, list)
 
 
 def _same(value: Any) -> Any:
     return value
 
 
-_WELL_KNOWN: Mapping[str, Callable[[Any], Any]] = {
+def _text(data: bytes, at: int, end: int) -> str:
+    return data[at:end].decode()
+
+
+def _text_that_is_there(data: bytes, at: int, end: int) -> str:
+    if at == end:
+        raise UnusualError  # one that is not set is not written
+    return data[at:end].decode()
+
+
+def _bytes(data: bytes, at: int, end: int) -> bytes:
+    return data[at:end]
+
+
+def _number_of(field: FieldDescriptor, info: inspect.Type) -> Callable[[int], Any]:
+    """What reads a number; a zero that is not set is not written."""
+    if field.enum_type is not None:
+        kind = info.cls if isinstance(info, inspect.EnumType) else str
+        convert = _name_of(enum_of(field), kind)
+    elif field.type == field.TYPE_BOOL:
+        convert = bool
+    else:
+        convert = _int32
+    if field.has_presence:
+        return convert
+
+    def read(number: int) -> Any:
+        if not number:
+            raise UnusualError
+        return convert(number)
+
+    return read
+
+
+def _int32(number: int) -> int:
+    return number if number < 2**31 else signed(number, 32)
+
+
+def _name_of(descriptor: EnumDescriptor, kind: Callable[[str], Any]) -> Callable[[int], Any]:
+    known = {value.number: kind(value.name) for value in descriptor.values}
+
+    def read(number: int) -> Any:
+        member = known.get(number)
+        return kind(str(signed(number, 32))) if member is None else member
+
+    return read
+
+
+def _entry(value: _Row) -> Callable[[bytes, int, int], tuple[str, Any]]:
+    """What reads a name and what is under it; both are there, as they are always written."""
+    convert = value.convert
+
+    def read(data: bytes, at: int, end: int) -> tuple[str, Any]:
+        key, at = _part(data, at, end, 0x0A)
+        found, at = _part(data, at, end, 0x12)
+        if at != end:
+            raise UnusualError
+        return data[key].decode(), convert(data, found.start, found.stop)
+
+    return read
+
+
+def _part(data: bytes, at: int, end: int, tag: int) -> tuple[slice, int]:
+    if data[at] != tag:
+        raise UnusualError
+    length, at = varint(data, at + 1)
+    if at + length > end:
+        raise UnusualError
+    return slice(at, at + length), at + length
+
+
+_WELL_KNOWN: Mapping[str, Callable[[bytes, int, int], Any]] = {
     "google.protobuf.Struct": read_struct,
     "google.protobuf.Value": read_value,
     "google.protobuf.Timestamp": read_timestamp,
@@ -232,6 +401,21 @@ def is_map(field: FieldDescriptor) -> bool:
     """Whether a field holds messages or texts by name."""
     message = field.message_type
     return message is not None and message.GetOptions().map_entry
+
+
+def is_repeated(field: FieldDescriptor) -> bool:
+    """Whether there may be many of a field; each release of protobuf is asked in its own words."""
+    told = getattr(field, "is_repeated", None)
+    return bool(field.label == field.LABEL_REPEATED if told is None else told)  # type: ignore[attr-defined]
+
+
+def _groups(descriptor: Descriptor, names: Mapping[str, str]) -> list[frozenset[str]]:
+    """The members of which one is set at most."""
+    oneofs = [
+        frozenset(names[field.name] for field in oneof.fields if field.name in names)
+        for oneof in descriptor.oneofs
+    ]
+    return [oneof for oneof in oneofs if len(oneof) > 1]
 
 
 def is_timestamp(field: FieldDescriptor) -> bool:

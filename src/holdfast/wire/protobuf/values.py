@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime, timedelta
+from struct import Struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +19,18 @@ from holdfast.model import codec
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from google.protobuf.struct_pb2 import ListValue, Struct, Value
+    from google.protobuf.struct_pb2 import Struct as StructMessage
+    from google.protobuf.struct_pb2 import Value
     from google.protobuf.timestamp_pb2 import Timestamp
 
 __all__ = [
     "UnfitError",
+    "UnusualError",
     "read_struct",
     "read_timestamp",
     "read_value",
+    "signed",
+    "varint",
     "why_refused",
     "write_struct",
     "write_timestamp",
@@ -35,11 +40,24 @@ __all__ = [
 _MAX_DEPTH = 100
 _LARGEST_EXACT = 2.0**53
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BEGINNING = datetime(1970, 1, 1)  # noqa: DTZ001  written without a zone
 _SECOND = timedelta(seconds=1)
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 """Of the years 1 to 9999 in UTC, beyond which a time with an offset may reach."""
+_NANOS_OF_A_SECOND = 1_000_000_000
 _FINE_FRACTION = re.compile(r":\d\d[.,](\d{7,9})")
 """Of a second, finer than the microseconds that Python reads."""
+
+_LAST_SHIFT = 63
+"""Of the last seven bits of a number."""
+
+_KEY, _VALUE, _ITEM = 0x0A, 0x12, 0x0A
+_NUMBER, _STRING, _BOOLEAN, _OBJECT, _LIST = 0x11, 0x1A, 0x20, 0x2A, 0x32
+_BOOLEAN_OR_NULL = frozenset({0x08, _BOOLEAN})
+_SECONDS, _NANOS = 0x08, 0x10
+"""Numbers of fields, and how their values are written (google/protobuf/struct.proto)."""
+
+_double = Struct("<d").unpack_from
 
 
 class UnfitError(Exception):
@@ -69,86 +87,178 @@ class UnfitError(Exception):
 # ── Reading ──────────────────────────────────────────────────────────────────────────────────
 
 
-def read_struct(struct: Struct, depth: int = 0) -> dict[str, Any]:
-    """The JSON object that a Struct is.
+class UnusualError(Exception):
+    """Bytes that are no message, or one that is not written as it usually is."""
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of any length, and where the next thing begins.
+
+    Raises:
+        UnusualError: It is longer than a number may be.
+        IndexError: It is not all there.
+    """
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > _LAST_SHIFT:
+            raise UnusualError
+
+
+def signed(number: int, bits: int) -> int:
+    """A number with a sign, of which that many bits count."""
+    number &= (1 << bits) - 1
+    return number - (1 << bits) if number >> (bits - 1) else number
+
+
+def read_struct(data: bytes, at: int, end: int, depth: int = 0) -> dict[str, Any]:
+    """The JSON object that the bytes of a Struct are.
 
     Args:
-        struct: The Struct.
+        data: The whole message.
+        at: Where the Struct begins.
+        end: Where it ends.
         depth: In how many values it stands.
 
     Raises:
         UnfitError: It holds what JSON cannot say, or is nested too deeply.
+        UnusualError: It is no plain one.
     """
     members: dict[str, Any] = {}
     key = ""
     try:
-        for key, value in struct.fields.items():
-            members[key] = read_value(value, depth)
+        while at < end:
+            at, stop = _inner(data, at, end, _ITEM)
+            key, value_at, value_end = _entry(data, at, stop)
+            members[key] = read_value(data, value_at, value_end, depth)
+            at = stop
     except UnfitError as error:
         raise error.within(_step(key)) from None
     return members
 
 
-def read_value(value: Value, depth: int = 0) -> Any:
-    """The JSON value that a Value is; one of no kind is a null, as it is for protobuf's JSON.
+def read_value(data: bytes, at: int, end: int, depth: int = 0) -> Any:
+    """The JSON value that the bytes of a Value are; one of no kind is a null, as in ProtoJSON.
 
     Raises:
         UnfitError: It holds what JSON cannot say, or is nested too deeply.
+        UnusualError: It is no plain one.
     """
     if depth > _MAX_DEPTH:
         raise UnfitError(f"nested more than {_MAX_DEPTH} levels deep")
-    return _READERS[value.WhichOneof("kind")](value, depth + 1)
+    if at == end:
+        return None
+    tag = data[at]
+    read = _READERS.get(tag)
+    if read is not None:
+        at, stop = _inner(data, at, end, tag)
+        if stop == end:
+            return read(data, at, stop, depth + 1)
+    elif tag == _NUMBER:
+        if at + 9 == end:
+            return _number(_double(data, at + 1)[0])
+    elif tag in _BOOLEAN_OR_NULL:
+        number, stop = varint(data, at + 1)
+        if stop == end:
+            return number != 0 if tag == _BOOLEAN else None
+    raise UnusualError
 
 
-def _read_number(value: Value, _: int) -> float:
-    number = value.number_value
-    if not math.isfinite(number):
-        raise UnfitError(f"{number} is no number of JSON")
-    if number.is_integer() and -_LARGEST_EXACT <= number <= _LARGEST_EXACT:
-        # There is no integer that is minus zero.
-        return int(number) if number or math.copysign(1, number) > 0 else number
-    return number
+def _text(data: bytes, at: int, end: int, _: int) -> str:
+    return data[at:end].decode()
 
 
-def _read_list(values: ListValue, depth: int) -> list[Any]:
+def _inner(data: bytes, at: int, end: int, expected: int) -> tuple[int, int]:
+    """Where something begins and ends that has this tag and a length."""
+    if data[at] != expected:
+        raise UnusualError
+    length, at = data[at + 1], at + 2
+    if length > 0x7F:
+        length, at = varint(data, at - 1)
+    if at + length > end:
+        raise UnusualError
+    return at, at + length
+
+
+def _entry(data: bytes, at: int, end: int) -> tuple[str, int, int]:
+    """The key of an entry, and where its value begins and ends."""
+    key, value_at = "", end
+    if at < end and data[at] == _KEY:
+        at, stop = _inner(data, at, end, _KEY)
+        key, at = data[at:stop].decode(), stop
+    if at < end:
+        value_at, stop = _inner(data, at, end, _VALUE)
+        if stop != end:
+            raise UnusualError
+    return key, value_at, end
+
+
+def _list(data: bytes, at: int, end: int, depth: int) -> list[Any]:
     items: list[Any] = []
     try:
-        for value in values.values:
-            items.append(read_value(value, depth))  # noqa: PERF401  the index is told on failure
+        while at < end:
+            at, stop = _inner(data, at, end, _ITEM)
+            items.append(read_value(data, at, stop, depth))
+            at = stop
     except UnfitError as error:
         raise error.within(f"[{len(items)}]") from None
     return items
 
 
-_READERS: Mapping[str | None, Callable[[Value, int], Any]] = MappingProxyType(
-    {
-        "string_value": lambda value, _: value.string_value,
-        "number_value": _read_number,
-        "bool_value": lambda value, _: value.bool_value,
-        "struct_value": lambda value, depth: read_struct(value.struct_value, depth),
-        "list_value": lambda value, depth: _read_list(value.list_value, depth),
-        "null_value": lambda _value, _depth: None,
-        None: lambda _value, _depth: None,
-    }
+_READERS: Mapping[int, Callable[[bytes, int, int, int], Any]] = MappingProxyType(
+    {_STRING: _text, _OBJECT: read_struct, _LIST: _list}
 )
 
 
-def read_timestamp(timestamp: Timestamp) -> str:
-    """A time as the protocol's text (RFC 3339, UTC), with as many digits as it needs.
+def _number(number: float) -> float:
+    if number.is_integer():
+        if -_LARGEST_EXACT <= number <= _LARGEST_EXACT:
+            # There is no integer that is minus zero.
+            return int(number) if number or math.copysign(1, number) > 0 else number
+    elif not math.isfinite(number):
+        raise UnfitError(f"{number} is no number of JSON")
+    return number
+
+
+def read_timestamp(data: bytes, at: int, end: int) -> str:
+    """The bytes of a time as the protocol's text (RFC 3339, UTC), as long as it needs to be.
 
     Raises:
         UnfitError: It lies outside the years 1 to 9999.
+        UnusualError: It is no plain one.
     """
-    try:
-        return timestamp.ToJsonString()
-    except (ValueError, OverflowError) as error:
-        raise UnfitError(f"no time of RFC 3339: {error}") from None
+    seconds = nanos = 0
+    while at < end:
+        tag = data[at]
+        number, at = varint(data, at + 1)
+        if tag == _SECONDS:
+            seconds = signed(number, 64)
+        elif tag == _NANOS:
+            nanos = signed(number, 32)
+        else:
+            raise UnusualError
+    if at != end:
+        raise UnusualError
+    if not (_FIRST_SECOND <= seconds <= _LAST_SECOND and 0 <= nanos < _NANOS_OF_A_SECOND):
+        raise UnfitError("no time of RFC 3339")
+    text = (_BEGINNING + timedelta(seconds=seconds)).isoformat()
+    if not nanos:
+        return f"{text}Z"
+    fraction = f"{nanos:09}"
+    while fraction.endswith("000"):
+        fraction = fraction[:-3]
+    return f"{text}.{fraction}Z"
 
 
 # ── Writing ──────────────────────────────────────────────────────────────────────────────────
 
 
-def write_struct(members: dict[str, Any], struct: Struct, depth: int = 0) -> None:
+def write_struct(members: dict[str, Any], struct: StructMessage, depth: int = 0) -> None:
     """Puts a JSON object into an empty Struct, which is there then even if there is no member.
 
     Args:
