@@ -1108,7 +1108,7 @@ def test_tx_002_the_callers_order_counts_first(offered, preferred, used):
 
 
 def test_tx_002_a_transport_that_is_not_installed_is_skipped(monkeypatch):
-    monkeypatch.setattr("holdfast.resources.find_spec", lambda _: None)
+    monkeypatch.setattr("holdfast.net.grpc_extra.find_spec", lambda _: None)
     fake = Fake(FakeAgent(bindings=("JSONRPC", "HTTP+JSON")))
     done = fake.run("send", "hello", "--transport", "grpc")
     assert (done.exit, fake.paths()[1]) == (0, "/rpc")

@@ -41,8 +41,13 @@ from holdfast import (
     connect,
     minimal_agent_card,
 )
-from holdfast.net.grpc.channels import Connected
+from holdfast.net.grpc.channels import Channels, Connected
+from holdfast.net.grpc.failures import NotConnectedError
+from holdfast.net.grpc.making import ChannelMaking
+from holdfast.net.proxies import Proxies
 from holdfast.testing import FakeAgent, FakeNetwork
+from holdfast.wire.http import HttpRequest
+from holdfast.wire.reach import Reach
 
 pytestmark = pytest.mark.real_time
 
@@ -300,7 +305,7 @@ async def test_who_is_cancelled_leaves_nothing_behind():
             await sending
         await asyncio.wait_for(gone.wait(), LIMIT)
         assert (await client.get_task("t1")).id == "t1"
-        assert len(asyncio.all_tasks()) <= 4  # the test's, and the server's
+        assert tasks_of_ours() == []
 
 
 async def test_cancellations_at_any_moment_leave_nothing_behind():
@@ -332,8 +337,14 @@ async def test_cancellations_at_any_moment_leave_nothing_behind():
             if round_ % 20 == 19:
                 wire.cut()
         assert (await connect_again(client)).id == "t1"
+        assert tasks_of_ours() == []
         used = [one for one in gc.get_objects() if isinstance(one, Connected) and one.is_kept]
         assert [one.uses for one in used] == [0] * len(used)
+
+
+def tasks_of_ours():
+    codes = [getattr(one.get_coro(), "cr_code", None) for one in asyncio.all_tasks()]
+    return [code for code in codes if code is not None and "/holdfast/" in code.co_filename]
 
 
 async def connect_again(client):
@@ -727,6 +738,30 @@ async def test_tls_is_spoken_with_whom_the_client_trusts_and_shows_its_certifica
             assert caught.value.failure == "tls"
 
 
+@pytest.mark.parametrize(("name", "fails"), [("localhost", False), ("agent.test", True)])
+async def test_who_is_called_by_number_is_verified_by_name(tmp_path, monkeypatch, name, fails):
+    authority = trustme.CA()
+    server = authority.issue_cert("localhost")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    chain = b"".join(blob.bytes() for blob in server.cert_chain_pems)
+    own = grpc.ssl_server_credentials([(server.private_key_pem.bytes(), chain)])
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    tls = TlsConfig(ca_file=tmp_path / "ca.pem")
+    proxies = Proxies({})
+    making = ChannelMaking(Limits(), tls=tls, proxies=proxies, factory=None)
+    request = HttpRequest(method="POST", url="https://x", reach=Reach(inward="loopback"))
+    async with grpc_agent(credentials=own, GetTask=get_task) as (port, _, _):
+        channels = Channels(making)
+        calling = channels.connected(f"grpcs://{name}:{port}", request, streaming=False)
+        if fails:
+            with pytest.raises(NotConnectedError, match=r"CERTIFICATE|Hostname|Peer"):
+                await calling
+        else:
+            await (await calling).leave()
+        await channels.close()
+
+
 async def test_who_speaks_no_tls_is_told_apart():
     async with (
         grpc_agent(GetTask=get_task) as (port, _, _),
@@ -789,7 +824,7 @@ async def test_a_card_is_fetched_over_grpc():
 async def test_without_the_extra_it_is_not_spoken_and_an_error_says_how(monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr(
-        "holdfast.resources.find_spec", lambda name: None if name == "grpc" else real(name)
+        "holdfast.net.grpc_extra.find_spec", lambda name: None if name == "grpc" else real(name)
     )
     for name in ("bindings", "supported_protocol_bindings"):
         with pytest.raises(ImportError, match=r"pip install \"holdfast\[grpc\]\""):

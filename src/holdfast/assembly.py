@@ -23,10 +23,11 @@ from holdfast.journaling import Journaling
 from holdfast.layering import card_source, layered_calls, layered_cards
 from holdfast.model.addresses import is_http_address
 from holdfast.model.requests import SendMessageConfiguration
+from holdfast.net.grpc_extra import grpc_transport, use_of_grpc
 from holdfast.options import CALL_TIMEOUT
 from holdfast.policy.reconcile import ContextIds, OnUnknown
 from holdfast.policy.resilience import Resilience
-from holdfast.resources import engine_of, grpc_transport, journal_of, tls_of, use_of_grpc
+from holdfast.resources import engine_of, journal_of, tls_of
 from holdfast.routes import AnAgent, card_in_hand, producers_of, route_to
 from holdfast.runtime.admission import Admission
 from holdfast.runtime.agent_name import agent_name
@@ -149,8 +150,10 @@ def connect(
             these in cards; see `TransportProducer`.
         grpc_channel_factory: Makes the channel for the address of an interface of gRPC, as the
             card or `url` writes it; it is used as it is, shared by all calls there, and never
-            closed. If left out, the client has channels of its own: see
-            `holdfast.net.grpc.channels`.
+            closed. If left out, the client has channels of its own, with the TLS of `tls`, or of
+            an ``AiohttpEngine(ssl=TlsConfig(…))``. An address without a scheme, as ``host:port``,
+            is one of TLS, unless it is this machine's. A process that forks calls nothing over
+            gRPC afterwards.
         configuration: How messages are to be treated where a call does not say (A2A 3.2.2).
         streaming: Whether to use streams where the agent offers them; tasks are polled else.
         on_unknown: What to do about a message that was sent and whose reply was lost.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from holdfast.arguments import check_kind, check_url, hooks, items, not_empty
 from holdfast.errors import A2AError
@@ -22,17 +22,14 @@ from holdfast.wire.bindings import (
 from holdfast.wire.origins import origin_and_aliases
 
 if TYPE_CHECKING:
+    from holdfast.net.grpc_extra import GrpcUse
     from holdfast.runtime.produced import TransportProducer
     from holdfast.wire.reach import Network
 
-__all__ = ["AnAgent", "GrpcUse", "card_in_hand", "producers_of", "route_to"]
+__all__ = ["AnAgent", "card_in_hand", "producers_of", "route_to"]
 
 
 GRPC = BINDINGS[-1]
-
-GrpcUse = Literal["spoken", "left out", "missing"]
-"""Whether gRPC may be chosen: by itself; only where somebody names it, since what carries
-requests is the caller's own, and carries HTTP; or not at all, without the extra."""
 
 _LEFT_OUT: Mapping[str, str] = {
     "left out": "its engine carries HTTP only: name GRPC in bindings= to call past it",

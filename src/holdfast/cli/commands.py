@@ -18,8 +18,10 @@ import click
 from click.shell_completion import get_completion_class
 
 from holdfast.cli import actions
+from holdfast.cli.auth_commands import auth_group
 from holdfast.cli.errors import CommandError, Failure, describe, internal, unwritable, usage
 from holdfast.cli.options import (
+    CONTEXT,
     DEFAULT_CONCURRENCY,
     EVERYWHERE,
     EVERYWHERE_BRIEFLY,
@@ -29,6 +31,7 @@ from holdfast.cli.options import (
     LINES,
     LISTING,
     METADATA,
+    OAUTH,
     OUTPUT_FORMATS,
     PAGES,
     POLLING,
@@ -71,7 +74,7 @@ _NOBODY_READS = 141
 """What a shell says of a program that SIGPIPE ended, as most are whose output nobody reads."""
 
 _COMPLETE = "_HOLDFAST_COMPLETE"
-_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_CONTEXT = CONTEXT
 
 _NOTHING_TO_FOLLOW = (
     "--stream: there is nothing to follow here; it goes with -o json, to write each object on one "
@@ -842,6 +845,9 @@ def push_config_delete(
     )
 
 
+app.add_command(auth_group(_execute))
+
+
 @app.group("config", context_settings=_CONTEXT)
 @with_options(EVERYWHERE)
 def config(**_options: object) -> None:
@@ -849,7 +855,7 @@ def config(**_options: object) -> None:
 
 
 @config.command("show", context_settings=_CONTEXT)
-@with_options(EVERYWHERE, REPLY, METADATA, HISTORY, WAITING, POLLING, PUSHING)
+@with_options(EVERYWHERE, REPLY, METADATA, HISTORY, WAITING, POLLING, PUSHING, OAUTH)
 @click.pass_context
 def config_show(ctx: click.Context, /, **_options: object) -> None:
     """Show each setting as it is in effect, and where its value comes from.

@@ -15,6 +15,7 @@ import click
 
 from holdfast._version import __version__
 from holdfast.cli.configuration import PREFIX
+from holdfast.cli.logging_in import FLOWS
 from holdfast.cli.sources import SettingOption
 from holdfast.cli.values import (
     Reads,
@@ -43,6 +44,7 @@ from holdfast.policy.reconcile import OnUnknown
 from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION
 
 __all__ = [
+    "CONTEXT",
     "DEFAULT_CONCURRENCY",
     "DEFAULT_POLL_INTERVAL",
     "DEFAULT_TIMEOUT",
@@ -54,6 +56,7 @@ __all__ = [
     "LINES",
     "LISTING",
     "METADATA",
+    "OAUTH",
     "OUTPUT_FORMATS",
     "PAGES",
     "POLLING",
@@ -70,6 +73,7 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 OUTPUT_FORMATS = ("text", "json")
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 DEFAULT_TIMEOUT = 900.0
 DEFAULT_TIMEOUT_OF_DOCTOR = 120.0
 DEFAULT_CONCURRENCY = 32
@@ -199,6 +203,21 @@ EVERYWHERE = (
         shown=_as_flag,
         help="Tell on stderr how it goes: what is sent and received, its times, retries. Never "
         "credentials.",
+    ),
+    _option(
+        "--client-cert",
+        metavar="PATH",
+        type=Reads("path", read_id),
+        shell_complete=complete_path,
+        help="PEM file of a certificate to show to servers (mutual TLS); it may hold the key, "
+        "too. A key's password is read from the environment: A2ACLI_CLIENT_KEY_PASSWORD.",
+    ),
+    _option(
+        "--client-key",
+        metavar="PATH",
+        type=Reads("path", read_id),
+        shell_complete=complete_path,
+        help="PEM file of that certificate's key.",
     ),
     click.option(
         "--version",
@@ -384,6 +403,64 @@ SAVING = (
     ),
 )
 
+OAUTH = (
+    _option(
+        "--flow",
+        type=click.Choice(FLOWS),
+        default="device-code",
+        help="How to log in.",
+    ),
+    _option(
+        "--issuer",
+        metavar="URL",
+        type=Reads("url", read_id),
+        show_default="what the card names",
+        help="The authorization server, whose metadata say where its endpoints are (RFC 8414, "
+        "OpenID Connect Discovery).",
+    ),
+    _option(
+        "--trust-server",
+        multiple=True,
+        metavar="ORIGIN",
+        type=Reads("origin", read_id, r"[,\s]+"),
+        help="Log in at this origin, as https://id.example.com, if the card names it; can be "
+        "repeated.",
+    ),
+    _option(
+        "--client-id",
+        metavar="ID",
+        type=Reads("id", read_id),
+        help="Name by which the authorization server knows this client.",
+    ),
+    _option(
+        "--client-secret-file",
+        metavar="PATH",
+        type=Reads("path", read_id),
+        shell_complete=complete_path,
+        help="File of the client's secret, - for standard input; A2ACLI_CLIENT_SECRET in the "
+        "environment if left out.",
+    ),
+    _option(
+        "--client-auth",
+        type=click.Choice(["client_secret_basic", "client_secret_post", "none"]),
+        show_default="what the server takes",
+        help="How the client says there who it is.",
+    ),
+    _option(
+        "--scope",
+        multiple=True,
+        metavar="SCOPE",
+        type=Reads("scope", read_id, r"\s+"),
+        show_default="what the card requires",
+        help="What the token is to be for; can be repeated.",
+    ),
+    _option(
+        "--resource",
+        metavar="URL",
+        type=Reads("url", read_id),
+        help="Whom the token is for (RFC 8707), where the server wants to know.",
+    ),
+)
 RUNNING = (
     click.option(
         "--input",

@@ -19,9 +19,10 @@ import click
 
 from holdfast._version import __version__
 from holdfast.assembly import connect
-from holdfast.cli.configuration import read_configuration
+from holdfast.cli.configuration import PREFIX, read_configuration
 from holdfast.cli.credentials import Credentials
 from holdfast.cli.errors import describe, reconnected, reconnecting, retrying
+from holdfast.cli.logging_in import DIRECTORY
 from holdfast.cli.output import command_line
 from holdfast.cli.rehearsal import Rehearsed, rehearse
 from holdfast.cli.terminal import interrupts, open_terminal
@@ -34,8 +35,8 @@ from holdfast.model.operations import (
     SEND_STREAMING_MESSAGE,
     SUBSCRIBE_TO_TASK,
 )
+from holdfast.net.grpc_extra import use_of_grpc
 from holdfast.policy.resilience import Resilience
-from holdfast.resources import use_of_grpc
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.interfaces import declared_versions, leaves_room_for
 from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, Reconnected, RetryScheduled
@@ -53,12 +54,14 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast.cli.configuration import Configuration
+    from holdfast.cli.logins import KeptCredentials, Logins
     from holdfast.cli.output import Output
     from holdfast.cli.settings import Settings
     from holdfast.cli.terminal import Terminal
     from holdfast.client import Client
     from holdfast.model.card import AgentCard, AgentInterface
     from holdfast.model.types import Event, Task
+    from holdfast.net.tls_config import TlsConfig
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.journal import Journal
     from holdfast.runtime.listeners import Observation
@@ -70,6 +73,13 @@ __all__ = ["Session", "World"]
 logger = logging.getLogger("holdfast.cli")
 
 _SENDS = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name})
+_CERTIFICATE = {
+    "cert_file": "--client-cert",
+    "key_file": "--client-key",
+    "key_password": f"{PREFIX}CLIENT_KEY_PASSWORD",
+}
+"""What is a setting of a `TlsConfig` there, and of the command line here."""
+
 _SHORTEST_TIME = 0.001
 """Seconds; what is left when nothing is left, so that the call itself reports it."""
 
@@ -80,13 +90,14 @@ async def _look_at_tls(url: str, *, timeout: float) -> TlsFacts | None:
     return await look_at_tls(url, timeout=timeout)
 
 
-def _aiohttp_engine(*, verify: bool) -> HttpEngine:
+def _aiohttp_engine(*, verify: bool, tls: TlsConfig | None = None) -> HttpEngine:
     from holdfast.net.aiohttp import AiohttpEngine  # heavy; help and usage errors are not
     from holdfast.net.tls_config import TlsConfig
 
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it writes to stderr, which is ours
-
-    return AiohttpEngine(ssl=True if verify else TlsConfig(verify=False))
+    if tls is None and not verify:
+        tls = TlsConfig(verify=False)
+    return AiohttpEngine(ssl=True if tls is None else tls)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +106,8 @@ class World:
 
     Attributes:
         run: Runs a coroutine to its end.
-        engine: Makes what carries requests; `verify` says whether certificates are verified.
+        engine: Makes what carries requests; `verify` says whether certificates are verified, and
+            `tls`, which is there if the client shows one of its own, says all of it.
         home: Gives the home directory.
         directory: Gives the working directory.
         terminal: Gives the terminal that somebody sits at; None for none.
@@ -148,9 +160,12 @@ class Session:
         follows: Whether somebody looks on while an answer comes.
         asks_for_config: Whether it is about a configuration of the task, by its id.
         engine: What carries requests.
+        plain_engine: The same, of which nothing is logged: what secrets are asked for with.
+        logins: Where the user is logged in.
+        env: Wall time, randomness and ids.
 
     Raises:
-        click.UsageError: The reference cannot be one.
+        click.UsageError: The reference, or a certificate, cannot be one.
     """
 
     def __init__(
@@ -179,16 +194,20 @@ class Session:
         )
         # One who waits for one agent has nowhere else to go: who is away is asked again.
         self._resilience = Resilience(breaker=None)
-        engine = world.engine(verify=not settings.insecure)
+        self.env = world.env
+        engine = world.engine(verify=not settings.insecure, **_own_certificate(settings))
+        self.plain_engine: HttpEngine = engine
         grpc = use_of_grpc(engine, None)
         self._spoken = HTTP_BINDINGS if grpc == "missing" else BINDINGS
         if settings.debug:
             engine = LoggedEngine(engine)
         self.engine: HttpEngine = engine
+        self._world = world
         try:
+            self._auth = self._credentials or self._kept(reference)
             self.client: Client = connect(
                 reference,
-                auth=self._credentials,
+                auth=self._auth,
                 timeout=settings.timeout,
                 resilience=self._resilience,
                 card_ttl=math.inf,
@@ -241,7 +260,26 @@ class Session:
     @property
     def auth(self) -> AuthProvider | None:
         """Where credentials come from."""
-        return self._credentials
+        return self._auth
+
+    @property
+    def logins(self) -> Logins:
+        """Where the user is logged in."""
+        from holdfast.cli.logins import Logins  # of an extra
+
+        return Logins(self._world.home())
+
+    def _kept(self, reference: str | Path) -> KeptCredentials | None:
+        """The tokens of the user's logins, if there are any that may count."""
+        if not self._world.home().joinpath(*DIRECTORY).is_dir():
+            return None
+        from holdfast.cli.auth_commands import client_secret
+        from holdfast.cli.logins import KeptCredentials
+
+        logins = self.logins
+        if not (logins.has(reference) if isinstance(reference, str) else logins.agents()):
+            return None
+        return KeptCredentials(logins, lambda: client_secret(None), self.plain_engine, self.env)
 
     def check(self) -> None:
         """Checks what was asked for before anything is sent, and names what may surprise.
@@ -326,6 +364,11 @@ class Session:
         settings = self.settings
         transports = [word for name in settings.transports for word in ("--transport", name)]
         insecure = ["--insecure"] if settings.insecure else []
+        for flag, path in (
+            ("--client-cert", settings.client_cert),
+            ("--client-key", settings.client_key),
+        ):
+            insecure += [] if path is None else [flag, path]
         is_newest = settings.version == PROTOCOL_VERSION
         version = [] if is_newest else ["--a2a-version", settings.version]
         config = [] if settings.config is None else ["--config", settings.config]
@@ -402,6 +445,31 @@ class Session:
                 "SECURITY: a credential, or what may be one, is sent over a connection whose "
                 "other end is not verified (--insecure); whoever sits between can read and use it"
             )
+
+
+def _own_certificate(settings: Settings) -> dict[str, TlsConfig]:
+    """The certificate that the client shows, if it has one.
+
+    Raises:
+        click.UsageError: It cannot be read.
+    """
+    if settings.client_cert is None and settings.client_key is None:
+        return {}
+    from holdfast.net.tls_config import TlsConfig
+
+    try:
+        tls = TlsConfig(
+            cert_file=settings.client_cert,
+            key_file=settings.client_key,
+            key_password=os.environ.get(f"{PREFIX}CLIENT_KEY_PASSWORD") or None,
+            verify=not settings.insecure,
+        )
+    except (OSError, ValueError) as error:
+        told = str(error)
+        for name, flag in _CERTIFICATE.items():
+            told = told.replace(name, flag)
+        raise click.UsageError(told) from None
+    return {"tls": tls}
 
 
 def _is_cut(observation: Observation) -> TypeGuard[AttemptFailed]:

@@ -31,6 +31,8 @@ class Settings:
         transports: Preferred bindings, best first.
         version: The protocol version to signal.
         insecure: Whether certificates are left unverified.
+        client_cert: File of a certificate to show.
+        client_key: File of its key.
         timeout: Seconds for the whole command.
         timeout_given: Whether the caller chose them.
         output: ``text`` or ``json``.
@@ -49,6 +51,8 @@ class Settings:
     transports: tuple[str, ...] = ()
     version: str = PROTOCOL_VERSION
     insecure: bool = False
+    client_cert: str | None = None
+    client_key: str | None = None
     timeout: float = DEFAULT_TIMEOUT
     timeout_given: bool = False
     output: Literal["text", "json"] = "text"
@@ -111,6 +115,8 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
         transports=tuple(dict.fromkeys(values["transport"])),
         version=values["a2a_version"],
         insecure=values["insecure"],
+        client_cert=values["client_cert"],
+        client_key=values["client_key"],
         timeout=values["timeout"],
         timeout_given=sources["timeout"] is not DEFAULT,
         output=values["output"],

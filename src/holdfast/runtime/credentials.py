@@ -6,7 +6,7 @@ anew for each attempt; a provider's own failure is no message that was sent.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -70,9 +70,7 @@ class CredentialsLayer(PassThrough):
             except (AuthenticationError, PermissionDeniedError) as error:
                 if call.card is not None and not credentials.values:
                     explain_unused(error, call.card)
-                if is_replay or not isinstance(error, AuthenticationError):
-                    raise
-                if not await _is_to_be_replayed(sent, error, provider):
+                if is_replay or not await _is_to_be_replayed(sent, error, provider):
                     raise
             call.progress.sent = False
             is_replay = True
@@ -94,12 +92,32 @@ class CredentialsLayer(PassThrough):
 
 
 async def _is_to_be_replayed(
-    sent: AnyCall, error: AuthenticationError, provider: AuthProvider
+    sent: AnyCall, error: AuthenticationError | PermissionDeniedError, provider: AuthProvider
 ) -> bool:
-    """Whether a call may be sent once more after a 401, and there are new credentials for it."""
+    """Whether a call may be sent once more, and there are new credentials for it.
+
+    That is after a 401; and after a 403 with a provider that knows what to do about one.
+    """
+    if isinstance(error, PermissionDeniedError) and not isinstance(provider, _KnowsForbidden):
+        return False
     safe = sent.operation.safety != "conditional" or error.executed is False
     sent.progress.settle_executed(error)
-    return safe and await _before_sending(sent, provider.on_unauthorized(sent, error))
+    if not safe:
+        return False
+    if isinstance(error, AuthenticationError):
+        return await _before_sending(sent, provider.on_unauthorized(sent, error))
+    return isinstance(provider, _KnowsForbidden) and await _before_sending(
+        sent, provider.on_forbidden(sent, error)
+    )
+
+
+@runtime_checkable
+class _KnowsForbidden(Protocol):
+    """An `AuthProvider` that can do something about a 403, as one that asks for more scopes."""
+
+    def on_forbidden(
+        self, call: AnyCall, error: PermissionDeniedError, /
+    ) -> Coroutine[Any, Any, bool]: ...
 
 
 def with_credentials(call: Call[P, R], credentials: Credentials) -> Call[P, R]:

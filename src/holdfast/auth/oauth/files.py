@@ -1,0 +1,171 @@
+"""Tokens in files that nobody else can read.
+
+Rules: a file is made with mode 0600 in a directory of mode 0700, and never opened wider first; it
+is replaced in one step; one that others can read, or that belongs to somebody else, is refused,
+since what stands in it may be known, or not be ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.auth.oauth.tokens import Token, turn_of
+from holdfast.errors import AuthenticationError
+from holdfast.model.settings import check_kind
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+__all__ = ["FileTokenStore", "read_private", "write_private"]
+
+_LARGEST = 256 * 1024
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+class FileTokenStore:
+    """Tokens in files, one for each name, which survive the process and are shared by several.
+
+    Args:
+        directory: Where they are; made if it is not there.
+
+    Raises:
+        TypeError: It is no path.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        check_kind("directory", directory, (str, os.PathLike))
+        self._directory = Path(directory)
+
+    async def load(self, key: str, /) -> Token | None:
+        """The token of that name.
+
+        Raises:
+            AuthenticationError: Its file can be read by others, or holds something else.
+        """
+        path = self.path(key)
+        content = await asyncio.to_thread(read_private, path)
+        if content is None:
+            return None
+        try:
+            return msgspec.json.decode(content, type=Token)
+        except (msgspec.DecodeError, ValueError):
+            text = f"{path} holds no token; remove it, and log in again"
+            raise AuthenticationError(text, executed=False) from None
+
+    async def save(self, key: str, token: Token, /) -> None:
+        """Keeps a token.
+
+        Raises:
+            AuthenticationError: It cannot be written, or others could read it.
+        """
+        await asyncio.to_thread(write_private, self.path(key), msgspec.json.encode(token))
+
+    async def remove(self, key: str, /) -> None:
+        """Forgets a token."""
+        with contextlib.suppress(FileNotFoundError):
+            self.path(key).unlink()
+
+    def turn(self, key: str, /) -> AbstractAsyncContextManager[None]:
+        """Lets one after the other, other processes included."""
+        return turn_of(_FileLock(self.path(key).with_suffix(".lock")))
+
+    def __repr__(self) -> str:
+        return f"FileTokenStore({str(self._directory)!r})"
+
+    def path(self, key: str) -> Path:
+        """The file of a token."""
+        digest = hashlib.sha256(key.encode(errors="replace")).hexdigest()
+        return self._directory / f"{digest[:32]}.json"
+
+
+def read_private(path: Path) -> bytes | None:
+    """What is in a file that only its owner can read; None if there is none.
+
+    Raises:
+        AuthenticationError: Others can read it, it is somebody else's, or it cannot be read.
+    """
+    try:
+        number = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unusable(path, error) from None
+    with os.fdopen(number, "rb") as file:
+        status = os.fstat(file.fileno())
+        if os.name == "posix" and (status.st_mode & _OTHERS or status.st_uid != os.geteuid()):
+            text = (
+                f"{path} can be read by others, and what it holds may be known to them; remove "
+                f"it and log in again, or if it is yours alone: chmod 600 {path}"
+            )
+            raise AuthenticationError(text, executed=False)
+        return file.read(_LARGEST)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Writes a file that only its owner can read, in one step.
+
+    Raises:
+        AuthenticationError: It cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        number = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(number, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise _unusable(path, error) from None
+
+
+def _unusable(path: Path, error: OSError) -> AuthenticationError:
+    text = f"{path} cannot be used for tokens: {error.strerror}"
+    return AuthenticationError(text, executed=False)
+
+
+class _FileLock:
+    """A lock that processes share; where the system has none, it is free."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._number: int | None = None
+
+    def acquire(self, blocking: bool = True) -> bool:  # noqa: FBT001, FBT002  as of a lock
+        try:
+            import fcntl
+        except ImportError:
+            return True
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            number = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise _unusable(self._path, error) from None
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | (0 if blocking else fcntl.LOCK_NB))
+        except BlockingIOError:
+            os.close(number)
+            return False
+        except OSError as error:
+            os.close(number)
+            raise _unusable(self._path, error) from None
+        self._number = number
+        return True
+
+    def release(self) -> None:
+        number, self._number = self._number, None
+        if number is not None:
+            os.close(number)  # which frees it

@@ -1,0 +1,337 @@
+"""Logging in at agents: ``holdfast auth login | logout | status`` (a2a-cli 12.2, 12.3).
+
+Rules: a secret comes from the environment or from a file, never as an argument; nothing secret
+goes to an authorization server that a card alone names, unless the caller trusts its origin; what
+a person has to do is told on standard error, and nothing is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import click
+
+from holdfast.cli.configuration import PREFIX
+from holdfast.cli.errors import CommandError, Failure
+from holdfast.cli.options import CONTEXT, EVERYWHERE, OAUTH, with_options
+from holdfast.cli.values import read_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from holdfast.auth.oauth import (
+        AuthorizationServer,
+        DevicePrompt,
+        OAuthOptions,
+        OAuthProvider,
+        Token,
+        TokenStore,
+    )
+    from holdfast.cli.logging_in import Flow
+    from holdfast.cli.logins import Login
+    from holdfast.cli.output import Output
+    from holdfast.cli.session import Session
+
+    Execute = Callable[[click.Context, Callable[[Session, Output], Awaitable[None]]], int]
+
+__all__ = ["auth_group", "client_secret"]
+
+_SECRET = f"{PREFIX}CLIENT_SECRET"
+_GRANTS = {
+    "device-code": "device_code",
+    "client-credentials": "client_credentials",
+    "authorization-code": "authorization_code",
+}
+_UNTRUSTED = (
+    "the card names an authorization server at {0}; nothing was sent there, since a card can name "
+    "any. If you trust it: --trust-server {0}"
+)
+_UNNAMED = (
+    "the card names no authorization server for {0}; name it with --issuer URL, or use another "
+    "--flow"
+)
+
+
+def client_secret(file: str | None) -> str | None:
+    """The client's secret: what a file holds, or standard input, else the environment.
+
+    Raises:
+        ValueError: The file cannot be read, or holds none.
+    """
+    if file is None:
+        stated = os.environ.get(_SECRET)
+        return read_secret(stated) if stated else None
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).expanduser().read_text()
+    except (OSError, UnicodeError) as error:
+        text = f"--client-secret-file {file} cannot be read: {error}"
+        raise ValueError(text) from None
+    return read_secret(text)
+
+
+def auth_group(execute: Execute) -> click.Group:
+    """The commands below ``auth``.
+
+    Args:
+        execute: Runs an action against the agent, and reports how it failed, if it did.
+    """
+
+    @click.group("auth", context_settings=CONTEXT)
+    @with_options(EVERYWHERE)
+    def auth(**_options: object) -> None:
+        """Log in at an agent, so that later commands carry a token by themselves."""
+
+    @auth.command("login", context_settings=CONTEXT)
+    @with_options(OAUTH, EVERYWHERE)
+    @click.pass_context
+    def login(ctx: click.Context, /, **options: Any) -> int:
+        """Get a token for an agent by OAuth 2 or OpenID Connect, and keep it for later commands.
+
+        With the flow device-code, which is the default, a person opens an address on any device
+        and enters a code; with authorization-code in a browser on this machine; with
+        client-credentials nobody is asked.
+
+        The authorization server is the one of --issuer, or the one that the agent's card names
+        at an origin of --trust-server. The client's secret, if it has one, is read from the
+        environment variable A2ACLI_CLIENT_SECRET or from --client-secret-file, and not kept.
+
+        The token is for the agent's origin and goes nowhere else. It is kept below
+        ~/.config/holdfast/logins in files that only you can read, and renewed by itself. --bearer
+        and --api-key are used in its place where they are given.
+        """
+        asked = _Asked.of(options)
+        return execute(ctx, lambda session, output: _log_in(session, output, asked))
+
+    @auth.command("logout", context_settings=CONTEXT)
+    @with_options(EVERYWHERE)
+    @click.pass_context
+    def logout(ctx: click.Context, /, **_options: object) -> int:
+        """Forget the token of an agent. It is not taken back at the authorization server."""
+        return execute(ctx, _log_out)
+
+    @auth.command("status", context_settings=CONTEXT)
+    @with_options(EVERYWHERE)
+    @click.pass_context
+    def status(ctx: click.Context, /, **_options: object) -> int:
+        """Show whether there is a token for an agent, and until when; never the token."""
+        return execute(ctx, _show)
+
+    del login, logout, status
+    return cast("click.Group", auth)
+
+
+class _Asked(NamedTuple):
+    """What ``auth login`` was told."""
+
+    flow: Flow
+    issuer: str | None
+    client_id: str
+    secret_file: str | None
+    client_auth: str | None
+    scopes: Sequence[str]
+    resource: str | None
+    trusted: Sequence[str]
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> _Asked:
+        if not options["client_id"]:
+            message = "Missing option '--client-id': name the client that the server knows."
+            raise click.UsageError(message)
+        return cls(
+            flow=options["flow"],
+            issuer=options["issuer"],
+            client_id=options["client_id"],
+            secret_file=options["client_secret_file"],
+            client_auth=options["client_auth"],
+            scopes=options["scope"],
+            resource=options["resource"],
+            trusted=options["trust_server"],
+        )
+
+
+async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
+    from holdfast.cli.logins import Login
+    from holdfast.errors import A2AError, AuthenticationError
+
+    try:
+        secret = client_secret(asked.secret_file)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if asked.flow == "client-credentials" and secret is None and not session.settings.client_cert:
+        message = (
+            "client-credentials needs the client's secret: set the environment variable "
+            f"{_SECRET}, or name a file with --client-secret-file (- for standard input)"
+        )
+        raise click.UsageError(message)
+    agent = await _agent(session)
+    try:
+        async with asyncio.timeout(session.left()):
+            server, scopes = await _server(session, asked)
+            provider = _provider(session, output, asked, server, scopes=scopes, secret=secret)
+            store = session.logins.store(agent)
+            await store.remove("")  # who logs in anew wants a new token
+            token = await provider(store).token()
+    except AuthenticationError as error:
+        failure = Failure(
+            code="A2ACLI_ERR_AUTH_FAILED",
+            message=error.message,
+            hint="try again later" if error.transient else None,
+            a2a_code=error.http_status,
+            exit=4,
+        )
+        raise CommandError(failure) from None
+    except TimeoutError as error:
+        if isinstance(error, A2AError):
+            raise
+        told = "nobody logged in within --timeout"
+        failure = Failure(code="A2ACLI_ERR_TIMEOUT", message=told, exit=5)
+        raise CommandError(failure) from None
+    login = Login(
+        agent=agent,
+        flow=asked.flow,
+        client_id=asked.client_id,
+        token_endpoint=server.token_endpoint,
+        issuer=server.issuer,
+        client_auth=asked.client_auth,
+        is_confidential=secret is not None,
+        scopes=scopes,
+        resource=asked.resource,
+    )
+    session.logins.save(login)
+    _tell(output, login, token, "Logged in")
+
+
+async def _server(session: Session, asked: _Asked) -> tuple[AuthorizationServer, tuple[str, ...]]:
+    """The authorization server, and what the token must be for."""
+    from holdfast.auth.oauth import FromCard
+    from holdfast.auth.oauth.servers import check_endpoint, discover, named_in, named_origins
+
+    engine = session.plain_engine
+    if asked.issuer is not None:
+        try:
+            check_endpoint(asked.issuer, "issuer")
+        except ValueError as error:
+            message = f"--issuer: {error}"
+            raise click.UsageError(message) from None
+        return (await discover(engine, asked.issuer)).server, tuple(asked.scopes)
+    card, flow = await session.get_card(), _GRANTS[asked.flow]
+    origins = named_origins(card, flow)
+    if not origins:
+        raise click.UsageError(_UNNAMED.format(asked.flow))
+    if not asked.trusted:
+        failure = Failure(
+            code="A2ACLI_ERR_CREDENTIALS_MISSING",
+            message=_UNTRUSTED.format(" ".join(origins)),
+            exit=4,
+        )
+        raise CommandError(failure)
+    try:
+        where = FromCard(asked.trusted)
+    except ValueError as error:
+        message = f"--trust-server: {error}"
+        raise click.UsageError(message) from None
+    named = named_in(card, flow, where)
+    if named is None:
+        raise click.UsageError(_UNNAMED.format(asked.flow))
+    scopes = tuple(asked.scopes) or named.scopes
+    if named.server is not None:
+        return named.server, scopes
+    url = named.metadata_url or ""
+    return (await discover(engine, url, at=url)).server, scopes
+
+
+def _provider(
+    session: Session,
+    output: Output,
+    asked: _Asked,
+    server: AuthorizationServer,
+    *,
+    scopes: tuple[str, ...],
+    secret: str | None,
+) -> Callable[[TokenStore], OAuthProvider]:
+    """What gets the token, once it is known where that is kept."""
+    from holdfast.auth.oauth import AuthorizationCode, ClientCredentials, DeviceCode
+
+    def prompt(told: DevicePrompt) -> None:
+        output.tell("Open", told.verification_uri_complete or told.verification_uri)
+        output.tell("Code", told.user_code)
+
+    def open_url(url: str) -> None:
+        output.tell("Open", url)
+
+    def make(store: TokenStore) -> OAuthProvider:
+        options: OAuthOptions = {
+            "scopes": scopes,
+            "resource": asked.resource,
+            "client_auth": asked.client_auth,
+            "store": store,
+            "engine": session.plain_engine,
+            "env": session.env,
+        }
+        client_id = asked.client_id
+        try:
+            if asked.flow == "client-credentials":
+                return ClientCredentials(server, client_id, secret, **options)
+            if asked.flow == "device-code":
+                return DeviceCode(server, client_id, prompt, secret, **options)
+            return AuthorizationCode(server, client_id, secret, open_url=open_url, **options)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+
+    return make
+
+
+async def _log_out(session: Session, output: Output) -> None:
+    agent = await _agent(session)
+    was_there = await session.logins.remove(agent)
+    output.call(
+        {"agent": agent, "loggedIn": False, "removed": was_there},
+        [f"Logged out: {agent}" if was_there else f"Not logged in: {agent}"],
+    )
+
+
+async def _show(session: Session, output: Output) -> None:
+    agent = await _agent(session)
+    login = session.logins.find(agent)
+    if login is None:
+        output.call({"agent": agent, "loggedIn": False}, [f"Not logged in: {agent}"])
+        return
+    _tell(output, login, await session.logins.store(agent).load(""), "Logged in")
+
+
+async def _agent(session: Session) -> str:
+    """The origin that a login is for."""
+    from holdfast.wire.origins import canonical_origin
+
+    if not isinstance(session.reference, str):
+        await session.get_card()
+    return canonical_origin(await session.named_address())
+
+
+def _tell(output: Output, login: Login, token: Token | None, what: str) -> None:
+    ends = None if token is None or token.expires_at is None else token.expires_at
+    until = None if ends is None else datetime.fromtimestamp(ends, UTC).isoformat("T", "seconds")
+    renewed = token is not None and (
+        token.refresh_token is not None or login.flow == "client-credentials"
+    )
+    scopes = list((token and token.scopes) or login.scopes)
+    lines = [f"{what}: {login.agent}", f"Flow: {login.flow}", f"Client: {login.client_id}"]
+    lines += [f"Authorization server: {login.issuer or login.token_endpoint}"]
+    lines += [f"Scopes: {' '.join(scopes)}"] if scopes else []
+    lines += [f"Token ends: {until or 'not known'}{'; renewed by itself' if renewed else ''}"]
+    members = {
+        "agent": login.agent,
+        "loggedIn": True,
+        "flow": login.flow,
+        "clientId": login.client_id,
+        "authorizationServer": login.issuer or login.token_endpoint,
+        "scopes": scopes,
+        "expiresAt": until,
+        "renewed": renewed,
+    }
+    output.call(members, lines)

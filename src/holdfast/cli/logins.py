@@ -1,0 +1,230 @@
+"""Logins that outlive a command: how tokens for an agent are had, and the tokens (a2a-cli 12.2).
+
+Rules: a login is for the origin of one agent, and its token goes nowhere else; it is in files that
+their owner alone can read; no client secret is ever written down, but read anew from the
+environment, or from the file that the caller names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.auth.oauth import (
+    AuthorizationCode,
+    AuthorizationServer,
+    ClientCredentials,
+    FileTokenStore,
+    OAuthProvider,
+)
+from holdfast.auth.oauth.files import read_private, write_private
+from holdfast.cli.logging_in import DIRECTORY, Flow
+from holdfast.errors import AuthenticationError
+from holdfast.model.operations import GET_AGENT_CARD
+from holdfast.wire.challenges import bearer_challenge
+from holdfast.wire.credentials import Credentials
+from holdfast.wire.origins import canonical_origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from holdfast.auth.oauth import OAuthOptions, Token, TokenStore
+    from holdfast.auth.oauth.provider import Asking
+    from holdfast.runtime.engine import HttpEngine
+    from holdfast.runtime.env import Env
+    from holdfast.runtime.transport import AnyCall
+
+__all__ = ["KeptCredentials", "Login", "Logins", "OneToken"]
+
+
+class Login(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How tokens for an agent are had; nothing in it is secret.
+
+    Attributes:
+        agent: The agent's origin.
+        flow: How it was logged in.
+        client_id: The client's id.
+        token_endpoint: Where tokens come from.
+        issuer: How the server names itself.
+        client_auth: How the client says who it is there.
+        is_confidential: Whether it has a secret.
+        scopes: What tokens are for.
+        resource: Whom they are for (RFC 8707).
+    """
+
+    agent: str
+    flow: Flow
+    client_id: str
+    token_endpoint: str
+    issuer: str | None = None
+    client_auth: str | None = None
+    is_confidential: bool = False
+    scopes: tuple[str, ...] = ()
+    resource: str | None = None
+
+
+class Logins:
+    """The logins of a user.
+
+    Args:
+        home: The home directory.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._directory = home.joinpath(*DIRECTORY)
+        self._tokens = FileTokenStore(self._directory)
+
+    def store(self, agent: str) -> TokenStore:
+        """Where the token of one agent is kept."""
+        return OneToken(self._tokens, canonical_origin(agent))
+
+    def save(self, login: Login) -> None:
+        """Keeps how tokens for an agent are had.
+
+        Raises:
+            AuthenticationError: It cannot be written.
+        """
+        write_private(self._file(login.agent), msgspec.json.encode(login))
+
+    def find(self, agent: str) -> Login | None:
+        """How tokens for an agent are had; None if nobody is logged in there.
+
+        Raises:
+            AuthenticationError: The file cannot be read, or others can read it.
+        """
+        path = self._file(agent)
+        content = read_private(path)
+        if content is None:
+            return None
+        try:
+            login = msgspec.json.decode(content, type=Login)
+            AuthorizationServer(token_endpoint=login.token_endpoint)
+        except (msgspec.DecodeError, ValueError):
+            text = f"{path} holds no login; remove it, and log in again"
+            raise AuthenticationError(text, executed=False) from None
+        return login if login.agent == canonical_origin(agent) else None
+
+    def has(self, agent: str) -> bool:
+        """Whether there is a login for an agent, of any kind."""
+        return self._file(agent).exists()
+
+    def agents(self) -> list[str]:
+        """The origins of the agents where somebody is logged in."""
+        found: list[str] = []
+        for path in self._directory.glob("*.login"):
+            content = read_private(path)
+            try:
+                found.append(msgspec.json.decode(content or b"", type=Login).agent)
+            except (msgspec.DecodeError, ValueError):
+                continue
+        return sorted(found)
+
+    async def remove(self, agent: str) -> bool:
+        """Forgets a login with its token; says whether there was one."""
+        path = self._file(agent)
+        was_there = path.exists()
+        await self.store(agent).remove("")
+        path.unlink(missing_ok=True)
+        return was_there
+
+    def _file(self, agent: str) -> Path:
+        return self._tokens.path(canonical_origin(agent)).with_suffix(".login")
+
+
+class OneToken:
+    """A store in which one token has its place, whatever it is called.
+
+    Args:
+        store: Where it is kept.
+        key: What it is called there.
+    """
+
+    def __init__(self, store: TokenStore, key: str) -> None:
+        self._store = store
+        self._key = key
+
+    async def load(self, _key: str, /) -> Token | None:
+        """The token."""
+        return await self._store.load(self._key)
+
+    async def save(self, _key: str, token: Token, /) -> None:
+        """Keeps the token."""
+        await self._store.save(self._key, token)
+
+    async def remove(self, _key: str, /) -> None:
+        """Forgets the token."""
+        await self._store.remove(self._key)
+
+    def turn(self, _key: str, /) -> AbstractAsyncContextManager[None]:
+        """Lets one after the other get the token."""
+        return self._store.turn(self._key)
+
+
+class _Ended(AuthorizationCode):
+    """A login of a person that cannot be renewed without that person."""
+
+    async def _grant(self, asking: Asking) -> Token:
+        del asking
+        text = "the login has ended; log in again: holdfast auth login"
+        raise AuthenticationError(text, executed=False)
+
+
+class KeptCredentials:
+    """Shows the token of whoever is logged in at an agent; an `AuthProvider`.
+
+    Args:
+        logins: The logins.
+        secret: Gives the client's secret, if there is one.
+        engine: What carries requests to authorization servers.
+        env: Where wall time comes from.
+    """
+
+    def __init__(
+        self, logins: Logins, secret: Callable[[], str | None], engine: HttpEngine, env: Env
+    ) -> None:
+        self._logins = logins
+        self._secret = secret
+        self._engine = engine
+        self._env = env
+        self._providers: dict[str, OAuthProvider | None] = {}
+        self._card_is_guarded = False
+
+    async def credentials(self, call: AnyCall, /) -> Credentials:
+        """The token for the origin of a call; a card is fetched without, where it can be."""
+        is_open = call.operation is GET_AGENT_CARD and not self._card_is_guarded
+        provider = None if is_open else self._provider(call)
+        return Credentials() if provider is None else await provider.credentials(call)
+
+    async def on_unauthorized(self, call: AnyCall, error: AuthenticationError, /) -> bool:
+        """Whether there is another token."""
+        provider = self._provider(call)
+        if call.operation is GET_AGENT_CARD and not self._card_is_guarded:
+            self._card_is_guarded = bearer_challenge(error.headers) is not None
+            return self._card_is_guarded and provider is not None
+        return provider is not None and await provider.on_unauthorized(call, error)
+
+    def _provider(self, call: AnyCall) -> OAuthProvider | None:
+        if call.endpoint is None:
+            return None
+        agent = canonical_origin(call.endpoint.interface.url)
+        if agent not in self._providers:
+            login = self._logins.find(agent)
+            self._providers[agent] = None if login is None else self._of(login)
+        return self._providers[agent]
+
+    def _of(self, login: Login) -> OAuthProvider:
+        secret = self._secret() if login.is_confidential else None
+        options: OAuthOptions = {
+            "scopes": login.scopes,
+            "resource": login.resource,
+            "client_auth": login.client_auth if secret or not login.is_confidential else None,
+            "store": self._logins.store(login.agent),
+            "engine": self._engine,
+            "env": self._env,
+        }
+        server = AuthorizationServer(token_endpoint=login.token_endpoint, issuer=login.issuer)
+        kind = ClientCredentials if login.flow == "client-credentials" and secret else _Ended
+        return kind(server, login.client_id, secret, **options)

@@ -1,0 +1,382 @@
+"""Logging in: requirements of the a2a-cli specification, section 12; names carry identifiers."""
+
+import asyncio
+import ssl
+import stat
+
+import msgspec
+import pytest
+import trustme
+from tests.authorization_server import ISSUER, FakeAuthorizationServer, answer, refused
+from tests.cli_harness import VirtualWall, holdfast
+from tests.raw_server import always, reply, serve
+
+from holdfast import connect
+from holdfast.model import codec
+from holdfast.model.card import (
+    DeviceCodeOAuthFlow,
+    OAuth2SecurityScheme,
+    OAuthFlows,
+    OpenIdConnectSecurityScheme,
+    SecurityRequirement,
+    SecurityScheme,
+    StringList,
+)
+from holdfast.testing import FakeAgent, FakeNetwork, needs_auth, run
+
+SECRET = "client-s3cret"
+CREDENTIALS = ("auth", "login", "--flow", "client-credentials", "--client-id", "me")
+DEVICE = ("auth", "login", "--client-id", "me", "--issuer", ISSUER)
+
+
+class Scene:
+    """A home, an agent and an authorization server, for one command after the other."""
+
+    def __init__(self, home, agent=None, **options):
+        self.agent = agent or FakeAgent()
+        self.home = home
+        self.wall = VirtualWall()
+        self.server = FakeAuthorizationServer(FakeNetwork(self.agent), **options)
+
+    def run(self, *words, **options):
+        return holdfast(
+            *words,
+            engine=lambda *, verify: self.server,
+            home=self.home,
+            wall=self.wall,
+            **options,
+        )
+
+    @property
+    def shown(self):
+        return [one.headers.get("authorization") for one in self.agent.received]
+
+    @property
+    def files(self):
+        return [one for one in self.home.rglob("*") if one.is_file()]
+
+
+@pytest.fixture
+def scene(tmp_path):
+    return Scene(tmp_path)
+
+
+def with_scheme(scheme):
+    agent = FakeAgent()
+    card = run(connect(agent.url, engine=FakeNetwork(agent)).agent_card())
+    agent.card = msgspec.structs.replace(
+        card,
+        security_schemes={"login": scheme},
+        security_requirements=(SecurityRequirement(schemes={"login": StringList(list=("a2a",))}),),
+    )
+    return agent
+
+
+def device_scheme(at=ISSUER):
+    flow = DeviceCodeOAuthFlow(
+        token_url=f"{at}/token", device_authorization_url=f"{at}/device_authorization"
+    )
+    scheme = OAuth2SecurityScheme(flows=OAuthFlows(device_code=flow))
+    return SecurityScheme(oauth2_security_scheme=scheme)
+
+
+# ── AUTH_005: device code ────────────────────────────────────────────────────────────────────
+
+
+def test_auth_005_login_with_a_device_code_tells_a_person_what_to_do(scene):
+    scene.server.replies = [refused("authorization_pending"), refused("slow_down")]
+    done = scene.run(*DEVICE, "--scope", "a2a")
+
+    assert done.exit == 0, done.err
+    assert f"Open: {ISSUER}/device" in done.err
+    assert "Code: ABCD-EFGH" in done.err
+    assert done.field("Logged in") == "http://agent.test:80"
+    assert scene.server.asked[-1]["device_code"] == "device-secret"
+    assert "token-1" not in done.out + done.err
+
+
+def test_auth_005_a_person_who_refuses_ends_it(scene):
+    scene.server.replies = [refused("access_denied")]
+    done = scene.run(*DEVICE, "-o", "json")
+
+    assert (done.exit, done.error["code"]) == (4, "A2ACLI_ERR_AUTH_FAILED")
+    assert "access_denied" in done.error["message"]
+    assert scene.files == [] or all(one.suffix == ".lock" for one in scene.files)
+
+
+def test_auth_005_nobody_is_waited_for_longer_than_the_timeout(scene):
+    scene.server.replies = [refused("authorization_pending")] * 90
+    done = scene.run(*DEVICE, "-o", "json", "--timeout", "60s")
+
+    assert (done.exit, done.error["code"]) == (5, "A2ACLI_ERR_TIMEOUT")
+
+
+def test_auth_005_the_server_of_the_card_is_called_only_if_it_is_trusted(tmp_path):
+    scene = Scene(tmp_path, with_scheme(device_scheme()))
+    words = ("auth", "login", "--client-id", "me", "-o", "json")
+    refusal = scene.run(*words)
+    done = scene.run(*words, "--trust-server", ISSUER)
+
+    assert (refusal.exit, refusal.error["code"]) == (4, "A2ACLI_ERR_CREDENTIALS_MISSING")
+    assert f"--trust-server {ISSUER}:443" in refusal.error["message"]
+    assert done.exit == 0, done.out
+    assert done.json["scopes"] == ["a2a"]
+
+
+def test_auth_005_a_card_that_names_another_server_than_the_trusted_one_gets_nothing(tmp_path):
+    scene = Scene(tmp_path, with_scheme(device_scheme("https://evil.test")))
+    done = scene.run("auth", "login", "--client-id", "me", "--trust-server", ISSUER, "-o", "json")
+
+    assert done.exit != 0
+    assert "evil.test" in done.error["message"]
+    assert scene.server.requests == []
+
+
+# ── AUTH_006: client credentials ─────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("how", ["environment", "file", "stdin"])
+def test_auth_006_login_with_client_credentials(how, scene, tmp_path):
+    (tmp_path / "secret").write_text(f"{SECRET}\n")
+    more, options = {
+        "environment": ((), {"env": {"A2ACLI_CLIENT_SECRET": SECRET}}),
+        "file": (("--client-secret-file", str(tmp_path / "secret")), {}),
+        "stdin": (("--client-secret-file", "-"), {"stdin": SECRET.encode()}),
+    }[how]
+    words = (*CREDENTIALS, "--issuer", ISSUER, "--client-auth", "client_secret_post", *more)
+    done = scene.run(*words, "-o", "json", **options)
+
+    assert done.exit == 0, done.out
+    assert done.json["renewed"] is True
+    assert scene.server.asked[0]["client_secret"] == SECRET
+    assert SECRET not in done.out + done.err
+
+
+def test_auth_006_no_secret_is_an_argument(scene):
+    done = scene.run(*CREDENTIALS, "--issuer", ISSUER, "-o", "json")
+    help_ = scene.run("auth", "login", "--help", card=None)
+
+    assert (done.exit, done.error["code"]) == (2, "A2ACLI_ERR_USAGE")
+    assert "A2ACLI_CLIENT_SECRET" in done.error["message"]
+    assert "--client-secret " not in help_.out
+
+
+def test_auth_006_a_token_is_fetched_anew_with_the_secret_of_the_environment(scene):
+    env = {"A2ACLI_CLIENT_SECRET": SECRET}
+    scene.run(*CREDENTIALS, "--issuer", ISSUER, env=env)
+    scene.wall.start += 4000
+    done = scene.run("send", "hello", env=env)
+
+    assert done.exit == 0, done.err
+    assert "Bearer token-2" in scene.shown
+
+
+# ── AUTH_007: tokens are kept, and used by themselves ────────────────────────────────────────
+
+
+def test_auth_007_the_token_is_used_by_later_commands(scene):
+    scene.run(*DEVICE)
+    done = scene.run("send", "hello")
+
+    assert done.exit == 0, done.err
+    sent = [one for one in scene.agent.received if "card" not in one.url]
+    assert {one.headers["authorization"] for one in sent} == {"Bearer token-1"}
+    cards = [one for one in scene.agent.received if "card" in one.url]
+    assert all("authorization" not in one.headers for one in cards)
+
+
+def test_auth_007_what_is_kept_is_for_its_owner_alone_and_holds_no_client_secret(scene):
+    env = {"A2ACLI_CLIENT_SECRET": SECRET}
+    scene.run(*CREDENTIALS, "--issuer", ISSUER, env=env)
+
+    assert {stat.S_IMODE(one.stat().st_mode) for one in scene.files} == {0o600}
+    assert {stat.S_IMODE(one.parent.stat().st_mode) for one in scene.files} == {0o700}
+    assert all(SECRET.encode() not in one.read_bytes() for one in scene.files)
+
+
+def test_auth_007_a_file_that_others_can_read_is_not_used(scene):
+    scene.run(*DEVICE)
+    for file in scene.files:
+        file.chmod(0o644)
+    done = scene.run("send", "hello", "-o", "json")
+
+    assert done.exit == 4
+    assert "can be read by others" in done.error["message"]
+
+
+def test_auth_007_a_token_is_for_one_origin(scene):
+    scene.run(*DEVICE)
+    other = FakeAgent(url="http://other.test")
+    network = FakeNetwork(other)
+    done = holdfast(
+        "send", "hello", "--agent-card", other.url,
+        card=None, engine=lambda *, verify: network, home=scene.home, wall=scene.wall,
+    )  # fmt: skip
+
+    assert done.exit == 0, done.err
+    assert all("authorization" not in one.headers for one in other.received)
+
+
+def test_auth_007_a_token_is_renewed_by_itself(tmp_path):
+    scene = Scene(tmp_path, refreshes=True)
+    scene.run(*DEVICE)
+    scene.wall.start += 4000
+    first = scene.run("send", "hello")
+    scene.wall.start += 4000
+    second = scene.run("send", "hello")
+
+    assert (first.exit, second.exit) == (0, 0)
+    spent = [one.get("refresh_token") for one in scene.server.asked[1:]]
+    assert spent == ["refresh-1", "refresh-2"]
+
+
+def test_auth_007_a_token_that_cannot_be_renewed_says_so(scene):
+    scene.run(*DEVICE)
+    scene.wall.start += 4000
+    done = scene.run("send", "hello", "-o", "json")
+
+    assert done.exit == 4
+    assert "holdfast auth login" in done.error["message"]
+    assert all("card" in one.url for one in scene.agent.received)
+
+
+def test_auth_007_a_flag_comes_before_the_login(scene):
+    scene.run(*DEVICE)
+    scene.run("send", "hello", env={"A2ACLI_BEARER": "mine"})
+
+    assert "Bearer mine" in scene.shown
+    assert "Bearer token-1" not in scene.shown
+
+
+def test_auth_007_status_and_logout(scene):
+    before = scene.run("auth", "status", "-o", "json")
+    scene.run(*DEVICE)
+    during = scene.run("auth", "status", "-o", "json")
+    told = scene.run("auth", "status")
+    logout = scene.run("auth", "logout")
+    after = scene.run("auth", "status", "-o", "json")
+
+    assert [one.json["loggedIn"] for one in (before, during, after)] == [False, True, False]
+    assert during.json["expiresAt"].endswith("+00:00")
+    assert told.field("Logged in") == "http://agent.test:80"
+    assert logout.out.startswith("Logged out: http://agent.test")
+    assert "token-1" not in during.out + told.out
+    assert not [one for one in scene.files if one.suffix != ".lock"]
+
+
+@pytest.mark.parametrize("debug", [(), ("--debug",), ("--debug", "--verbose")])
+def test_auth_007_no_diagnostic_shows_a_token(debug, tmp_path):
+    scene = Scene(tmp_path, refreshes=True)
+    env = {"A2ACLI_CLIENT_SECRET": SECRET}
+    done = [
+        scene.run(*DEVICE, *debug, env=env),
+        scene.run("send", "hello", *debug, env=env),
+    ]
+
+    told = "".join(one.out + one.err for one in done)
+    assert all(one.exit == 0 for one in done), told
+    for secret in ("token-1", "refresh-1", "device-secret", SECRET):
+        assert secret not in told
+
+
+# ── AUTH_009: mutual TLS ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.real_time
+async def test_auth_009_a_certificate_is_shown(tmp_path):
+    authority = trustme.CA()
+    own = authority.issue_cert("client@test")
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    own.cert_chain_pems[0].write_to_path(str(cert))
+    own.private_key_pem.write_to_path(str(key))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.configure_trust(context)
+    agent = FakeAgent()
+    card = await connect(agent.url, engine=FakeNetwork(agent)).agent_card()
+    async with serve(always(reply(codec.encode(card))), ssl=context) as server:
+        words = ("card", "get", "--insecure", "--timeout", "10s")
+        shown = ("--client-cert", str(cert), "--client-key", str(key))
+        with_it = await asyncio.to_thread(
+            holdfast, *words, *shown, card=server.url, on_sockets=True
+        )
+        without = await asyncio.to_thread(holdfast, *words, card=server.url, on_sockets=True)
+
+    assert with_it.exit == 0, with_it.err
+    assert without.exit == 3, without.out
+
+
+def test_auth_009_a_certificate_that_cannot_be_is_wrong_usage(tmp_path):
+    (tmp_path / "no.pem").write_text("none")
+    for words in (("--client-cert", str(tmp_path / "no.pem")), ("--client-key", "nowhere.pem")):
+        done = holdfast("send", "hello", *words, "-o", "json")
+
+        assert (done.exit, done.error["code"]) == (2, "A2ACLI_ERR_USAGE")
+        assert "--client-" in done.error["message"]
+
+
+# ── AUTH_010: OpenID Connect ─────────────────────────────────────────────────────────────────
+
+
+def test_auth_010_openid_connect_by_the_card(tmp_path):
+    scheme = OpenIdConnectSecurityScheme(
+        open_id_connect_url=f"{ISSUER}/.well-known/openid-configuration"
+    )
+    agent = with_scheme(SecurityScheme(open_id_connect_security_scheme=scheme))
+    scene = Scene(tmp_path, agent)
+    done = scene.run("auth", "login", "--client-id", "me", "--trust-server", ISSUER, "-o", "json")
+    sent = scene.run("send", "hello")
+
+    assert done.exit == 0, done.out
+    assert done.json["authorizationServer"] == ISSUER
+    assert sent.exit == 0
+    assert "Bearer token-1" in scene.shown
+
+
+def test_auth_010_metadata_of_another_issuer_is_refused(scene):
+    scene.server.metadata["issuer"] = "https://evil.test"
+    done = scene.run(*DEVICE, "-o", "json")
+
+    assert (done.exit, done.error["code"]) == (4, "A2ACLI_ERR_AUTH_FAILED")
+    assert "another issuer" in done.error["message"]
+
+
+# ── AUTH_011: an authorization in the middle of a task ───────────────────────────────────────
+
+
+def test_auth_011_a_task_that_waits_for_an_authorization_says_how_to_go_on(tmp_path):
+    scene = Scene(tmp_path, FakeAgent(needs_auth("log in at https://x.test")))
+    asked = scene.run("send", "hello")
+
+    assert asked.exit == 0
+    assert asked.field("State") == "TASK_STATE_AUTH_REQUIRED"
+    assert asked.field("Status message") == "log in at https://x.test"
+    assert f"holdfast task get --wait {asked.field('Task ID')}" in asked.err
+
+
+# ── What cannot be right ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("auth", "login", "--issuer", ISSUER), "--client-id"),
+        (("auth", "login", "--client-id", "me", "--issuer", "http://id.test"), "https"),
+        (("auth", "login", "--client-id", "me"), "--issuer"),
+        ((*CREDENTIALS, "--client-secret-file", "/no/such/file"), "cannot be read"),
+    ],
+)
+def test_auth_wrong_usage_is_told(words, told, scene):
+    done = scene.run(*words, "-o", "json")
+
+    assert (done.exit, done.error["code"]) == (2, "A2ACLI_ERR_USAGE")
+    assert told in done.error["message"]
+
+
+def test_auth_a_redirect_of_the_token_endpoint_is_not_followed(scene):
+    scene.server.replies = [answer(b"", 307, location="https://evil.test/")]
+    done = scene.run(*DEVICE, "-o", "json")
+
+    assert done.exit == 4
+    assert "redirects" in done.error["message"]
