@@ -41,10 +41,17 @@ from holdfast import (
     connect,
     minimal_agent_card,
 )
+from holdfast.model.operations import GET_TASK, SUBSCRIBE_TO_TASK
+from holdfast.model.requests import GetTaskRequest, SubscribeToTaskRequest
+from holdfast.net.grpc.binding import GrpcBinding
 from holdfast.net.grpc.channels import Channels, Connected
 from holdfast.net.grpc.failures import NotConnectedError
 from holdfast.net.grpc.making import ChannelMaking
 from holdfast.net.proxies import Proxies
+from holdfast.policy.deadline import NEVER
+from holdfast.runtime.endpoints import Endpoint
+from holdfast.runtime.env import SystemEnv
+from holdfast.runtime.transport import Call
 from holdfast.testing import FakeAgent, FakeNetwork
 from holdfast.wire.http import HttpRequest
 from holdfast.wire.reach import Reach
@@ -797,6 +804,48 @@ async def test_a_lent_channel_is_used_and_left_open():
             with pytest.raises(A2AConnectionError, match="closed") as caught:
                 await client.get_task("t1")
         assert caught.value.executed is False
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_a_lent_channel_that_is_closed_ends_what_is_on_it(streaming):
+    begun = asyncio.Event()
+
+    async def never(request, context):
+        begun.set()
+        return await stall(request, context)
+
+    async def stream(request, context):
+        yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()
+        await never(request, context)
+
+    async with (
+        grpc_agent(GetTask=never, SubscribeToTask=stream) as (port, _, _),
+        aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        binding = GrpcBinding(SystemEnv(), BARE, Limits(), factory=lambda _: channel)
+        [interface] = card_of("lent").supported_interfaces
+        params = SubscribeToTaskRequest(id="t1") if streaming else GetTaskRequest(id="t1")
+        call = Call(
+            operation=SUBSCRIBE_TO_TASK if streaming else GET_TASK,
+            params=params,
+            request_id="1",
+            deadline=NEVER,
+            endpoint=Endpoint(interface),
+        )
+        if streaming:
+            events = (await binding.stream(call)).value
+            await anext(events)
+            waiting = asyncio.ensure_future(anext(events))
+        else:
+            waiting = asyncio.ensure_future(binding.unary(call))
+        await asyncio.wait_for(begun.wait(), LIMIT)
+        await channel.close()
+        with pytest.raises(A2AConnectionError) as caught:
+            await asyncio.wait_for(waiting, LIMIT)
+        assert (caught.value.failure, caught.value.executed) == ("closed", None)
+        if streaming:
+            await events.close()
+        await binding.close()
 
 
 async def test_a_factory_that_makes_something_else_is_named():

@@ -482,7 +482,7 @@ CONSTRUCTORS = {
     "Observation": "*request_id *operation *agent",
     "Operation": (
         "*name *request *response *safety *verb *path *other_verb=None *streaming=False "
-        "*capability=None *method_v03='' *path_v03=''"
+        "*capability=None *method_v03='' *path_v03='' *method_grpc_v03=''"
     ),
     "OutcomeUnknownError": (
         "message='' *message_id *context_id=None *looked_at=() *search_error=None **facts"
