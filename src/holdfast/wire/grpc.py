@@ -27,7 +27,7 @@ from holdfast.wire.http import FRAMING
 from holdfast.wire.limits import Limits, check_json_size, check_value, exceeded, harmless
 from holdfast.wire.protobuf.details import read_details
 from holdfast.wire.protobuf.messages import MessageType, check_library, message_type
-from holdfast.wire.protobuf.reading import bytes_reader
+from holdfast.wire.protobuf.reading import bytes_reader, reader
 from holdfast.wire.protobuf.sizes import check_values
 from holdfast.wire.protobuf.values import UnfitError, UnusualError
 from holdfast.wire.protobuf.writing import writer
@@ -208,8 +208,7 @@ def _read(row: _Row, kind: MessageType, body: bytes) -> Any:
     try:
         return read(body, 0, len(body))
     except (UnusualError, IndexError, UnicodeDecodeError):
-        plain = kind.cls.FromString(body).SerializeToString()
-        return read(plain, 0, len(plain))
+        return reader(row.kind, kind.descriptor)(kind.cls.FromString(body))
 
 
 def _check_size(operation: AnyOperation, body: bytes, limits: Limits) -> None:

@@ -76,6 +76,8 @@ class _Row(NamedTuple):
 _NUMBER, _ONE, _MANY = range(3)
 """How a field is read: as a number, or from its bytes; of these, whether there may be more."""
 
+_NOT_PLAIN = (UnusualError, IndexError)
+
 
 @cache
 def reader(
@@ -91,12 +93,21 @@ def reader(
     Returns:
         A function of a message, which raises `UnfitError` where it holds what the value cannot.
     """
-    read = bytes_reader(kind, descriptor, lenient=lenient)
+    read: Callable[[bytes, int, int], V] = bytes_reader(kind, descriptor, lenient=lenient)
 
     def read_message(message: ProtoMessage) -> V:
         data = message.SerializeToString()
-        value: V = read(data, 0, len(data))
-        return value
+        try:
+            return read(data, 0, len(data))
+        except _NOT_PLAIN:  # for what it has that nobody knows
+            plain = type(message)()
+            plain.CopyFrom(message)
+            plain.DiscardUnknownFields()
+        data = plain.SerializeToString()
+        try:
+            return read(data, 0, len(data))
+        except _NOT_PLAIN:
+            raise UnfitError("it is not written as messages are") from None
 
     return read_message
 
@@ -156,12 +167,12 @@ def _reading(
         name = ""
         try:
             while at < end:
-                tag, number, at = data[at], data[at + 1], at + 2
+                began, tag, number, at = at, data[at], data[at + 1], at + 2
                 if tag > 0x7F or number > 0x7F:
-                    tag, number, at = _large(data, at - 2)
+                    tag, number, at = _large(data, began)
                 row = row_of(tag)
                 if row is None:  # a newer agent, or SDK, may have more
-                    at = _passed(tag, number, at)
+                    at = _behind(data, began)
                     continue
                 name, how, convert, _ = row
                 if how == _NUMBER:
@@ -177,11 +188,9 @@ def _reading(
                 at = stop
         except UnfitError as error:
             raise _placed(error, name, members) from None
-        _check_plain(members, groups, whole=at == end)
-        for name, of_items in many:
-            if name in members:
-                members[name] = of_items(members[name])
-        return build(members)
+        if at != end or not _are_alone(members, groups):
+            raise UnusualError
+        return build(_whole(members, many))
 
     return read
 
@@ -195,18 +204,24 @@ def _many_of(
 
 
 def _large(data: bytes, at: int) -> tuple[int, int, int]:
-    """Two numbers of any length, and where the next thing begins."""
-    tag, at = varint(data, at)
-    number, at = varint(data, at)
+    """What a field begins with, and the number behind it, where they take more than a byte."""
+    tag, behind = varint(data, at)
+    if tag > _32_BITS or behind - at > _LONGEST_TAG:
+        raise UnusualError
+    number, at = varint(data, behind)
     return tag, number, at
 
 
-def _passed(tag: int, number: int, at: int) -> int:
-    """Where the next field begins behind one that nobody wants."""
-    wire_type = tag & 7
-    if tag < 8 or wire_type not in {_VARINT, _LENGTH}:
-        raise UnusualError  # which is rare enough
-    return at if wire_type == _VARINT else at + number
+def _behind(data: bytes, at: int) -> int:
+    """Where the next thing begins behind a field that nobody wants."""
+    tag, at = varint(data, at)
+    size = _FIXED.get(tag & 7)
+    if tag < 8 or size is None:
+        raise UnusualError
+    if size:
+        return at + size
+    number, at = varint(data, at)
+    return at + number if tag & 7 == _LENGTH else at
 
 
 def _placed(error: UnfitError, name: str, members: Mapping[str, Any]) -> UnfitError:
@@ -217,18 +232,30 @@ def _placed(error: UnfitError, name: str, members: Mapping[str, Any]) -> UnfitEr
     return error.within(f".{name}")
 
 
-def _check_plain(
-    members: Mapping[str, Any], groups: Sequence[frozenset[str]], *, whole: bool
-) -> None:
-    """Checks that fields end where the message does, and that none excludes another."""
-    if not whole or any(len(group & members.keys()) > 1 for group in groups):
-        raise UnusualError
+def _whole(
+    members: dict[str, Any], many: Sequence[tuple[str, Callable[[list[Any]], Any]]]
+) -> dict[str, Any]:
+    """The members, when all items of those are there that hold many."""
+    for name, of_items in many:
+        if name in members:
+            members[name] = of_items(members[name])
+    return members
+
+
+def _are_alone(members: Mapping[str, Any], groups: Sequence[frozenset[str]]) -> bool:
+    """Whether of each group one member is set at most."""
+    return all(len(group & members.keys()) < 2 for group in groups)
 
 
 # ── The rows ─────────────────────────────────────────────────────────────────────────────────
 
+_32_BITS, _64_BITS = 2**32 - 1, 2**64 - 1
+_LONGEST_TAG = 5
 _VARINT, _LENGTH = 0, 2
 """How values are written."""
+
+_FIXED: Mapping[int, int] = {_VARINT: 0, 1: 8, _LENGTH: 0, 5: 4}
+"""How many bytes a value has; 0 where it says so itself."""
 
 
 def _row_of(
@@ -239,7 +266,8 @@ def _row_of(
         key_and_value = message_of(field).fields_by_name["value"]
         value_type = info.value_type if isinstance(info, inspect.DictType) else inspect.AnyType()
         _, value = _row_of(key_and_value, "value", value_type, lenient=lenient)
-        return _tag(field, _LENGTH), _Row(name, _MANY, _entry(value), is_map=True)
+        convert = _text if key_and_value.type == field.TYPE_STRING else value.convert
+        return _tag(field, _LENGTH), _Row(name, _MANY, _entry(convert), is_map=True)
     if isinstance(info, inspect.VarTupleType):
         _, one = _row_of(field, name, info.item_type, lenient=lenient)
         convert = _text if field.type == field.TYPE_STRING else one.convert
@@ -313,9 +341,10 @@ def _number_of(field: FieldDescriptor, info: inspect.Type) -> Callable[[int], An
         convert = _int32
     if field.has_presence:
         return convert
+    significant = _64_BITS if convert is bool else _32_BITS
 
     def read(number: int) -> Any:
-        if not number:
+        if not number & significant:
             raise UnusualError
         return convert(number)
 
@@ -331,14 +360,18 @@ def _name_of(descriptor: EnumDescriptor, kind: Callable[[str], Any]) -> Callable
 
     def read(number: int) -> Any:
         member = known.get(number)
-        return kind(str(signed(number, 32))) if member is None else member
+        if member is not None:
+            return member
+        number = signed(number, 32)
+        return known.get(number) or kind(str(number))
 
     return read
 
 
-def _entry(value: _Row) -> Callable[[bytes, int, int], tuple[str, Any]]:
+def _entry(
+    convert: Callable[[bytes, int, int], Any],
+) -> Callable[[bytes, int, int], tuple[str, Any]]:
     """What reads a name and what is under it; both are there, as they are always written."""
-    convert = value.convert
 
     def read(data: bytes, at: int, end: int) -> tuple[str, Any]:
         key, at = _part(data, at, end, 0x0A)
