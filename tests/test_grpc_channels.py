@@ -237,6 +237,13 @@ async def test_what_is_no_address_of_grpc_is_not_called():
     assert caught.value.executed is False
 
 
+@pytest.mark.parametrize("url", ["me:s3cret@a.test:1", "grpc://me:s3cret@a.test", "dns:me@a:1"])
+def test_an_address_with_a_password_is_none_and_is_not_shown(url):
+    with pytest.raises(InvalidAgentCardError, match=r"supportedInterfaces\[0\]\.url") as caught:
+        connect(card_of(url))
+    assert "s3cret" not in str(caught.value)
+
+
 async def test_a_client_works_in_one_event_loop_after_another():
     ports = []
 
