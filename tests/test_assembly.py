@@ -360,7 +360,9 @@ def test_an_option_of_another_kind_is_refused_and_named(options):
     )
 
 
-@pytest.mark.parametrize("bindings", [["GRPC"], ["jsonrpc"], ["JSONRPC", ""], [["JSONRPC"]], [7]])
+@pytest.mark.parametrize(
+    "bindings", [["PIGEON"], ["jsonrpc"], ["JSONRPC", ""], [["JSONRPC"]], [7]]
+)
 def test_a_binding_that_is_not_spoken_is_refused(bindings):
     error = refused(URL, bindings=bindings)
 

@@ -1105,7 +1105,17 @@ def test_tx_002_the_callers_order_counts_first(offered, preferred, used):
     done = fake.run("send", "hello", *flags)
     assert done.exit == 0
     assert fake.paths()[1] == used
-    assert ("--transport GRPC is skipped" in done.err) is ("GRPC" in preferred)
+    assert "is skipped" not in done.err
+
+
+def test_tx_002_a_transport_that_is_not_installed_is_skipped(monkeypatch):
+    monkeypatch.setattr("holdfast.net.grpc_extra.find_spec", lambda _: None)
+    fake = Fake(FakeAgent(bindings=("JSONRPC", "HTTP+JSON")))
+    done = fake.run("send", "hello", "--transport", "grpc")
+    assert (done.exit, fake.paths()[1]) == (0, "/rpc")
+    assert (
+        '--transport GRPC is skipped: it needs an extra, pip install "holdfast[grpc]"' in done.err
+    )
 
 
 @pytest.mark.sdk

@@ -548,10 +548,13 @@ async def test_a_page_where_an_agent_should_be_is_a_problem():
     assert levels(diagnosis, "errors") == set()
 
 
-async def test_bindings_that_are_not_spoken_here_are_not_measured():
+@pytest.mark.parametrize(
+    ("binding", "level"), [("urn:pigeon", "problem"), ("GRPC", "not measured")]
+)
+async def test_bindings_that_are_not_examined_are_not_measured(binding, level):
     foreign = card(
         supported_interfaces=(
-            interface("agent.test:50051", "GRPC"),
+            interface("agent.test:50051", binding),
             interface(version="7.0"),
         )
     )
@@ -559,7 +562,7 @@ async def test_bindings_that_are_not_spoken_here_are_not_measured():
     diagnosis = await examined(FakeAgent(card=foreign))
 
     assert levels(diagnosis, "bindings.answers") == {"not measured"}
-    assert levels(diagnosis, "bindings.known") == {"problem"}
+    assert levels(diagnosis, "bindings.known") == {level}
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_a_configuration_is_frozen_and_keeps_what_it_was_given():
         ({"push_notification_configs": [TaskPushNotificationConfig()]}, ValueError),
         ({"push_notification_configs": [PUSH, PUSH]}, ValueError),
         ({"streaming": "yes"}, TypeError),
-        ({"grpc_channel_factory": None}, TypeError),
+        ({"grpc_channel_factory": "a:1"}, TypeError),
     ],
     ids=str,
 )
@@ -168,8 +168,8 @@ async def test_the_cards_order_counts_unless_the_clients_is_to(offered, supporte
         (["JSONRPC"], ["HTTP+JSON"], "offers only JSONRPC; this client speaks HTTP+JSON"),
         (
             ["JSONRPC"],
-            ["GRPC"],
-            "'GRPC' in supported_protocol_bindings is not a binding",
+            ["PIGEON"],
+            "'PIGEON' in supported_protocol_bindings is not a binding",
         ),
     ],
 )

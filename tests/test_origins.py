@@ -19,8 +19,15 @@ from .strategies import given
         ("https://user:pass@a.example/", "https://a.example:443"),
         ("http://[::1]:8080/", "http://[::1]:8080"),
         ("http://[FE80::1]/", "http://[fe80::1]:80"),
-        ("grpc://a.example", "grpc://a.example"),
-        ("grpc://a.example:50051", "grpc://a.example:50051"),
+        ("grpc://a.example", "http://a.example:80"),
+        ("grpc://a.example:50051", "http://a.example:50051"),
+        ("grpcs://A.Example", "https://a.example:443"),
+        ("a.example:50051", "https://a.example:50051"),
+        ("127.0.0.1:50051", "http://127.0.0.1:50051"),
+        ("[::1]:50051", "http://[::1]:50051"),
+        ("dns:///a.example", "https://a.example:443"),
+        ("ipv6:[2001:db8::1]:50051", "https://[2001:db8::1]:50051"),
+        ("urn:a.example", "urn:a.example"),
         ("http://a.example:0", "http://a.example:0"),
         ("http://localhost./", "http://localhost:80"),
         ("http://App.LocalHost.:8000", "http://app.localhost:8000"),
@@ -65,7 +72,7 @@ def test_scheme_host_and_port_make_another_origin(one, other):
         ("http://LOCALHOST.", "http://localhost:80"),
         ("http://zebra.example", "http://zebra.example:80"),
         ("http://127.0.0.2", "http://127.0.0.2:80"),
-        ("dns:///agent.test:50051", "dns:///agent.test:50051"),
+        ("dns:///agent.test:50051", "https://agent.test:50051"),
     ],
 )
 def test_this_machine_has_one_name_among_its_aliases(url, expected):
@@ -127,7 +134,7 @@ def test_an_alias_has_the_same_scheme_and_port():
         "https://[::1]:443",
     }
     assert origin_and_aliases("grpc://[::1]") == {
-        "grpc://localhost",
-        "grpc://127.0.0.1",
-        "grpc://[::1]",
+        "http://localhost:80",
+        "http://127.0.0.1:80",
+        "http://[::1]:80",
     }

@@ -165,9 +165,9 @@ SIGNATURES = {
         "agent *auth=None *timeout=900.0 *card_ttl=300.0 *resilience=None *limits=None "
         "*engine=None *tls=None *shared=None *env=None *url=None *tenant=None *bindings=() "
         "*supported_protocol_bindings=() *protocol_version=None *allow_legacy=False "
-        "*transport_producers=None *configuration=None *streaming=True "
-        "*on_unknown='reconcile' *context_ids='agent' *journal=None *headers=None "
-        "*extensions=() *credential_origins=() *allowed_networks=() "
+        "*transport_producers=None *grpc_channel_factory=None *configuration=None "
+        "*streaming=True *on_unknown='reconcile' *context_ids='agent' *journal=None "
+        "*headers=None *extensions=() *credential_origins=() *allowed_networks=() "
         "*interceptors=() *consumers=() *observers=() *call_layers=() *attempt_layers=()"
     ),
     "diagnose": (
@@ -427,8 +427,9 @@ CONSTRUCTORS = {
     "CallEndedError": "message='' *message_id *outcome *detail=None **facts",
     "ClientCallContext": "*state=dict()",
     "ClientConfig": (
-        "*streaming=True *polling=False *engine=None *supported_protocol_bindings=() "
-        "*use_client_preference=False *accepted_output_modes=() *push_notification_configs=()"
+        "*streaming=True *polling=False *engine=None *grpc_channel_factory=None "
+        "*supported_protocol_bindings=() *use_client_preference=False "
+        "*accepted_output_modes=() *push_notification_configs=()"
     ),
     "ClientStats": "*url=None *endpoints=() *under_way=None *waiting=0",
     "ClientTools": "functions *max_turns=16 *raises=False",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, cast, get_args
 
 from holdfast.arguments import (
@@ -22,14 +23,16 @@ from holdfast.journaling import Journaling
 from holdfast.layering import card_source, layered_calls, layered_cards
 from holdfast.model.addresses import is_http_address
 from holdfast.model.requests import SendMessageConfiguration
+from holdfast.net.grpc_extra import grpc_transport, use_of_grpc
 from holdfast.options import CALL_TIMEOUT
 from holdfast.policy.reconcile import ContextIds, OnUnknown
 from holdfast.policy.resilience import Resilience
-from holdfast.resources import engine_of, journal_of
+from holdfast.resources import engine_of, journal_of, tls_of
 from holdfast.routes import AnAgent, card_in_hand, producers_of, route_to
 from holdfast.runtime.admission import Admission
 from holdfast.runtime.agent_name import agent_name
 from holdfast.runtime.binding import HttpBinding
+from holdfast.runtime.by_binding import ByBinding
 from holdfast.runtime.credentials import AuthSlot
 from holdfast.runtime.endpoints import Endpoints, KnownEndpoints
 from holdfast.runtime.env import Env, SystemEnv
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import aiohttp
+    from grpc import aio
 
     from holdfast.answer import Answer
     from holdfast.client_tools import ClientTools
@@ -85,6 +89,7 @@ def connect(
     protocol_version: ProtocolVersion | None = None,
     allow_legacy: bool = False,
     transport_producers: Mapping[str, TransportProducer] | None = None,
+    grpc_channel_factory: Callable[[str], aio.Channel] | None = None,
     configuration: SendMessageConfiguration | None = None,
     streaming: bool = True,
     on_unknown: OnUnknown = "reconcile",
@@ -124,11 +129,14 @@ def connect(
         shared: What is known of agents, to share between clients. Those whose
             `Resilience.budget` is the same spend it together.
         env: Wall time, randomness and ids; for tests.
-        url: Address of the agent's interface, in place of the one that the card names.
+        url: Address of the agent's interface, in place of the one that the card names. One that
+            begins with ``grpc://``, or with ``grpcs://`` for TLS, leaves gRPC alone to be spoken.
         tenant: Tenant, in place of the one that the card names.
-        bindings: Preferred bindings, best first: ``"JSONRPC"``, ``"HTTP+JSON"``. Where the card
-            has none of them, its own order counts. An interface of the protocol's newer version
-            comes before one that is preferred.
+        bindings: Preferred bindings, best first: ``"JSONRPC"``, ``"HTTP+JSON"``, ``"GRPC"``. Where
+            the card has none of them, its own order counts. An interface of the protocol's newer
+            version comes before one that is preferred. The last one needs the extra ``grpc``;
+            without it, and with an `engine` of your own writing, which it would go past, such an
+            interface is not chosen unless you name the binding.
         supported_protocol_bindings: The only bindings that may be used; all of them if left out.
         protocol_version: The version to speak, ``"1.0"`` or ``"0.3"``, whatever the card says. If
             left out, each interface is spoken to in the version that the card declares for it, 1.0
@@ -140,6 +148,12 @@ def connect(
             0.3 does not know, and is refused beside either way to it.
         transport_producers: What makes the transports of bindings of your own, by the names of
             these in cards; see `TransportProducer`.
+        grpc_channel_factory: Makes the channel for the address of an interface of gRPC, as the
+            card or `url` writes it; it is used as it is, shared by all calls there, and never
+            closed. If left out, the client has channels of its own, with the TLS of `tls`, or of
+            an ``AiohttpEngine(ssl=TlsConfig(…))``. An address without a scheme, as ``host:port``,
+            is one of TLS, unless it is this machine's. A process that forks calls nothing over
+            gRPC afterwards.
         configuration: How messages are to be treated where a call does not say (A2A 3.2.2).
         streaming: Whether to use streams where the agent offers them; tasks are polled else.
         on_unknown: What to do about a message that was sent and whose reply was lost.
@@ -181,6 +195,7 @@ def connect(
             that contradict each other; or the card that was passed has no interface that may be
             used.
         InvalidAgentCardError: The card that was passed is not usable; `field` says what of it.
+        ImportError: gRPC is asked for, and its extra is not installed.
         TypeError: An argument of another type.
     """
     resilience = Resilience.standard() if resilience is None else resilience
@@ -210,6 +225,9 @@ def connect(
     call_layers = hooks("call_layers", call_layers, "__call__")
     attempt_layers = hooks("attempt_layers", attempt_layers, "__call__")
     networks = check_networks("allowed_networks", allowed_networks)
+    if grpc_channel_factory is not None:
+        hooks("grpc_channel_factory", (grpc_channel_factory,), "__call__")
+    grpc = use_of_grpc(engine, grpc_channel_factory)
     agents = _agents(agent, url)
     routes = [
         route_to(
@@ -223,6 +241,7 @@ def connect(
             produced=producers,
             credential_origins=credential_origins,
             networks=networks,
+            grpc=grpc,
         )
         for one in agents
     ]
@@ -257,7 +276,10 @@ def connect(
             return ways[0]
         return ReplicaLayer(inner, list(map(Replica, ways)), env)
 
-    bottom: Transport = HttpBinding(used, env, resilience, limits)
+    over_grpc = partial(
+        grpc_transport, env, resilience, limits, tls=tls_of(used), factory=grpc_channel_factory
+    )
+    bottom: Transport = ByBinding(HttpBinding(used, env, resilience, limits), {"GRPC": over_grpc})
     if producers:
         bottom = ProducedTransports(bottom, producers)
     transport = layered_calls(

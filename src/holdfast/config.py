@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.arguments import check_configuration, check_kind, items, not_empty
+from holdfast.arguments import check_configuration, check_kind, hooks, items, not_empty
 from holdfast.model.requests import SendMessageConfiguration, TaskPushNotificationConfig
 from holdfast.runtime.engine import HttpEngine
 
 if TYPE_CHECKING:
     import aiohttp
+    from grpc import aio
 
     Engine = HttpEngine | aiohttp.ClientSession
+    Channel = aio.Channel
 else:
     Engine = HttpEngine  # aiohttp is slow to import
+    Channel = Any  # the same, and comes with an extra
 
 __all__ = ["ClientConfig"]
 
@@ -30,6 +33,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
             to the caller to watch the task.
         engine: What carries requests: an `HttpEngine` or an `aiohttp.ClientSession`, which are
             used and not closed; None lets each client have its own.
+        grpc_channel_factory: Makes the channels of gRPC, which are never closed; see `connect`.
         supported_protocol_bindings: The only bindings that may be used, best first; empty for
             all that the clients speak.
         use_client_preference: Whether the order of these counts; else the card's does.
@@ -45,6 +49,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     streaming: bool = True
     polling: bool = False
     engine: Engine | None = None
+    grpc_channel_factory: Callable[[str], Channel] | None = None
     supported_protocol_bindings: Sequence[str] = ()
     use_client_preference: bool = False
     accepted_output_modes: Sequence[str] = ()
@@ -54,6 +59,8 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         check_kind("streaming", self.streaming, bool)
         check_kind("polling", self.polling, bool)
         check_kind("use_client_preference", self.use_client_preference, bool)
+        if self.grpc_channel_factory is not None:
+            hooks("grpc_channel_factory", (self.grpc_channel_factory,), "__call__")
         name = "supported_protocol_bindings"
         bindings = items(name, self.supported_protocol_bindings)
         for binding in bindings:

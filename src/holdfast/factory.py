@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from holdfast.arguments import check_kind, check_url, hooks, items, not_empty
 from holdfast.assembly import connect
 from holdfast.config import ClientConfig
 from holdfast.model.card import AgentCapabilities, AgentCard, AgentInterface
+from holdfast.model.grpc_addresses import grpc_address
 from holdfast.runtime.transport import Transport
-from holdfast.wire.bindings import BINDINGS
+from holdfast.wire.bindings import HTTP_BINDINGS
 from holdfast.wire.http import presentable
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class ClientFactory:
             producers.update(own)
         settings: ConnectOptions = {
             "engine": config.engine,
+            "grpc_channel_factory": config.grpc_channel_factory,
             "bindings": supported if config.use_client_preference else (),
             "configuration": config.configuration,
             "streaming": config.streaming,
@@ -119,7 +121,8 @@ def minimal_agent_card(url: str, transports: Sequence[str] | None = None) -> Age
     """A card that says no more than where an agent is, to ask it for its extended card.
 
     Args:
-        url: Address of its interface, the same for each binding.
+        url: Address of its interface, the same for each binding; of ``GRPC`` alone, it may be
+            ``host:port``.
         transports: The bindings that it speaks, best first; ``JSONRPC`` if left out.
 
     Raises:
@@ -127,7 +130,8 @@ def minimal_agent_card(url: str, transports: Sequence[str] | None = None) -> Age
         TypeError: An argument of another type.
     """
     bindings = ("JSONRPC",) if transports is None else items("transports", transports)
-    check_url(url, "url", any_scheme=not set(BINDINGS) >= set(bindings))
+    if "GRPC" not in bindings or not isinstance(cast("object", url), str) or not grpc_address(url):
+        check_url(url, "url", any_scheme=not set(HTTP_BINDINGS) >= set(bindings))
     if not bindings:
         text = "transports is empty; leave it out for JSONRPC"
         raise ValueError(text)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import aiohttp
+    from grpc import aio
 
     from holdfast.auth import AuthProvider, CredentialService
     from holdfast.model.requests import SendMessageConfiguration
@@ -107,6 +108,7 @@ class CreateOptions(ClientOptions, total=False):
     bindings: Sequence[str]
     supported_protocol_bindings: Sequence[str]
     transport_producers: Mapping[str, TransportProducer] | None
+    grpc_channel_factory: Callable[[str], aio.Channel] | None
     configuration: SendMessageConfiguration | None
     streaming: bool
     extensions: Iterable[str]

@@ -10,9 +10,11 @@ from holdfast.arguments import check_kind, check_url, hooks, items, not_empty
 from holdfast.errors import A2AError
 from holdfast.model.card import AgentCard, check_card
 from holdfast.model.card_reading import read_card
+from holdfast.model.grpc_addresses import grpc_address, is_of_grpc_alone
 from holdfast.runtime.interfaces import Route, choose_interfaces
 from holdfast.wire.bindings import (
     BINDINGS,
+    HTTP_BINDINGS,
     OLDER_VERSION,
     PROTOCOL_VERSION,
     PROTOCOL_VERSIONS,
@@ -20,11 +22,19 @@ from holdfast.wire.bindings import (
 from holdfast.wire.origins import origin_and_aliases
 
 if TYPE_CHECKING:
+    from holdfast.net.grpc_extra import GrpcUse
     from holdfast.runtime.produced import TransportProducer
     from holdfast.wire.reach import Network
 
 __all__ = ["AnAgent", "card_in_hand", "producers_of", "route_to"]
 
+
+GRPC = BINDINGS[-1]
+
+_LEFT_OUT: Mapping[str, str] = {
+    "left out": "its engine carries HTTP only: name GRPC in bindings= to call past it",
+    "missing": "GRPC needs the extra 'grpc': pip install \"holdfast[grpc]\"",
+}
 
 AnAgent: TypeAlias = str | Path | AgentCard | Mapping[str, Any]
 """How an agent can be named."""
@@ -42,16 +52,22 @@ def route_to(
     produced: Mapping[str, TransportProducer],
     credential_origins: Iterable[str],
     networks: tuple[Network, ...],
+    grpc: GrpcUse = "left out",
 ) -> Route:
     """The way to an agent, from what the caller says of it; see `holdfast.connect`.
 
     Raises:
         ValueError: Something in it cannot be right, or excludes something else.
+        ImportError: gRPC is asked for, and its extra is not installed.
         TypeError: An argument of another type.
     """
-    known = (*BINDINGS, *(label for label in produced if label not in BINDINGS))
-    supported = _known_bindings("supported_protocol_bindings", supported, known)
-    bindings = _known_bindings("bindings", bindings, supported or known)
+    own = tuple(label for label in produced if label not in BINDINGS)
+    supported = _known_bindings("supported_protocol_bindings", supported, (*BINDINGS, *own))
+    bindings = _known_bindings("bindings", bindings, supported or (*BINDINGS, *own))
+    if isinstance(url, str) and is_of_grpc_alone(url):
+        supported = _grpc_alone(supported)
+    left_out = () if GRPC in produced else _left_out(grpc, {*supported, *bindings})
+    supported = supported or (*(HTTP_BINDINGS if left_out else BINDINGS), *own)
     if tenant is not None:
         check_kind("tenant", tenant, str)
     check_kind("allow_legacy", allow_legacy, bool)
@@ -68,19 +84,20 @@ def route_to(
         text = f"protocol {OLDER_VERSION} knows no tenants: leave out tenant= or {option}"
         raise ValueError(text)
     named = [
-        check_url(address, "credential origin", any_scheme=bool(produced))
+        _check_address(address, "credential origin", any_scheme=bool(produced))
         for address in items("credential_origins", credential_origins)
     ]
     if url is not None:
-        named.append(check_url(url, "url", any_scheme=bool(produced)))
+        named.append(_check_address(url, "url", any_scheme=bool(produced)))
     if isinstance(agent, str):
+        _check_has_card(agent)
         named.append(check_url(agent, "agent URL", or_path=True))
     elif not isinstance(cast("object", agent), Path | AgentCard | Mapping):
         text = f"agent must be a URL, a Path, an AgentCard or a dict, not {type(agent).__name__}"
         raise TypeError(text)
     return Route(
         bindings=bindings,
-        supported=supported or known,
+        supported=supported,
         produced=frozenset(produced),
         url=url,
         tenant=tenant,
@@ -89,6 +106,7 @@ def route_to(
         trusted=frozenset[str]().union(*(origin_and_aliases(address) for address in named)),
         trust_first=not isinstance(agent, str),
         source=agent if isinstance(agent, str) else None,
+        left_out=left_out,
         networks=networks,
     )
 
@@ -121,6 +139,48 @@ def _known_bindings(name: str, given: Sequence[str], known: tuple[str, ...]) -> 
             text = f"{binding!r} in {name} is not a binding; there are {', '.join(known)}"
             raise ValueError(text)
     return bindings
+
+
+def _left_out(grpc: GrpcUse, named: set[str]) -> tuple[tuple[str, str], ...]:
+    """Why gRPC is not to be chosen; empty if it may be.
+
+    Raises:
+        ImportError: It is asked for, and its extra is not installed.
+    """
+    if grpc == "missing" and GRPC in named:
+        raise ImportError(_LEFT_OUT[grpc], name="grpc")
+    return () if grpc == "spoken" or GRPC in named else ((GRPC, _LEFT_OUT[grpc]),)
+
+
+def _grpc_alone(supported: tuple[str, ...]) -> tuple[str, ...]:
+    """What may be spoken at an address of gRPC.
+
+    Raises:
+        ValueError: Nothing.
+    """
+    if supported and GRPC not in supported:
+        text = f"url is an address of gRPC, and supported_protocol_bindings has no {GRPC}"
+        raise ValueError(text)
+    return (GRPC,)
+
+
+def _check_has_card(agent: str) -> None:
+    if is_of_grpc_alone(agent):
+        text = (
+            "agent is the address of an interface of gRPC, and no card is there: pass where the "
+            'card is, with that as url=, or minimal_agent_card(address, ["GRPC"])'
+        )
+        raise ValueError(text)
+
+
+def _check_address(url: str, what: str, *, any_scheme: bool) -> str:
+    """Checks an address of an interface, which may be one of gRPC."""
+    is_grpc = isinstance(cast("object", url), str) and is_of_grpc_alone(url)
+    check_url(url, what, any_scheme=any_scheme or is_grpc)
+    if is_grpc and grpc_address(url) is None:
+        text = f"the {what} is not an address of gRPC, such as grpc://host:50051"
+        raise ValueError(text)
+    return url
 
 
 def _check_version(version: str) -> None:

@@ -14,15 +14,17 @@ import contextlib
 import json
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from a2a.grpc.a2a_pb2_grpc import add_A2AServiceServicer_to_server as add_service
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.apps import A2AStarletteApplication
 from a2a.server.apps.rest.rest_adapter import RESTAdapter
 from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.request_handlers.grpc_handler import GrpcHandler
 from a2a.server.tasks import (
     InMemoryPushNotificationConfigStore,
     InMemoryTaskStore,
@@ -46,6 +48,7 @@ from a2a.types import (
     TaskStatus,
     TextPart,
 )
+from grpc_door import GrpcDoor
 from serving import CARD_PATH, JSONRPC_PATH, REST_PATH, TEST_PATHS, Permits, Record, serve
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -332,8 +335,11 @@ def build_card(url: str, first: str, *, secured: bool, extended: bool) -> AgentC
     )
 
 
-def build_app(url: str, first: str, token: str | None) -> ASGIApp:
-    """Wire cards, executor, stores and both bindings into one ASGI application."""
+def build_app(url: str, first: str, token: str | None, *, grpc: bool = False) -> ASGIApp:
+    """Wire cards, executor, stores and both bindings into one ASGI application.
+
+    With `grpc`, the same agent is served over gRPC, too; its card names that last.
+    """
     record, permits = Record(), Permits()
     secured = token is not None
     card = build_card(url, first, secured=secured, extended=False)
@@ -349,13 +355,29 @@ def build_app(url: str, first: str, token: str | None) -> ASGIApp:
         Route(path, endpoint, methods=[method])
         for (path, method), endpoint in rest.routes().items()
     ]
+    door = GrpcDoor(record, token) if grpc else None
+    if door is not None:
+        over_grpc = AgentInterface(url=door.address, transport="GRPC")
+        for one in (card, extended):
+            one.additional_interfaces = [*(one.additional_interfaces or []), over_grpc]
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None, None]:
+        if door is not None:
+            add_service(GrpcHandler(card, handler), door.server)
+            await door.server.start()
+        yield
+        if door is not None:
+            await door.stop()
+
     app = Starlette(
+        lifespan=lifespan,
         routes=[
             *record.routes(),
             *permits.routes(),
             *rpc.routes(rpc_url=JSONRPC_PATH),
             Mount(REST_PATH, routes=rest_routes),
-        ]
+        ],
     )
     return FrontDoor(app, record, token)
 
@@ -372,6 +394,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--token", help="ask for this bearer token on everything but the public card"
     )
+    parser.add_argument("--grpc", action="store_true", help="serve it over gRPC, too")
     parser.add_argument(
         "--max-seconds", type=float, default=600.0, help="stop by itself after these"
     )
@@ -384,7 +407,10 @@ def main() -> None:
     options = parse_options()
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(
-            serve(lambda url: build_app(url, options.first, options.token), options.max_seconds)
+            serve(
+                lambda url: build_app(url, options.first, options.token, grpc=options.grpc),
+                options.max_seconds,
+            )
         )
 
 

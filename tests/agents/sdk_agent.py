@@ -30,8 +30,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import httpx
+from a2a.compat.v0_3.a2a_v0_3_pb2_grpc import (
+    add_A2AServiceServicer_to_server as add_older_service,
+)
+from a2a.compat.v0_3.grpc_handler import CompatGrpcHandler
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.request_handlers.grpc_handler import GrpcHandler
 from a2a.server.routes import (
     create_agent_card_routes,
     create_jsonrpc_routes,
@@ -62,9 +67,11 @@ from a2a.types import (
     TaskState,
     TaskStatus,
 )
+from a2a.types.a2a_pb2_grpc import add_A2AServiceServicer_to_server as add_service
 from google.protobuf.json_format import Parse, ParseError
 from google.protobuf.struct_pb2 import Value
 from google.protobuf.timestamp_pb2 import Timestamp
+from grpc_door import GrpcDoor
 from serving import (
     CARD_PATH,
     JSONRPC_PATH,
@@ -579,11 +586,24 @@ def build_interfaces(url: str, first: str) -> list[AgentInterface]:
     return [rest, jsonrpc] if first == "rest" else [jsonrpc, rest]
 
 
-def build_app(url: str, first: str, token: str | None, store_delay: float) -> ASGIApp:
-    """Wire cards, executor, stores and both bindings into one ASGI application."""
+def build_app(
+    url: str, first: str, token: str | None, store_delay: float, *, grpc: bool = False
+) -> ASGIApp:
+    """Wire cards, executor, stores and both bindings into one ASGI application.
+
+    With `grpc`, the same agent is served over gRPC, too, in both versions; its card names that
+    last, at an address without a scheme.
+    """
     interfaces = build_interfaces(url, first)
     secured = token is not None
     record, permits = Record(), Permits()
+    door = GrpcDoor(record, token) if grpc else None
+    if door is not None:
+        interfaces.append(
+            AgentInterface(
+                url=door.address, protocol_binding="GRPC", protocol_version=PROTOCOL_VERSION
+            )
+        )
     card = build_card(interfaces, secured=secured, extended=False)
     push_configs = InMemoryPushNotificationConfigStore()
     push_client = httpx.AsyncClient(trust_env=False)
@@ -599,7 +619,13 @@ def build_app(url: str, first: str, token: str | None, store_delay: float) -> AS
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None, None]:
         async with push_client:
+            if door is not None:
+                add_service(GrpcHandler(handler), door.server)
+                add_older_service(CompatGrpcHandler(handler), door.server)
+                await door.server.start()
             yield
+            if door is not None:
+                await door.stop()
             await handler.aclose()
 
     # The SDK's `path_prefix` would put the tenant before the prefix; a mount does not.
@@ -635,6 +661,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--token", help="ask for this bearer token on everything but the public card"
     )
+    parser.add_argument("--grpc", action="store_true", help="serve it over gRPC, too")
     parser.add_argument(
         "--store-delay",
         type=float,
@@ -654,7 +681,9 @@ def main() -> None:
         options = parse_options()
 
         def build(url: str) -> ASGIApp:
-            return build_app(url, options.first, options.token, options.store_delay)
+            return build_app(
+                url, options.first, options.token, options.store_delay, grpc=options.grpc
+            )
 
         asyncio.run(serve(build, options.max_seconds))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.errors import CommandError, Failure
 from holdfast.diagnosis import Examination
-from holdfast.wire.bindings import PROTOCOL_VERSIONS
+from holdfast.wire.bindings import HTTP_BINDINGS, PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
     from holdfast.cli.output import Output
@@ -62,7 +62,7 @@ async def examine(
         headers=session.svc_params,
         timeout=settings.timeout,
         protocol_version=next((v for v in PROTOCOL_VERSIONS if v == settings.version), None),
-        bindings=settings.spoken_transports,
+        bindings=tuple(name for name in settings.transports if name in HTTP_BINDINGS),
         env=world.env,
         look_at_tls=world.look_at_tls,
         found=session.fit,

@@ -34,10 +34,17 @@ from holdfast.model.operations import (
     SUBSCRIBE_TO_TASK,
 )
 from holdfast.model.types import TaskState
+from holdfast.net.grpc_extra import use_of_grpc
 from holdfast.policy.resilience import Resilience
 from holdfast.runtime.interfaces import declared_versions, leaves_room_for
 from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, Reconnected, RetryScheduled
-from holdfast.wire.bindings import OLDER_VERSION, PROTOCOL_VERSION, PROTOCOL_VERSIONS
+from holdfast.wire.bindings import (
+    BINDINGS,
+    HTTP_BINDINGS,
+    OLDER_VERSION,
+    PROTOCOL_VERSION,
+    PROTOCOL_VERSIONS,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,6 +137,8 @@ class Session:
         self.env = world.env
         engine = world.engine(verify=not settings.insecure, **_own_certificate(settings))
         self.plain_engine: HttpEngine = engine
+        grpc = use_of_grpc(engine, None)
+        self._spoken = HTTP_BINDINGS if grpc == "missing" else BINDINGS
         if settings.debug:
             engine = LoggedEngine(engine)
         self.engine: HttpEngine = engine
@@ -144,7 +153,8 @@ class Session:
                 card_ttl=math.inf,
                 engine=self.engine,
                 extensions=settings.extensions,
-                bindings=settings.spoken_transports,
+                bindings=tuple(name for name in settings.transports if name in self._spoken),
+                supported_protocol_bindings=BINDINGS if grpc == "spoken" else (),
                 protocol_version=next(
                     (v for v in PROTOCOL_VERSIONS if v == settings.version), None
                 ),
@@ -382,8 +392,9 @@ class Session:
         """Names what is in effect, and what may be a surprise."""
         settings = self.settings
         for name in settings.transports:
-            if name not in settings.spoken_transports:
-                self._output.warn(f"--transport {name} is skipped: holdfast does not speak it")
+            if name not in self._spoken:
+                how = 'pip install "holdfast[grpc]"'
+                self._output.warn(f"--transport {name} is skipped: it needs an extra, {how}")
         if not settings.insecure:
             return
         self._output.warn(

@@ -10,7 +10,7 @@ import click
 from holdfast.cli.configuration import DEFAULT, FLAG, PREFIX, Source
 from holdfast.cli.options import DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT
 from holdfast.cli.sources import SettingOption
-from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
+from holdfast.wire.bindings import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -71,11 +71,6 @@ class Settings:
         """The flags whose credentials are given, wherever they come from."""
         given = {"--bearer": self.bearer, "--api-key": self.api_key}
         return {flag for flag, secret in given.items() if secret is not None}
-
-    @property
-    def spoken_transports(self) -> tuple[str, ...]:
-        """The preferred bindings that we speak."""
-        return tuple(name for name in self.transports if name in BINDINGS)
 
 
 class Effective(NamedTuple):

@@ -167,15 +167,14 @@ def read_extension(text: str) -> str:
 
 
 def read_transport(text: str) -> str:
-    """Reads the name of a binding of the protocol, spoken here or not, in capitals or not."""
+    """Reads the name of a binding of the protocol, in capitals or not."""
     binding = text.strip().upper().replace("-", "")
-    if binding not in _KNOWN_BINDINGS:
+    if binding not in BINDINGS:
         message = f"{text!r} is not a transport of A2A; holdfast speaks {_BINDINGS}"
         raise ValueError(message)
     return binding
 
 
-_KNOWN_BINDINGS = (*BINDINGS, "GRPC")  # A2A 5
 _BINDINGS = ", ".join(BINDINGS)
 _OWN_PARAMETERS = {"a2a-version": "--a2a-version", "host": "--agent-card"}
 

@@ -41,6 +41,7 @@ class LoggedEngine:
 
     def __init__(self, inner: HttpEngine) -> None:
         self._inner = inner
+        self.tls: object = getattr(inner, "tls", None)  # for what connects beside it
 
     async def request(self, request: HttpRequest) -> HttpReply:
         """Sends a request and reads its reply."""

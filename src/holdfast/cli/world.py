@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +33,12 @@ async def _look_at_tls(url: str, *, timeout: float) -> TlsFacts | None:
 
 def _aiohttp_engine(*, verify: bool, tls: TlsConfig | None = None) -> HttpEngine:
     from holdfast.net.aiohttp import AiohttpEngine  # heavy; help and usage errors are not
+    from holdfast.net.tls_config import TlsConfig
 
-    return AiohttpEngine(ssl=verify if tls is None else tls)
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it writes to stderr, which is ours
+    if tls is None and not verify:
+        tls = TlsConfig(verify=False)
+    return AiohttpEngine(ssl=True if tls is None else tls)
 
 
 @dataclass(frozen=True, kw_only=True)

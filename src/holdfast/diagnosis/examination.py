@@ -35,7 +35,7 @@ from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.interfaces import Route, choose_interfaces
 from holdfast.wire.bindings import (
-    BINDINGS,
+    HTTP_BINDINGS,
     OLDER_VERSION,
     PROTOCOL_VERSION,
     PROTOCOL_VERSIONS,
@@ -200,7 +200,7 @@ class Examination:
         if protocol_version is not None:
             check_one_of("protocol_version", protocol_version, PROTOCOL_VERSIONS)
         for binding in bindings:
-            check_one_of("each of bindings", binding, BINDINGS)
+            check_one_of("each of bindings", binding, HTTP_BINDINGS)
         self._version = protocol_version
         self._bindings = tuple(bindings)
         env = SystemEnv() if env is None else env

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.errors import A2AError, InvalidAgentResponseError
 from holdfast.model.addresses import doubt
 from holdfast.model.card import AgentCard, AgentInterface
-from holdfast.wire.bindings import BINDINGS, spoken_version
+from holdfast.wire.bindings import HTTP_BINDINGS, spoken_version
 from holdfast.wire.http import media_type, presentable
 from holdfast.wire.origins import origin
 from holdfast.wire.reach import Scope, scope_of_host
@@ -220,7 +220,7 @@ class InterfaceFacts(msgspec.Struct, kw_only=True):
             trusted: Origins that credentials may go to.
         """
         is_known = (
-            interface.protocol_binding.upper() in BINDINGS
+            interface.protocol_binding.upper() in HTTP_BINDINGS
             and spoken_version(interface.protocol_version) is not None
         )
         if not is_known:  # what its address is in the words of another protocol is not judged

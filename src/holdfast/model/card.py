@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from holdfast.errors import InvalidAgentCardError
-from holdfast.model.addresses import is_http_address
+from holdfast.model.addresses import has_user, is_http_address
 from holdfast.model.types import WireValue
 
 __all__ = [
@@ -273,6 +273,8 @@ def _is_address(interface: AgentInterface) -> bool:
     """Whether it can be called; bindings that are not HTTP have address forms of their own."""
     if interface.protocol_binding.upper() in {"JSONRPC", "HTTP+JSON"}:
         return is_http_address(interface.url)
+    if interface.protocol_binding.upper() == "GRPC" and has_user(interface.url):
+        return False
     try:
         _ = urlsplit(interface.url).port
     except ValueError:

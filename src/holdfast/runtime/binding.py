@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from holdfast.wire.http import HttpReply
     from holdfast.wire.limits import Limits
 
-__all__ = ["MAX_IDLE", "HttpBinding"]
+__all__ = ["MAX_IDLE", "HttpBinding", "name_task"]
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -81,7 +81,7 @@ class HttpBinding:
         except A2AError as error:
             told = about_card(error, self._limits) if is_card else error
             told.agent = endpoint.agent
-            _name_task(told, call)
+            name_task(told, call)
             if told is error:
                 raise
             raise told from None
@@ -189,7 +189,7 @@ def _chosen(call: AnyCall) -> tuple[Endpoint, Codec]:
     return endpoint, CODECS[endpoint.interface.protocol_binding, endpoint.version]
 
 
-def _name_task(error: A2AError, call: AnyCall) -> None:
+def name_task(error: A2AError, call: AnyCall) -> None:
     """Says which task an error is about that does not say so itself: the one that was named."""
     if isinstance(error, TaskNotFoundError | TaskNotCancelableError) and error.task_id is None:
         params = getattr(call.params, "message", call.params)

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.errors import AgentCardResolutionError, VersionNotSupportedError
 from holdfast.model.hosts import number_of
-from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION, spoken_version
+from holdfast.wire.bindings import HTTP_BINDINGS, OLDER_VERSION, PROTOCOL_VERSION, spoken_version
 from holdfast.wire.origins import origin
 from holdfast.wire.reach import Network, Reach, scope_of_host
 
@@ -42,11 +42,12 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         trust_first: Whether the origin of the first card's first interface is one of them: for a
             card that the caller brought along.
         source: Where the card is fetched; None if the caller brought it along.
+        left_out: Why a binding is not among the supported ones that could be, by its name.
         networks: Networks, wherever they lie, that may be reached at addresses others named.
     """
 
     bindings: tuple[str, ...] = ()
-    supported: tuple[str, ...] = tuple(BINDINGS)
+    supported: tuple[str, ...] = HTTP_BINDINGS
     produced: frozenset[str] = frozenset()
     url: str | None = None
     tenant: str | None = None
@@ -55,6 +56,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     trusted: frozenset[str] = frozenset()
     trust_first: bool = False
     source: str | None = None
+    left_out: tuple[tuple[str, str], ...] = ()
     networks: tuple[Network, ...] = ()
 
     def allows_loopback(self, url: str) -> bool:
@@ -111,8 +113,10 @@ def choose_interfaces(card: AgentCard, route: Route) -> Interfaces:
     if not known:
         offered = ", ".join(i.protocol_binding for i in card.supported_interfaces)
         spoken = ", ".join(route.supported)
+        names = {i.protocol_binding.upper() for i in card.supported_interfaces}
+        hints = "".join(f"; {hint}" for name, hint in route.left_out if name in names)
         raise AgentCardResolutionError(
-            f"agent {card.name!r} offers only {offered}; this client speaks {spoken}",
+            f"agent {card.name!r} offers only {offered}; this client speaks {spoken}{hints}",
             executed=False,
         )
     if route.version is not None:

@@ -27,6 +27,7 @@ from holdfast.errors import (
 )
 from holdfast.model.addresses import doubt
 from holdfast.model.card import AgentInterface
+from holdfast.model.grpc_addresses import without_grpc
 from holdfast.policy.retry import nobody_is_there
 from holdfast.runtime.extensions import Extensions, check_spoken
 from holdfast.runtime.failover import first_that_takes
@@ -272,7 +273,8 @@ class InterfaceLayer(PassThrough):
         """Where an interface's address is from; None if the caller stands for it in some way."""
         if origin(interface.url) in trusted:
             return None
-        is_allowed = self._route.networks and self._route.allows_loopback(interface.url)
+        address = without_grpc(interface.url)
+        is_allowed = self._route.networks and self._route.allows_loopback(address)
         return None if is_allowed else self._route.source
 
     def _reach(self, trusted: frozenset[str]) -> Reach:
@@ -363,12 +365,13 @@ def _check_address(
     interface: AgentInterface, card: AgentCard, route: Route, *, source: str | None
 ) -> None:
     """Checks an address that the caller did not name."""
-    why = None if route.url is not None else doubt(interface.url, source)
+    address = without_grpc(interface.url)
+    why = None if route.url is not None else doubt(address, source)
     if why is None:
         return
     hint = "pass the right one as url="
     if route.source is not None:
-        guess = f"{origin(route.source)}{urlsplit(interface.url).path}"
+        guess = f"{origin(route.source)}{urlsplit(address).path}"
         hint = f'if the agent is where its card is, pass url="{guess}"'
     urls = [offered.url.partition("#")[0] for offered in card.supported_interfaces]
     field = f"supportedInterfaces[{urls.index(interface.url)}].url"

@@ -237,8 +237,8 @@ class Reply(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
 
     Attributes:
         value: The typed answer.
-        headers: Of the HTTP reply; look them up in lower case.
-        raw: The body as received.
+        headers: Of the HTTP reply, or the metadata of gRPC; look them up in lower case.
+        raw: The body as received; of gRPC, the message.
         endpoint: Who answered.
         attempts: Every try that was made, the successful one last.
     """

@@ -14,7 +14,9 @@ import msgspec
 from holdfast.errors import (
     A2AError,
     A2AHTTPError,
+    AuthenticationError,
     MethodNotFoundError,
+    PermissionDeniedError,
     VersionNotSupportedError,
 )
 from holdfast.model.operations import GET_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE
@@ -71,7 +73,7 @@ async def _understands(transport: Transport, call: AnyCall) -> bool | None:
     try:
         await transport.unary(question)
     except A2AError as error:
-        if error.http_status in _OF_GATEWAYS or error.retry_after is not None:
+        if _is_of_a_gateway(error) or error.retry_after is not None:
             return None
         if is_of_another_version(error):
             return False
@@ -79,8 +81,10 @@ async def _understands(transport: Transport, call: AnyCall) -> bool | None:
     return True
 
 
-_OF_GATEWAYS = frozenset({401, 403})
-"""Statuses of those who stand before an agent, whatever their words."""
+def _is_of_a_gateway(error: A2AError) -> bool:
+    """Whether those say it who stand before an agent, whatever their words."""
+    refusals = (AuthenticationError, PermissionDeniedError)
+    return isinstance(error, refusals) or error.http_status in {401, 403}
 
 
 def is_of_another_version(error: A2AError) -> bool:

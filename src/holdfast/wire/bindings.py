@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BINDINGS",
     "CODECS",
+    "HTTP_BINDINGS",
     "OLDER_VERSION",
     "PROTOCOL_VERSION",
     "PROTOCOL_VERSIONS",
@@ -110,7 +111,11 @@ CODECS: Mapping[tuple[str, str], Codec] = {
 }
 """By binding and version of the protocol."""
 
-BINDINGS = ("JSONRPC", "HTTP+JSON")
+HTTP_BINDINGS = ("JSONRPC", "HTTP+JSON")
+"""Those that an `HttpEngine` carries."""
+
+BINDINGS = (*HTTP_BINDINGS, "GRPC")
+"""Those that are spoken; the last one where its extra is installed."""
 
 _ALWAYS: Mapping[str, Mapping[str, str]] = {
     version: {"a2a-version": version, "user-agent": f"holdfast/{__version__}"}

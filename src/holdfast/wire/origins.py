@@ -3,6 +3,7 @@
 Rules:
 - An origin is scheme, host and port in one spelling; that of a host is `spelled`'s. A name and the
   number that it leads to are two origins.
+- gRPC over TLS is https, and without it http: its addresses have the same origins.
 - ``localhost``, ``127.0.0.1`` and ``[::1]`` are aliases: agents are called by one of them while
   their cards name another. No other address is one, not even of loopback: behind ``127.0.0.2`` or
   ``app.localhost`` may be somebody else.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from holdfast.model.grpc_addresses import without_grpc
 from holdfast.model.hosts import spelled
 
 __all__ = ["canonical_origin", "origin", "origin_and_aliases"]
@@ -23,8 +25,7 @@ _ALIASES = ("localhost", "127.0.0.1", "::1")
 def origin(url: str) -> str:
     """The origin of a URL (RFC 6454): scheme, host and port, in one spelling.
 
-    An address without a host, such as gRPC's ``dns:///agent.test:50051``, is an origin of its
-    own.
+    An address without a host, such as ``urn:agent``, is an origin of its own.
 
     Raises:
         ValueError: Its host or port cannot be read.
@@ -59,7 +60,7 @@ def origin_and_aliases(url: str) -> frozenset[str]:
 
 
 def _parts(url: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(url)
+    parts = urlsplit(without_grpc(url))
     scheme = parts.scheme.lower()
     port = _PORTS.get(scheme) if parts.port is None else parts.port
     return scheme, spelled(parts.hostname or ""), port

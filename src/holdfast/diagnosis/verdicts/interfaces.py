@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.diagnosis.findings import Finding
-from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSIONS, spoken_version
+from holdfast.wire.bindings import HTTP_BINDINGS, PROTOCOL_VERSIONS, spoken_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,25 +35,33 @@ def judge_interfaces(observed: Observed, _now: float) -> Iterator[Finding]:
             "callers take the first that they speak",
             "name those that callers are to use",
         )
-    if not any(interface.is_known for interface in observed.interfaces):
+    known = [interface.is_known for interface in observed.interfaces]
+    if not any(known) and any(map(_is_grpc, observed.interfaces)):
+        yield Finding("bindings.known", "not measured", "only HTTP is examined, and not gRPC")
+    elif not any(known):
         yield Finding(
             "bindings.known",
             "problem",
             "no interface has a binding and a version that are spoken here",
-            f"callers that speak {' and '.join(BINDINGS)}, in {' and '.join(PROTOCOL_VERSIONS)}, "
-            "cannot call the agent",
+            f"callers that speak {' and '.join(HTTP_BINDINGS)}, in "
+            f"{' and '.join(PROTOCOL_VERSIONS)}, cannot call the agent",
             "offer one of them",
         )
+
+
+def _is_grpc(interface: InterfaceFacts) -> bool:
+    return interface.interface.protocol_binding.upper() == "GRPC"
 
 
 def _reached(interface: InterfaceFacts, observed: Observed) -> Finding:
     about = interface.about
     if not interface.is_known:
         declared = interface.interface.protocol_version or "no version"
+        grpc = _is_grpc(interface)
         return Finding(
             "bindings.answers",
             "not measured",
-            f"this binding, in {declared}, is not spoken here",
+            f"this binding, in {declared}, is not {'examined' if grpc else 'spoken'} here",
             about=about,
         )
     if not interface.is_examined or interface.task is None:

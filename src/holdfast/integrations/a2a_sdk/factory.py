@@ -21,7 +21,7 @@ from holdfast.integrations.a2a_sdk.trying import Trying
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.resolver import FETCH_CARD
-from holdfast.wire.bindings import BINDINGS
+from holdfast.wire.bindings import HTTP_BINDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,8 +78,8 @@ class HoldfastClientFactory(ClientFactory):
         self._register_holdfast(supported)
 
     def _register_holdfast(self, supported: list[str]) -> None:
-        for label in BINDINGS:
-            if label in (supported or BINDINGS[:1]):
+        for label in HTTP_BINDINGS:
+            if label in (supported or HTTP_BINDINGS[:1]):
                 super().register(label, partial(self._holdfast, protocol_binding=label))
 
     def register(self, label: str, generator: TransportProducer) -> None:

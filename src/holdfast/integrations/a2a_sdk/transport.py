@@ -49,7 +49,7 @@ from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.transport import ClientCallContext
 from holdfast.tasks.difference import difference
 from holdfast.tasks.overlap import Writing
-from holdfast.wire.bindings import BINDINGS, PROTOCOL_VERSION
+from holdfast.wire.bindings import HTTP_BINDINGS, PROTOCOL_VERSION
 from holdfast.wire.http import Timeouts, check_headers, presentable
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class HoldfastTransport(ClientTransport):
         check_kind("url", url, str)
         check_config(config)
         if protocol_binding is not None:
-            check_one_of("protocol_binding", protocol_binding, BINDINGS)
+            check_one_of("protocol_binding", protocol_binding, HTTP_BINDINGS)
         self._card = card
         own = _card_of(card, url, protocol_binding)
         [interface, *_] = own.supported_interfaces
@@ -489,7 +489,7 @@ def _card_of(card: pb.AgentCard, url: str, binding: str | None) -> AgentCard:
     The SDK's client has compared what it asks for with what the card declares, which may be
     another card by now; so all that can be declared is.
     """
-    bindings = BINDINGS if binding is None else (binding,)
+    bindings = HTTP_BINDINGS if binding is None else (binding,)
     whole = to_card(card)
     there = [
         msgspec.structs.replace(interface, protocol_binding=interface.protocol_binding.upper())

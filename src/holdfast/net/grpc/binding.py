@@ -1,0 +1,186 @@
+"""The bottom of the stack for gRPC: a call becomes a message, its reply a value or an error."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.request import getproxies
+
+import msgspec
+
+from holdfast.errors import A2AError, UnsupportedOperationError
+from holdfast.model.grpc_addresses import without_grpc
+from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRIBE_TO_TASK
+from holdfast.model.requests import GetTaskRequest
+from holdfast.net.grpc.channels import Channels
+from holdfast.net.grpc.making import ChannelMaking
+from holdfast.net.grpc.rpc import Rpc, RpcEvents, answer_of
+from holdfast.net.proxies import Proxies
+from holdfast.runtime.binding import name_task
+from holdfast.runtime.extensions import asked_for
+from holdfast.runtime.last_events import UntilLast
+from holdfast.runtime.perloop import PerLoop
+from holdfast.runtime.silent_subscriptions import subscribed
+from holdfast.runtime.tenants import addressed
+from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Stream
+from holdfast.wire.grpc import CODECS, check_library, request_metadata
+from holdfast.wire.http import HttpRequest
+from holdfast.wire.limits import about_card
+from holdfast.wire.origins import origin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.model.types import Task
+    from holdfast.net.grpc.making import ChannelFactory
+    from holdfast.net.tls_config import TlsConfig
+    from holdfast.policy.resilience import Resilience
+    from holdfast.runtime.endpoints import Endpoint
+    from holdfast.runtime.env import Env
+    from holdfast.wire.limits import Limits
+
+__all__ = ["GrpcBinding"]
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class GrpcBinding:
+    """Carries calls over gRPC.
+
+    Args:
+        env: Tells the time.
+        resilience: Its timeouts and refusals count.
+        limits: How large a reply to accept.
+        tls: Whom to trust, and which certificate to show; None for the system's authorities.
+        factory: Makes the channels in place of this; they are never closed here.
+
+    Raises:
+        ImportError: The extra is not installed.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        resilience: Resilience,
+        limits: Limits,
+        *,
+        tls: TlsConfig | None = None,
+        factory: ChannelFactory | None = None,
+    ) -> None:
+        check_library()
+        self._env = env
+        self._resilience = resilience
+        self._limits = limits
+        proxies = Proxies(getproxies())
+        making = ChannelMaking(limits, tls=tls, proxies=proxies, factory=factory)
+        self._channels = PerLoop(lambda: Channels(making))
+
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        """Makes the call once."""
+        endpoint = _chosen(call)
+        try:
+            body, headers = await answer_of(self._rpc(call, endpoint), self._channels.here())
+            value: R = CODECS[endpoint.version].decode(call.operation, body, limits=self._limits)
+        except A2AError as error:
+            told = error
+            if call.operation is GET_EXTENDED_AGENT_CARD:
+                told = about_card(error, self._limits)
+            told.agent = endpoint.agent
+            name_task(told, call)
+            if told is error:
+                raise
+            raise told from None
+        return Reply(value=value, headers=headers, raw=body, endpoint=endpoint)
+
+    async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
+        """Makes the call once, and waits for the first event."""
+        endpoint = _chosen(call)
+        codec = CODECS[endpoint.version]
+        decode = partial(codec.decode, call.operation, limits=self._limits)
+        try:
+            rpc = self._rpc(call, endpoint)
+        except A2AError as error:
+            error.agent = endpoint.agent
+            raise
+        reader = RpcEvents[R](rpc, self._channels.here(), agent=endpoint.agent, decode=decode)
+        if call.operation.name == SUBSCRIBE_TO_TASK.name and not codec.has_snapshots:
+            headers = await self._subscribed(reader, call)
+        else:
+            headers = await reader.open()
+        events: Stream[R] = reader
+        if codec.is_last is not None:
+            events = UntilLast(reader, codec.is_last)
+        return Reply(value=events, headers=headers, endpoint=endpoint)
+
+    async def close(self) -> None:
+        """Closes the channels of the running loop, and of loops that are gone."""
+        for channels in self._channels.here_and_closed():
+            await channels.close()
+
+    async def _subscribed(self, reader: RpcEvents[Any], call: AnyCall) -> Mapping[str, str]:
+        """Opens a subscription where it may have nothing to tell."""
+        try:
+            return await subscribed(reader.open(), partial(self._look, call))
+        except BaseException:
+            await reader.close()  # it may be open by now
+            raise
+
+    async def _look(self, call: AnyCall) -> Task:
+        """The task that a call subscribes to."""
+        question = msgspec.structs.replace(
+            call,
+            operation=GET_TASK,
+            params=GetTaskRequest(id=call.params.id),
+            progress=CallProgress(began=call.progress.began, errand=call.progress.errand),
+        )
+        task: Task = (await self.unary(question)).value
+        return task
+
+    def _rpc(self, call: AnyCall, endpoint: Endpoint) -> Rpc:
+        url = endpoint.interface.url
+        call.progress.secrets.note(call.headers, call.query, without_grpc(url))
+        if call.query:
+            names = ", ".join(sorted(call.query))
+            raise _unsayable(call, f"gRPC has no query parameters, and it is to carry {names}")
+        extensions = asked_for(call) if call.extensions else ()
+        try:
+            encoded = CODECS[endpoint.version].encode(call.operation, addressed(call).params)
+            metadata = request_metadata(endpoint.version, call.headers, extensions)
+        except ValueError as error:
+            raise _unsayable(call, f"gRPC cannot carry it: {error}") from None
+        request = HttpRequest(
+            method="POST",
+            url=f"{origin(url)}{encoded.method}",
+            body=encoded.body,
+            timeouts=call.timeouts or self._resilience.timeouts,
+            limits=self._limits,
+            reach=call.reach,
+            progress=call.progress,
+        )
+        return Rpc(
+            request=request,
+            url=url,
+            method=encoded.method,
+            metadata=metadata,
+            operation=call.operation,
+            version=endpoint.version,
+            limits=self._limits,
+            refusals=self._resilience.refusals,
+            wall=self._env.wall,
+        )
+
+
+def _chosen(call: AnyCall) -> Endpoint:
+    """Where a call goes."""
+    endpoint = call.endpoint
+    if endpoint is None:
+        message = "the call has no endpoint yet"
+        raise RuntimeError(message)
+    return endpoint
+
+
+def _unsayable(call: AnyCall, why: str) -> UnsupportedOperationError:
+    return UnsupportedOperationError(
+        f"{call.operation.name} was not called: {why}", executed=False
+    )

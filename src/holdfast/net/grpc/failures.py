@@ -1,0 +1,84 @@
+"""What the failures of grpcio mean, in the words of `holdfast.errors`.
+
+Rules:
+- Nothing was sent only where no connection came about before. A status, whoever made it, is read
+  by `holdfast.wire.grpc`.
+- What gRPC itself refuses of a reply is a limit of the client's, whatever status it has.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Self
+
+from holdfast.wire.grpc import RpcStatus
+from holdfast.wire.limits import exceeded
+
+if TYPE_CHECKING:
+    from grpc import aio
+
+    from holdfast.errors import LimitExceededError
+    from holdfast.wire.limits import Limits
+
+__all__ = ["NotConnectedError", "reason_in", "status_of", "too_large"]
+
+_TOO_LARGE = re.compile(r"larger than max \([0-9]+ vs\. ([0-9]+)\)")
+_LARGE_METADATA = "metadata size exceeds"
+_NOT_OURS = "SERVER:"
+"""What gRPC's own servers put before the same words where it is our request that they refuse."""
+
+
+class NotConnectedError(Exception):
+    """No connection came about.
+
+    Attributes:
+        status: What gRPC says of it; None if the channel was closed.
+    """
+
+    def __init__(self, details: str) -> None:
+        super().__init__(details)
+        self.status: RpcStatus | None = RpcStatus(code="UNAVAILABLE", details=details)
+
+    @classmethod
+    def closed(cls) -> Self:
+        """That of a channel that was closed."""
+        error = cls("the channel is closed")
+        error.status = None
+        return error
+
+
+def reason_in(details: str) -> str:
+    """Why no connection came about, without what gRPC says around it."""
+    last = details.rpartition("last error: ")[2].removeprefix("UNKNOWN: ")
+    where, found, why = last.partition("Failed to connect to remote host: ")
+    if found:
+        return why
+    return last.rpartition("lookup failed for ")[2].partition(": ")[2].rstrip("]") or where
+
+
+def status_of(error: aio.AioRpcError) -> RpcStatus:
+    """How a call ended."""
+    return RpcStatus(
+        code=error.code().name,
+        details=error.details() or "",
+        initial=tuple(error.initial_metadata() or ()),
+        trailing=tuple(error.trailing_metadata() or ()),
+    )
+
+
+def too_large(error: aio.AioRpcError, limits: Limits) -> LimitExceededError | None:
+    """The error of a reply that gRPC has not let through; None if that is not the failure.
+
+    The agent has answered then, so that there is no telling from the status what it did.
+    """
+    details = error.details() or ""
+    if error.code().name != "RESOURCE_EXHAUSTED" or _NOT_OURS in details:
+        return None
+    if _LARGE_METADATA in details:
+        what = f"the metadata of the reply is larger than {limits.headers} bytes"
+        return exceeded("headers", limits, what, grpc_status=error.code().name)
+    found = _TOO_LARGE.search(details)
+    if found is None:
+        return None
+    what = f"the reply is larger than {found[1]} bytes"
+    return exceeded("body", limits, what, grpc_status=error.code().name)

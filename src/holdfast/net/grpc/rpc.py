@@ -1,0 +1,327 @@
+"""One call over a channel: its bytes, its limits, and what may have left.
+
+Rules, each against something that grpcio does otherwise:
+- A limit is named by what was waited for: a connection, the first of the reply, more of it. No
+  deadline goes along (``grpc-timeout``): what a caller waits for is not how long an agent may
+  work, and a server ends its own work at the deadline that it is told.
+- `sent` is noted before the request is handed to a channel that is connected.
+- A call that ends because its channel was closed is an error, and no cancellation of the caller's.
+- Whoever waits for an event and gives up leaves the stream as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
+
+from grpc import aio
+
+from holdfast.errors import A2AConnectionError, A2AError
+from holdfast.net.grpc.failures import NotConnectedError, reason_in, status_of, too_large
+from holdfast.runtime.engine import connection_error, timeout_error
+from holdfast.wire.grpc import error_of, reply_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from holdfast.errors import TimeoutPhase
+    from holdfast.model.operations import Operation
+    from holdfast.net.grpc.channels import Channels, Connected
+    from holdfast.wire.grpc import RpcStatus
+    from holdfast.wire.http import HttpRequest
+    from holdfast.wire.limits import Limits
+
+__all__ = ["Rpc", "RpcEvents", "answer_of"]
+
+R = TypeVar("R")
+
+_AHEAD = 16
+_BYTES_AHEAD = 1024 * 1024
+"""Events, and bytes of them, that are read before anybody asks: they come in bursts."""
+
+
+class Rpc(NamedTuple):
+    """A call as gRPC carries it, and the errors that tell of it.
+
+    Attributes:
+        request: Its bytes and limits, in the words of HTTP, which gRPC is.
+        url: Address of the interface, as it is written.
+        method: Path of the method.
+        metadata: Its headers.
+        operation: What is called.
+        version: The version of the protocol that is spoken.
+        limits: How large a reply to accept.
+        refusals: See `error_of`.
+        wall: Tells the time.
+    """
+
+    request: HttpRequest
+    url: str
+    method: str
+    metadata: tuple[tuple[str, str | bytes], ...]
+    operation: Operation[Any, Any]
+    version: str
+    limits: Limits
+    refusals: frozenset[int]
+    wall: Callable[[], float]
+
+    async def connected(self, channels: Channels, *, streaming: bool) -> Connected:
+        """Gives a channel to send it over.
+
+        Raises:
+            A2AError: There is none. Nothing was sent.
+        """
+        try:
+            with channels.watchdog.within(self.request.timeouts.connect):
+                return await channels.connected(self.url, self.request, streaming=streaming)
+        except NotConnectedError as error:
+            if error.status is None:
+                raise self.closed(sent=False) from None
+            raise self._never_connected(error.status) from None
+        except A2AError:
+            raise
+        except TimeoutError:
+            raise self.timed_out("connect", sent=False) from None
+
+    def failed(self, error: aio.AioRpcError, *, began: bool = False) -> A2AError:
+        """How it failed."""
+        limited = too_large(error, self.limits)
+        return self._told(status_of(error), began=began) if limited is None else limited
+
+    def timed_out(self, phase: TimeoutPhase, *, sent: bool = True) -> A2AError:
+        """One of its limits fired."""
+        return timeout_error(self.request, phase, sent=sent)
+
+    def closed(self, *, sent: bool = True) -> A2AError:
+        """Its channel was closed."""
+        return connection_error(self.request, "closed", sent=sent, transient=False)
+
+    def empty(self) -> A2AError:
+        """A stream has ended before its first event."""
+        return connection_error(self.request, "truncated", "status OK without an event", sent=True)
+
+    def _never_connected(self, status: RpcStatus) -> A2AError:
+        told = self._told(status, sent=False)
+        if not isinstance(told, A2AConnectionError):
+            return told
+        reason = None if told.failure == "refused" else reason_in(status.details or "")
+        error = connection_error(
+            self.request, told.failure, reason, sent=False, transient=told.transient
+        )
+        error.grpc_status = told.grpc_status
+        return error
+
+    def _told(self, status: RpcStatus, *, sent: bool = True, began: bool = False) -> A2AError:
+        return error_of(
+            self.operation,
+            status,
+            version=self.version,
+            now=self.wall(),
+            refusals=self.refusals,
+            sent=sent,
+            began=began,
+        )
+
+
+async def answer_of(rpc: Rpc, channels: Channels) -> tuple[bytes, Mapping[str, str]]:
+    """Makes a call that has one answer: its message, and the metadata around it.
+
+    Raises:
+        A2AError: Whatever went wrong.
+    """
+    connected = await rpc.connected(channels, streaming=False)
+    try:
+        return await _answer_over(rpc, channels, connected)
+    except aio.AioRpcError as error:
+        raise rpc.failed(error) from error
+    except aio.UsageError:
+        raise rpc.closed() from None
+    except asyncio.CancelledError:
+        if _is_wanted():
+            raise rpc.closed() from None
+        raise
+    except TimeoutError:
+        raise rpc.timed_out("first_byte") from None
+    finally:
+        await connected.leave()
+
+
+async def _answer_over(
+    rpc: Rpc, channels: Channels, connected: Connected
+) -> tuple[bytes, Mapping[str, str]]:
+    request = rpc.request
+    method: aio.UnaryUnaryMultiCallable[bytes, bytes]
+    method = connected.channel.unary_unary(rpc.method)
+    request.progress.sent = True
+    call = method(request.body, metadata=rpc.metadata)
+    try:
+        with channels.watchdog.within(request.timeouts.first_byte):
+            body = await call
+        return body, reply_headers(await call.initial_metadata(), await call.trailing_metadata())
+    finally:
+        call.cancel()  # which does nothing to one that is over
+
+
+class RpcEvents(Generic[R]):
+    """A stream of events, in the shape of `holdfast.runtime.transport.Stream`.
+
+    Args:
+        rpc: The call.
+        channels: Where there is a channel for it.
+        agent: What errors call the agent.
+        decode: Makes the value of an event.
+    """
+
+    def __init__(
+        self, rpc: Rpc, channels: Channels, *, agent: str, decode: Callable[[bytes], R]
+    ) -> None:
+        self._rpc = rpc
+        self._channels = channels
+        self._agent = agent
+        self._decode = decode
+        self._connected: Connected | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._arrived = deque[bytes]()
+        self._size = 0
+        self._news, self._room = asyncio.Event(), asyncio.Event()
+        self._headers: Mapping[str, str] | None = None
+        self._first: R | None = None  # until it is asked for
+        self._failure: aio.AioRpcError | None = None
+        self._came = False
+        self._is_over = self._is_closed = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def open(self) -> Mapping[str, str]:
+        """Sends the request, waits for the first event, and gives the metadata before it.
+
+        Raises:
+            A2AError: Whatever went wrong until then; the call is over.
+        """
+        try:
+            await self._send()
+            try:
+                self._first = await self._next()
+            except StopAsyncIteration:
+                raise self._rpc.empty() from None
+        except BaseException as error:
+            if isinstance(error, A2AError):
+                error.agent = self._agent
+            await self.close()
+            raise
+        return self._headers or {}
+
+    async def __anext__(self) -> R:
+        if self._first is not None:
+            value, self._first = self._first, None
+            return value
+        try:
+            return await self._next()
+        except A2AError as error:
+            error.agent = self._agent
+            raise
+
+    def at_hand(self) -> R | None:
+        """The next value if it is there already; what fails does so where it is waited for."""
+        if not self._arrived or self._first is not None:
+            return None
+        try:
+            value = self._decode(self._arrived[0])
+        except A2AError:
+            return None
+        self._taken()
+        return value
+
+    async def close(self) -> None:
+        """Ends the call; the agent goes on."""
+        reading, self._reading = self._reading, None
+        connected, self._connected = self._connected, None
+        self._arrived.clear()
+        self._failure = self._first = None
+        self._is_over, self._is_closed = True, False
+        try:
+            if reading is not None and not reading.done():
+                reading.cancel()
+                await asyncio.wait({reading})
+        finally:
+            if connected is not None:
+                await connected.leave()
+
+    async def _send(self) -> None:
+        rpc = self._rpc
+        self._connected = await rpc.connected(self._channels, streaming=True)
+        try:
+            method: aio.UnaryStreamMultiCallable[bytes, bytes]
+            method = self._connected.channel.unary_stream(rpc.method)
+            rpc.request.progress.sent = True
+            call = method(rpc.request.body, metadata=rpc.metadata)
+        except aio.UsageError:
+            raise rpc.closed() from None
+        self._reading = asyncio.ensure_future(self._read(call))
+        await self._wait("first_byte", lambda: self._headers is None)
+
+    async def _next(self) -> R:
+        await self._wait("idle", lambda: not self._arrived)
+        if not self._arrived:
+            raise self._end()
+        self._came = True
+        message = self._arrived[0]
+        self._taken()
+        return self._decode(message)
+
+    def _taken(self) -> None:
+        self._size -= len(self._arrived.popleft())
+        self._room.set()
+
+    def _end(self) -> Exception:
+        """What the end of the call means."""
+        if self._failure is not None:
+            return self._rpc.failed(self._failure, began=self._came)
+        return self._rpc.closed() if self._is_closed else StopAsyncIteration()
+
+    async def _wait(self, phase: TimeoutPhase, lacks: Callable[[], bool]) -> None:
+        """Waits while something lacks, and the call goes on."""
+        if self._is_over or not lacks():
+            return
+        try:
+            with self._channels.watchdog.within(getattr(self._rpc.request.timeouts, phase)):
+                while lacks() and not self._is_over:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise self._rpc.timed_out(phase) from None
+
+    async def _read(self, call: aio.UnaryStreamCall[bytes, bytes]) -> None:
+        """Reads what comes, a little ahead of those who ask for it."""
+        messages = aiter(call)
+        try:
+            self._headers = reply_headers(await call.initial_metadata())
+            self._news.set()
+            async for message in messages:
+                self._arrived.append(message)
+                self._size += len(message)
+                self._news.set()
+                while len(self._arrived) >= _AHEAD or self._size > _BYTES_AHEAD:
+                    self._room.clear()
+                    await self._room.wait()
+        except aio.AioRpcError as error:
+            self._failure = error
+        except asyncio.CancelledError:
+            if not _is_wanted():
+                raise
+            self._is_closed = True
+        finally:
+            self._is_over = True
+            self._news.set()
+            call.cancel()  # which does nothing to one that is over
+            if isinstance(messages, AsyncGenerator):  # left in the middle
+                await messages.aclose()
+
+
+def _is_wanted() -> bool:
+    """Whether nobody has cancelled the running task: a call that is over can look the same."""
+    task = asyncio.current_task()
+    return task is not None and not task.cancelling()

@@ -1,0 +1,137 @@
+"""A gRPC server that says what a test wants, byte by byte, and a wire to it that can be cut."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+
+import grpc
+from a2a.types import a2a_pb2 as pb
+from grpc import aio
+
+from holdfast import AgentCapabilities, AgentCard, AgentInterface
+
+__all__ = ["ARTIFACT", "SERVICE", "TASK", "Wire", "card_of", "event", "grpc_agent", "task"]
+
+SERVICE = "/lf.a2a.v1.A2AService/"
+
+
+def task(task_id="t1", state="TASK_STATE_COMPLETED", **members):
+    return pb.Task(
+        id=task_id,
+        context_id="c1",
+        status=pb.TaskStatus(state=pb.TaskState.Value(state)),
+        **members,
+    )
+
+
+def event(text, *, append=True):
+    update = pb.TaskArtifactUpdateEvent(
+        task_id="t1",
+        context_id="c1",
+        artifact=pb.Artifact(artifact_id="a", parts=[pb.Part(text=text)]),
+        append=append,
+    )
+    return pb.StreamResponse(artifact_update=update).SerializeToString()
+
+
+TASK = task().SerializeToString()
+ARTIFACT = event("more")
+
+
+def card_of(url, **members):
+    """A card with this one interface."""
+    interface = AgentInterface(url=url, protocol_binding="GRPC", protocol_version="1.0")
+    capabilities = AgentCapabilities(streaming=True, extended_agent_card=True)
+    members = {"name": "agent", "capabilities": capabilities, **members}
+    return AgentCard(supported_interfaces=(interface,), **members)
+
+
+class _Methods(grpc.GenericRpcHandler):
+    def __init__(self, methods, calls):
+        self._methods, self._calls = methods, calls
+
+    def service(self, details):
+        name = details.method.rpartition("/")[2]
+        self._calls.append((details.method, dict(details.invocation_metadata)))
+        method = self._methods.get(name)
+        if method is None:
+            return None
+        if "Stream" in name or "Subscribe" in name:
+            return grpc.unary_stream_rpc_method_handler(method)
+        return grpc.unary_unary_rpc_method_handler(method)
+
+
+@contextlib.asynccontextmanager
+async def grpc_agent(port=0, credentials=None, options=(), **methods):
+    """Serves methods, by their names; gives the port, the calls that have come, and the server."""
+    server = aio.server(options=options)
+    calls = []
+    server.add_generic_rpc_handlers((_Methods(methods, calls),))
+    address = f"127.0.0.1:{port}"
+    if credentials is None:
+        bound = server.add_insecure_port(address)
+    else:
+        bound = server.add_secure_port(address, credentials)
+    await server.start()
+    try:
+        yield bound, calls, server
+    finally:
+        await server.stop(0)
+
+
+class Wire:
+    """Passes bytes on to a port, until it is told otherwise.
+
+    Attributes:
+        port: Its own.
+        connections: How many there were.
+    """
+
+    def __init__(self, to):
+        self._to = to
+        self._open = set()
+        self.connections = 0
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._passed_on, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_):
+        self.cut()
+        self._server.close()
+        await self._server.wait_closed()
+
+    def cut(self):
+        """Resets all connections."""
+        for writer in list(self._open):
+            if writer.is_closing():
+                continue
+            connection = writer.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+
+    async def _passed_on(self, reader, writer):
+        self.connections += 1
+        self._open.add(writer)
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", self._to)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._open.add(back)
+        try:
+            await asyncio.gather(_pass(reader, back), _pass(there, writer))
+        finally:
+            self._open -= {writer, back}
+            writer.transport.abort()
+            back.transport.abort()
+
+
+async def _pass(reader, writer):
+    with contextlib.suppress(OSError, RuntimeError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
