@@ -148,6 +148,7 @@ if TYPE_CHECKING:
     from holdfast.policy.resilience import Resilience
     from holdfast.policy.retry import RetryPolicy
     from holdfast.push import JwtPolicy, PushReceiver
+    from holdfast.runtime.card_verification import CardVerification
     from holdfast.runtime.endpoints import Endpoint, Endpoints
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
@@ -156,6 +157,7 @@ if TYPE_CHECKING:
         AttemptFailed,
         AttemptStarted,
         CallFinished,
+        CardChecked,
         CircuitChanged,
         Consumer,
         Interceptor,
@@ -177,6 +179,7 @@ if TYPE_CHECKING:
         Transport,
         UnaryOnly,
     )
+    from holdfast.signatures import CardVerifier
     from holdfast.stats import ClientStats, EndpointStats
     from holdfast.task_manager import ClientTaskManager
     from holdfast.tasks.text import TextChange, TextDelta, TextReset
@@ -221,7 +224,10 @@ __all__ = [
     "CallOutcome",
     "CallRecord",
     "CancelUnconfirmedError",
+    "CardChecked",
     "CardSignatureError",
+    "CardVerification",
+    "CardVerifier",
     "Circuit",
     "CircuitChanged",
     "CircuitOpenError",
@@ -392,6 +398,7 @@ _MODULES = (
     "runtime.transport",
     "runtime.journal",
     "runtime.listeners",
+    "runtime.card_verification",
     "runtime.produced",
     "tasks.text",
     "stats",
@@ -417,6 +424,7 @@ _MODULES = (
     "diagnosis",
     "factory",
     "push",
+    "signatures",
     "journals.sqlite",
     "net.aiohttp",
 )
