@@ -7,18 +7,18 @@ card that has not changed is not verified again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
 from holdfast.errors import CardSignatureError
 from holdfast.model import codec
-from holdfast.model.card import AgentCard
 from holdfast.model.card_reading import read_card
 from holdfast.runtime.card_verification import CardVerification
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from holdfast.model.card import AgentCard
     from holdfast.runtime.listeners import Observers
     from holdfast.runtime.transport import AnyCall, Reply
 
