@@ -197,10 +197,7 @@ def connect(
     env = SystemEnv() if env is None else env
     configuration = SendMessageConfiguration() if configuration is None else configuration
     producers = producers_of(transport_producers)
-    check_kind("require_signature", require_signature, bool)
-    if require_signature and card_verifier is None:
-        text = "require_signature=True needs a card_verifier, such as CardVerifier(keys=…)"
-        raise ValueError(text)
+    _check_trust(card_verifier, require_signature=require_signature)
     check_kind("resilience", resilience, Resilience)
     check_kind("limits", limits, Limits)
     check_kind("configuration", configuration, SendMessageConfiguration)
@@ -321,6 +318,17 @@ def connect(
     # The bottom once more: a layer of the caller's may close without what is below it.
     closed = (bottom, owned, kept if kept is not journal else None)
     return Client(calls, owned=[one for one in closed if one is not None])
+
+
+def _check_trust(
+    verifier: CardVerifier | CardVerifierCallable | None, *, require_signature: bool
+) -> None:
+    if verifier is not None and not isinstance(verifier, CardVerifier):
+        check_able("card_verifier", verifier, "__call__")
+    check_kind("require_signature", require_signature, bool)
+    if require_signature and verifier is None:
+        text = "require_signature=True needs a card_verifier, such as CardVerifier(keys=…)"
+        raise ValueError(text)
 
 
 def _registry(shared: Endpoints | None) -> Endpoints:

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from holdfast.policy.reconcile import ContextIds
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.admission import Admission
-    from holdfast.runtime.card_trust import CardTrust
+    from holdfast.runtime.card_trust import BelievedCard, CardTrust
     from holdfast.runtime.card_verification import CardVerification
     from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.endpoints import Endpoint, KnownEndpoints
@@ -231,6 +231,7 @@ class Calls:
         self._cards = cards
         self._resolver = resolver
         self._trust = trust
+        self._extended: BelievedCard | None = None  # unless the public card was given after it
         self._headers = headers
         self._extensions = extensions
         self._configuration = configuration
@@ -354,7 +355,9 @@ class Calls:
     async def card(self, deadline: Deadline) -> AgentCard:
         """The agent's card."""
         call = self._call(GET_AGENT_CARD, CardLocation(()), deadline, PerCall())
-        return (await self._cards.unary(call)).value
+        card = (await self._cards.unary(call)).value
+        self._extended = None
+        return card
 
     async def extended_card(self, deadline: Deadline, per_call: PerCall) -> AgentCard:
         """Fetches the agent's extended card, and puts it in the place of the public one.
@@ -375,14 +378,24 @@ class Calls:
                 raise
             except TimeoutError:
                 raise overrun("the card was not verified", deadline, None) from None
+        self._extended = believed
         if per_call.context is None and not per_call.headers:  # else it is one user's of many
             self._resolver.replace(believed, per_call.secrets.found())
         return believed.card
 
     @property
     def card_verification(self) -> CardVerification | None:
-        """What the signatures of the card are worth; None before there is one."""
+        """What the signatures of the card are worth that was given last; None before there is."""
+        if self._extended is not None:
+            return self._extended.verification
         return self._resolver.verification
+
+    @property
+    def card_document(self) -> Mapping[str, Any] | None:
+        """The JSON object of that card as it came; None before there is one."""
+        extended = self._extended
+        received = self._resolver.received if extended is None else extended.received
+        return None if received is None or not received.is_whole else received.document
 
     async def run(
         self,

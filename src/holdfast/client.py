@@ -166,11 +166,19 @@ class Client(ClosingContext):
 
     @property
     def card_verification(self) -> CardVerification | None:
-        """What the signatures of the agent's card are worth; None before there is a card.
+        """What the signatures of the card are worth that was given last, public or extended.
 
-        Without ``connect(card_verifier=…)`` nobody verifies them.
+        None before there is a card. Without ``connect(card_verifier=…)`` nobody verifies them.
         """
         return self._calls.card_verification
+
+    @property
+    def card_document(self) -> Mapping[str, Any] | None:
+        """The JSON object of that card as it came, with what the model does not know.
+
+        None before there is a card, and for a card that was passed as an `AgentCard`.
+        """
+        return self._calls.card_document
 
     async def discover(self, *, timeout: float | None = None) -> AgentCard:
         """The same as `agent_card`."""

@@ -33,7 +33,6 @@ __all__ = [
     "create_push_config",
     "delete_push_config",
     "download_task",
-    "get_card",
     "get_push_config",
     "get_task",
     "list_push_configs",
@@ -336,12 +335,6 @@ async def delete_push_config(
         task_id, config_id, timeout=session.left(), headers=session.svc_params
     )
     output.deleted(task_id, config_id)
-
-
-async def get_card(session: Session, output: Output) -> None:
-    """Shows the card, even one whose interfaces are of no use."""
-    card = await session.get_card()
-    output.card(card, await session.chosen())
 
 
 async def _wait(session: Session, task_id: str) -> Task:

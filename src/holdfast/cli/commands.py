@@ -18,8 +18,10 @@ import click
 from click.shell_completion import get_completion_class
 
 from holdfast.cli import actions
+from holdfast.cli.card_commands import get_card
 from holdfast.cli.errors import CommandError, Failure, describe, internal, unwritable, usage
 from holdfast.cli.options import (
+    CARD,
     DEFAULT_CONCURRENCY,
     EVERYWHERE,
     EVERYWHERE_BRIEFLY,
@@ -645,11 +647,16 @@ def card(**_options: object) -> None:
 
 
 @card.command("get", context_settings=_CONTEXT)
-@with_options(LINES, EVERYWHERE)
+@with_options(CARD, LINES, EVERYWHERE)
 @click.pass_context
-def card_get(ctx: click.Context, /, **_options: object) -> int:
+def card_get(ctx: click.Context, /, **options: Any) -> int:
     """Fetch an agent's card and show it."""
-    return _execute(ctx, actions.get_card)
+    return _execute(
+        ctx,
+        lambda session, output: get_card(
+            session, output, validate=options["validate"], extended=options["extended"]
+        ),
+    )
 
 
 @app.group("task", context_settings=_CONTEXT)

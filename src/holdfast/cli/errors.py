@@ -510,6 +510,13 @@ def _name_it(error: A2AError, situation: Situation) -> str | None:
     return f"if you trust it: --agent-card {error.agent}"
 
 
+def _have_keys(error: A2AError, _situation: Situation) -> str | None:
+    """What helps where a card is merely not verified."""
+    if getattr(error, "outcome", None) != "unverifiable" or error.transient:
+        return None
+    return "name its author's keys by --card-keys, or where they are by --card-key-host"
+
+
 def _correct_card(error: A2AError, situation: Situation) -> str | None:
     if not _is_about_address(error, situation):
         return _name_card(error, situation)
@@ -611,6 +618,7 @@ _ROWS = (
         hint=_correct_card,
         message=_without_advice,
     ),
+    _Row(errors.CardSignatureError, "A2ACLI_ERR_CARD_INVALID", hint=_have_keys),
     _Row(
         errors.AuthenticationError,
         "A2ACLI_ERR_AUTH_FAILED",

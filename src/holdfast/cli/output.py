@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from holdfast.diagnosis import Diagnosis
     from holdfast.model.card import AgentCard, AgentInterface
     from holdfast.model.types import Event, WireValue
+    from holdfast.runtime.card_verification import CardVerification
 
 __all__ = [
     "ChatOutput",
@@ -109,8 +110,13 @@ class Output(Protocol):
         """A push configuration of a task is deleted."""
         ...
 
-    def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:
-        """A card, and the interface that calls would use."""
+    def card(
+        self,
+        card: AgentCard,
+        chosen: AgentInterface | None,
+        verification: CardVerification | None,
+    ) -> None:
+        """A card, the interface that calls would use, and what its signatures are worth."""
         ...
 
     def settings(self, settings: Iterable[Effective], configuration: Configuration) -> None:
@@ -269,8 +275,14 @@ class TextOutput(_Speaks):
     def deleted(self, task_id: str, config_id: str) -> None:
         self._lines(text.render_deleted(task_id, config_id))
 
-    def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:
-        self._lines(text.render_card(card, chosen, text.View(verbose=self._verbose)))
+    def card(
+        self,
+        card: AgentCard,
+        chosen: AgentInterface | None,
+        verification: CardVerification | None,
+    ) -> None:
+        view = text.View(verbose=self._verbose)
+        self._lines(text.render_card(card, chosen, view, verification))
 
     def settings(self, settings: Iterable[Effective], configuration: Configuration) -> None:
         self._lines(text.render_settings(settings, configuration))
@@ -376,8 +388,15 @@ class JsonOutput(_Speaks):
     def deleted(self, task_id: str, config_id: str) -> None:  # noqa: ARG002  the agent says nothing
         self._document(document(Empty()))
 
-    def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:  # noqa: ARG002  same
+    def card(
+        self,
+        card: AgentCard,
+        chosen: AgentInterface | None,  # noqa: ARG002  same
+        verification: CardVerification | None,
+    ) -> None:
         self._document(document(card))
+        if verification is not None:  # the document is the protocol's own
+            self.tell("Signature", text.verified(verification))
 
     def settings(self, settings: Iterable[Effective], configuration: Configuration) -> None:
         stated = [

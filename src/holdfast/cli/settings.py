@@ -39,6 +39,9 @@ class Settings:
         waits: Whether to wait for the task; None leaves it to the command.
         stream: Whether to show what comes as it comes.
         poll_interval: Seconds between two looks.
+        card_keys: Keys that cards are signed with, as written.
+        card_key_hosts: Hosts whose key sets count.
+        require_signature: Whether a card must be verified.
     """
 
     agent_card: str
@@ -57,6 +60,9 @@ class Settings:
     waits: bool | None = None
     stream: bool = False
     poll_interval: float = DEFAULT_POLL_INTERVAL
+    card_keys: str | None = None
+    card_key_hosts: tuple[str, ...] = ()
+    require_signature: bool = False
 
     @property
     def credentials(self) -> set[str]:
@@ -124,6 +130,9 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
         waits=waits,
         stream=stream,
         poll_interval=values.get("poll_interval", DEFAULT_POLL_INTERVAL),
+        card_keys=values["card_keys"],
+        card_key_hosts=tuple(dict.fromkeys(values["card_key_hosts"])),
+        require_signature=values["require_signature"],
     )
 
 

@@ -18,6 +18,7 @@ from holdfast.runtime.card_verification import CardVerification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
     from holdfast.model.card import AgentCard
     from holdfast.runtime.listeners import Observers
     from holdfast.runtime.transport import AnyCall, Reply
@@ -104,10 +105,12 @@ class BelievedCard(NamedTuple):
     Attributes:
         card: What of it is used.
         verification: What its signatures are worth.
+        received: The card as it came.
     """
 
     card: AgentCard
     verification: CardVerification
+    received: ReceivedCard
 
 
 _ABSENT = CardVerification(outcome="absent", reason="the card is not signed")
@@ -144,7 +147,7 @@ class CardTrust:
         if not received.card.signatures and not received.document.get("signatures"):
             checked = Checked(_ABSENT)
         elif self._checker is None:
-            return BelievedCard(received.card, _NOBODY)
+            return BelievedCard(received.card, _NOBODY, received)
         else:
             checked = await self._checker.check(received)
         found = checked.verification
@@ -153,10 +156,11 @@ class CardTrust:
         if found.outcome == "invalid" or (self._is_required and found.outcome != "verified"):
             raise _refused(found, received.card)
         if checked.document is None:
-            return BelievedCard(received.card, found)
+            return BelievedCard(received.card, found, received)
         signatures = received.card.signatures
         card = read_card(checked.document)
-        return BelievedCard(msgspec.structs.replace(card, signatures=signatures), found)
+        card = msgspec.structs.replace(card, signatures=signatures)
+        return BelievedCard(card, found, received)
 
     async def close(self) -> None:
         """Lets go of what is under way."""

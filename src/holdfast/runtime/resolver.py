@@ -97,9 +97,8 @@ class AgentCardResolver(UnaryOnly):
         self._limits = limits
         self._trust = trust
         self._document = document
-        self._received: ReceivedCard | None = None
-        self._believed: BelievedCard | None = None
-        self._verification: CardVerification | None = None
+        self._believed: BelievedCard | None = None  # what came from the source last
+        self._used: BelievedCard | None = None
         self._card: AgentCard | None = None
         self._source: AgentCard | None = None  # which is another one if `replace` was called
         self._found: FoundCard | None = None
@@ -167,7 +166,12 @@ class AgentCardResolver(UnaryOnly):
     @property
     def verification(self) -> CardVerification | None:
         """What the signatures of that card are worth; None before there is one."""
-        return self._verification
+        return None if self._used is None else self._used.verification
+
+    @property
+    def received(self) -> ReceivedCard | None:
+        """That card as it came; None before there is one."""
+        return None if self._used is None else self._used.received
 
     @property
     def scope(self) -> Scope:
@@ -186,7 +190,7 @@ class AgentCardResolver(UnaryOnly):
             believed: The card to use.
             secrets: What was sent to get it.
         """
-        self._card, self._verification = believed
+        self._card, self._used = believed.card, believed
         self._secrets = secrets
 
     async def _load(self, call: AnyCall) -> AgentCard:
@@ -205,15 +209,8 @@ class AgentCardResolver(UnaryOnly):
     async def _trusted(self, call: AnyCall, received: ReceivedCard) -> BelievedCard:
         """The card that may be used; one that has not changed is not verified again."""
         before = self._believed
-        if (
-            before is None
-            or before.verification.is_for_now
-            or self._received is None
-            or self._received.document != received.document
-            or self._received.card != received.card
-        ):
-            before = await self._trust.believed(call, received)
-            self._received, self._believed = received, before
+        if before is None or before.verification.is_for_now or before.received != received:
+            before = self._believed = await self._trust.believed(call, received)
         return before
 
     async def _load_from(self, agent: str, call: AnyCall) -> AgentCard:
@@ -254,13 +251,11 @@ class AgentCardResolver(UnaryOnly):
         return self._keep(believed, lifetime, min(grace, _MOST_AGE))
 
     def _keep(self, believed: BelievedCard, lifetime: float, grace: float = 0.0) -> AgentCard:
-        card, verification = believed
-        if self._card is None or card != self._source:
-            self._card = self._source = card
-            self._verification = verification
-        elif self._card is self._source:
-            self._verification = verification
-        if verification.is_for_now:
+        if self._card is None or believed.card != self._source:
+            self._card = self._source = believed.card
+        if self._card is self._source:  # and nothing was put in its place
+            self._used = believed
+        if believed.verification.is_for_now:
             lifetime = min(lifetime, _PAUSE)
         self._fresh_until = asyncio.get_running_loop().time() + lifetime
         self._usable_until = self._fresh_until + grace

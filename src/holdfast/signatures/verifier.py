@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from holdfast.arguments import check_able, items
+from holdfast.arguments import items
 from holdfast.errors import A2AError
 from holdfast.runtime.card_trust import Checked
 from holdfast.runtime.card_verification import CardVerification
@@ -111,16 +111,11 @@ class CardVerifier:
 def card_checker(
     verifier: CardVerifier | CardVerifierCallable | None, engine: HttpEngine, env: Env
 ) -> CardChecker | None:
-    """What verifies cards, of what a caller passes.
-
-    Raises:
-        TypeError: It is neither a `CardVerifier` nor something that can be called.
-    """
+    """What verifies cards, of what a caller passes."""
     if verifier is None:
         return None
     if isinstance(verifier, CardVerifier):
         return verifier.opened(engine, env)
-    check_able("card_verifier", verifier, "__call__")
     return _Asking(verifier)
 
 

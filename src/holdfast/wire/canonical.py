@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple, cast
 
+from holdfast.wire.card_schema import AGENT_CARD, Members, Rule
+
 __all__ = [
     "FormName",
     "NoCanonicalFormError",
@@ -107,10 +109,10 @@ def left_out(received: Mapping[str, Any], used: Mapping[str, Any]) -> tuple[str,
 def _forms(content: dict[str, Any]) -> Iterator[SignedForm]:
     yield SignedForm("received", content, canonical(content))
     for name, only_known in (("specified", False), ("known", True)):
-        document = _by_presence(content, _AGENT_CARD, only_known=only_known)
-        filled = _by_presence(content, _AGENT_CARD, only_known=only_known, fills=True)
+        document = _by_presence(content, AGENT_CARD, only_known=only_known)
+        filled = _by_presence(content, AGENT_CARD, only_known=only_known, fills=True)
         yield SignedForm(cast("FormName", name), document, canonical(filled))
-    lean = _lean(_by_presence(content, _AGENT_CARD, only_known=True))
+    lean = _lean(_by_presence(content, AGENT_CARD, only_known=True))
     yield SignedForm("sdk", lean, canonical(lean))
 
 
@@ -120,118 +122,8 @@ def _forms_of_03(content: dict[str, Any]) -> Iterator[SignedForm]:
     yield SignedForm("sdk", lean, canonical(_without_implied(lean)))
 
 
-class _Rule(NamedTuple):
-    """What the specification says of a member."""
-
-    presence: Literal["required", "optional", "plain"]
-    holds: Literal["value", "message", "list", "map"] = "value"
-    of: Mapping[str, _Rule] | None = None
-
-
-_Message = Mapping[str, _Rule]
-
-_REQUIRED = _Rule("required")
-_OPTIONAL = _Rule("optional")
-_PLAIN = _Rule("plain")
-_REQUIRED_LIST = _Rule("required", "list")
-_LIST = _Rule("plain", "list")
-_STRUCT = _Rule("plain", "message")
-
-
-def _message(of: _Message, presence: Literal["required", "plain"] = "plain") -> _Rule:
-    return _Rule(presence, "message", of)
-
-
-def _many(of: _Message, presence: Literal["required", "plain"] = "plain") -> _Rule:
-    return _Rule(presence, "list", of)
-
-
-_REQUIREMENT: _Message = {"schemes": _Rule("plain", "map", {"list": _LIST})}
-_FLOW_ENDS: _Message = {"refreshUrl": _PLAIN, "scopes": _Rule("required", "map")}
-_GIVEN_UP: _Message = {"refreshUrl": _PLAIN, "scopes": _Rule("plain", "map")}
-_FLOWS: _Message = {
-    "authorizationCode": _message(
-        {
-            **_FLOW_ENDS,
-            "authorizationUrl": _REQUIRED,
-            "tokenUrl": _REQUIRED,
-            "pkceRequired": _PLAIN,
-        }
-    ),
-    "clientCredentials": _message({**_FLOW_ENDS, "tokenUrl": _REQUIRED}),
-    "implicit": _message({**_GIVEN_UP, "authorizationUrl": _PLAIN}),
-    "password": _message({**_GIVEN_UP, "tokenUrl": _PLAIN}),
-    "deviceCode": _message(
-        {**_FLOW_ENDS, "deviceAuthorizationUrl": _REQUIRED, "tokenUrl": _REQUIRED}
-    ),
-}
-_SCHEME: _Message = {
-    "apiKeySecurityScheme": _message(
-        {"description": _PLAIN, "location": _REQUIRED, "name": _REQUIRED}
-    ),
-    "httpAuthSecurityScheme": _message(
-        {"description": _PLAIN, "scheme": _REQUIRED, "bearerFormat": _PLAIN}
-    ),
-    "oauth2SecurityScheme": _message(
-        {
-            "description": _PLAIN,
-            "flows": _message(_FLOWS, "required"),
-            "oauth2MetadataUrl": _PLAIN,
-        }
-    ),
-    "openIdConnectSecurityScheme": _message(
-        {"description": _PLAIN, "openIdConnectUrl": _REQUIRED}
-    ),
-    "mtlsSecurityScheme": _message({"description": _PLAIN}),
-}
-_EXTENSION: _Message = {
-    "uri": _PLAIN,
-    "description": _PLAIN,
-    "required": _PLAIN,
-    "params": _STRUCT,
-}
-_CAPABILITIES: _Message = {
-    "streaming": _OPTIONAL,
-    "pushNotifications": _OPTIONAL,
-    "extensions": _many(_EXTENSION),
-    "extendedAgentCard": _OPTIONAL,
-}
-_INTERFACE: _Message = {
-    "url": _REQUIRED,
-    "protocolBinding": _REQUIRED,
-    "tenant": _PLAIN,
-    "protocolVersion": _REQUIRED,
-}
-_SKILL: _Message = {
-    "id": _REQUIRED,
-    "name": _REQUIRED,
-    "description": _REQUIRED,
-    "tags": _REQUIRED_LIST,
-    "examples": _LIST,
-    "inputModes": _LIST,
-    "outputModes": _LIST,
-    "securityRequirements": _many(_REQUIREMENT),
-}
-_AGENT_CARD: _Message = {
-    "name": _REQUIRED,
-    "description": _REQUIRED,
-    "supportedInterfaces": _many(_INTERFACE, "required"),
-    "provider": _message({"url": _REQUIRED, "organization": _REQUIRED}),
-    "version": _REQUIRED,
-    "documentationUrl": _OPTIONAL,
-    "capabilities": _message(_CAPABILITIES, "required"),
-    "securitySchemes": _Rule("plain", "map", _SCHEME),
-    "securityRequirements": _many(_REQUIREMENT),
-    "defaultInputModes": _REQUIRED_LIST,
-    "defaultOutputModes": _REQUIRED_LIST,
-    "skills": _many(_SKILL, "required"),
-    "iconUrl": _OPTIONAL,
-}
-"""The card and what is in it, by the definitions of A2A 1.0 (``specification/a2a.proto``)."""
-
-
 def _by_presence(
-    content: Mapping[str, Any], message: _Message, *, only_known: bool, fills: bool = False
+    content: Mapping[str, Any], message: Members, *, only_known: bool, fills: bool = False
 ) -> dict[str, Any]:
     """The members that are not left out (A2A 5.7, 8.4.1).
 
@@ -264,7 +156,7 @@ _DEFAULTS: tuple[Any, ...] = ("", False, 0, [], {})
 _EMPTY: Mapping[str, Any] = {"value": "", "message": {}, "list": [], "map": {}}
 
 
-def _inside(member: Any, rule: _Rule, *, only_known: bool, fills: bool) -> Any:
+def _inside(member: Any, rule: Rule, *, only_known: bool, fills: bool) -> Any:
     of = rule.of
     if of is None:
         return member
