@@ -280,3 +280,25 @@ def test_keys_that_cannot_be_are_a_usage_error(words):
     assert done.exit == 2
     assert "A2ACLI_ERR_USAGE" in done.err
     assert words[0] in done.err
+
+
+# ── What doctor says ─────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("card", "level", "said"),
+    [
+        (SIGNED, "ok", "verified by key 'k-1'"),
+        ({**SIGNED, "name": "Else"}, "problem", "signature 1 does not match the card"),
+        (Signer("other").sign(WELL), "warning", "key 'other' is not known"),
+        (WELL, "ok", "not signed"),
+    ],
+    ids=["verified", "invalid", "unverifiable", "absent"],
+)
+def test_doctor_says_what_the_signatures_are_worth(keys, card, level, said):
+    done = run("doctor", "--card-keys", keys, "-o", "json", card=card)
+
+    found = done.json["diagnosis"]["findings"]
+    (finding,) = [one for one in found if one["check"] == "card.signatures"]
+    assert finding["level"] == level
+    assert said in finding["saw"]

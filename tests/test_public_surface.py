@@ -173,7 +173,8 @@ SIGNATURES = {
     ),
     "diagnose": (
         "agent *send=None *twice=False *auth=None *headers=None *timeout=120.0 "
-        "*protocol_version=None *bindings=() *limits=None *engine=None *env=None"
+        "*protocol_version=None *bindings=() *limits=None *engine=None *env=None "
+        "*card_verifier=None"
     ),
     "make_error": "code message data=None",
     "wrap_downstream": "error *current *agent=None *nested=False",
