@@ -9,6 +9,7 @@ import jwt
 import msgspec
 import pytest
 from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+from a2a.server.routes.agent_card_routes import create_agent_card_routes
 from a2a.types import AgentCard as ProtobufCard
 from a2a.utils.signing import create_agent_card_signer, create_signature_verifier
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -16,7 +17,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from google.protobuf.json_format import ParseDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from tests.asgi_server import serving
 from tests.card_signing import CARD, DOCUMENT, KEYS_URL, SIGNER, Net, Signer, document, page
+from tests.real_agents import LIMIT
 
 from holdfast import (
     A2AConnectionError,
@@ -222,7 +228,7 @@ async def test_signatures_that_cannot_be_read_are_unverifiable_or_a_bad_card(sig
     assert said.outcome == "unverifiable"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     protected=st.one_of(
         st.text(max_size=40),
@@ -329,7 +335,7 @@ SDK_SIGNED = sdk_signed()
 BY_SDK, BY_US = st.just(SDK_SIGNED), st.just(SIGNER.sign(FULL))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data(), signed=st.one_of(BY_SDK, BY_US))
 def test_no_member_can_be_changed(data, signed):
     content = {name: member for name, member in signed.items() if name != "signatures"}
@@ -357,7 +363,7 @@ def canonical_card(card):
     return lean.payload
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     name=st.sampled_from(
         ["url", "additionalInterfaces", "security", "newMember", "preferredTransport"]
@@ -867,3 +873,29 @@ async def test_credentials_follow_what_is_signed():
         await client.ask("hello")
     sent = [call.headers.get("authorization") for call in agent.received if call.body]
     assert set(sent) == {"Bearer t0ken"}
+
+
+# ── A real server ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.real_time
+async def test_a_card_that_the_sdk_serves_is_verified_with_keys_from_its_own_host():
+    def application(url):
+        card = document(skills=FULL["skills"])
+        card["supportedInterfaces"][0]["url"] = f"{url}/rpc"
+        header = {"alg": "ES256", "kid": "k-1", "typ": "JOSE", "jku": f"{url}/keys"}
+        signed = create_agent_card_signer(SIGNER.key, header)(ParseDict(card, ProtobufCard()))
+        keys = Route("/keys", lambda _request: JSONResponse(SIGNER.jwks))
+        app = Starlette(routes=[*create_agent_card_routes(signed), keys])
+        app.state.url = url
+        return app
+
+    async with asyncio.timeout(LIMIT), serving(application) as app:
+        url = app.state.url
+        trusting = CardVerifier(jku_hosts=(url,))
+        async with connect(url, card_verifier=trusting, require_signature=True) as client:
+            assert (await client.agent_card()).name == "Signed"
+            assert client.card_verification.key_url == f"{url}/keys"
+        async with connect(url, card_verifier=BY_JKU, require_signature=True) as client:
+            with pytest.raises(CardSignatureError):
+                await client.agent_card()
