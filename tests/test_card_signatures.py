@@ -392,10 +392,18 @@ def test_nothing_can_be_added_that_is_acted_upon(name, value, signed):
 
 
 async def test_what_the_sdk_adds_for_older_clients_is_not_signed_and_not_used():
-    said, used = await judged(SDK_SIGNED)
+    older = {"url": "http://agent.test/old", "protocolBinding": "JSONRPC"}
+    interfaces = [*FULL["supportedInterfaces"], {**older, "protocolVersion": "0.3"}]
+    served = agent_card_to_dict(as_sdk_signs({**FULL, "supportedInterfaces": interfaces}))
+    assert served["url"] == "http://agent.test/old"
+    said, used = await judged({**served, "url": "http://evil.test"})
 
     assert said.outcome == "verified"
-    assert {one.protocol_version for one in used.supported_interfaces} == {"1.0"}
+    assert {"url", "preferredTransport", "protocolVersion"} <= set(said.unsigned)
+    assert [one.url for one in used.supported_interfaces] == [
+        "http://agent.test/rpc",
+        "http://agent.test/old",
+    ]
     both = SIGNER.sign(document(url="http://agent.test/rpc", protocolVersion="0.3.0"))
     said, used = await judged(both)
     assert said.unsigned == ()
