@@ -7,7 +7,8 @@ import json
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from holdfast import HttpReply
+from holdfast import CardVerification, HttpReply
+from holdfast.runtime.card_trust import BelievedCard, ReceivedCard
 from holdfast.signatures import sign_card
 from holdfast.testing import FakeNetwork
 
@@ -61,6 +62,12 @@ DOCUMENT = {
 
 def document(**members):
     return {**copy.deepcopy(DOCUMENT), **members}
+
+
+def unsigned(card):
+    """A card that may be used, as the client keeps it."""
+    nothing = CardVerification(outcome="absent")
+    return BelievedCard(card, nothing, ReceivedCard.of(card))
 
 
 class Signer:
