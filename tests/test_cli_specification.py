@@ -829,9 +829,9 @@ LABELS = {
     "Artifact", "Artifact ID", "Context ID", "Description", "Documentation", "Extended card",
     "File", "History message", "Input modes", "Interface", "Media type", "Message ID", "Name",
     "Output modes", "Provider", "Push notifications", "Role", "Security requirement",
-    "Security scheme", "Sent message", "Size", "Skill", "Skill description", "Skill example",
-    "Skill tags", "State", "Status message", "Streaming", "Task ID", "Transport", "URL",
-    "Updated", "Version",
+    "Security scheme", "Sent message", "Signature", "Size", "Skill", "Skill description",
+    "Skill example", "Skill tags", "State", "Status message", "Streaming", "Task ID", "Transport",
+    "URL", "Updated", "Version",
 }  # fmt: skip
 BLOCKS = {"Text", "Data", "Description", "Status message", "Skill description"}
 

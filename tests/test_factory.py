@@ -6,6 +6,7 @@ import re
 
 import msgspec
 import pytest
+from tests.card_signing import unsigned
 
 from holdfast import (
     A2AConnectionError,
@@ -620,9 +621,8 @@ class Wandering:
         await self.client.agent_card()
         [interface] = self.offered.supported_interfaces
         moved = msgspec.structs.replace(interface, url=f"own://agent.test/{len(self.made)}")
-        self.client._calls._resolver.replace(
-            msgspec.structs.replace(self.offered, supported_interfaces=(moved,)), frozenset()
-        )
+        card = msgspec.structs.replace(self.offered, supported_interfaces=(moved,))
+        self.client._calls._resolver.replace(unsigned(card), frozenset())
         return await self.client.get_task("own")
 
     async def calls(self, times):

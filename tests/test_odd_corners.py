@@ -10,6 +10,7 @@ import pydoc
 import aiohttp
 import msgspec
 import pytest
+from tests.card_signing import unsigned
 from tests.raw_server import always, reply, serve
 
 import holdfast
@@ -80,7 +81,7 @@ def own_card(*urls, **members):
 
 
 def move(client, url, **members):
-    client._calls._resolver.replace(own_card(url, **members), frozenset())
+    client._calls._resolver.replace(unsigned(own_card(url, **members)), frozenset())
 
 
 class Answering(FakeNetwork):

@@ -162,7 +162,8 @@ def test_the_package_is_typed():
 SIGNATURES = {
     "ask": "agent message *tools=() **options",
     "connect": (
-        "agent *auth=None *timeout=900.0 *card_ttl=300.0 *resilience=None *limits=None "
+        "agent *auth=None *timeout=900.0 *card_ttl=300.0 *card_verifier=None "
+        "*require_signature=False *resilience=None *limits=None "
         "*engine=None *tls=None *shared=None *env=None *url=None *tenant=None *bindings=() "
         "*supported_protocol_bindings=() *protocol_version=None *allow_legacy=False "
         "*transport_producers=None *grpc_channel_factory=None *configuration=None "
@@ -172,7 +173,8 @@ SIGNATURES = {
     ),
     "diagnose": (
         "agent *send=None *twice=False *auth=None *headers=None *timeout=120.0 "
-        "*protocol_version=None *bindings=() *limits=None *engine=None *env=None"
+        "*protocol_version=None *bindings=() *limits=None *engine=None *env=None "
+        "*card_verifier=None"
     ),
     "make_error": "code message data=None",
     "TlsConfig.context": "self",
@@ -292,6 +294,7 @@ SIGNATURES = {
     "AuthProvider.on_unauthorized": "self call error /",
     "AuthInterceptor.credentials": "self call /",
     "AuthInterceptor.on_unauthorized": "self call _error /",
+    "CardVerifier.opened": "self engine env",
     "CredentialService.get_credentials": "self scheme context /",
     "InMemoryContextCredentialStore.forget_session": "self session_id",
     "InMemoryContextCredentialStore.get_credentials": "self security_scheme_name context",
@@ -423,6 +426,16 @@ CONSTRUCTORS = {
         "*attempt=1 *is_retried=True *progress=CallProgress()"
     ),
     "CallFinished": "*request_id *operation *agent *attempts *duration *error",
+    "CardChecked": "*request_id *operation *agent *verification",
+    "CardSignatureError": "message='' *outcome='invalid' *key_id=None **facts",
+    "CardVerification": (
+        "*outcome *reason='' *key_id=None *key_url=None *algorithm=None *number=None *unsigned=() "
+        "*is_for_now=False"
+    ),
+    "CardVerifier": (
+        "keys=None *jku_hosts=() *algorithms=('ES256', 'ES384', 'ES512', 'EdDSA', 'PS256', "
+        "'PS384', 'PS512', 'RS256', 'RS384', 'RS512')"
+    ),
     "CancelUnconfirmedError": "message='' *task=None **facts",
     "CallEndedError": "message='' *message_id *outcome *detail=None **facts",
     "ClientCallContext": "*state=dict()",

@@ -149,6 +149,7 @@ if TYPE_CHECKING:
     from holdfast.policy.resilience import Resilience
     from holdfast.policy.retry import RetryPolicy
     from holdfast.push import JwtPolicy, PushReceiver
+    from holdfast.runtime.card_verification import CardVerification
     from holdfast.runtime.endpoints import Endpoint, Endpoints
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
@@ -157,6 +158,7 @@ if TYPE_CHECKING:
         AttemptFailed,
         AttemptStarted,
         CallFinished,
+        CardChecked,
         CircuitChanged,
         Consumer,
         Interceptor,
@@ -178,6 +180,7 @@ if TYPE_CHECKING:
         Transport,
         UnaryOnly,
     )
+    from holdfast.signatures import CardVerifier
     from holdfast.stats import ClientStats, EndpointStats
     from holdfast.task_manager import ClientTaskManager
     from holdfast.tasks.text import TextChange, TextDelta, TextReset
@@ -222,7 +225,10 @@ __all__ = [
     "CallOutcome",
     "CallRecord",
     "CancelUnconfirmedError",
+    "CardChecked",
     "CardSignatureError",
+    "CardVerification",
+    "CardVerifier",
     "Circuit",
     "CircuitChanged",
     "CircuitOpenError",
@@ -394,6 +400,7 @@ _MODULES = (
     "runtime.transport",
     "runtime.journal",
     "runtime.listeners",
+    "runtime.card_verification",
     "runtime.produced",
     "tasks.text",
     "stats",
@@ -419,6 +426,7 @@ _MODULES = (
     "diagnosis",
     "factory",
     "push",
+    "signatures",
     "journals.sqlite",
     "net.tls_config",
     "net.aiohttp",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, cast, get_args
 
@@ -33,6 +34,7 @@ from holdfast.runtime.admission import Admission
 from holdfast.runtime.agent_name import agent_name
 from holdfast.runtime.binding import HttpBinding
 from holdfast.runtime.by_binding import ByBinding
+from holdfast.runtime.card_trust import CardTrust
 from holdfast.runtime.credentials import AuthSlot
 from holdfast.runtime.endpoints import Endpoints, KnownEndpoints
 from holdfast.runtime.env import Env, SystemEnv
@@ -43,12 +45,13 @@ from holdfast.runtime.replica_cards import ReplicaCards
 from holdfast.runtime.replicas import Replica, ReplicaLayer
 from holdfast.runtime.resolver import AgentCardResolver
 from holdfast.runtime.routing import InterfaceLayer
+from holdfast.signatures.verifier import CardVerifier, CardVerifierCallable, card_checker
 from holdfast.wire.http import check_headers
 from holdfast.wire.limits import Limits
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     import aiohttp
@@ -76,6 +79,8 @@ def connect(
     auth: str | Mapping[str, str] | AuthProvider | CredentialService | None = None,
     timeout: float = CALL_TIMEOUT,
     card_ttl: float = 300.0,
+    card_verifier: CardVerifier | CardVerifierCallable | None = None,
+    require_signature: bool = False,
     resilience: Resilience | None = None,
     limits: Limits | None = None,
     engine: HttpEngine | aiohttp.ClientSession | None = None,
@@ -120,6 +125,14 @@ def connect(
         timeout: Seconds for a whole call, with everything that is tried again.
         card_ttl: Seconds that the card is kept if its server does not say (``Cache-Control``);
             0 keeps none for longer than the calls that wait for it.
+        card_verifier: Who verifies the signatures of the agent's card: a `CardVerifier`, or a
+            function or coroutine function that gets the JSON object of a signed card as it was
+            received, and raises if a signature is wrong. A card that was verified is used as far
+            as its signature covers it; one whose signature is wrong is refused; see
+            `Client.card_verification` for what became of it. A card that is passed should be its
+            JSON object or file: an `AgentCard` has not all that may have been signed.
+        require_signature: Whether a card is refused that is not verified, be it that it has no
+            signature, or that nobody has the key. Nothing is sent to the agent then.
         resilience: What to do when things go wrong; `Resilience.standard()` if left out.
         limits: How large a reply to accept; see `Limits` for the defaults.
         engine: What carries requests: an `HttpEngine` or an `aiohttp.ClientSession`, which are
@@ -203,6 +216,7 @@ def connect(
     env = SystemEnv() if env is None else env
     configuration = SendMessageConfiguration() if configuration is None else configuration
     producers = producers_of(transport_producers)
+    _check_trust(card_verifier, require_signature=require_signature)
     check_kind("resilience", resilience, Resilience)
     check_kind("limits", limits, Limits)
     check_kind("configuration", configuration, SendMessageConfiguration)
@@ -249,6 +263,9 @@ def connect(
     kept = None if journal is None else journal_of(journal)
     used, owned = engine_of(engine, tls)
     listening = Observers(observers)
+    trust = CardTrust(
+        card_checker(card_verifier, used, env), is_required=require_signature, observers=listening
+    )
     cards = card_source(
         used,
         resilience,
@@ -261,9 +278,17 @@ def connect(
     )
     resolvers = [
         AgentCardResolver(
-            one, cards, endpoints, slot, headers=own_headers, ttl=card_ttl, limits=limits
+            one,
+            cards,
+            endpoints,
+            slot,
+            headers=own_headers,
+            ttl=card_ttl,
+            limits=limits,
+            trust=trust,
+            document=dict(given) if isinstance(given, Mapping) else None,
         )
-        for one in in_hand
+        for one, given in zip(in_hand, agents, strict=True)
     ]
     known = resolvers[0] if len(resolvers) == 1 else ReplicaCards(resolvers)
 
@@ -276,12 +301,7 @@ def connect(
             return ways[0]
         return ReplicaLayer(inner, list(map(Replica, ways)), env)
 
-    over_grpc = partial(
-        grpc_transport, env, resilience, limits, tls=tls_of(used), factory=grpc_channel_factory
-    )
-    bottom: Transport = ByBinding(HttpBinding(used, env, resilience, limits), {"GRPC": over_grpc})
-    if producers:
-        bottom = ProducedTransports(bottom, producers)
+    bottom = _bottom(used, env, resilience, limits, grpc_channel_factory, producers)
     transport = layered_calls(
         bottom,
         choice=routed,
@@ -314,10 +334,39 @@ def connect(
         journaling=None if kept is None else Journaling(kept, _name_of(in_hand), env),
         endpoints=endpoints,
         admissions=admissions,
+        trust=trust,
     )
     # The bottom once more: a layer of the caller's may close without what is below it.
     closed = (bottom, owned, kept if kept is not journal else None)
     return Client(calls, owned=[one for one in closed if one is not None])
+
+
+def _bottom(
+    engine: HttpEngine,
+    env: Env,
+    resilience: Resilience,
+    limits: Limits,
+    channel_factory: Callable[[str], aio.Channel] | None,
+    producers: Mapping[str, TransportProducer],
+) -> Transport:
+    """What carries calls, by the binding of the interface that they go to."""
+    over_grpc = partial(
+        grpc_transport, env, resilience, limits, tls=tls_of(engine), factory=channel_factory
+    )
+    over_http = HttpBinding(engine, env, resilience, limits)
+    bottom = ByBinding(over_http, {"GRPC": over_grpc})
+    return ProducedTransports(bottom, producers) if producers else bottom
+
+
+def _check_trust(
+    verifier: CardVerifier | CardVerifierCallable | None, *, require_signature: bool
+) -> None:
+    if verifier is not None and not isinstance(verifier, CardVerifier):
+        check_able("card_verifier", verifier, "__call__")
+    check_kind("require_signature", require_signature, bool)
+    if require_signature and verifier is None:
+        text = "require_signature=True needs a card_verifier, such as CardVerifier(keys=…)"
+        raise ValueError(text)
 
 
 def _registry(shared: Endpoints | None) -> Endpoints:

@@ -29,6 +29,7 @@ from holdfast.content import Content, to_message
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
+    CardSignatureError,
     DeadlineExceededError,
     InvalidAgentCardError,
     TaskAuthRequiredError,
@@ -45,6 +46,7 @@ from holdfast.model.requests import (
 from holdfast.options import CallOptions, SendOptions
 from holdfast.policy.deadline import Deadline
 from holdfast.policy.reconcile import OnUnknown
+from holdfast.runtime.card_trust import received_in
 from holdfast.runtime.closing import close_in_turn
 from holdfast.runtime.discovery import CardLocation
 from holdfast.runtime.listeners import Consumer, Hooks
@@ -73,6 +75,8 @@ if TYPE_CHECKING:
     from holdfast.policy.reconcile import ContextIds
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.admission import Admission
+    from holdfast.runtime.card_trust import BelievedCard, CardTrust
+    from holdfast.runtime.card_verification import CardVerification
     from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.endpoints import Endpoint, KnownEndpoints
     from holdfast.runtime.env import Env
@@ -161,6 +165,7 @@ class Calls:
         journaling: Writes calls down; None for nobody.
         endpoints: The addresses that it comes to know.
         admissions: Who is let in; None where everybody is.
+        trust: Decides which cards are used.
 
     Attributes:
         timeout: Seconds of a call that names no timeout.
@@ -204,6 +209,7 @@ class Calls:
         journaling: Journaling | None,
         endpoints: KnownEndpoints,
         admissions: PerLoop[Admission] | None,
+        trust: CardTrust,
     ) -> None:
         self.timeout = timeout
         self.observers = observers
@@ -224,6 +230,8 @@ class Calls:
         self._transport = transport
         self._cards = cards
         self._resolver = resolver
+        self._trust = trust
+        self._extended: BelievedCard | None = None  # unless the public card was given after it
         self._headers = headers
         self._extensions = extensions
         self._configuration = configuration
@@ -238,7 +246,7 @@ class Calls:
         self._closing.here().set()
         if self.journaling is not None:
             await self.journaling.close()
-        await close_in_turn((self._transport, self._cards), seconds=_CLOSING)
+        await close_in_turn((self._transport, self._cards, self._trust), seconds=_CLOSING)
 
     async def pause(self, seconds: float) -> None:
         """Waits between two calls, and no longer than until the client is closed."""
@@ -347,7 +355,9 @@ class Calls:
     async def card(self, deadline: Deadline) -> AgentCard:
         """The agent's card."""
         call = self._call(GET_AGENT_CARD, CardLocation(()), deadline, PerCall())
-        return (await self._cards.unary(call)).value
+        card = (await self._cards.unary(call)).value
+        self._extended = None
+        return card
 
     async def extended_card(self, deadline: Deadline, per_call: PerCall) -> AgentCard:
         """Fetches the agent's extended card, and puts it in the place of the public one.
@@ -356,16 +366,36 @@ class Calls:
         who asked: other users of the client would be led by it.
         """
         request = GetExtendedAgentCardRequest()
-        card = (await self.run(GET_EXTENDED_AGENT_CARD, request, deadline, per_call)).value
+        call = self._call(GET_EXTENDED_AGENT_CARD, request, deadline, per_call)
+        reply = await self._made(call)
         with per_call.hiding_secrets():
             try:
-                check_card(card)
-            except InvalidAgentCardError as error:
+                check_card(reply.value)
+                async with asyncio.timeout_at(deadline.at):
+                    believed = await self._trust.believed(call, received_in(reply))
+            except (InvalidAgentCardError, CardSignatureError) as error:
                 error.agent = self.agent
                 raise
+            except TimeoutError:
+                raise overrun("the card was not verified", deadline, None) from None
+        self._extended = believed
         if per_call.context is None and not per_call.headers:  # else it is one user's of many
-            self._resolver.replace(card, per_call.secrets.found())
-        return card
+            self._resolver.replace(believed, per_call.secrets.found())
+        return believed.card
+
+    @property
+    def card_verification(self) -> CardVerification | None:
+        """What the signatures of the card are worth that was given last; None before there is."""
+        if self._extended is not None:
+            return self._extended.verification
+        return self._resolver.verification
+
+    @property
+    def card_document(self) -> Mapping[str, Any] | None:
+        """The JSON object of that card as it came; None before there is one."""
+        extended = self._extended
+        received = self._resolver.received if extended is None else extended.received
+        return None if received is None or not received.is_whole else received.document
 
     async def run(
         self,
@@ -377,7 +407,11 @@ class Calls:
         progress: CallProgress | None = None,
     ) -> Reply[R]:
         """Makes one call."""
-        call = self._call(operation, params, deadline, per_call, progress=progress)
+        return await self._made(
+            self._call(operation, params, deadline, per_call, progress=progress)
+        )
+
+    async def _made(self, call: Call[P, R]) -> Reply[R]:
         try:
             reply = await self._transport.unary(call)
         finally:

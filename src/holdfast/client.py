@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from holdfast.model.operations import Operation
     from holdfast.options import CallOptions, SendOptions
     from holdfast.policy.deadline import Deadline
+    from holdfast.runtime.card_verification import CardVerification
     from holdfast.runtime.closing import Closable
     from holdfast.runtime.listeners import Consumer, Interceptor
     from holdfast.runtime.transport import Errand, Reply
@@ -159,8 +160,25 @@ class Client(ClosingContext):
         Raises:
             AgentCardResolutionError: There is no card.
             InvalidAgentCardError: It is not usable.
+            CardSignatureError: Its signature is wrong; or it is not verified, and must be.
         """
         return await self._calls.card(self._calls.deadline("call", timeout))
+
+    @property
+    def card_verification(self) -> CardVerification | None:
+        """What the signatures of the card are worth that was given last, public or extended.
+
+        None before there is a card. Without ``connect(card_verifier=…)`` nobody verifies them.
+        """
+        return self._calls.card_verification
+
+    @property
+    def card_document(self) -> Mapping[str, Any] | None:
+        """The JSON object of that card as it came, with what the model does not know.
+
+        None before there is a card, and for a card that was passed as an `AgentCard`.
+        """
+        return self._calls.card_document
 
     async def discover(self, *, timeout: float | None = None) -> AgentCard:
         """The same as `agent_card`."""
@@ -173,6 +191,7 @@ class Client(ClosingContext):
             UnsupportedOperationError: The agent offers none.
             ExtendedAgentCardNotConfiguredError: The agent declares one but has none.
             InvalidAgentCardError: It is not usable.
+            CardSignatureError: Its signature is wrong; or it is not verified, and must be.
         """
         deadline, per_call = self._calls.begin("call", options)
         return await self._calls.extended_card(deadline, per_call)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.listeners import Consumer, Interceptor, Observer
     from holdfast.runtime.produced import TransportProducer
     from holdfast.runtime.transport import ClientCallContext, Layer
+    from holdfast.signatures.verifier import CardVerifier, CardVerifierCallable
     from holdfast.wire.bindings import ProtocolVersion
     from holdfast.wire.http import Timeouts
     from holdfast.wire.limits import Limits
@@ -79,6 +80,8 @@ class ClientOptions(TypedDict, total=False):
     """Those of `ConnectOptions` that say nothing of where the agent is, nor of its answers."""
 
     auth: str | Mapping[str, str] | AuthProvider | CredentialService | None
+    card_verifier: CardVerifier | CardVerifierCallable | None
+    require_signature: bool
     timeout: float
     resilience: Resilience | None
     limits: Limits | None

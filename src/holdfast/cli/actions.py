@@ -26,7 +26,6 @@ __all__ = [
     "Filters",
     "cancel_task",
     "comment",
-    "get_card",
     "get_task",
     "list_tasks",
     "send",
@@ -218,12 +217,6 @@ async def _canceled_before(
         output.began(task)
         raise error
     return task
-
-
-async def get_card(session: Session, output: Output) -> None:
-    """Shows the card, even one whose interfaces are of no use."""
-    card = await session.get_card()
-    output.card(card, await session.chosen())
 
 
 async def _wait(session: Session, task_id: str) -> Task:

@@ -7,12 +7,12 @@ import os
 import re
 import sys
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli import actions
 from holdfast.cli.auth_commands import auth
+from holdfast.cli.card_commands import get_card
 from holdfast.cli.conformance_command import conformance
 from holdfast.cli.demo_server import demo_server
 from holdfast.cli.doctor_command import doctor
@@ -20,7 +20,7 @@ from holdfast.cli.errors import usage
 from holdfast.cli.execution import CONTEXT, INTERRUPTED, cannot_write, execute, fail, nobody_reads
 from holdfast.cli.journal_commands import resume, run_lines
 from holdfast.cli.message_commands import chat, send
-from holdfast.cli.options import EVERYWHERE, LINES, OUTPUT_FORMATS, with_options
+from holdfast.cli.options import CARD, EVERYWHERE, LINES, OUTPUT_FORMATS, with_options
 from holdfast.cli.own_commands import COMPLETE, completion, config, show_help
 from holdfast.cli.skill_command import skill
 from holdfast.cli.sources import loaded_configuration
@@ -119,11 +119,16 @@ def card(**_options: object) -> None:
 
 
 @card.command("get", context_settings=CONTEXT)
-@with_options(LINES, EVERYWHERE)
+@with_options(CARD, LINES, EVERYWHERE)
 @click.pass_context
-def card_get(ctx: click.Context, /, **_options: object) -> int:
+def card_get(ctx: click.Context, /, **options: Any) -> int:
     """Fetch an agent's card and show it."""
-    return execute(ctx, actions.get_card)
+    return execute(
+        ctx,
+        lambda session, output: get_card(
+            session, output, validate=options["validate"], extended=options["extended"]
+        ),
+    )
 
 
 app.add_command(auth)

@@ -1,7 +1,8 @@
 """Credentials of the command line, carried as the agent's card declares (A2A 7.3, 4.5).
 
 Rules: the card is fetched without them, unless its server asks for a bearer token; then they go
-with each request, in a header, a cookie or the query, and to the agent's own origin only.
+with each request, in a header, a cookie or the query, and to the agent's own origin only. To the
+address of the extended card go those that the card declares a scheme for (a2a-cli 12.4).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import InvalidAgentCardError
 from holdfast.model.card import APIKeySecurityScheme, HTTPAuthSecurityScheme, SecurityScheme
-from holdfast.model.operations import GET_AGENT_CARD
+from holdfast.model.operations import GET_AGENT_CARD, GET_EXTENDED_AGENT_CARD
 from holdfast.wire.credentials import Credentials as Carried
 from holdfast.wire.credentials import is_cookie_name, is_cookie_value
 from holdfast.wire.http import check_headers
@@ -42,6 +43,7 @@ class Credentials:
         self._api_key = api_key
         self._key = Carried()
         self._has_card = False
+        self._untaken: set[str] = set()
         self._card_is_guarded = False
 
     def fit(self, card: AgentCard) -> None:
@@ -52,6 +54,11 @@ class Credentials:
             ValueError: The key cannot stand where the card wants it.
         """
         self._has_card = True
+        fitting = _key_scheme(card)
+        taken = {_need(scheme, fitting).flag for scheme in card.security_schemes.values()}
+        if any(one.api_key_security_scheme is not None for one in card.security_schemes.values()):
+            taken.add("--api-key")
+        self._untaken = {"--bearer", "--api-key"} - taken
         if self._api_key is None:
             return
         scheme = _key_scheme(card)
@@ -68,10 +75,20 @@ class Credentials:
             )
         self._key = carry(scheme.name, self._api_key)
 
+    @property
+    def undeclared(self) -> set[str]:
+        """The flags whose credentials no scheme of the card takes, of those that are given."""
+        given = {"--bearer": bool(self._bearer), "--api-key": self._api_key is not None}
+        return {flag for flag in self._untaken if given[flag]}
+
     async def credentials(self, call: AnyCall, /) -> Carried:
         """What a call carries."""
         if call.operation is GET_AGENT_CARD:
             return Carried(headers=self._bearer if self._card_is_guarded else {})
+        if call.operation.name == GET_EXTENDED_AGENT_CARD.name:
+            bearer = {} if "--bearer" in self._untaken else self._bearer
+            key = Carried() if "--api-key" in self._untaken else self._key
+            return Carried(headers={**bearer, **key.headers}, query=key.query, cookies=key.cookies)
         return Carried(
             headers={**self._bearer, **self._key.headers},
             query=self._key.query,

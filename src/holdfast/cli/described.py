@@ -109,6 +109,7 @@ _ROWS = (
         hint=hints.correct_card,
         message=wording.without_advice,
     ),
+    _Row(errors.CardSignatureError, "A2ACLI_ERR_CARD_INVALID", hint=hints.have_keys),
     _Row(
         errors.AuthenticationError,
         "A2ACLI_ERR_AUTH_FAILED",

@@ -13,6 +13,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
+from holdfast.cli.card_commands import card_verifier
 from holdfast.cli.errors import CommandError, Failure
 from holdfast.diagnosis import Examination
 from holdfast.wire.bindings import HTTP_BINDINGS, PROTOCOL_VERSIONS
@@ -64,6 +65,7 @@ async def examine(
         protocol_version=next((v for v in PROTOCOL_VERSIONS if v == settings.version), None),
         bindings=tuple(name for name in settings.transports if name in HTTP_BINDINGS),
         env=world.env,
+        card_verifier=card_verifier(settings),
         look_at_tls=world.look_at_tls,
         found=session.fit,
         sending=sending,

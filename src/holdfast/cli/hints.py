@@ -31,6 +31,7 @@ __all__ = [
     "find_task",
     "gave_what_is_asked_for",
     "give_credentials",
+    "have_keys",
     "have_permission",
     "leave_it_out",
     "look_for_message",
@@ -241,6 +242,13 @@ def correct_card(error: A2AError, situation: Situation) -> str | None:
         return name_card(error, situation)
     save = situation.command("card", "get", "-o", "json")
     return f"correct the address: {save} > card.json, edit it, then --agent-card card.json"
+
+
+def have_keys(error: A2AError, _situation: Situation) -> str | None:
+    """What helps where a card is merely not verified."""
+    if getattr(error, "outcome", None) != "unverifiable" or error.transient:
+        return None
+    return "name its author's keys by --card-keys, or where they are by --card-key-host"
 
 
 def speak_theirs(error: A2AError, situation: Situation) -> str | None:

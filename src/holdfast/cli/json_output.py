@@ -6,6 +6,7 @@ import codecs
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
+from holdfast.cli import text
 from holdfast.cli.document import document, with_paths, write_json
 from holdfast.cli.speaking import Speaks, encoding_of, write
 from holdfast.model.requests import (
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.diagnosis import Diagnosis
     from holdfast.model.card import AgentCard, AgentInterface
     from holdfast.model.types import Event, WireValue
+    from holdfast.runtime.card_verification import CardVerification
 
 __all__ = ["JsonOutput"]
 
@@ -88,8 +90,15 @@ class JsonOutput(Speaks):
     def deleted(self, task_id: str, config_id: str) -> None:  # noqa: ARG002  the agent says nothing
         self._document(document(Empty()))
 
-    def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:  # noqa: ARG002  same
+    def card(
+        self,
+        card: AgentCard,
+        chosen: AgentInterface | None,  # noqa: ARG002  same
+        verification: CardVerification | None,
+    ) -> None:
         self._document(document(card))
+        if verification is not None:  # the document is the protocol's own
+            self.tell("Signature", text.verified(verification))
 
     def settings(self, settings: Iterable[Effective], configuration: Configuration) -> None:
         stated = [

@@ -40,6 +40,7 @@ from holdfast.wire.bindings import BINDINGS, OLDER_VERSION, PROTOCOL_VERSION
 
 __all__ = [
     "AUTHORIZING",
+    "CARD",
     "DEFAULT_POLL_INTERVAL",
     "DEFAULT_TIMEOUT",
     "EVERYWHERE",
@@ -92,6 +93,48 @@ def _timeout(seconds: float) -> Callable[[F], F]:
         help="How long to wait before giving up, as 30s or 1m30s.",
     )
 
+
+TRUST = (
+    _option(
+        "--card-keys",
+        metavar="REF",
+        type=Reads("ref", read_id),
+        shell_complete=complete_path,
+        help="Keys that agent cards are signed with: a file with a JWK set, a JWK or a public key "
+        "as PEM, or the https address of a JWK set. A card whose signature is wrong is refused.",
+    ),
+    _option(
+        "--card-key-host",
+        "card_key_hosts",
+        multiple=True,
+        metavar="HOST",
+        type=Reads("host", read_id, r"[,\s]+"),
+        help="Host, or origin, whose key sets count where the signature of a card names one "
+        "(jku); can be repeated.",
+    ),
+    _option(
+        "--require-signature",
+        is_flag=True,
+        shown=_as_flag,
+        help="Refuse an agent whose card is not verified, before anything is sent to it.",
+    ),
+)
+"""Options about the signatures of cards."""
+
+CARD = (
+    click.option(
+        "--validate",
+        is_flag=True,
+        help="Check the card against the protocol's schema; what is wrong with it ends the "
+        "command with an error.",
+    ),
+    click.option(
+        "--extended",
+        is_flag=True,
+        help="Show the card for authenticated clients. Credentials are sent for it only where "
+        "the public card declares a scheme that takes them.",
+    ),
+)
 
 EVERYWHERE = (
     _option(
@@ -216,6 +259,7 @@ EVERYWHERE = (
         callback=_print_version,
         help="Show the version and exit.",
     ),
+    *TRUST,
 )
 """Options of every command; they can also stand before it."""
 

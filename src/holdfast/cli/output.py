@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.diagnosis import Diagnosis
     from holdfast.model.card import AgentCard, AgentInterface
     from holdfast.model.types import Event, Message, Task, WireValue
+    from holdfast.runtime.card_verification import CardVerification
 
 __all__ = ["Output", "command_line", "output_for"]
 
@@ -71,8 +72,13 @@ class Output(Protocol):
         """A push configuration of a task is deleted."""
         ...
 
-    def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:
-        """A card, and the interface that calls would use."""
+    def card(
+        self,
+        card: AgentCard,
+        chosen: AgentInterface | None,
+        verification: CardVerification | None,
+    ) -> None:
+        """A card, the interface that calls would use, and what its signatures are worth."""
         ...
 
     def settings(self, settings: Iterable[Effective], configuration: Configuration) -> None:

@@ -17,6 +17,7 @@ import click
 
 from holdfast._version import __version__
 from holdfast.assembly import connect
+from holdfast.cli.card_commands import card_verifier
 from holdfast.cli.configuration import PREFIX
 from holdfast.cli.credentials import Credentials
 from holdfast.cli.described import describe
@@ -143,6 +144,7 @@ class Session:
             engine = LoggedEngine(engine)
         self.engine: HttpEngine = engine
         self._world = world
+        verifier = card_verifier(settings)
         try:
             self._auth = self._credentials or self._kept(reference)
             self.client: Client = connect(
@@ -161,6 +163,8 @@ class Session:
                 consumers=(self._saw,),
                 observers=(self._observed,),
                 attempt_layers=(Rehearsed,),
+                card_verifier=verifier,
+                require_signature=settings.require_signature,
                 journal=journal,
                 env=world.env,
             )
@@ -277,6 +281,11 @@ class Session:
                 self._credentials.fit(card)
             except ValueError as error:
                 raise click.UsageError(f"--api-key: {error}") from None
+
+    @property
+    def undeclared(self) -> set[str]:
+        """The flags whose credentials no scheme of the card takes."""
+        return set() if self._credentials is None else self._credentials.undeclared
 
     async def chosen(self) -> AgentInterface | None:
         """The interface that calls would use; None, and a warning, if they would use none."""

@@ -43,6 +43,9 @@ class Settings:
         stream: Whether to show what comes as it comes.
         through_auth: Whether to wait on while a task waits for an authorization.
         poll_interval: Seconds between two looks.
+        card_keys: Keys that cards are signed with, as written.
+        card_key_hosts: Hosts whose key sets count.
+        require_signature: Whether a card must be verified.
     """
 
     agent_card: str
@@ -65,6 +68,9 @@ class Settings:
     stream: bool = False
     through_auth: bool = False
     poll_interval: float = DEFAULT_POLL_INTERVAL
+    card_keys: str | None = None
+    card_key_hosts: tuple[str, ...] = ()
+    require_signature: bool = False
 
     @property
     def credentials(self) -> set[str]:
@@ -131,6 +137,9 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
         stream=stream,
         through_auth=bool(values.get("through_auth")),
         poll_interval=values.get("poll_interval", DEFAULT_POLL_INTERVAL),
+        card_keys=values["card_keys"],
+        card_key_hosts=tuple(dict.fromkeys(values["card_key_hosts"])),
+        require_signature=values["require_signature"],
     )
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast.cli.saving import Saved
     from holdfast.cli.settings import Effective
     from holdfast.model.card import AgentCard, AgentInterface, SecurityScheme
+    from holdfast.runtime.card_verification import CardVerification
 
 __all__ = [
     "View",
@@ -49,6 +50,7 @@ __all__ = [
     "render_settings",
     "render_status",
     "state",
+    "verified",
 ]
 
 
@@ -345,13 +347,19 @@ _SHOWN: tuple[tuple[Callable[[Part], bool], Callable[[Part, View], Iterator[str]
 # ── Cards ────────────────────────────────────────────────────────────────────────────────────
 
 
-def render_card(card: AgentCard, chosen: AgentInterface | None, view: View) -> Iterator[str]:
+def render_card(
+    card: AgentCard,
+    chosen: AgentInterface | None,
+    view: View,
+    verification: CardVerification | None,
+) -> Iterator[str]:
     """The lines for a card.
 
     Args:
         card: The card.
         chosen: The interface that calls would use; None if there is none.
         view: What to show.
+        verification: What its signatures are worth.
     """
     yield field("Name", card.name)
     yield from _entry("Description", card.description)
@@ -383,8 +391,18 @@ def render_card(card: AgentCard, chosen: AgentInterface | None, view: View) -> I
                 yield from _entry("Skill example", example)
             yield from _entry("Skill input modes", ", ".join(skill.input_modes))
             yield from _entry("Skill output modes", ", ".join(skill.output_modes))
-    if card.signatures:
-        yield field("Signatures", f"{len(card.signatures)}, not verified")
+    if verification is not None:
+        yield field("Signature", verified(verification))
+
+
+def verified(verification: CardVerification) -> str:
+    """What the signatures of a card are worth, in one line."""
+    if verification.outcome != "verified":
+        return f"{verification.outcome}: {verification.reason}"
+    by = "the key" if verification.key_id is None else f"key {verification.key_id!r}"
+    where = "" if verification.key_url is None else f" of {verification.key_url}"
+    without = ", ".join(verification.unsigned)
+    return f"verified by {by}{where}" + (f"; not signed, and not used: {without}" * bool(without))
 
 
 _YES_NO: Mapping[bool | None, str] = {True: "yes", False: "no", None: "no"}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.diagnosis import Diagnosis
     from holdfast.model.card import AgentCard, AgentInterface
     from holdfast.model.types import Event, Message, Task, WireValue
+    from holdfast.runtime.card_verification import CardVerification
 
 __all__ = ["ChatOutput", "TextOutput"]
 
@@ -84,8 +85,14 @@ class TextOutput(Speaks):
     def deleted(self, task_id: str, config_id: str) -> None:
         self._lines(text.render_deleted(task_id, config_id))
 
-    def card(self, card: AgentCard, chosen: AgentInterface | None) -> None:
-        self._lines(text.render_card(card, chosen, text.View(verbose=self._verbose)))
+    def card(
+        self,
+        card: AgentCard,
+        chosen: AgentInterface | None,
+        verification: CardVerification | None,
+    ) -> None:
+        view = text.View(verbose=self._verbose)
+        self._lines(text.render_card(card, chosen, view, verification))
 
     def settings(self, settings: Iterable[Effective], configuration: Configuration) -> None:
         self._lines(text.render_settings(settings, configuration))

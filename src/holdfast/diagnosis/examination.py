@@ -31,9 +31,11 @@ from holdfast.errors import (
 )
 from holdfast.policy.resilience import Resilience
 from holdfast.resources import engine_of
+from holdfast.runtime.card_trust import ReceivedCard
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.interfaces import Route, choose_interfaces
+from holdfast.signatures.verifier import CardVerifier, CardVerifierCallable, card_checker
 from holdfast.wire.bindings import (
     HTTP_BINDINGS,
     OLDER_VERSION,
@@ -89,6 +91,7 @@ async def diagnose(
     limits: Limits | None = None,
     engine: HttpEngine | aiohttp.ClientSession | None = None,
     env: Env | None = None,
+    card_verifier: CardVerifier | CardVerifierCallable | None = None,
 ) -> Diagnosis:
     """Examines an agent, and says what was seen, what that means, and what to do.
 
@@ -111,6 +114,7 @@ async def diagnose(
         engine: What carries requests, as for `connect`. Over one of your own, which may trust
             other authorities, the server's TLS is not looked at.
         env: Wall time and ids; for tests.
+        card_verifier: Who verifies the signatures of the card, as for `connect`.
 
     Returns:
         What was found, also where the agent is not there at all.
@@ -133,6 +137,7 @@ async def diagnose(
             bindings=bindings,
             limits=limits,
             env=env,
+            card_verifier=card_verifier,
             look_at_tls=_look_at_tls() if engine is None else None,
         )
         return await examination.run()
@@ -162,6 +167,7 @@ class Examination:
         bindings: Preferred bindings for the message.
         limits: How large replies may be.
         env: Wall time and ids.
+        card_verifier: Who verifies the signatures of the card.
         look_at_tls: Looks at the TLS of a server; None if that is not to be done.
         found: Called with the card, before the agent is called.
         sending: Called with the message's id right before it is sent.
@@ -185,6 +191,7 @@ class Examination:
         bindings: Sequence[str] = (),
         limits: Limits | None = None,
         env: Env | None = None,
+        card_verifier: CardVerifier | CardVerifierCallable | None = None,
         look_at_tls: LookAtTls | None = None,
         found: Callable[[AgentCard], None] = lambda _: None,
         sending: Callable[[str], None] = lambda _: None,
@@ -213,6 +220,9 @@ class Examination:
         self._seen = Seen()
         self._secrets = Secrets()
         self._look_at_tls = look_at_tls
+        if card_verifier is not None and not isinstance(card_verifier, CardVerifier):
+            check_able("card_verifier", card_verifier, "__call__")
+        self._verifier = card_verifier
         self._found = found
         self._sending = sending
         self._sent: list[str] = []
@@ -328,6 +338,19 @@ class Examination:
             self._secrets.hide_in(error)
             error.attempts, error.gave_up = (), None  # there was one, and it was meant to be
             observed.card_error = error
+        else:
+            observed.card = await self._verified(observed.card)
+
+    async def _verified(self, card: CardFacts) -> CardFacts:
+        """The same, with what its signatures are worth."""
+        checker = card_checker(self._verifier, self._caller.engine, self._env)
+        if checker is None or not card.document.get("signatures"):
+            return card
+        try:
+            checked = await checker.check(ReceivedCard(card.card, card.document))
+        finally:
+            await checker.close()
+        return msgspec.structs.replace(card, verification=checked.verification)
 
     async def _see_tls(self) -> None:
         observed = self._observed

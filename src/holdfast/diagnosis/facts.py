@@ -13,6 +13,7 @@ import msgspec
 from holdfast.errors import A2AError, InvalidAgentResponseError
 from holdfast.model.addresses import doubt
 from holdfast.model.card import AgentCard, AgentInterface
+from holdfast.runtime.card_verification import CardVerification
 from holdfast.wire.bindings import HTTP_BINDINGS, spoken_version
 from holdfast.wire.http import media_type, presentable
 from holdfast.wire.origins import origin
@@ -126,6 +127,7 @@ class CardFacts(msgspec.Struct, frozen=True, kw_only=True):
         headers: Of the reply.
         is_confirmed: Whether its server answers 304 to who has it already; None if not asked.
         is_guarded: Whether its server wanted credentials.
+        verification: What its signatures are worth; None if there was nobody to verify them.
     """
 
     card: AgentCard
@@ -137,6 +139,7 @@ class CardFacts(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     is_confirmed: bool | None = None
     is_guarded: bool = False
+    verification: CardVerification | None = None
 
 
 class ListingFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,8 +33,6 @@ whether to try again is decided elsewhere, from `A2AError.executed` and `A2AErro
         ├── OutcomeUnknownError                 ├── JournalError
         ├── DuplicateTasksError                 └── CallEndedError
         └── RunItemChangedError
-
-Not raised yet, and there so that a program may name it: `CardSignatureError`.
 """
 
 from __future__ import annotations
@@ -612,7 +610,26 @@ class InvalidAgentCardError(A2AError):
 
 
 class CardSignatureError(A2AError):
-    """The agent card's signature is missing or wrong where one is required."""
+    """The agent card's signature is wrong, or it is not verified where that is required.
+
+    Nothing was sent to the agent.
+
+    Attributes:
+        outcome: ``"invalid"``, ``"unverifiable"`` or ``"absent"``; see `CardVerification`.
+        key_id: The key that the signature names; None if there is none.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        outcome: str = "invalid",
+        key_id: str | None = None,
+        **facts: Unpack[Facts],
+    ) -> None:
+        super().__init__(message, **facts)
+        self.outcome = outcome
+        self.key_id = key_id
 
 
 class CredentialOriginError(A2AError):

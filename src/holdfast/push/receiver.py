@@ -29,15 +29,16 @@ from holdfast.push.asgi import (
     reply,
 )
 from holdfast.push.intake import Intake
-from holdfast.push.keys import FetchedKeys, FixedKeys
 from holdfast.push.refusals import Refused
-from holdfast.push.signatures import JwtPolicy, SignatureCheck, check_library
+from holdfast.push.signatures import JwtPolicy, SignatureCheck
 from holdfast.push.used_tokens import UsedTokens
 from holdfast.push.waits import TaskWait
 from holdfast.push.watches import Watch, Watches
 from holdfast.resources import engine_of
 from holdfast.runtime.closing import ClosingContext
 from holdfast.runtime.env import SystemEnv
+from holdfast.runtime.keys import FetchedKeys, FixedKeys
+from holdfast.signatures.jws import check_library
 from holdfast.wire.http import presentable
 from holdfast.wire.limits import Limits
 
@@ -330,7 +331,7 @@ class PushReceiver(ClosingContext):
             return None
         policy = JwtPolicy() if jwt is None else jwt
         check_kind("jwt", policy, JwtPolicy)
-        check_library()
+        check_library("push", "signed deliveries")
         if isinstance(keys, str):
             url = _address(keys, "address of the keys", no_user="keys are public, and need none")
             used, self._owned = engine_of(engine)

@@ -21,30 +21,17 @@ import msgspec
 
 from holdfast.model import codec
 from holdfast.model.settings import check_count, check_kinds, check_numbers
-from holdfast.push.keys import KeysUnavailableError
 from holdfast.push.refusals import Refusal, Refused
+from holdfast.runtime.keys import KeysUnavailableError
+from holdfast.signatures.jws import ASYMMETRIC, check_algorithms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.push.keys import KeySource
     from holdfast.runtime.env import Env
+    from holdfast.runtime.keys import KeySource
 
-__all__ = ["JwtPolicy", "SignatureCheck", "Voucher", "check_library"]
-
-_ASYMMETRIC = (
-    "ES256",
-    "ES384",
-    "ES512",
-    "EdDSA",
-    "PS256",
-    "PS384",
-    "PS512",
-    "RS256",
-    "RS384",
-    "RS512",
-)
-"""Algorithms whose verifying keys are public (RFC 7518, 8037)."""
+__all__ = ["JwtPolicy", "SignatureCheck", "Voucher"]
 
 _LONGEST = 8192
 _BODY_DIGEST = "request_body_sha256"
@@ -70,7 +57,7 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
         TypeError: A value of another type.
     """
 
-    algorithms: tuple[str, ...] = _ASYMMETRIC
+    algorithms: tuple[str, ...] = ASYMMETRIC
     issuer: str | None = None
     audience: str | None = None
     max_age: float = 300.0
@@ -82,12 +69,7 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
         check_kinds(self, algorithms=tuple, body_digest=bool)
         check_numbers(self, ("max_age", "leeway"))
         check_count("max_tokens", self.max_tokens, least=1)
-        if not self.algorithms:
-            text = "algorithms must be a tuple of names, such as ('ES256',)"
-            raise ValueError(text)
-        if any(name.lower() == "none" for name in self.algorithms):
-            text = "algorithms must not have 'none', which is no signature"
-            raise ValueError(text)
+        check_algorithms(self.algorithms)
         for name in ("max_age", "leeway"):
             if not 0 <= getattr(self, name) < math.inf:
                 text = f"{name} must be zero or more seconds, with an end"
@@ -225,24 +207,6 @@ class SignatureCheck:
             body_digest=None if digest is None else digest.lower(),
             task_id=task_id if isinstance(task_id, str) else None,
         )
-
-
-def check_library() -> None:
-    """Checks that signatures can be verified.
-
-    Raises:
-        ImportError: The extra is not installed.
-    """
-    try:
-        import jwt
-        from jwt.algorithms import has_crypto
-    except ImportError:
-        has_crypto = False
-    else:
-        del jwt
-    if not has_crypto:
-        text = "signed deliveries need the extra 'push': pip install 'holdfast[push]'"
-        raise ImportError(text)
 
 
 def _refused(text: str) -> Refused:

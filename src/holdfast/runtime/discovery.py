@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -53,6 +54,7 @@ class FoundCard(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         card: The card.
+        document: The JSON object that it was read from.
         url: Where it was looked for.
         moved_to: Where it was found in the end.
         scope: Where the host lies that was asked.
@@ -61,6 +63,7 @@ class FoundCard(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     card: AgentCard
+    document: Mapping[str, Any]
     url: str
     moved_to: str
     scope: Scope
@@ -179,7 +182,7 @@ class CardTransport(UnaryOnly):
                 same.moved_to == moved_to and same.caching.is_confirmed_by(reply.headers)
             ):
                 return await self._fetch(call, url)  # it is about another one (RFC 9111, 4.3.4)
-            card = self._card_of(reply) if same is None else same.card
+            read = self._card_of(reply) if same is None else (same.card, same.document)
         except A2AError as error:
             told = about_card(error, self._limits)
             asked = presentable(url)
@@ -193,7 +196,8 @@ class CardTransport(UnaryOnly):
         before = None if same is None else same.caching
         caching = Caching.of(reply.headers, now=self._env.wall(), before=before)
         found = FoundCard(
-            card=card,
+            card=read[0],
+            document=read[1],
             url=url,
             moved_to=moved_to,
             scope=scope,
@@ -202,12 +206,13 @@ class CardTransport(UnaryOnly):
         )
         return Reply(value=found, headers=reply.headers, raw=reply.body)
 
-    def _card_of(self, reply: HttpReply) -> AgentCard:
+    def _card_of(self, reply: HttpReply) -> tuple[AgentCard, Mapping[str, Any]]:
         if reply.status != 200:
             raise status.from_http_status(reply, now=self._env.wall())
         try:
             check_json_size(reply.body, self._limits)
-            return read_card(codec.parse(reply.body))
+            document = codec.parse(reply.body)
+            return read_card(document), document
         except codec.MalformedError as error:
             wrong = InvalidAgentCardError(f"the agent card is {error}")
         except InvalidAgentCardError as error:

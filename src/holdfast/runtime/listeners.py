@@ -23,6 +23,7 @@ from holdfast.model.types import (
     Task,
 )
 from holdfast.policy.breaker import BreakerState
+from holdfast.runtime.card_verification import CardVerification
 
 if TYPE_CHECKING:
     from holdfast.errors import Attempt, OutcomeUnknownError
@@ -33,6 +34,7 @@ __all__ = [
     "AttemptFailed",
     "AttemptStarted",
     "CallFinished",
+    "CardChecked",
     "CircuitChanged",
     "Consumer",
     "Hooks",
@@ -170,6 +172,15 @@ class Reconciled(Observation, frozen=True, kw_only=True):
     duration: float
 
 
+class CardChecked(Observation, frozen=True, kw_only=True):
+    """A card has come, and somebody was to verify it: see `CardVerification`.
+
+    The call that is named is the one that needed it.
+    """
+
+    verification: CardVerification
+
+
 class CallFinished(Observation, frozen=True, kw_only=True):
     """The call is over after `attempts` tries and `duration` seconds; `error` is None if well.
 
@@ -261,6 +272,12 @@ class Observers:
                 duration=seconds,
             )
         )
+
+    def card_checked(self, call: AnyCall, verification: CardVerification) -> None:
+        """A card has come."""
+        checked = CardChecked(**_named(call), verification=verification)
+        _log_card(checked)
+        self._tell(checked)
 
     def call_finished(self, call: AnyCall, error: BaseException | None) -> None:
         """A call is over, well or not."""
@@ -373,6 +390,26 @@ def _log(observation: Observation) -> None:
             )
         case _:
             pass
+
+
+_OUTCOMES = {
+    "verified": "verified",
+    "absent": "not signed",
+    "invalid": "signed wrongly",
+    "unverifiable": "not verified",
+}
+
+
+def _log_card(checked: CardChecked) -> None:
+    found = checked.verification
+    is_doubtful = found.outcome in {"invalid", "unverifiable"}
+    logger.log(
+        logging.WARNING if is_doubtful else logging.DEBUG,
+        "%s the card is %s: %s",
+        _subject(checked),
+        _OUTCOMES[found.outcome],
+        found.reason or f"key {found.key_id!r}",
+    )
 
 
 def _subject(observation: Observation) -> str:

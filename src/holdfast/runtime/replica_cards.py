@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.model.card import AgentCard
+    from holdfast.runtime.card_trust import BelievedCard, ReceivedCard
+    from holdfast.runtime.card_verification import CardVerification
     from holdfast.runtime.resolver import AgentCardResolver
 
 __all__ = ["ReplicaCards"]
@@ -54,7 +56,18 @@ class ReplicaCards(UnaryOnly):
         """A card as last seen, however long ago."""
         return next((one.last for one in self._resolvers if one.last is not None), None)
 
-    def replace(self, card: AgentCard, secrets: frozenset[str]) -> None:
+    @property
+    def verification(self) -> CardVerification | None:
+        """What the signatures of that card are worth."""
+        found = (one.verification for one in self._resolvers if one.last is not None)
+        return next(found, None)
+
+    @property
+    def received(self) -> ReceivedCard | None:
+        """That card as it came."""
+        return next((one.received for one in self._resolvers if one.last is not None), None)
+
+    def replace(self, believed: BelievedCard, secrets: frozenset[str]) -> None:
         """Keeps nothing: a card that one place gave says nothing of the way to the others."""
 
     async def close(self) -> None:

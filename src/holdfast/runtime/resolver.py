@@ -20,6 +20,7 @@ from holdfast.model.card import AgentCard, AgentInterface
 from holdfast.model.operations import CARD_BINDING, GET_AGENT_CARD
 from holdfast.policy.retry import TOO_LATE
 from holdfast.runtime.card_files import read_card_file
+from holdfast.runtime.card_trust import ReceivedCard
 from holdfast.runtime.discovery import CardLocation, FoundCard
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Transport, UnaryOnly
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
     from holdfast.model.operations import Operation
     from holdfast.policy.deadline import Deadline
+    from holdfast.runtime.card_trust import BelievedCard, CardTrust
+    from holdfast.runtime.card_verification import CardVerification
     from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.endpoints import KnownEndpoints
     from holdfast.wire.limits import Limits
@@ -68,6 +71,8 @@ class AgentCardResolver(UnaryOnly):
         headers: Sent along; not those of a call, since many calls share one card.
         ttl: Seconds that a card is kept whose server says nothing of that.
         limits: How large a card in a file may be.
+        trust: Decides which cards are used.
+        document: The JSON object that a card in hand was read from, if it was.
     """
 
     def __init__(
@@ -80,6 +85,8 @@ class AgentCardResolver(UnaryOnly):
         headers: Mapping[str, str],
         ttl: float,
         limits: Limits,
+        trust: CardTrust,
+        document: Mapping[str, Any] | None = None,
     ) -> None:
         self._agent = agent
         self._fetch = fetch
@@ -88,6 +95,10 @@ class AgentCardResolver(UnaryOnly):
         self._headers = headers
         self._ttl = ttl
         self._limits = limits
+        self._trust = trust
+        self._document = document
+        self._believed: BelievedCard | None = None  # what came from the source last
+        self._used: BelievedCard | None = None
         self._card: AgentCard | None = None
         self._source: AgentCard | None = None  # which is another one if `replace` was called
         self._found: FoundCard | None = None
@@ -111,6 +122,7 @@ class AgentCardResolver(UnaryOnly):
             AgentCardResolutionError: There is no card.
             InvalidAgentCardError: It is not usable.
             LimitExceededError: It is too large.
+            CardSignatureError: Its signature is wrong, or not verified where it must be.
             A2AError: It could not be fetched.
         """
         if (card := self.fresh) is not None:
@@ -152,6 +164,16 @@ class AgentCardResolver(UnaryOnly):
         return self._card
 
     @property
+    def verification(self) -> CardVerification | None:
+        """What the signatures of that card are worth; None before there is one."""
+        return None if self._used is None else self._used.verification
+
+    @property
+    def received(self) -> ReceivedCard | None:
+        """That card as it came; None before there is one."""
+        return None if self._used is None else self._used.received
+
+    @property
     def scope(self) -> Scope:
         """Where the host lies that the card was fetched from; public if it was not."""
         return "public" if self._found is None else self._found.scope
@@ -161,29 +183,40 @@ class AgentCardResolver(UnaryOnly):
         """What the card's server was sent, and may have put into the card."""
         return self._secrets
 
-    def replace(self, card: AgentCard, secrets: frozenset[str]) -> None:
+    def replace(self, believed: BelievedCard, secrets: frozenset[str]) -> None:
         """Uses a card in place of the present one, until its source has a new one.
 
         Args:
-            card: The card to use.
+            believed: The card to use.
             secrets: What was sent to get it.
         """
-        self._card, self._secrets = card, secrets
+        self._card, self._used = believed.card, believed
+        self._secrets = secrets
 
     async def _load(self, call: AnyCall) -> AgentCard:
         match self._agent:
             case AgentCard():
-                return self._keep(self._agent, math.inf)
+                document = self._document
+                in_hand = ReceivedCard(self._agent, document or {}) if document else None
+                received = in_hand or ReceivedCard.of(self._agent)
+                return self._keep(await self._trusted(call, received), math.inf)
             case str():
                 return await self._load_from(self._agent, call)
             case Path():
-                card, _ = await asyncio.to_thread(read_card_file, self._agent, self._limits)
-                return self._keep(card, self._ttl)
+                read = await asyncio.to_thread(read_card_file, self._agent, self._limits)
+                return self._keep(await self._trusted(call, ReceivedCard(*read)), self._ttl)
+
+    async def _trusted(self, call: AnyCall, received: ReceivedCard) -> BelievedCard:
+        """The card that may be used; one that has not changed is not verified again."""
+        before = self._believed
+        if before is None or before.verification.is_for_now or before.received != received:
+            before = self._believed = await self._trust.believed(call, received)
+        return before
 
     async def _load_from(self, agent: str, call: AnyCall) -> AgentCard:
         loop = asyncio.get_running_loop()
         if self._card is None or loop.time() >= self._usable_until:
-            return self._keep_found(await self._fetched(agent, call, call.deadline))
+            return await self._keep_found(call, await self._fetched(agent, call, call.deadline))
         # Others go on with the card that there is, whatever becomes of this call.
         self._stand_in(_PAUSE)
         at = loop.time() + min(_REFRESHING, call.deadline.left(loop.time()) / 2)
@@ -192,20 +225,21 @@ class AgentCardResolver(UnaryOnly):
                 found = await self._fetched(
                     agent, call, msgspec.structs.replace(call.deadline, at=at)
                 )
+                return await self._keep_found(call, found)
         except (A2AError, TimeoutError) as error:
             if isinstance(error, A2AError) and not _may_pass(error):
                 self._fresh_until = -math.inf
                 raise
             self._stand_in(max(_PAUSE, getattr(error, "retry_after", None) or 0.0))
             return self._card
-        return self._keep_found(found)
 
     def _stand_in(self, seconds: float) -> None:
         """Uses the card that there is for some seconds, and no longer than it may be."""
         now = asyncio.get_running_loop().time()
         self._fresh_until = min(now + seconds, self._usable_until)
 
-    def _keep_found(self, found: FoundCard) -> AgentCard:
+    async def _keep_found(self, call: AnyCall, found: FoundCard) -> AgentCard:
+        believed = await self._trusted(call, ReceivedCard(found.card, found.document))
         self._found, self._secrets = found, found.secrets
         said = found.caching
         lifetime = self._ttl
@@ -214,11 +248,15 @@ class AgentCardResolver(UnaryOnly):
         grace = said.stale_if_error
         if grace is None:
             grace = _STANDING_IN if self._ttl else 0.0
-        return self._keep(found.card, lifetime, min(grace, _MOST_AGE))
+        return self._keep(believed, lifetime, min(grace, _MOST_AGE))
 
-    def _keep(self, card: AgentCard, lifetime: float, grace: float = 0.0) -> AgentCard:
-        if self._card is None or card != self._source:
-            self._card = self._source = card
+    def _keep(self, believed: BelievedCard, lifetime: float, grace: float = 0.0) -> AgentCard:
+        if self._card is None or believed.card != self._source:
+            self._card = self._source = believed.card
+        if self._card is self._source:  # and nothing was put in its place
+            self._used = believed
+        if believed.verification.is_for_now:
+            lifetime = min(lifetime, _PAUSE)
         self._fresh_until = asyncio.get_running_loop().time() + lifetime
         self._usable_until = self._fresh_until + grace
         return self._card

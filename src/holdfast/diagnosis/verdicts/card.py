@@ -258,8 +258,28 @@ def _kept(value: str | None) -> str:
 
 
 def _signatures(card: CardFacts) -> Iterator[Finding]:
-    count = len(card.card.signatures)
-    if count:
+    count, found = len(card.card.signatures), card.verification
+    if found is not None and found.outcome == "verified":
+        saw = f"verified by key {found.key_id!r}"
+        if found.unsigned:
+            saw += f"; not signed: {', '.join(found.unsigned)}"
+        yield Finding("card.signatures", "ok", saw)
+    elif found is not None and found.outcome == "invalid":
+        yield Finding(
+            "card.signatures",
+            "problem",
+            found.reason,
+            "the card was altered, or signed by somebody else: clients that verify it refuse it",
+            "sign the card anew, as it is served (A2A 8.4.2)",
+        )
+    elif found is not None and found.outcome == "unverifiable":
+        yield Finding(
+            "card.signatures",
+            "warning",
+            f"{_counted(count, 'signature')}, not verified: {found.reason}",
+            "clients that require a signature refuse the card",
+        )
+    elif count:
         yield Finding(
             "card.signatures",
             "info",

@@ -1,4 +1,4 @@
-"""The public keys of agents that sign what they push: a set at hand, or fetched and kept.
+"""The public keys of those who sign: a set at hand, or fetched and kept.
 
 Rules: a set is fetched through the engine, from the address that the caller named or where that
 origin redirects to, and bounded in size and number; a key that is not in it is looked for anew,

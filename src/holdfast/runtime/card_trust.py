@@ -1,0 +1,180 @@
+"""Whether a card is its author's: who is asked, what follows, and what of the card is used.
+
+Rules: what is used of a card that is verified is what its signature covers; a card whose signature
+is wrong is never used; one that nobody can verify is, unless the caller requires a signature. A
+card that has not changed is not verified again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
+
+from holdfast.errors import CardSignatureError
+from holdfast.model import codec
+from holdfast.model.card_reading import read_card
+from holdfast.runtime.card_verification import CardVerification
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from holdfast.model.card import AgentCard
+    from holdfast.runtime.listeners import Observers
+    from holdfast.runtime.transport import AnyCall, Reply
+
+__all__ = [
+    "BelievedCard",
+    "CardChecker",
+    "CardTrust",
+    "Checked",
+    "ReceivedCard",
+    "received_in",
+]
+
+
+class ReceivedCard(NamedTuple):
+    """A card as it came.
+
+    Attributes:
+        card: As it was read.
+        document: Its JSON object.
+        is_whole: Whether the document is all that was received; one that was made of `card`
+            lacks what the model does not have.
+    """
+
+    card: AgentCard
+    document: Mapping[str, Any]
+    is_whole: bool = True
+
+    @classmethod
+    def of(cls, card: AgentCard) -> ReceivedCard:
+        """A card of which there is nothing else."""
+        # Without signatures nobody looks at the rest, and writing it takes its time.
+        return cls(card, codec.to_builtins(card) if card.signatures else {}, is_whole=False)
+
+
+def received_in(reply: Reply[AgentCard]) -> ReceivedCard:
+    """The card that an operation answered, as far as its bytes are there."""
+    read = None if reply.endpoint is None else _READ.get(reply.endpoint.interface.protocol_binding)
+    try:
+        document = None if read is None else codec.as_object(read(codec.parse(reply.raw)))
+    except codec.MalformedError:
+        document = None
+    return (
+        ReceivedCard.of(reply.value) if document is None else ReceivedCard(reply.value, document)
+    )
+
+
+def _result(envelope: Any) -> Any:
+    members = codec.as_object(envelope)
+    return None if members is None else members.get("result")
+
+
+_READ: Mapping[str, Callable[[Any], Any]] = {"JSONRPC": _result, "HTTP+JSON": lambda body: body}
+"""By binding: the card within what it answers."""
+
+
+class Checked(NamedTuple):
+    """What somebody says of a card.
+
+    Attributes:
+        verification: What its signatures are worth.
+        document: What of it may be used; None for all of it.
+    """
+
+    verification: CardVerification
+    document: Mapping[str, Any] | None = None
+
+
+class CardChecker(Protocol):
+    """Verifies signatures of cards."""
+
+    async def check(self, received: ReceivedCard, /) -> Checked:
+        """Says what a card's signatures are worth; of a card that has some."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of what is under way."""
+        ...
+
+
+class BelievedCard(NamedTuple):
+    """A card that may be used.
+
+    Attributes:
+        card: What of it is used.
+        verification: What its signatures are worth.
+        received: The card as it came.
+    """
+
+    card: AgentCard
+    verification: CardVerification
+    received: ReceivedCard
+
+
+_ABSENT = CardVerification(outcome="absent", reason="the card is not signed")
+_NOBODY = CardVerification(outcome="unverifiable", reason="there is nobody to verify it")
+
+
+class CardTrust:
+    """Decides which cards a client uses.
+
+    Args:
+        checker: Who verifies signatures; None for nobody.
+        is_required: Whether a card must be verified.
+        observers: Who is told of it.
+    """
+
+    def __init__(
+        self, checker: CardChecker | None, *, is_required: bool, observers: Observers
+    ) -> None:
+        self._checker = checker
+        self._is_required = is_required
+        self._observers = observers
+
+    async def believed(self, call: AnyCall, received: ReceivedCard) -> BelievedCard:
+        """The card that may be used.
+
+        Args:
+            call: Whoever needs the card.
+            received: As it came.
+
+        Raises:
+            CardSignatureError: Its signature is wrong; or it is not verified, and must be.
+            InvalidAgentCardError: What its signature covers is not usable.
+        """
+        if not received.card.signatures and not received.document.get("signatures"):
+            checked = Checked(_ABSENT)
+        elif self._checker is None:
+            return BelievedCard(received.card, _NOBODY, received)
+        else:
+            checked = await self._checker.check(received)
+        found = checked.verification
+        if self._checker is not None:
+            self._observers.card_checked(call, found)
+        if found.outcome == "invalid" or (self._is_required and found.outcome != "verified"):
+            raise _refused(found, received.card)
+        if checked.document is None:
+            return BelievedCard(received.card, found, received)
+        signatures = received.card.signatures
+        card = read_card(checked.document)
+        card = msgspec.structs.replace(card, signatures=signatures)
+        return BelievedCard(card, found, received)
+
+    async def close(self) -> None:
+        """Lets go of what is under way."""
+        if self._checker is not None:
+            await self._checker.close()
+
+
+def _refused(found: CardVerification, card: AgentCard) -> CardSignatureError:
+    words = "is wrong" if found.outcome == "invalid" else "is required, and not verified"
+    return CardSignatureError(
+        f"the signature of the agent card of {card.name!r} {words}: {found.reason}; nothing was "
+        "sent to the agent",
+        outcome=found.outcome,
+        key_id=found.key_id,
+        transient=found.is_for_now,
+        executed=False,
+    )

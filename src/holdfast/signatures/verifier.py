@@ -1,0 +1,297 @@
+"""Verifying agent cards (A2A 8.4.3).
+
+Rules: a key counts that the caller gave, or that is at an origin which the caller named; a card
+says which key, never that it counts. One right signature is enough, since several are there for
+rotation. What cannot be verified for want of a key is not wrong; what does not match its key is.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
+
+from holdfast.arguments import items
+from holdfast.errors import A2AError
+from holdfast.runtime.card_trust import Checked
+from holdfast.runtime.card_verification import CardVerification
+from holdfast.runtime.closing import close_in_turn
+from holdfast.runtime.keys import FetchedKeys, KeysUnavailableError
+from holdfast.signatures.jws import (
+    ASYMMETRIC,
+    ProtectedHeader,
+    UnusableError,
+    check_algorithms,
+    check_library,
+    is_signed_by,
+    read_header,
+)
+from holdfast.signatures.key_store import KeysGiven, key_origin, key_source, read_keys
+from holdfast.wire.canonical import NoCanonicalFormError, SignedForm, left_out, signed_forms
+from holdfast.wire.http import presentable
+from holdfast.wire.origins import origin
+
+if TYPE_CHECKING:
+    from holdfast.runtime.card_trust import CardChecker, ReceivedCard
+    from holdfast.runtime.engine import HttpEngine
+    from holdfast.runtime.env import Env
+    from holdfast.runtime.keys import KeySource
+
+__all__ = ["CardVerifier", "CardVerifierCallable", "card_checker"]
+
+CardVerifierCallable = Callable[[Mapping[str, Any]], Awaitable[object] | object]
+"""Called with the JSON object of a signed card as it was received; may be a coroutine function.
+What it raises, or a ``False``, means that the card's signature is wrong."""
+
+_MOST_SIGNATURES = 16
+_MOST_KEY_SETS = 8
+_CLOSING = 5.0
+
+
+class CardVerifier:
+    """Which keys vouch for agent cards; pass it as ``connect(card_verifier=…)``.
+
+    A card counts as verified if one of its signatures is right. What is used of it then is what
+    that signature covers, and nothing else: see `holdfast.wire.canonical` for the forms in which a
+    card may have been signed, and `CardVerification.unsigned` for what was left out.
+
+    It holds no connections and can be shared between clients.
+
+    Args:
+        keys: A JWK set or key (RFC 7517), keys by their ids (as JWK or PEM), a public key as PEM,
+            or the address of a JWK set, which is fetched when it is needed, kept as long as its
+            server says, and fetched anew for a key that it did not have, at most every 10 s.
+        jku_hosts: Hosts whose key sets count where a signature names one (``jku``): a host, which
+            is asked over https and at its usual port, or an origin such as
+            ``"https://keys.example:8443"``. Whoever may put a file there can sign.
+        algorithms: Names of the algorithms that count: by default those with public keys.
+
+    Raises:
+        ValueError: There are neither keys nor hosts, or one that cannot be.
+        TypeError: An argument of another type.
+        ImportError: The extra ``signatures`` is not installed.
+    """
+
+    def __init__(
+        self,
+        keys: KeysGiven | None = None,
+        *,
+        jku_hosts: Iterable[str] = (),
+        algorithms: Iterable[str] = ASYMMETRIC,
+    ) -> None:
+        check_library("signatures", "signatures of cards", canonical=True)
+        self._algorithms = items("algorithms", algorithms)
+        check_algorithms(self._algorithms)
+        self._keys = None if keys is None else read_keys(keys)
+        self._origins = frozenset(map(key_origin, items("jku_hosts", jku_hosts)))
+        if self._keys is None and not self._origins:
+            text = "a CardVerifier needs keys, or jku_hosts where they may be fetched"
+            raise ValueError(text)
+
+    def __repr__(self) -> str:
+        keys = self._keys if isinstance(self._keys, str) else None
+        count = len(self._keys["keys"]) if isinstance(self._keys, dict) else 0
+        named = presentable(keys) if keys else f"{count} keys"
+        return f"CardVerifier({named}, jku_hosts={sorted(self._origins)})"
+
+    def opened(self, engine: HttpEngine, env: Env) -> CardChecker:
+        """What verifies cards, over an engine that is not closed.
+
+        Args:
+            engine: Carries the requests for keys.
+            env: Where wall time comes from.
+        """
+        keys = None if self._keys is None else key_source(self._keys, engine, env)
+        return _Checker(keys, self._origins, self._algorithms, engine, env)
+
+
+def card_checker(
+    verifier: CardVerifier | CardVerifierCallable | None, engine: HttpEngine, env: Env
+) -> CardChecker | None:
+    """What verifies cards, of what a caller passes."""
+    if verifier is None:
+        return None
+    if isinstance(verifier, CardVerifier):
+        return verifier.opened(engine, env)
+    return _Asking(verifier)
+
+
+class _Checker:
+    """Verifies cards with the keys of one client."""
+
+    def __init__(
+        self,
+        keys: KeySource | None,
+        origins: frozenset[str],
+        algorithms: tuple[str, ...],
+        engine: HttpEngine,
+        env: Env,
+    ) -> None:
+        self._keys = keys
+        self._origins = origins
+        self._algorithms = algorithms
+        self._engine = engine
+        self._env = env
+        self._sets: dict[str, FetchedKeys] = {}
+
+    async def check(self, received: ReceivedCard, /) -> Checked:
+        """Tries the signatures in order, each in all forms; the first right one decides."""
+        try:
+            forms = tuple(signed_forms(received.document))
+        except NoCanonicalFormError as error:
+            return Checked(CardVerification(outcome="unverifiable", reason=str(error)))
+        signatures = _signatures(received)
+        found: list[CardVerification] = []
+        for number, signature in enumerate(signatures[:_MOST_SIGNATURES], start=1):
+            verification, form = await self._tried(signature, number, forms, received)
+            if form is not None:
+                return Checked(verification, form.document)
+            found.append(verification)
+        # A wrong one tells most; then one that may turn out better.
+        ranked = sorted(found, key=lambda one: (one.outcome != "invalid", not one.is_for_now))
+        return Checked(ranked[0] if ranked else _UNREADABLE)
+
+    async def close(self) -> None:
+        """Fetches no more keys."""
+        sources = [*self._sets.values(), *([] if self._keys is None else [self._keys])]
+        await close_in_turn(sources, seconds=_CLOSING)
+
+    async def _tried(
+        self,
+        signature: Mapping[str, Any],
+        number: int,
+        forms: tuple[SignedForm, ...],
+        received: ReceivedCard,
+    ) -> tuple[CardVerification, SignedForm | None]:
+        """What one signature is worth, and the form in which it is right."""
+        try:
+            header = read_header(signature, self._algorithms)
+        except UnusableError as error:
+            reason = f"signature {number}: {error}"
+            return CardVerification(outcome="unverifiable", reason=reason, number=number), None
+        about = CardVerification(
+            outcome="unverifiable",
+            key_id=header.key_id,
+            algorithm=header.algorithm,
+            number=number,
+        )
+        is_wrong, unavailable = False, None
+        for url, source in self._sources(header):
+            try:
+                keys = await source.find(header.key_id)
+            except KeysUnavailableError as error:
+                unavailable = error
+                continue
+            for form in forms:
+                is_right = is_signed_by(signature, form.payload, keys, header.algorithm)
+                if is_right:
+                    return replace(
+                        about,
+                        outcome="verified",
+                        key_url=None if url is None else presentable(url),
+                        unsigned=left_out(received.document, form.document),
+                    ), form
+                is_wrong |= is_right is False
+        named = "its key" if header.key_id is None else f"key {_shown(header.key_id)}"
+        if is_wrong and received.is_whole:
+            reason = f"signature {number} does not match the card and {named}"
+            return replace(about, outcome="invalid", reason=reason), None
+        if is_wrong:
+            reason = (
+                f"signature {number} does not match: an AgentCard need not have all that was "
+                "signed; pass the card's JSON object or file"
+            )
+        elif unavailable is not None:
+            reason = f"signature {number}: {unavailable.message}"
+        elif header.key_url is not None and not self._is_allowed(header.key_url):
+            reason = f"signature {number}: {named} is not known, and nobody allowed its jku"
+        else:
+            reason = f"signature {number}: {named} is not known"
+        is_for_now = unavailable is not None and not is_wrong
+        return replace(about, reason=reason, is_for_now=is_for_now), None
+
+    def _sources(self, header: ProtectedHeader) -> list[tuple[str | None, KeySource]]:
+        """Where the key may be: what the caller gave comes first."""
+        found: list[tuple[str | None, KeySource]] = []
+        if self._keys is not None:
+            found.append((None, self._keys))
+        url = header.key_url
+        if url is not None and self._is_allowed(url):
+            found.append((url, self._set_at(url)))
+        return found
+
+    def _is_allowed(self, url: str) -> bool:
+        try:
+            return origin(url) in self._origins and "@" not in url and "#" not in url
+        except ValueError:
+            return False
+
+    def _set_at(self, url: str) -> FetchedKeys:
+        known = self._sets.pop(url, None)
+        if known is None:
+            known = FetchedKeys(url, self._engine, self._env)
+            if len(self._sets) >= _MOST_KEY_SETS:
+                del self._sets[next(iter(self._sets))]  # a fetch of it ends by its own limit
+        self._sets[url] = known  # which makes it the youngest
+        return known
+
+
+class _Asking:
+    """Asks the caller's own verifier."""
+
+    def __init__(self, verify: CardVerifierCallable) -> None:
+        self._verify = verify
+
+    async def check(self, received: ReceivedCard, /) -> Checked:
+        """A card that nothing is raised about is verified, as it is."""
+        document = copy.deepcopy(dict(received.document))  # theirs to change
+        try:
+            said = self._verify(document)
+            if inspect.isawaitable(said):
+                said = await said
+        except A2AError as error:
+            if error.transient:
+                verification = CardVerification(
+                    outcome="unverifiable", reason=error.message, is_for_now=True
+                )
+                return Checked(verification)
+            return _wrong(error.message)
+        except Exception as error:  # noqa: BLE001  whatever a verifier raises refuses the card
+            return _wrong(f"{type(error).__name__}: {error}")
+        if said is False:
+            return _wrong("the card verifier says so")
+        return Checked(CardVerification(outcome="verified"))
+
+    async def close(self) -> None:
+        """Does nothing."""
+
+
+_UNREADABLE = CardVerification(
+    outcome="unverifiable", reason="its signatures cannot be read: they are no list of objects"
+)
+
+
+def _wrong(reason: str) -> Checked:
+    return Checked(CardVerification(outcome="invalid", reason=reason))
+
+
+def _signatures(received: ReceivedCard) -> list[Mapping[str, Any]]:
+    given = received.document.get("signatures")
+    if not isinstance(given, list):
+        return []
+    return [cast("Mapping[str, Any]", one) for one in cast("list[Any]", given) if _is_object(one)]
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+_LONGEST_NAME = 80
+
+
+def _shown(name: str) -> str:
+    """A key's name as a card gives it, in one short line."""
+    return repr(name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…")
