@@ -74,9 +74,7 @@ def test_async_returns_at_once_with_the_identifiers_and_the_way_on(flag):
     assert done.field("Task ID") == "task-1"
     assert done.field("Context ID") == "context-2"
     assert done.field("State") == "TASK_STATE_WORKING"
-    assert (
-        done.err == f"Hint: holdfast task get --wait --through-auth task-1 --agent-card {AGENT}\n"
-    )
+    assert done.err == f"Hint: holdfast task get --wait task-1 --agent-card {AGENT}\n"
     assert agent.calls("GetTask") == []
 
 
@@ -128,7 +126,9 @@ def test_a_question_comes_with_the_command_that_answers_it():
 
 def test_an_authorization_comes_with_the_command_that_goes_on():
     done = holdfast("send", "hello", agent=FakeAgent(lambda _: needs_auth("log in")))
-    assert f"Hint: holdfast task get --wait task-1 --agent-card {AGENT}\n" in done.err
+    assert (
+        f"Hint: holdfast task get --wait --through-auth task-1 --agent-card {AGENT}\n" in done.err
+    )
 
 
 def test_the_command_to_go_on_keeps_what_was_said_about_the_agent():

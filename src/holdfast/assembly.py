@@ -301,7 +301,14 @@ def connect(
             return ways[0]
         return ReplicaLayer(inner, list(map(Replica, ways)), env)
 
-    bottom = _bottom(used, env, resilience, limits, grpc_channel_factory, producers)
+    bottom = _bottom(
+        used,
+        env,
+        resilience,
+        limits,
+        channel_factory=grpc_channel_factory,
+        producers=producers,
+    )
     transport = layered_calls(
         bottom,
         choice=routed,
@@ -346,6 +353,7 @@ def _bottom(
     env: Env,
     resilience: Resilience,
     limits: Limits,
+    *,
     channel_factory: Callable[[str], aio.Channel] | None,
     producers: Mapping[str, TransportProducer],
 ) -> Transport:

@@ -296,7 +296,8 @@ def comment(
         output.hint(session.command("send", "--task-id", task.id, "<reply>"))
     elif task.state is TaskState.AUTH_REQUIRED:
         output.hint(session.command("task", "get", "--wait", "--through-auth", task.id))
-        output.hint(session.command("send", "--task-id", task.id, "<reply>"))
+        reply = session.command("send", "--task-id", task.id, "<reply>")
+        output.hint(f"or answer the agent: {reply}")
     elif goes_on and not task.state.is_terminal:
         output.hint(session.command("task", "get", "--wait", task.id))
 

@@ -16,7 +16,7 @@ from holdfast.cli.card_commands import get_card
 from holdfast.cli.conformance_command import conformance
 from holdfast.cli.demo_server import demo_server
 from holdfast.cli.doctor_command import doctor
-from holdfast.cli.errors import usage
+from holdfast.cli.errors import CommandError, usage
 from holdfast.cli.execution import CONTEXT, INTERRUPTED, cannot_write, execute, fail, nobody_reads
 from holdfast.cli.journal_commands import resume, run_lines
 from holdfast.cli.message_commands import chat, send
@@ -59,6 +59,8 @@ def run(arguments: Sequence[str], world: World) -> int:
         command = "holdfast" if error.ctx is None else error.ctx.command_path
         told = usage(_message(error), command)
         return fail(_form(arguments, world, error.ctx), told, in_lines=in_lines)
+    except CommandError as error:  # before there was a session to tell it
+        return fail(_form(arguments, world, None), error.failure, in_lines=in_lines)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:

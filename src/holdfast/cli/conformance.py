@@ -36,6 +36,7 @@ __all__ = ["measure"]
 
 logger = logging.getLogger("holdfast.cli.tck")
 
+_ENDS = {"expected": "failed as expected"}
 _SHOWN = 50
 """Failures that text names."""
 _TAIL = 4_096
@@ -193,7 +194,8 @@ class _Shown:
             yield text.field("TCK protocol", members["protocolVersion"])
         yield text.field("Level", members["level"])
         for name, count in members["tests"].items():
-            yield text.field(f"Tests {name}", str(count))
+            if any(members["tests"].values()):
+                yield text.field(f"Tests {_ENDS.get(name, name)}", str(count))
         for one in members["failed"][:_SHOWN]:
             yield text.field("Failed", f"{one['test']}: {one['why']}")
         more = len(members["failed"]) - _SHOWN

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from holdfast.cli.catalog import find_agent
 from holdfast.cli.described import describe
 from holdfast.cli.diagnostics import Diagnostics
 from holdfast.cli.errors import CommandError, Failure, internal, unwritable
 from holdfast.cli.output import output_for
-from holdfast.cli.reference import read_reference
 from holdfast.cli.settings import read_settings
 from holdfast.cli.sources import configuration_of, unknown
 from holdfast.cli.speaking import OutputError
@@ -115,9 +115,10 @@ def reference_of(ctx: click.Context, settings: Settings, *, absolute: bool = Fal
 
     Raises:
         click.UsageError: The reference cannot be one.
+        CommandError: It is in a catalog, and cannot be found there.
     """
     try:
-        reference = read_reference(settings.agent_card)
+        reference = find_agent(ctx.obj, settings)
     except ValueError as error:
         raise click.UsageError(f"--agent-card: {error}", ctx) from None
     return reference.absolute() if absolute and isinstance(reference, Path) else reference

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli.catalog import find_agent
 from holdfast.cli.diagnostics import Diagnostics
 from holdfast.cli.errors import CommandError, Failure
 from holdfast.cli.journal_options import DEFAULT_CONCURRENCY, RESUMING, RUNNING
@@ -18,7 +19,6 @@ from holdfast.cli.options import (
     with_options,
 )
 from holdfast.cli.output import output_for
-from holdfast.cli.reference import read_reference
 from holdfast.cli.settings import read_settings
 from holdfast.cli.values import masked_reference, shown_duration, shown_rate
 
@@ -215,10 +215,10 @@ def _resume(
 
     world: World = ctx.obj
     try:
-        reference = read_reference(settings.agent_card)
+        reference = find_agent(world, settings)
         journal = journal_at(ctx.params["journal"])
         session = JournaledSession(world, settings, reference, output, journal)
-    except (ValueError, click.UsageError) as error:
+    except (ValueError, click.UsageError, CommandError) as error:
         told = f"calls to {masked_reference(settings.agent_card)} cannot be gone on with: {error}"
         output.failure(Failure(code="HOLDFAST_ERR_RESUME", message=told))
         return 1

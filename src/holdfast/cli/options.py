@@ -145,7 +145,8 @@ EVERYWHERE = (
         mask=masked_reference,
         shell_complete=complete_path,
         help="The agent, by its card: a host or origin (the well-known path is appended; a bare "
-        "host is called over https, localhost over http), a card's URL, a file:// URL or a path.",
+        "host is called over https, localhost over http), a card's URL, a file:// URL or a path; "
+        "or CATALOG#NAME, an entry of a JSON catalog of agents at a path or URL.",
     ),
     _option(
         "--output",

@@ -10,7 +10,7 @@ from urllib.request import url2pathname
 from holdfast.cli.values import masked_reference, names_user
 from holdfast.model.hosts import is_loopback
 
-__all__ = ["read_reference"]
+__all__ = ["is_file", "read_reference"]
 
 _HOST = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?)"
@@ -67,10 +67,11 @@ def _looks_like_path(reference: str) -> bool:
         return True
     if "/" not in reference and reference.endswith(".json"):
         return True
-    return _is_file(reference)
+    return is_file(reference)
 
 
-def _is_file(reference: str) -> bool:
+def is_file(reference: str) -> bool:
+    """Whether there is a file of this name."""
     try:
         return Path(reference).is_file()
     except (OSError, ValueError):

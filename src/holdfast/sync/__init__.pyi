@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar, Unpack
 
 import aiohttp
+from grpc import aio
 
 from holdfast.answer import Answer
 from holdfast.auth import AuthProvider, CredentialService
@@ -50,11 +51,13 @@ from holdfast.model.requests import (
 )
 from holdfast.model.types import Event, Message, Task, TaskState
 from holdfast.named_agent import AgentHealth, AgentResult
+from holdfast.net.tls_config import TlsConfig
 from holdfast.options import CallOptions, ConnectOptions, CreateOptions, SendOptions
 from holdfast.policy.breaker import BreakerState, SeenFailure
 from holdfast.policy.reconcile import ContextIds, OnUnknown
 from holdfast.policy.resilience import Resilience
 from holdfast.routes import AnAgent
+from holdfast.runtime.card_verification import CardVerification
 from holdfast.runtime.endpoints import Endpoints
 from holdfast.runtime.engine import HttpEngine
 from holdfast.runtime.env import Env
@@ -62,6 +65,7 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.listeners import Consumer, Interceptor, Observer
 from holdfast.runtime.produced import TransportProducer
 from holdfast.runtime.transport import Layer, Reply
+from holdfast.signatures.verifier import CardVerifier, CardVerifierCallable
 from holdfast.stats import ClientStats
 from holdfast.tasks.fold import TaskUpdate
 from holdfast.tasks.text import TextChange
@@ -301,6 +305,21 @@ class Client:
         Raises:
             AgentCardResolutionError: There is no card.
             InvalidAgentCardError: It is not usable.
+            CardSignatureError: Its signature is wrong; or it is not verified, and must be.
+        """
+
+    @property
+    def card_verification(self) -> CardVerification | None:
+        """What the signatures of the card are worth that was given last, public or extended.
+
+        None before there is a card. Without ``connect(card_verifier=…)`` nobody verifies them.
+        """
+
+    @property
+    def card_document(self) -> Mapping[str, Any] | None:
+        """The JSON object of that card as it came, with what the model does not know.
+
+        None before there is a card, and for a card that was passed as an `AgentCard`.
         """
 
     def discover(self, *, timeout: float | None = None) -> AgentCard:
@@ -313,6 +332,7 @@ class Client:
             UnsupportedOperationError: The agent offers none.
             ExtendedAgentCardNotConfiguredError: The agent declares one but has none.
             InvalidAgentCardError: It is not usable.
+            CardSignatureError: Its signature is wrong; or it is not verified, and must be.
         """
 
     def pending(self, *, message_id: str | None = None) -> list[PendingCall]:
@@ -1316,9 +1336,12 @@ def connect(
     auth: str | Mapping[str, str] | AuthProvider | CredentialService | None = None,
     timeout: float = 900.0,
     card_ttl: float = 300.0,
+    card_verifier: CardVerifier | CardVerifierCallable | None = None,
+    require_signature: bool = False,
     resilience: Resilience | None = None,
     limits: Limits | None = None,
     engine: HttpEngine | aiohttp.ClientSession | None = None,
+    tls: TlsConfig | None = None,
     shared: Endpoints | None = None,
     env: Env | None = None,
     url: str | None = None,
@@ -1328,6 +1351,7 @@ def connect(
     protocol_version: ProtocolVersion | None = None,
     allow_legacy: bool = False,
     transport_producers: Mapping[str, TransportProducer] | None = None,
+    grpc_channel_factory: Callable[[str], aio.Channel] | None = None,
     configuration: SendMessageConfiguration | None = None,
     streaming: bool = True,
     on_unknown: OnUnknown = "reconcile",
@@ -1358,18 +1382,31 @@ def connect(
         timeout: Seconds for a whole call, with everything that is tried again.
         card_ttl: Seconds that the card is kept if its server does not say (``Cache-Control``);
             0 keeps none for longer than the calls that wait for it.
+        card_verifier: Who verifies the signatures of the agent's card: a `CardVerifier`, or a
+            function or coroutine function that gets the JSON object of a signed card as it was
+            received, and raises if a signature is wrong. A card that was verified is used as far
+            as its signature covers it; one whose signature is wrong is refused; see
+            `Client.card_verification` for what became of it. A card that is passed should be its
+            JSON object or file: an `AgentCard` has not all that may have been signed.
+        require_signature: Whether a card is refused that is not verified, be it that it has no
+            signature, or that nobody has the key. Nothing is sent to the agent then.
         resilience: What to do when things go wrong; `Resilience.standard()` if left out.
         limits: How large a reply to accept; see `Limits` for the defaults.
         engine: What carries requests: an `HttpEngine` or an `aiohttp.ClientSession`, which are
             used and not closed; an `AiohttpEngine` of the client's own if left out.
+        tls: Whom to trust and which certificate to show, for the client's own connections. One
+            that is lent says that itself: `AiohttpEngine(ssl=TlsConfig(…))`.
         shared: What is known of agents, to share between clients. Those whose
             `Resilience.budget` is the same spend it together.
         env: Wall time, randomness and ids; for tests.
-        url: Address of the agent's interface, in place of the one that the card names.
+        url: Address of the agent's interface, in place of the one that the card names. One that
+            begins with ``grpc://``, or with ``grpcs://`` for TLS, leaves gRPC alone to be spoken.
         tenant: Tenant, in place of the one that the card names.
-        bindings: Preferred bindings, best first: ``"JSONRPC"``, ``"HTTP+JSON"``. Where the card
-            has none of them, its own order counts. An interface of the protocol's newer version
-            comes before one that is preferred.
+        bindings: Preferred bindings, best first: ``"JSONRPC"``, ``"HTTP+JSON"``, ``"GRPC"``. Where
+            the card has none of them, its own order counts. An interface of the protocol's newer
+            version comes before one that is preferred. The last one needs the extra ``grpc``;
+            without it, and with an `engine` of your own writing, which it would go past, such an
+            interface is not chosen unless you name the binding.
         supported_protocol_bindings: The only bindings that may be used; all of them if left out.
         protocol_version: The version to speak, ``"1.0"`` or ``"0.3"``, whatever the card says. If
             left out, each interface is spoken to in the version that the card declares for it, 1.0
@@ -1381,6 +1418,12 @@ def connect(
             0.3 does not know, and is refused beside either way to it.
         transport_producers: What makes the transports of bindings of your own, by the names of
             these in cards; see `TransportProducer`.
+        grpc_channel_factory: Makes the channel for the address of an interface of gRPC, as the
+            card or `url` writes it; it is used as it is, shared by all calls there, and never
+            closed. If left out, the client has channels of its own, with the TLS of `tls`, or of
+            an ``AiohttpEngine(ssl=TlsConfig(…))``. An address without a scheme, as ``host:port``,
+            is one of TLS, unless it is this machine's. A process that forks calls nothing over
+            gRPC afterwards.
         configuration: How messages are to be treated where a call does not say (A2A 3.2.2).
         streaming: Whether to use streams where the agent offers them; tasks are polled else.
         on_unknown: What to do about a message that was sent and whose reply was lost.
@@ -1422,6 +1465,7 @@ def connect(
             that contradict each other; or the card that was passed has no interface that may be
             used.
         InvalidAgentCardError: The card that was passed is not usable; `field` says what of it.
+        ImportError: gRPC is asked for, and its extra is not installed.
         TypeError: An argument of another type.
     """
 
@@ -1438,6 +1482,7 @@ def diagnose(
     limits: Limits | None = None,
     engine: HttpEngine | aiohttp.ClientSession | None = None,
     env: Env | None = None,
+    card_verifier: CardVerifier | CardVerifierCallable | None = None,
 ) -> Diagnosis:
     """Examines an agent, and says what was seen, what that means, and what to do.
 
@@ -1460,6 +1505,7 @@ def diagnose(
         engine: What carries requests, as for `connect`. Over one of your own, which may trust
             other authorities, the server's TLS is not looked at.
         env: Wall time and ids; for tests.
+        card_verifier: Who verifies the signatures of the card, as for `connect`.
 
     Returns:
         What was found, also where the agent is not there at all.

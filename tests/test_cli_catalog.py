@@ -1,0 +1,89 @@
+"""Entries of catalogs as references to agents."""
+
+import json
+
+import pytest
+from tests.cli_harness import AGENT, holdfast
+
+from holdfast.testing import FakeAgent, FakeNetwork, Respond
+
+CATALOGS = [
+    {"agents": {"one": AGENT, "two": "https://other.test"}},
+    {"agents": {"one": {"agentCard": f"{AGENT}/.well-known/agent-card.json"}}},
+    {"agents": [{"name": "one", "url": AGENT}]},
+    [{"id": "one", "card": AGENT}],
+]
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
+def test_card_get_005_an_entry_of_a_catalog_in_a_file(tmp_path, catalog):
+    path = tmp_path / "agents.json"
+    path.write_text(json.dumps(catalog))
+    for words in (["card", "get"], ["send", "hello"]):
+        done = holdfast(*words, card=f"{path}#one")
+        assert done.exit == 0, done.err
+
+
+def test_card_get_005_a_file_beside_the_catalog(tmp_path):
+    card = holdfast("card", "get", "-o", "json").out
+    (tmp_path / "card.json").write_text(card)
+    (tmp_path / "agents.json").write_text('{"agents": {"one": "./card.json"}}')
+    done = holdfast("send", "hello", card=f"{tmp_path}/agents.json#one")
+    assert done.exit == 0, done.err
+
+
+def fetched(content, *, entry="one", status=200, url=AGENT):
+    agent = FakeAgent()
+    body = content if isinstance(content, str) else json.dumps(content)
+    answer = Respond(
+        status=status, body=body.encode(), headers={"content-type": "application/json"}
+    )
+    agent.inject(answer, on="GetAgentCard", times=1)
+    network = FakeNetwork(agent)
+    words = ("send", "hello", "-o", "json", "--bearer", "s3cret-token")
+    card = f"{url}/.well-known/agent-card.json#{entry}"
+    return agent, holdfast(*words, card=card, engine=lambda **_: network)
+
+
+def test_card_get_005_a_catalog_at_an_address_is_resolved_first_without_credentials():
+    agent, done = fetched({"agents": {"one": "/.well-known/agent-card.json"}})
+    assert done.exit == 0, done.err
+    first = agent.received[0]
+    assert "authorization" not in first.headers
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "code", "exit_code", "why"),
+    [
+        ({"agents": {"two": AGENT}}, 200, "A2ACLI_ERR_CARD_NOT_FOUND", 3, "has no entry 'one'"),
+        ("", 404, "A2ACLI_ERR_CARD_NOT_FOUND", 3, "HTTP 404"),
+        ("no json", 200, "A2ACLI_ERR_CARD_INVALID", 1, "is no JSON"),
+        ("[" * 100_000, 200, "A2ACLI_ERR_CARD_INVALID", 1, "is no JSON"),
+        ({"agents": 1}, 200, "A2ACLI_ERR_CARD_INVALID", 1, "has no agents"),
+        ({"agents": {"one": {}}}, 200, "A2ACLI_ERR_CARD_INVALID", 1, "names no address"),
+        ({"agents": {"one": "file:///etc/passwd"}}, 200, "A2ACLI_ERR_CARD_INVALID", 1, "inside"),
+        ({"agents": {"one": "http://127.0.0.1"}}, 200, "A2ACLI_ERR_CARD_INVALID", 1, "inside"),
+        ({"agents": {"one": "http://169.254.169.254"}}, 200, "A2ACLI_ERR_CARD_INVALID", 1, "in"),
+    ],
+)
+def test_card_get_005_what_is_wrong_is_told_in_the_envelope(content, status, code, exit_code, why):
+    agent, done = fetched(content, status=status)
+    assert (done.exit, done.error["code"]) == (exit_code, code)
+    assert why in done.error["message"]
+    assert not agent.calls("SendMessage")
+
+
+def test_card_get_005_the_entries_there_are_are_named():
+    _, done = fetched({"agents": {"two": AGENT, "three": AGENT}})
+    assert done.error["hint"] == "it has three, two"
+
+
+def test_card_get_005_a_catalog_that_is_not_there(tmp_path):
+    done = holdfast("send", "hello", "-o", "json", card=f"{tmp_path}/none.json#one")
+    assert (done.exit, done.error["code"]) == (3, "A2ACLI_ERR_CARD_NOT_FOUND")
+
+
+def test_a_file_whose_name_has_that_sign_is_a_file(tmp_path):
+    path = tmp_path / "card#one"
+    path.write_text(holdfast("card", "get", "-o", "json").out)
+    assert holdfast("send", "hello", card=str(path)).exit == 0
