@@ -274,7 +274,7 @@ async def test_a_read_that_takes_long_is_asked_twice(newer):
         await asyncio.gather(*(client.get_task(task.id) for _ in range(30)))
 
 
-def test_the_command_line_speaks_it(newer):
+def test_tx_005_the_command_line_speaks_it(newer):
     command = [sys.executable, "-m", "holdfast", "send", "echo over grpc", "-a", newer]
     done = subprocess.run(
         [*command, "--transport", "grpc", "-o", "json"],
