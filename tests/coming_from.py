@@ -19,7 +19,7 @@ from typing import NamedTuple
 import aiohttp
 import httpx
 import pytest
-from tests.test_readme import execute
+from tests.pages import execute
 
 import holdfast
 import holdfast.integrations.httpx as holdfast_httpx
