@@ -11,7 +11,7 @@ import click
 import httpx
 import pytest
 from a2a.types import a2a_pb2 as pb
-from tests.authorization_server import ISSUER, FakeAuthorizationServer
+from tests.authorization_server import FakeAuthorizationServer
 from tests.card_signing import DOCUMENT, SIGNER, Net
 from tests.pages import ROOT, Page, execute
 from tests.test_client_tools import Scripted, call, calls
@@ -280,6 +280,7 @@ async def test_many_agents_are_asked_at_once(monkeypatch):
 
 
 HERE = "https://agent.example.com"
+ID = "https://id.example.com"
 
 
 def reach(monkeypatch, engine):
@@ -289,13 +290,13 @@ def reach(monkeypatch, engine):
 
 async def test_tokens_are_fetched(monkeypatch):
     agent = FakeAgent("384,400 km", url=HERE, token="token-1")
-    server = FakeAuthorizationServer(FakeNetwork(agent))
+    server = FakeAuthorizationServer(FakeNetwork(agent), at=ID)
     reach(monkeypatch, server)
     fetching = functools.partial(oauth.ClientCredentials, engine=server)
     monkeypatch.setattr(oauth, "ClientCredentials", fetching)
     printed = []
 
-    block = the_one_with("ClientCredentials").replace("https://id.example.com", ISSUER)
+    block = the_one_with("ClientCredentials")
     await execute(block, print=printed.append)
 
     assert printed == ["384,400 km"]
@@ -383,7 +384,9 @@ async def test_a_function_is_an_agent_and_is_called_without_a_socket(monkeypatch
 
 def test_pytest_has_fixtures_for_it(pytester):
     pytester.makepyfile(the_one_with("holdfast_fake_agent"))
-    without = [word for name in ("cacheprovider", "hypothesispytest") for word in ("-p", f"no:{name}")]
+    without = [
+        word for name in ("cacheprovider", "hypothesispytest") for word in ("-p", f"no:{name}")
+    ]
     plugin = "holdfast.testing.pytest_plugin"
     done = pytester.runpytest_inprocess("-p", plugin, "--strict-markers", "-W", "error", *without)
     done.assert_outcomes(passed=1)
