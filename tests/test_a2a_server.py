@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 from a2a.server.agent_execution import AgentExecutor
 from a2a.types import a2a_pb2
-from tests.asgi_network import AsgiNetwork
 
 import holdfast
 from holdfast import (
@@ -32,6 +31,7 @@ from holdfast.server import (
     requires_auth,
     requires_input,
 )
+from holdfast.testing import AsgiNetwork
 from holdfast.wire.http import HttpRequest
 
 URL = "http://agent.test"
