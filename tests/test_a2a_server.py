@@ -447,7 +447,7 @@ async def test_a_cancel_that_fails_fails_the_task(failure, told):
         task = await client.send_message("100", return_immediately=True)
         with pytest.raises(A2AError, match=told) as caught:
             await client.cancel_task(task.id)
-        state = (await client.get_task(task.id)).state
+        state = (await client.wait(task.id)).state
 
     assert state is TaskState.FAILED
     assert "hunter2" not in str(caught.value)
