@@ -408,7 +408,7 @@ async def led(*calls):
                 if expected:
                     raise value
 
-    async with calling(Led()) as agent:
+    async with calling(A2AServer(Led())) as agent:
         return await agent.ask("hello")
 
 
@@ -421,8 +421,8 @@ async def an_executor_owns_the_life_of_its_requests(written, world):
         card = await agent.agent_card()
     assert (asked.question, answer.text) == ("For when?", "A table for two. For Tonight.")
     assert (card.name, card.description) == ("tables", "Books tables.")
-    network = AsgiNetwork({HERE: names["app"]})
-    assert (await holdfast.connect(HERE, engine=network).ask("?")).needs_input
+    async with AsgiNetwork({HERE: names["app"]}) as network:
+        assert (await holdfast.connect(HERE, engine=network).ask("?")).needs_input
 
 
 @block("async def book")

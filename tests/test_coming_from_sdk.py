@@ -11,6 +11,7 @@ import aiohttp
 import grpc
 import msgspec
 import pytest
+from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 from a2a.types import a2a_pb2 as pb
 from grpc import aio
 from tests.authorization_server import FakeAuthorizationServer
@@ -32,6 +33,7 @@ from tests.coming_from import (
 )
 from tests.grpc_agent import SERVICE, TASK, grpc_agent
 from tests.grpc_agent import card_of as grpc_card
+from tests.test_card_signatures import as_sdk_signs
 from tests.test_tls_config import Files
 
 import holdfast
@@ -283,11 +285,11 @@ async def files_say_whom_to_trust_and_who_one_is(written, world):
     assert Path.cwd() == before
 
 
-def signed(world):
+def signed(world, sign=SIGNER.sign):
     """Lets an agent be reached whose card is signed, and another one whose card is not."""
     place = {"url": f"{HERE}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
     card = {**DOCUMENT, "supportedInterfaces": [place]}
-    world.reach(FakeAgent("384,400 km", url=HERE, card=SIGNER.sign(card)))
+    world.reach(FakeAgent("384,400 km", url=HERE, card=sign(card)))
     return lambda: world.reach(FakeAgent("384,400 km", url=HERE, card=card))
 
 
@@ -306,7 +308,7 @@ async def signatures_are_verified(written, world):
 
 @block("create_signature_verifier")
 async def the_sdks_verifier_judges_cards(written, world):
-    unsigned = signed(world)
+    unsigned = signed(world, lambda card: agent_card_to_dict(as_sdk_signs(card)))
     keys = {SIGNER.kid: SIGNER.key.public_key()}
     await written(key_provider=lambda kid, jku: keys[kid])
     assert world.printed == [("Signed", "verified")]
