@@ -289,7 +289,7 @@ class Written:
     """What a row says is written now: each call runs the next piece of it."""
 
     def __init__(self, row):
-        self.left = row.code
+        self.wrote, self.left = row.wrote, row.code
 
     async def __call__(self, **names):
         known = {

@@ -460,7 +460,7 @@ async def a_card_is_made_of_a_stub(written, world):
 @row("`server.build_rest(url=…)`")
 async def an_application_speaks_one_binding(written, world):
     server = A2AServer(echo)
-    binding = "JSONRPC" if "JSONRPC" in written.left[0] else "HTTP+JSON"
+    binding = "JSONRPC" if "build_jsonrpc" in written.wrote else "HTTP+JSON"
     app = await written(server=server)
     async with (
         AsgiNetwork({HERE: app}) as network,
@@ -483,8 +483,8 @@ async def grpc_is_served(written, world):
 @row("`updater.add_artifact(parts)`")
 @row("`updater.complete()`")
 async def a_turn_is_told(written, world):
-    is_artifact = "artifact" in written.left[0]
-    is_end = "complete" in written.left[0]
+    is_artifact = "artifact" in written.wrote
+    is_end = "complete" in written.wrote
 
     async def end(*, turn):
         await turn.complete()
@@ -543,7 +543,7 @@ async def clients_are_made_for_tests(written, world):
             yield f"{word} "
             await asyncio.sleep(10)
 
-    binding = "HTTP+JSON" if "rest" in written.left[0] else "JSONRPC"
+    binding = "HTTP+JSON" if "test_rest" in written.wrote else "JSONRPC"
     makers = {
         "make_test_client_factory": make_test_client_factory,
         "make_test_rest_client_factory": make_test_rest_client_factory,
