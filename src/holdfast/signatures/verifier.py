@@ -148,7 +148,7 @@ class _Checker:
         for number, signature in enumerate(signatures[:_MOST_SIGNATURES], start=1):
             verification, form = await self._tried(signature, number, forms, received)
             if form is not None:
-                return Checked(verification, form.document)
+                return Checked(verification, form.used)
             found.append(verification)
         # A wrong one tells most; then one that may turn out better.
         ranked = sorted(found, key=lambda one: (one.outcome != "invalid", not one.is_for_now))
