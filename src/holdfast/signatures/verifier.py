@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.arguments import items
 from holdfast.errors import A2AError
+from holdfast.model.addresses import is_http_address
 from holdfast.runtime.card_trust import Checked
 from holdfast.runtime.card_verification import CardVerification
 from holdfast.runtime.closing import close_in_turn
@@ -225,7 +226,8 @@ class _Checker:
 
     def _is_allowed(self, url: str) -> bool:
         try:
-            return origin(url) in self._origins and "@" not in url and "#" not in url
+            is_plain = is_http_address(url) and "#" not in url
+            return is_plain and origin(url) in self._origins
         except ValueError:
             return False
 
