@@ -223,16 +223,18 @@ def _bare_of(requirement: Any, declared: Mapping[str, Any], member: str) -> Any:
     inside = members.get("schemes") if is_wrapped else members
     if not isinstance(inside, dict):
         return left
-    kind = dict if is_wrapped else list
+    kind: type = dict if is_wrapped else list
     bare = {
-        name: scopes
+        name: cast("object", scopes)
         for name, scopes in cast("dict[str, Any]", inside).items()
         if name in declared and isinstance(scopes, kind) and _without_empty(scopes) is None
     }
     if not bare:
         return left
-    signed: dict[str, Any] = (left or {}).get("schemes", {}) if is_wrapped else left or {}
-    return {"schemes": {**signed, **bare}} if is_wrapped else {**signed, **bare}
+    signed = cast("dict[str, Any]", left or {})
+    if is_wrapped:
+        return {"schemes": {**signed.get("schemes", {}), **bare}}
+    return {**signed, **bare}
 
 
 _TYPES: Mapping[str, str] = {
