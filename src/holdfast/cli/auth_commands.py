@@ -234,7 +234,9 @@ async def _server(session: Session, asked: _Asked) -> tuple[AuthorizationServer,
     if named.server is not None:
         return named.server, scopes
     url = named.metadata_url or ""
-    return (await discover(engine, url, at=url)).server, scopes
+    server = (await discover(engine, url, at=url)).server
+    where.check_server(server)
+    return server, scopes
 
 
 def _provider(

@@ -206,6 +206,12 @@ class KeptCredentials:
             return self._card_is_guarded and provider is not None
         return provider is not None and await provider.on_unauthorized(call, error)
 
+    def note_refused(self, call: AnyCall, error: AuthenticationError, /) -> None:
+        """Told of a token that is of no use any more."""
+        provider = self._provider(call)
+        if provider is not None:
+            provider.note_refused(call, error)
+
     def _provider(self, call: AnyCall) -> OAuthProvider | None:
         if call.endpoint is None:
             return None
