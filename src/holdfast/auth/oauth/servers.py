@@ -2,8 +2,9 @@
 
 Rules: a client secret, a code or a refresh token goes to endpoints that the caller named, that the
 metadata of an issuer names which the caller named, or that a card, or metadata that it points to,
-names at an origin which the caller trusts; never to where a card alone points. Metadata counts only if it names the issuer that
-was asked (RFC 8414, 3.3; OpenID Connect Discovery 4.3). All of them are https, but for loopback.
+names at an origin which the caller trusts; never to where a card alone points. Metadata counts
+only if it names the issuer that was asked (RFC 8414, 3.3; OpenID Connect Discovery 4.3). All of
+them are https, but for loopback.
 """
 
 from __future__ import annotations
