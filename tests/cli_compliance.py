@@ -23,7 +23,7 @@ FILE = ROOT / "docs" / "cli-compliance.yaml"
 
 SPECIFICATION = "0.2"
 REVISION = "2026-08-17"
-MEASURED = "2026-11-21"
+MEASURED = "2026-11-22"
 
 NOT_BUILT = "not claimed: not built"
 MARKS = {"pass": "✅ Pass", "partial": "◐ Partial", "fail": "❌ Fail", "na": "— N/A"}

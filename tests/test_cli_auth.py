@@ -352,7 +352,7 @@ def test_auth_011_a_task_that_waits_for_an_authorization_says_how_to_go_on(tmp_p
     assert asked.exit == 0
     assert asked.field("State") == "TASK_STATE_AUTH_REQUIRED"
     assert asked.field("Status message") == "log in at https://x.test"
-    assert f"holdfast task get --wait {asked.field('Task ID')}" in asked.err
+    assert f"holdfast task get --wait --through-auth {asked.field('Task ID')}" in asked.err
 
 
 # ── What cannot be right ─────────────────────────────────────────────────────────────────────

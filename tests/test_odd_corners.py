@@ -846,8 +846,14 @@ async def test_where_a_card_leads_is_named_when_it_fails():
         (lambda: Resilience(refusals=frozenset({"429"})), "each of refusals must be a whole num"),
         (lambda: AiohttpEngine(proxies="http://p"), "proxies must be bool, not str"),
         (lambda: AiohttpEngine(session=3), "session must be ClientSession, not int"),
-        (lambda: AiohttpEngine(ssl=None), "ssl must be a file, a context or a bool, not NoneType"),
-        (lambda: AiohttpEngine(ssl=0), "ssl must be a file, a context or a bool, not int"),
+        (
+            lambda: AiohttpEngine(ssl=None),
+            "ssl must be a TlsConfig, a file, a context or a bool, not NoneType",
+        ),
+        (
+            lambda: AiohttpEngine(ssl=0),
+            "ssl must be a TlsConfig, a file, a context or a bool, not int",
+        ),
         (lambda: AiohttpEngine(max_streams=1.5), "max_streams must be a whole number, not float"),
         (lambda: AiohttpEngine(max_connections=True), "max_connections must be a whole number"),
     ],

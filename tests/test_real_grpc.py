@@ -267,14 +267,16 @@ async def test_credentials_are_given_where_the_card_asks_for_them(tmp_path):
             assert (await client.ask("echo in")).text == "in"
 
 
-async def test_a_read_that_takes_long_is_asked_twice(newer):
+async def test_reads_that_may_be_asked_twice_give_the_task(newer):
     hedging = msgspec.structs.replace(PROMPT, hedge=HedgePolicy())
     async with connect(newer, resilience=hedging, supported_protocol_bindings=["GRPC"]) as client:
         task = (await client.ask("echo x")).task
-        await asyncio.gather(*(client.get_task(task.id) for _ in range(30)))
+        found = await asyncio.gather(*(client.get_task(task.id) for _ in range(30)))
+
+    assert {one.text for one in found} == {task.text}
 
 
-def test_the_command_line_speaks_it(newer):
+def test_tx_005_the_command_line_speaks_it(newer):
     command = [sys.executable, "-m", "holdfast", "send", "echo over grpc", "-a", newer]
     done = subprocess.run(
         [*command, "--transport", "grpc", "-o", "json"],

@@ -498,19 +498,19 @@ def test_an_iteration_that_is_left_is_closed():
         FakeAgent(lambda turn: completes("done") if turn.message.text == "0" else works_forever())
     )
 
-    async def ended(run):
+    async def until(condition):
         async with asyncio.timeout(10):
-            while run.under_way:  # noqa: ASYNC110  nothing tells of it
+            while not condition():  # noqa: ASYNC110  nothing tells of it
                 await asyncio.sleep(0)
 
     with client:
         run = client.run(str(n) for n in range(100))
         assert next(run).key == "0"
         inner = run._twin_of
-        assert inner.under_way > 0
+        holdfast.sync.run(until(lambda: inner.under_way))
         del run
         gc.collect()
-        holdfast.sync.run(ended(inner))
+        holdfast.sync.run(until(lambda: not inner.under_way))
 
 
 def test_an_iteration_over_tasks_can_be_closed():

@@ -22,6 +22,7 @@ import holdfast, holdfast.sync
 from holdfast.testing import FakeAgent, LoopbackServer, asks, completes, streams, works_forever
 
 assert threading.active_count() == 1  # importing it starts nothing
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background ignores it
 
 def served(behaviour):
     # Two loops: the agent's must go on where the client's is left behind.

@@ -1383,9 +1383,9 @@ def connect(
         card_ttl: Seconds that the card is kept if its server does not say (``Cache-Control``);
             0 keeps none for longer than the calls that wait for it.
         card_verifier: Who verifies the signatures of the agent's card: a `CardVerifier`, or a
-            function or coroutine function that gets the JSON object of a signed card as it was
-            received, and raises if a signature is wrong. A card that was verified is used as far
-            as its signature covers it; one whose signature is wrong is refused; see
+            function of your own, of either kind, that gets the JSON object of a signed card as it
+            was received, and raises if a signature is wrong. A card that was verified is used as
+            far as its signature covers it; one whose signature is wrong is refused; see
             `Client.card_verification` for what became of it. A card that is passed should be its
             JSON object or file: an `AgentCard` has not all that may have been signed.
         require_signature: Whether a card is refused that is not verified, be it that it has no

@@ -39,6 +39,10 @@ class InjectedFaults:
             raise ValueError(message)
         self._faults.extend([(on, fault)] * times)
 
+    def clear(self) -> None:
+        """Forgets those that no request has met yet."""
+        self._faults.clear()
+
     @property
     def pending(self) -> tuple[Fault, ...]:
         """Those that no request has met yet."""
