@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.pretty import pretty_repr
 from tests.authorization_server import (
     ISSUER,
     FakeAuthorizationServer,
@@ -51,9 +52,12 @@ from holdfast.model.card import (
     SecurityScheme,
     StringList,
 )
+from holdfast.model.requests import AuthenticationInfo, TaskPushNotificationConfig
 from holdfast.policy.resilience import Resilience
 from holdfast.policy.retry import RetryPolicy
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, run, streams
+from holdfast.wire.credentials import Credentials
+from holdfast.wire.http import HttpRequest
 
 SECRET = "s3cret/+ of the client"
 SERVER = AuthorizationServer(
@@ -1007,8 +1011,13 @@ def test_a_life_without_end_has_one():
 def test_secrets_are_in_no_repr():
     token = Token(access_token="t0ken", refresh_token="r3fresh")
     shown = [ClientCredentials(SERVER, "me", SECRET), token, Scene().auth._client]
+    shown += [Credentials(headers={"authorization": "t0ken"})]
+    shown += [HttpRequest(method="GET", url="http://x", headers={"authorization": "t0ken"})]
+    shown += [AuthenticationInfo(scheme="Bearer", credentials="t0ken")]
+    shown += [TaskPushNotificationConfig(url="http://x", token="t0ken")]
 
-    assert not any(secret in repr(shown) for secret in ("t0ken", "r3fresh", SECRET))
+    for told in (repr(shown), pretty_repr(shown)):
+        assert not any(secret in told for secret in ("t0ken", "r3fresh", SECRET))
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text("a1. \x00é", max_size=9)

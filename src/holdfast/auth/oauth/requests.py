@@ -19,6 +19,7 @@ from holdfast.auth.oauth.tokens import Token
 from holdfast.errors import A2AError, AuthenticationError
 from holdfast.errors.values import one_line
 from holdfast.model import codec
+from holdfast.model.discreet import Discreet
 from holdfast.wire.credentials import bearer_fault
 from holdfast.wire.http import HttpRequest, presentable
 from holdfast.wire.limits import check_json_size
@@ -60,13 +61,13 @@ def oauth_library() -> ModuleType:
     try:
         import oauthlib.oauth2
     except ModuleNotFoundError as error:
-        if error.name != "oauthlib":
+        if (error.name or "").partition(".")[0] != "oauthlib":
             raise
         raise ModuleNotFoundError(_MISSING, name="oauthlib") from None
     return oauthlib.oauth2
 
 
-class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
+class ClientIdentity(Discreet, msgspec.Struct, frozen=True, kw_only=True):
     """Who asks, and how that is said (RFC 6749, 2.3).
 
     Attributes:
