@@ -147,9 +147,14 @@ class _Asked(NamedTuple):
 
 
 async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
+    from holdfast.auth.oauth.requests import oauth_library
     from holdfast.cli.logins import Login
     from holdfast.errors import A2AError, AuthenticationError
 
+    try:
+        oauth_library()
+    except ModuleNotFoundError as error:
+        raise click.UsageError(str(error)) from None
     try:
         secret = client_secret(asked.secret_file)
     except ValueError as error:

@@ -233,4 +233,7 @@ class KeptCredentials:
         }
         server = AuthorizationServer(token_endpoint=login.token_endpoint, issuer=login.issuer)
         kind = ClientCredentials if login.flow == "client-credentials" and secret else _Ended
-        return kind(server, login.client_id, secret, **options)
+        try:
+            return kind(server, login.client_id, secret, **options)
+        except ModuleNotFoundError as error:  # the extra was there when they logged in
+            raise AuthenticationError(str(error), executed=False) from None
