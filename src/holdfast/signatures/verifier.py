@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from holdfast.arguments import items
+from holdfast.arguments import check_able, check_kind, items
 from holdfast.errors import A2AError
 from holdfast.model.addresses import is_http_address
 from holdfast.runtime.card_trust import Checked
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.env import Env
     from holdfast.runtime.keys import KeySource
 
-__all__ = ["CardVerifier", "CardVerifierCallable", "card_checker"]
+__all__ = ["CardVerifier", "CardVerifierCallable", "card_checker", "check_card_verifier"]
 
 CardVerifierCallable = Callable[[Mapping[str, Any]], Awaitable[object] | object]
 """Called with the JSON object of a signed card as it was received; may be a coroutine function.
@@ -107,6 +107,23 @@ class CardVerifier:
         """
         keys = None if self._keys is None else key_source(self._keys, engine, env)
         return _Checker(keys, self._origins, self._algorithms, engine, env)
+
+
+def check_card_verifier(
+    verifier: CardVerifier | CardVerifierCallable | None, *, require_signature: bool
+) -> None:
+    """Checks what a caller passes to have cards verified.
+
+    Raises:
+        ValueError: A signature is required, and there is nobody to verify it.
+        TypeError: An argument of another type.
+    """
+    if verifier is not None and not isinstance(verifier, CardVerifier):
+        check_able("card_verifier", verifier, "__call__")
+    check_kind("require_signature", require_signature, bool)
+    if require_signature and verifier is None:
+        text = "require_signature=True needs a card_verifier, such as CardVerifier(keys=…)"
+        raise ValueError(text)
 
 
 def card_checker(
