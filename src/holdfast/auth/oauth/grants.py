@@ -222,7 +222,7 @@ class AuthorizationCode(OAuthProvider):
             code_challenge_method="S256",
             **more,
         )
-        await _told(self._open_url, endpoint.partition(":")[0] + url[len("https") :])
+        await self._shown(endpoint.partition(":")[0] + url[len("https") :])
         answer = await receive()
         code = _code_in(answer, state, asking.endpoint.server)
         parameters = {
@@ -233,6 +233,14 @@ class AuthorizationCode(OAuthProvider):
             **more,
         }
         return await asking.endpoint.ask_token(parameters)
+
+    async def _shown(self, url: str) -> None:
+        if self._open_url is not webbrowser.open:
+            await _told(self._open_url, url)
+        # Some browsers run in the terminal, and come back when they are closed.
+        elif not await asyncio.to_thread(webbrowser.open, url):
+            text = "there is no browser on this machine; pass open_url=, which shows the address"
+            raise AuthenticationError(text, executed=False)
 
 
 async def _told(hook: Callable[[Any], Any], value: Any) -> None:

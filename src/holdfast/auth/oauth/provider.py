@@ -52,6 +52,9 @@ __all__ = ["Asking", "OAuthOptions", "OAuthProvider"]
 
 _METHODS = ("client_secret_basic", "client_secret_post", "none")
 _NOTHING = Credentials()
+_PAUSE = 30.0
+"""Seconds after a refused token for which its successor stays, though that is refused as well: an
+agent that takes none would have a new one fetched, or a person asked, for each call."""
 
 
 class Asking(NamedTuple):
@@ -187,7 +190,7 @@ class OAuthProvider(ABC):
         self._held = PerLoop(_Held)
         self._more: dict[str, tuple[str, ...]] = {}
         self._vain: dict[str, tuple[str, ...]] = {}
-        self._refused: dict[str, str] = {}
+        self._refused: dict[str, tuple[str, float]] = {}
         self._found: dict[str, tuple[AuthorizationServer, Reach | None]] = {}
 
     async def credentials(self, call: AnyCall, /) -> Credentials:
@@ -354,7 +357,7 @@ class OAuthProvider(ABC):
         is_enough = set(self._more.get(key, ())) <= set(token.scopes or ())
         known = self._held.here().tokens.get(key)  # which is there only if it is over
         is_over = known is not None and known[0].access_token == token.access_token
-        is_refused = token.access_token == self._refused.get(key)
+        is_refused = token.access_token == self._refused.get(key, ("", 0.0))[0]
         return is_enough and not (is_over or is_refused) and (left is None or left > 0)
 
     async def _got(
@@ -399,10 +402,13 @@ class OAuthProvider(ABC):
         """Uses a token no more that was refused, if it is still the one in use."""
         key, _ = self._key(purpose)
         held = self._held.here()
-        known = held.tokens.get(key)
+        known, now = held.tokens.get(key), asyncio.get_running_loop().time()
+        last, at = self._refused.get(key, (refused, now))
+        if last != refused and 0 <= now - at < _PAUSE:
+            return
         if known is not None and known[0].access_token == refused:
             del held.tokens[key]
-        self._refused[key] = refused
+        self._refused[key] = (refused, now)
 
     async def _stepped_up(
         self, purpose: _Purpose, error: A2AError, wanted: tuple[str, ...], *, shown: str
