@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import logging
 import os
 import stat
@@ -756,6 +757,18 @@ async def test_a_card_that_names_no_address_is_told(scheme):
     async with scene.connect() as client:
         with pytest.raises(AuthenticationError, match="cannot be used"):
             await client.send_message("hello")
+
+
+async def test_a_turn_that_never_comes_is_not_waited_for_for_ever():
+    class Stuck(MemoryTokenStore):
+        @contextlib.asynccontextmanager
+        async def turn(self, _key):
+            await never()
+            yield
+
+    for kind, more in ((DeviceCode, {"prompt": print}), (AuthorizationCode, {"open_url": print})):
+        with pytest.raises(AuthenticationError, match="or more"):
+            await Scene(kind=kind, store=Stuck(), **more).auth.token()
 
 
 async def test_metadata_that_trickle_are_waited_for_no_longer_than_the_timeout():

@@ -98,7 +98,7 @@ class DeviceCode(OAuthProvider):
     """
 
     _flow = "device_code"
-    _is_interactive = True
+    _patience = _LONGEST_PROMPT
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class AuthorizationCode(OAuthProvider):
     """
 
     _flow = "authorization_code"
-    _is_interactive = True
+    _patience: float
 
     def __init__(
         self,

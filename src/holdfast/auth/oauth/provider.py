@@ -139,7 +139,8 @@ class OAuthProvider(ABC):
     """
 
     _flow: str
-    _is_interactive = False
+    _patience: float | None = None
+    """Seconds that a person may take; None where nobody is asked."""
 
     def __init__(
         self,
@@ -298,7 +299,7 @@ class OAuthProvider(ABC):
         except asyncio.CancelledError:
             raise
         except TimeoutError as error:
-            text = f"the authorization server gave no token for {self._timeout:g} s"
+            text = f"the authorization server gave no token for {self._timeout:g} s or more"
             raise AuthenticationError(text, transient=True, executed=False) from error
 
     def _failure(self, error: A2AError) -> AuthenticationError | A2AError:
@@ -330,7 +331,9 @@ class OAuthProvider(ABC):
         self, purpose: _Purpose, key: str, scopes: tuple[str, ...], flight: Flight[Token]
     ) -> Token:
         """What the store has, or what the server gives; nothing of it is interrupted half-way."""
-        limit = None if self._is_interactive else self._timeout
+        limit = self._timeout
+        if self._patience is not None:  # somebody else's person first, and then one's own
+            limit = 2 * (self._patience + 2 * self._timeout)
         async with asyncio.timeout(limit), self._store.turn(key):
             token = await self._store.load(key)
             if token is not None and self._is_usable(token, key):
