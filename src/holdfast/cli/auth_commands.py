@@ -147,9 +147,14 @@ class _Asked(NamedTuple):
 
 
 async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
+    from holdfast.auth.oauth.requests import oauth_library
     from holdfast.cli.logins import Login
     from holdfast.errors import A2AError, AuthenticationError
 
+    try:
+        oauth_library()
+    except ModuleNotFoundError as error:
+        raise click.UsageError(str(error)) from None
     try:
         secret = client_secret(asked.secret_file)
     except ValueError as error:
@@ -166,7 +171,9 @@ async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
             server, scopes = await _server(session, asked)
             provider = _provider(session, output, asked, server, scopes=scopes, secret=secret)
             store = session.logins.store(agent)
-            await store.remove("")  # who logs in anew wants a new token
+            # Who logs in anew wants a new token; and that must meet no older login, whose server
+            # it is not for, if this is the last that the command does.
+            await session.logins.remove(agent)
             token = await provider(store).token()
     except AuthenticationError as error:
         failure = Failure(
@@ -234,7 +241,9 @@ async def _server(session: Session, asked: _Asked) -> tuple[AuthorizationServer,
     if named.server is not None:
         return named.server, scopes
     url = named.metadata_url or ""
-    return (await discover(engine, url, at=url)).server, scopes
+    server = (await discover(engine, url, at=url)).server
+    where.check_server(server)
+    return server, scopes
 
 
 def _provider(

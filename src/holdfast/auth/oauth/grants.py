@@ -17,7 +17,7 @@ from holdfast.auth.oauth.provider import Asking, OAuthOptions, OAuthProvider
 from holdfast.auth.oauth.redirects import LoopbackRedirect
 from holdfast.auth.oauth.requests import error_code, oauth_library, seconds_in
 from holdfast.auth.oauth.servers import check_endpoint
-from holdfast.errors import AuthenticationError
+from holdfast.errors import A2AConnectionError, A2AError, A2ATimeoutError, AuthenticationError
 from holdfast.errors.values import one_line
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class DeviceCode(OAuthProvider):
     """
 
     _flow = "device_code"
-    _is_interactive = True
+    _patience = _LONGEST_PROMPT
 
     def __init__(
         self,
@@ -135,8 +135,10 @@ class DeviceCode(OAuthProvider):
             try:
                 async with asyncio.timeout(self._timeout):
                     return await asking.endpoint.ask_token(parameters)
-            except AuthenticationError as error:
+            except A2AError as error:
                 interval = _next_interval(error, interval)
+            except TimeoutError:
+                interval = min(interval * 2, _LONGEST_INTERVAL)
 
 
 class AuthorizationCode(OAuthProvider):
@@ -162,7 +164,6 @@ class AuthorizationCode(OAuthProvider):
     """
 
     _flow = "authorization_code"
-    _is_interactive = True
 
     def __init__(
         self,
@@ -186,28 +187,32 @@ class AuthorizationCode(OAuthProvider):
         if redirect_uri is not None:
             check_endpoint(redirect_uri, "redirect_uri")
         self._redirect_uri, self._receive = redirect_uri, receive
-        self._patience = check_seconds("patience", patience)
+        self._patience = self._seconds = check_seconds("patience", patience)
 
     async def _grant(self, asking: Asking) -> Token:
         if asking.endpoint.server.authorization_endpoint is None:
             raise _lacks("authorization_endpoint")
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._seconds):
+                state = secrets.token_urlsafe(32)
                 if self._redirect_uri is not None and self._receive is not None:
-                    return await self._through(asking, self._redirect_uri, self._receive)
-                async with LoopbackRedirect() as redirect:
-                    return await self._through(asking, redirect.uri, redirect.received)
+                    return await self._through(asking, self._redirect_uri, self._receive, state)
+                async with LoopbackRedirect(state) as redirect:
+                    return await self._through(asking, redirect.uri, redirect.received, state)
         except TimeoutError as error:
-            text = f"nobody allowed it in {self._patience:g} s; begin again"
+            text = f"nobody allowed it in {self._seconds:g} s; begin again"
             raise AuthenticationError(text, executed=False) from error
 
     async def _through(
-        self, asking: Asking, redirect_uri: str, receive: Callable[[], Awaitable[str]]
+        self,
+        asking: Asking,
+        redirect_uri: str,
+        receive: Callable[[], Awaitable[str]],
+        state: str,
     ) -> Token:
         client: Any = oauth_library().WebApplicationClient(asking.endpoint.client.client_id)
         verifier: str = client.create_code_verifier(64)
         challenge: str = client.create_code_challenge(verifier, "S256")
-        state = secrets.token_urlsafe(32)
         more = {} if asking.resource is None else {"resource": asking.resource}
         endpoint = asking.endpoint.server.authorization_endpoint or ""
         # The library takes https alone, and the authorization server may be on this machine.
@@ -220,7 +225,7 @@ class AuthorizationCode(OAuthProvider):
             code_challenge_method="S256",
             **more,
         )
-        await _told(self._open_url, endpoint.partition(":")[0] + url[len("https") :])
+        await self._shown(endpoint.partition(":")[0] + url[len("https") :])
         answer = await receive()
         code = _code_in(answer, state, asking.endpoint.server)
         parameters = {
@@ -231,6 +236,14 @@ class AuthorizationCode(OAuthProvider):
             **more,
         }
         return await asking.endpoint.ask_token(parameters)
+
+    async def _shown(self, url: str) -> None:
+        if self._open_url is not webbrowser.open:
+            await _told(self._open_url, url)
+        # Some browsers run in the terminal, and come back when they are closed.
+        elif not await asyncio.to_thread(webbrowser.open, url):
+            text = "there is no browser on this machine; pass open_url=, which shows the address"
+            raise AuthenticationError(text, executed=False)
 
 
 async def _told(hook: Callable[[Any], Any], value: Any) -> None:
@@ -272,15 +285,18 @@ def _read_prompt(document: Mapping[str, Any]) -> tuple[DevicePrompt, str, float]
     return prompt, code, min(max(interval or _INTERVAL, 1.0), _LONGEST_INTERVAL)
 
 
-def _next_interval(error: AuthenticationError, interval: float) -> float:
-    """Seconds until the next look (RFC 8628, 3.5); raises what is the end of it."""
+def _next_interval(error: A2AError, interval: float) -> float:
+    """Seconds until the next look (RFC 8628, 3.5); raises what is the end of it.
+
+    A server that is away for a moment is asked again, less often: the person may be typing.
+    """
     said = error_code(error)
     if said == "authorization_pending":
         return interval
     if said == "slow_down":
         return interval + _SLOWER
-    if error.transient:
-        return max(interval * 2, error.retry_after or 0.0)
+    if error.transient or isinstance(error, A2AConnectionError | A2ATimeoutError):
+        return max(min(interval * 2, _LONGEST_INTERVAL), error.retry_after or 0.0)
     raise error
 
 
