@@ -692,6 +692,18 @@ async def test_a_reply_larger_than_allowed_is_named_by_its_limit(size, which):
     assert (caught.value.which, caught.value.executed) == (which, None)
 
 
+async def test_headers_that_are_too_large_for_the_agent_are_not_its_replys():
+    async with (
+        grpc_agent(GetTask=get_task) as (port, _, _),
+        connect(
+            card_of(f"127.0.0.1:{port}"), headers={"x-large": "y" * 20_000}, resilience=BARE
+        ) as client,
+    ):
+        with pytest.raises(RateLimitedError, match="metadata size exceeds") as caught:
+            await client.get_task("t1")
+        assert "reply" not in caught.value.message
+
+
 async def test_a_reply_that_inflates_beyond_a_limit_is_too_large():
     async def large(request, context):
         return task(metadata={"x": "y" * 100_000}).SerializeToString()

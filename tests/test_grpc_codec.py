@@ -105,6 +105,7 @@ def test_binary_headers_are_bytes():
         ("grpc-timeout", "secret"),
         ("x!", "secret"),
         ("X-Upper", "secret"),
+        ("-bin", "secret"),
         ("x", "secret\n"),
         ("x", "secret\tb"),
         ("x", "sécret"),
