@@ -12,7 +12,21 @@ import pytest
 import trustme
 from a2a.types import a2a_pb2 as pb
 from grpc import aio
-from tests.grpc_agent import ARTIFACT, SERVICE, TASK, Wire, card_of, event, grpc_agent, task
+from tests.grpc_agent import (
+    ARTIFACT,
+    BEGINNING,
+    OK,
+    SERVICE,
+    TASK,
+    Wire,
+    card_of,
+    event,
+    frame,
+    frames_agent,
+    grpc_agent,
+    message_frame,
+    task,
+)
 from tests.real_agents import LIMIT
 
 from holdfast import (
@@ -43,6 +57,7 @@ from holdfast import (
 )
 from holdfast.model.operations import GET_TASK, SUBSCRIBE_TO_TASK
 from holdfast.model.requests import GetTaskRequest, SubscribeToTaskRequest
+from holdfast.net.grpc import channels as channels_of_grpc
 from holdfast.net.grpc.binding import GrpcBinding
 from holdfast.net.grpc.channels import Channels, Connected
 from holdfast.net.grpc.failures import NotConnectedError
@@ -356,6 +371,37 @@ async def test_cancellations_at_any_moment_leave_nothing_behind():
         assert [one.uses for one in used] == [0] * len(used)
 
 
+async def test_a_stream_that_is_left_alone_ends_without_a_word(caplog):
+    gone = asyncio.Event()
+
+    async def stream(request, context):
+        context.add_done_callback(lambda _: gone.set())
+        while True:
+            yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()
+            await asyncio.sleep(0)
+
+    async def working(request, context):
+        return task(state="TASK_STATE_WORKING").SerializeToString()
+
+    async with (
+        grpc_agent(SubscribeToTask=stream, GetTask=working) as (port, _, _),
+        connect(card_of(f"127.0.0.1:{port}"), resilience=BARE) as client,
+    ):
+        before = {id(one) for one in gc.get_objects() if isinstance(one, Connected)}
+
+        async def begun():
+            await anext(await client.subscribe_to_task("t1").__aenter__())
+
+        await begun()
+        gc.collect()
+        await asyncio.wait_for(gone.wait(), LIMIT)
+        await asyncio.sleep(0.01)
+        assert tasks_of_ours() == []
+        used = [one for one in gc.get_objects() if isinstance(one, Connected)]
+        assert not any(one.uses for one in used if id(one) not in before)
+    assert caplog.records == []
+
+
 def tasks_of_ours():
     codes = [getattr(one.get_coro(), "cr_code", None) for one in asyncio.all_tasks()]
     return [code for code in codes if code is not None and "/holdfast/" in code.co_filename]
@@ -441,6 +487,20 @@ async def test_a_call_ends_with_its_client(method):
         with pytest.raises(A2AConnectionError, match="closed") as caught:
             await calling
     assert caught.value.failure == "closed"
+
+
+async def test_a_channel_that_is_closed_while_it_does_not_connect_is_no_cancellation(monkeypatch):
+    real = channels_of_grpc._reason
+
+    async def reason(channel):
+        channel._loop.call_soon(asyncio.ensure_future, channel.close())
+        return await real(channel)
+
+    monkeypatch.setattr(channels_of_grpc, "_reason", reason)
+    async with connect(card_of(f"127.0.0.1:{free_port()}"), resilience=BARE) as client:
+        with pytest.raises(A2AConnectionError) as caught:
+            await client.send_message("hi")
+    assert caught.value.executed is False
 
 
 async def test_a_reply_that_is_cut_off_is_lost_and_what_became_of_it_unknown():
@@ -542,6 +602,41 @@ async def test_a_stream_that_ends_well_has_said_nothing_of_the_task(empty):
     assert sum("Send" in method for method, _ in calls) == 1
 
 
+HALF = frame("DATA", b"\x00\x00\x00\x01\x00half")
+
+LOST = {
+    "no message": [frame("HEADERS", BEGINNING), frame("HEADERS", OK, last=True)],
+    "nothing but a status": [frame("HEADERS", BEGINNING + OK, last=True)],
+    "half a message": [frame("HEADERS", BEGINNING), HALF, frame("HEADERS", OK, last=True)],
+    "no status": [frame("HEADERS", BEGINNING, last=True)],
+    "no end": [frame("HEADERS", BEGINNING), message_frame(TASK, last=True)],
+    "a reset": [frame("RST_STREAM", b"\x00\x00\x00\x02")],
+    "a reset under way": [
+        frame("HEADERS", BEGINNING),
+        HALF,
+        frame("RST_STREAM", b"\x00\x00\x00\x01"),
+    ],
+    "a reset out of anger": [frame("RST_STREAM", b"\x00\x00\x00\x0b")],
+    "a reset of some other kind": [frame("RST_STREAM", b"\x00\x00\x00\x0c")],
+    "nothing of gRPC": [frame("HEADERS", b"\x8e", last=True)],  # 500
+    "a farewell": [frame("GOAWAY", b"\x00" * 8)],
+}
+
+
+@pytest.mark.parametrize("frames", LOST.values(), ids=LOST)
+async def test_a_reply_that_breaks_off_in_any_way_is_lost(frames):
+    async with (
+        frames_agent(*frames) as port,
+        connect(card_of(f"127.0.0.1:{port}"), resilience=BARE, on_unknown="raise") as client,
+    ):
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await client.send_message("hi")
+        with pytest.raises(A2AConnectionError) as caught_too:
+            await client.get_task("t1")
+        assert caught.value.executed is caught_too.value.executed is None
+        assert caught_too.value.transient
+
+
 # ── Statuses and limits ──────────────────────────────────────────────────────────────────────
 
 
@@ -595,6 +690,34 @@ async def test_a_reply_larger_than_allowed_is_named_by_its_limit(size, which):
         with pytest.raises(LimitExceededError) as caught:
             await client.get_task("t1")
     assert (caught.value.which, caught.value.executed) == (which, None)
+
+
+async def test_headers_that_are_too_large_for_the_agent_are_not_its_replys():
+    async with (
+        grpc_agent(GetTask=get_task) as (port, _, _),
+        connect(
+            card_of(f"127.0.0.1:{port}"), headers={"x-large": "y" * 20_000}, resilience=BARE
+        ) as client,
+    ):
+        with pytest.raises(RateLimitedError, match="metadata size exceeds") as caught:
+            await client.get_task("t1")
+        assert "reply" not in caught.value.message
+
+
+async def test_a_reply_that_inflates_beyond_a_limit_is_too_large():
+    async def large(request, context):
+        return task(metadata={"x": "y" * 100_000}).SerializeToString()
+
+    gzip = [("grpc.default_compression_algorithm", 2)]
+    limits = Limits(body=800, event=800, card=800, json_values=10_000)
+    async with (
+        grpc_agent(options=gzip, GetTask=large) as (port, calls, _),
+        connect(card_of(f"127.0.0.1:{port}"), limits=limits, resilience=PROMPT) as client,
+    ):
+        with pytest.raises(LimitExceededError) as caught:
+            await client.get_task("t1")
+        assert (caught.value.which, caught.value.transient) == ("body", False)
+        assert len(calls) == 1
 
 
 async def test_a_reply_that_is_no_message_is_none():
