@@ -73,9 +73,9 @@ class CardVerifier:
 
     Args:
         keys: A JWK set or key (RFC 7517), keys by their ids (as JWK or PEM), a public key as PEM,
-            which counts by whatever name a signature calls its key,
-            or the address of a JWK set, which is fetched when it is needed, kept as long as its
-            server says, and fetched anew for a key that it did not have, at most every 10 s.
+            which counts whatever a signature calls its key, or the address of a JWK set, which is
+            fetched when it is needed, kept as long as its server says, and fetched anew for a key
+            that it did not have, at most every 10 s.
         jku_hosts: Hosts whose key sets count where a signature names one (``jku``): a host, which
             is asked over https and at its usual port, or an origin such as
             ``"https://keys.example:8443"``. Whoever may put a file there can sign.
