@@ -314,10 +314,20 @@ async def test_an_exception_fails_the_task_and_tells_nothing(binding, kind, capl
     assert any("hunter2" in record.getMessage() for record in logged)
 
 
-async def test_a_failure_that_is_meant_is_told_with_its_facts():
-    async def answer(message):
-        raise fail("The shop is closed.", retry_after=60)
+async def raising(message):
+    raise fail("The shop is closed.", retry_after=60)
 
+
+async def returning(message):
+    return fail("The shop is closed.", retry_after=60)
+
+
+async def yielding(message):
+    yield fail("The shop is closed.", retry_after=60)
+
+
+@pytest.mark.parametrize("answer", [raising, returning, yielding])
+async def test_a_failure_that_is_meant_is_told_with_its_facts(answer):
     async with calling(answer) as client:
         with pytest.raises(holdfast.TaskFailedError, match="The shop is closed") as caught:
             await client.ask("?")

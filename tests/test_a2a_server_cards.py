@@ -173,6 +173,14 @@ def keyword(message, *, needed):
         (lambda: A2AServer(forecast, push_sender=1), ValueError, "need push=True"),
         (lambda: A2AServer(forecast, middleware=[1]), TypeError, "middleware must be callables"),
         (lambda: A2AServer(forecast, extensions=[1]), TypeError, "AgentExtension or a URI"),
+        (lambda: A2AServer(forecast, versions="1.0"), TypeError, r"pass a list: \['1.0'\]"),
+        (lambda: A2AServer(forecast, middleware=none), TypeError, r"pass a list: \[none\]"),
+        (lambda: A2AServer(forecast, extensions="urn:x"), TypeError, r"pass a list: \['urn:x'\]"),
+        (
+            lambda: A2AServer(forecast, push="yes"),
+            TypeError,
+            "push must be True, False or a store",
+        ),
         (lambda: A2AServer(forecast).app(url="agent"), ValueError, "url"),
         (lambda: A2AServer(forecast).app(url=URL, bindings=()), ValueError, "at least one"),
         (lambda: A2AServer(forecast).app(url=URL, bindings="GRPC"), TypeError, "a sequence"),
@@ -180,6 +188,8 @@ def keyword(message, *, needed):
         (lambda: A2AServer(forecast).app(url=URL, bindings=["SOAP"]), ValueError, "one of"),
         (lambda: A2AServer(forecast).serving("0.0.0.0"), ValueError, "say in url="),
         (lambda: A2AServer(forecast).serving(grace=-1), ValueError, "grace"),
+        (lambda: A2AServer(forecast).serving(port=70000), ValueError, "between 0 and 65535"),
+        (lambda: A2AServer(forecast).serving(grpc_port=70000), ValueError, "grpc_port must be"),
         (lambda: A2AServer(forecast).serving(cert_file="x"), ValueError, "go together"),
     ],
 )
@@ -207,7 +217,7 @@ def test_a_missing_package_names_the_extra(missing):
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
 
-    assert "pip install 'holdfast[server]'" in done.stdout
+    assert 'pip install "holdfast[server]"' in done.stdout
 
 
 def test_a_skill_may_be_a_name():

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import io
 import logging
 import os
 import signal
+import socket
 import ssl
 import uuid
 
@@ -233,6 +235,33 @@ async def address_in(caplog):
     return (await logged("serving ", caplog)).args[1]
 
 
+@pytest.mark.parametrize("is_set_up", [False, True])
+async def test_where_no_logging_is_set_up_stderr_tells_why_a_turn_failed(
+    is_set_up, monkeypatch, capsys
+):
+    logger = logging.getLogger("holdfast")
+    monkeypatch.setattr(logger, "propagate", False)  # pytest has set up the root
+    monkeypatch.setattr(logger, "handlers", [logging.NullHandler()])
+    if is_set_up:
+        monkeypatch.setattr(logger, "handlers", [logging.StreamHandler(io.StringIO())])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    async with asyncio.timeout(LIMIT):
+        serving = asyncio.create_task(server_of(Scripted()).serve(port=port))
+        async with holdfast.connect(f"http://127.0.0.1:{port}") as client:
+            with pytest.raises(holdfast.TaskFailedError, match="internal error"):
+                await client.ask("raise")
+        os.kill(os.getpid(), signal.SIGTERM)
+        await serving
+
+    told = capsys.readouterr().err
+    assert ("hunter2" in told) is not is_set_up
+    assert (f"serving scripted at http://127.0.0.1:{port}\n" in told) is not is_set_up
+    server = logging.getLogger("holdfast.server")
+    assert (server.handlers, server.level) == ([], logging.NOTSET)
+
+
 async def test_a_server_that_is_cancelled_leaves_nothing(caplog):
     caplog.set_level(logging.INFO, "holdfast.server")
     agent, before = Scripted(), asyncio.all_tasks()
@@ -252,7 +281,7 @@ async def test_a_port_that_is_taken_is_an_error_and_leaves_nothing():
     async with asyncio.timeout(LIMIT), server_of(Scripted()).serving() as running:
         port = int(running.url.rpartition(":")[2])
         before = asyncio.all_tasks()
-        with pytest.raises(OSError, match="in use"):
+        with pytest.raises(OSError, match=f"on 127.0.0.1:{port}: Address already in use"):
             async with server_of(Scripted()).serving(port=port):
                 pass
         assert asyncio.all_tasks() == before

@@ -135,6 +135,24 @@ async def test_pem_without_a_name_is_for_signatures_without_one(kind):
     assert (await judged(card, verifier))[0].outcome == "verified"
 
 
+async def test_one_key_as_pem_counts_whatever_the_signature_calls_it():
+    said, _ = await judged(SIGNED, CardVerifier(pem(SIGNER).decode()), require_signature=True)
+    assert (said.outcome, said.key_id) == ("verified", SIGNER.kid)
+
+    other, _ = await judged(SIGNED, CardVerifier(pem(Signer("other")).decode()))
+    assert (other.outcome, other.reason) == (
+        "unverifiable",
+        f"signature 1: key '{SIGNER.kid}' is not known",
+    )
+
+
+def test_what_cannot_be_signed_is_named():
+    with pytest.raises(TypeError, match="card must be an AgentCard or its JSON object, not None"):
+        sign_card(None, SIGNER.key, key_id="k")
+    with pytest.raises(ValueError, match="it is a private key of that kind"):
+        sign_card(document(), "no key", key_id="k")
+
+
 async def test_one_right_signature_is_enough():
     card = Signer("other").sign(document())
     card = SIGNER.sign(card)

@@ -149,7 +149,7 @@ async def test_the_card_and_the_help_tell_every_word():
         ("stall:1,twice", [Stall(phase="idle", after_events=1), Duplicate(event=2)]),
         ("delay,garbage", [Delay(seconds=3), Garbage()]),
         ("bad-gateway,error", [bad_gateway(), Fail(code=-32603)]),
-        ("error:32001", [Fail(code=-32001)]),
+        ("error:32001,error:-32001", [Fail(code=-32001)] * 2),
     ],
 )
 def test_how_faults_are_written(written, faults):
@@ -168,8 +168,9 @@ def test_every_name_can_be_written(name):
         ("cut:many", "'cut:many' is no fault"),
         ("reset*2", "'reset\\*2' is no fault; .* as in cut:3 or 2xreset"),
         ("reset:2", "reset takes no number"),
-        ("twice:0", "'twice:0': 0 cannot be right"),
-        ("delay:9999", "'delay:9999': 9999 cannot be right"),
+        ("twice:0", "'twice:0': the number has to be at least 1"),
+        ("delay:999999", "'delay:999999': the number has to be between 0 and 3600"),
+        ("3xcut:-1", "'3xcut:-1': the number has to be at least 0"),
         ("600xok,600xok", "these are 1200 faults"),
     ],
 )
@@ -234,7 +235,8 @@ def test_it_is_there_until_ctrl_c():
 
     assert (done.exit, done.err) == (0, "")
     assert done.out.startswith("A demo agent is at http://127.0.0.1:")
-    assert "Each new message meets the faults" in done.out
+    assert "Ctrl-C stops it.\nEach new message meets the faults" in done.out
+    assert "In another terminal:\n\n  holdfast send" in done.out
 
 
 def test_a_port_that_is_taken_is_told():
@@ -247,6 +249,16 @@ def test_a_port_that_is_taken_is_told():
     assert done.exit == 1
     assert f"cannot listen at 127.0.0.1, port {port}" in done.err
     assert "Code: HOLDFAST_ERR_CANNOT_LISTEN" in done.err
+    assert "Hint: holdfast demo-server --port 0" in done.err
+
+
+def test_an_address_that_is_not_here_is_told():
+    done = holdfast(
+        "demo-server", "--host", "192.0.2.1", "--port", "0", card=None, on_sockets=True
+    )
+
+    assert done.exit == 1
+    assert "Hint: check --host, an address of this machine" in done.err
 
 
 def test_the_help_tells_words_and_faults():

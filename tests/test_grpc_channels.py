@@ -989,6 +989,11 @@ async def test_a_factory_that_makes_something_else_is_named():
             await client.get_task("t1")
 
 
+def test_a_factory_that_is_none_is_named():
+    with pytest.raises(TypeError, match=r"^grpc_channel_factory must be a function, not int"):
+        connect(card_of("a:1"), grpc_channel_factory=5)
+
+
 async def test_a_card_is_fetched_over_grpc():
     async def get_card(request, context):
         return pb.AgentCard(

@@ -31,6 +31,7 @@ __all__ = [
     "check_networks",
     "check_one_of",
     "check_options",
+    "check_port",
     "check_rate",
     "check_seconds",
     "check_url",
@@ -49,6 +50,8 @@ _OF_SECONDS = "number of seconds"
 
 _SHOWN = 200
 """Characters of an address that a message shows at most."""
+
+_LAST_PORT = 65535
 
 _PATH = re.compile(
     r"(?:~|\.{0,2}[/\\](?!/)|[A-Za-z]:[/\\](?!/)|(?!localhost/)(?:[^/.:]+/[^:]*|[^/:]+)\.json\Z)"
@@ -101,6 +104,15 @@ def check_age(name: str, seconds: float) -> float:
         text = f"{name} must be zero or more seconds, not {seconds}"
         raise ValueError(text)
     return seconds
+
+
+def check_port(name: str, port: int) -> int:
+    """Checks the number of a port; 0 is any that is free."""
+    check_count(name, port)
+    if port > _LAST_PORT:
+        text = f"{name} must be between 0 and {_LAST_PORT}, not {port}"
+        raise ValueError(text)
+    return port
 
 
 def check_url(

@@ -10,6 +10,7 @@ from holdfast.arguments import (
     check_able,
     check_age,
     check_configuration,
+    check_hook,
     check_kind,
     check_networks,
     check_one_of,
@@ -245,7 +246,7 @@ def connect(
     attempt_layers = hooks("attempt_layers", attempt_layers, "__call__")
     networks = check_networks("allowed_networks", allowed_networks)
     if grpc_channel_factory is not None:
-        hooks("grpc_channel_factory", (grpc_channel_factory,), "__call__")
+        check_hook("grpc_channel_factory", grpc_channel_factory)
     grpc = use_of_grpc(engine, grpc_channel_factory)
     agents = _agents(agent, url)
     routes = [

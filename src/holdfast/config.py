@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.arguments import check_configuration, check_kind, hooks, items, not_empty
+from holdfast.arguments import check_configuration, check_hook, check_kind, items, not_empty
 from holdfast.model.requests import SendMessageConfiguration, TaskPushNotificationConfig
 from holdfast.runtime.engine import HttpEngine
 
@@ -60,7 +60,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         check_kind("polling", self.polling, bool)
         check_kind("use_client_preference", self.use_client_preference, bool)
         if self.grpc_channel_factory is not None:
-            hooks("grpc_channel_factory", (self.grpc_channel_factory,), "__call__")
+            check_hook("grpc_channel_factory", self.grpc_channel_factory)
         name = "supported_protocol_bindings"
         bindings = items(name, self.supported_protocol_bindings)
         for binding in bindings:

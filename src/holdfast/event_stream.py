@@ -168,7 +168,10 @@ class EventStream:
     async def _wait(self) -> Event:
         """Waits for the next event, and until consumers have been told of it."""
         if self._live is None:
-            text = "enter the stream first: async with client.stream_message(…) as events"
+            text = (
+                "enter the stream first: async with client.stream_message(…) as events "
+                "(of holdfast.sync: with)"
+            )
             raise RuntimeError(text)
         if self._is_over:
             raise StopAsyncIteration

@@ -73,7 +73,7 @@ def _always(fault: Fault | None) -> Callable[[int], Fault | None]:
 
 
 def _error(code: int) -> Fault:
-    return Fail(code=-code)
+    return Fail(code=-abs(code))  # written with its sign or without
 
 
 def _cut(events: int) -> Fault:
@@ -104,7 +104,7 @@ FAULTS: Mapping[str, Kind] = {
     "rate-limit": Kind("429, and when to come back", rate_limited, (_SECONDS, 1)),
     "unavailable": Kind("503, and when to come back", unavailable, (_SECONDS, 1)),
     "bad-gateway": Kind("502 with the page of a proxy", _always(bad_gateway())),
-    "error": Kind("the agent answers with an error", _error, ("-CODE", 32603)),
+    "error": Kind("the agent answers with an error", _error, ("-CODE", -32603), -99_999),
     "reset": Kind("a reset in place of taking the request in", _always(Reset())),
     "lost": Kind("a reset after taking it in: no reply", _always(_LOST)),
     "cut": Kind("the stream breaks off", _cut, (_EVENTS, 2)),
@@ -137,7 +137,7 @@ def read_faults(text: str) -> tuple[WrittenFault, ...]:
     return tuple(faults)
 
 
-_WRITTEN = re.compile(r"(?:(?P<times>\d{1,4})x)?(?P<name>[a-z-]+)(?::(?P<number>\d{1,5}))?")
+_WRITTEN = re.compile(r"(?:(?P<times>\d{1,4})x)?(?P<name>[a-z-]+)(?::(?P<number>-?\d{1,9}))?")
 
 
 def _read(written: str) -> list[WrittenFault]:
@@ -153,7 +153,9 @@ def _read(written: str) -> list[WrittenFault]:
         raise ValueError(message)
     value = int(number) if number is not None else (kind.number or ("", 0))[1]
     if value < kind.lowest or (_SECONDS in (kind.number or ()) and value > _LONGEST):
-        message = f"{written!r}: {value} cannot be right"
+        most = f" and {_LONGEST}" if _SECONDS in (kind.number or ()) else ""
+        least = f"{'between' if most else 'at least'} {kind.lowest}"
+        message = f"{written!r}: the number has to be {least}{most}"
         raise ValueError(message)
     name = match["name"] if number is None else f"{match['name']}:{number}"
     return [WrittenFault(name, kind.make(value))] * int(match["times"] or 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import signal
 from typing import TYPE_CHECKING
 
@@ -126,7 +127,7 @@ async def _serve(
         ended.failure = Failure(
             code="HOLDFAST_ERR_CANNOT_LISTEN",
             message=f"cannot listen at {host}, port {port}: {error.strerror or error}",
-            hint="holdfast demo-server --port 0 takes a free port",
+            hint=_HINTS.get(error.errno or 0, "check --host, an address of this machine"),
         )
         return
     async with server:
@@ -150,12 +151,19 @@ def _terminated(call: Callable[[], None]) -> Generator[None]:
         loop.remove_signal_handler(signal.SIGTERM)
 
 
+_HINTS = dict.fromkeys(
+    (errno.EADDRINUSE, errno.EACCES), "holdfast demo-server --port 0 takes a free port"
+)
+
+
 def _announce(url: str, *, has_faults: bool) -> None:
     host, _, port = url.removeprefix("http://").rpartition(":")
     if host.strip("[]") in _WILDCARDS:
         url = f"http://localhost:{port}"
     lines = [
-        f"A demo agent is at {url}; Ctrl-C stops it. In another terminal:",
+        f"A demo agent is at {url}; Ctrl-C stops it.",
+        *(["Each new message meets the faults, one request after the other."] * has_faults),
+        "In another terminal:",
         "",
         f"  holdfast send -a {url} hello",
         f"  holdfast send -a {url} --stream 'stream one word after the other'",
@@ -163,8 +171,6 @@ def _announce(url: str, *, has_faults: bool) -> None:
         f"  holdfast send -a {url} help",
         "",
     ]
-    if has_faults:
-        lines.insert(1, "Each new message meets the faults, one request after the other.")
     _tell("\n".join(lines))
 
 

@@ -18,7 +18,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "httpx":
         raise
-    text = "holdfast.integrations.httpx needs httpx: pip install 'holdfast[httpx]'"
+    text = 'holdfast.integrations.httpx needs httpx: pip install "holdfast[httpx]"'
     raise ImportError(text, name="httpx") from error
 
 __all__ = ["Transport"]

@@ -18,7 +18,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "httpx2":
         raise
-    text = "holdfast.integrations.httpx2 needs httpx2: pip install 'holdfast[httpx2]'"
+    text = 'holdfast.integrations.httpx2 needs httpx2: pip install "holdfast[httpx2]"'
     raise ImportError(text, name="httpx2") from error
 
 __all__ = ["Transport"]

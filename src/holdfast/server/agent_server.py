@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.arguments import check_kind, check_one_of, check_url
+from holdfast.arguments import check_kind, check_one_of, check_url, items
 from holdfast.model.card import AgentCapabilities, AgentCard, AgentExtension
 from holdfast.runtime.env import SystemEnv
 from holdfast.server.cards import SERVED_BINDINGS, interfaces, metadata_card
@@ -128,10 +128,12 @@ class A2AServer:
             push=push,
             push_sender=push_sender,
             push_url_validator=push_url_validator,
-            versions=tuple(versions),
+            versions=items("versions", versions),
             streaming=streaming,
-            extensions=tuple(_extension(extension) for extension in extensions),
-            middleware=tuple(middleware),
+            extensions=tuple(
+                _extension(extension) for extension in items("extensions", extensions)
+            ),
+            middleware=items("middleware", middleware),
             max_body=max_body,
             body_timeout=body_timeout,
             keep_alive=keep_alive,
@@ -292,7 +294,9 @@ class A2AServer:
     ) -> None:
         """Serves the agent until the process gets SIGINT or SIGTERM; see `serving`.
 
-        A second signal takes away what is left of the grace. Outside the main thread there are no
+        Where the program has not set up logging, what ``holdfast.server`` says goes to stderr:
+        where the agent is, and why turns failed. A second signal takes away what is left of the
+        grace. Outside the main thread there are no
         signals: cancel it.
 
         Raises:
@@ -360,10 +364,9 @@ def _extension(extension: object) -> AgentExtension:
 
 
 def _bindings(bindings: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(bindings, str):
-        raise TypeError("bindings must be a sequence of names, not one name")
-    for binding in bindings:
+    names = items("bindings", bindings)
+    for binding in names:
         check_one_of("bindings", binding, SERVED_BINDINGS)
-    if not bindings or len(set(bindings)) != len(bindings):
+    if not names or len(set(names)) != len(names):
         raise ValueError("bindings must name each binding once, and at least one")
-    return tuple(bindings)
+    return names

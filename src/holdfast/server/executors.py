@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
+from holdfast.errors import A2AError
 from holdfast.model.types import (
     Artifact,
     Message,
@@ -124,7 +125,7 @@ async def _tell(turn: AgentTurn, piece: object) -> None:
             await turn.working(piece)
         case TaskStatusUpdateEvent() | TaskArtifactUpdateEvent():
             await turn.emit(piece)
-        case Ending():
+        case Ending() | A2AError():
             raise piece
         case Mapping():
             await turn.write(Part(data=dict(cast("Mapping[str, Any]", piece))))
@@ -134,7 +135,7 @@ async def _tell(turn: AgentTurn, piece: object) -> None:
 
 async def _finish(turn: AgentTurn, result: object) -> None:
     """Tells what a function returned, and ends the turn."""
-    if isinstance(result, Ending):
+    if isinstance(result, Ending | A2AError):  # what `fail` makes, too
         raise result
     if turn.is_over:
         return

@@ -11,6 +11,9 @@ _PACKAGES = {
     "server,grpc": ("a2a.types.a2a_pb2", "grpc", "google.rpc.error_details_pb2"),
 }
 
+_NAMES = {"a2a": "a2a-sdk"}
+"""What packages are installed by, where that is not how they are imported."""
+
 
 def need(extra: str, what: str, *modules: str) -> None:
     """Checks that the packages of an extra are there.
@@ -27,5 +30,6 @@ def need(extra: str, what: str, *modules: str) -> None:
         try:
             import_module(module)
         except ModuleNotFoundError as missing:
-            text = f"{what} needs {missing.name}: pip install 'holdfast[{extra}]'"
+            name = _NAMES.get(missing.name or "", missing.name)
+            text = f'{what} needs {name}: pip install "holdfast[{extra}]"'
             raise ImportError(text, name=missing.name) from missing

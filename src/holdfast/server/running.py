@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.arguments import check_age, check_kind, check_url
+from holdfast.arguments import check_age, check_kind, check_port, check_url
 from holdfast.model.card import AgentCard
-from holdfast.model.settings import check_count
 from holdfast.server.extra import need
 
 if TYPE_CHECKING:
@@ -76,8 +75,8 @@ class Serving(AbstractAsyncContextManager["Running"]):
         grpc_interceptors: Sequence[Any],
     ) -> None:
         check_kind("host", host, str)
-        check_count("port", port)
-        check_count("grpc_port", grpc_port)
+        check_port("port", port)
+        check_port("grpc_port", grpc_port)
         check_age("grace", grace)
         if url is not None:
             check_url(url, "url")
@@ -218,10 +217,44 @@ async def serve(serving: Serving) -> None:
             logger.info("stopping on %s", signal.Signals(number).name)
             told.set()
 
-    async with serving:
-        with _signals(stop):
-            await told.wait()
-            await serving.stop()
+    with _heard():
+        async with serving:
+            with _signals(stop):
+                await told.wait()
+                await serving.stop()
+
+
+@contextlib.contextmanager
+def _heard() -> Generator[None]:
+    """Shows on stderr what the server says, where the program has not set up logging.
+
+    A library is silent then, but whoever runs a server wants to know where it is, and why a
+    function of theirs fails: clients are not told.
+    """
+    if _is_set_up(logger):
+        yield
+        return
+    shown = logging.StreamHandler()
+    shown.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    earlier = logger.level
+    logger.addHandler(shown)
+    if earlier == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(earlier)
+        logger.removeHandler(shown)
+
+
+def _is_set_up(asked: logging.Logger) -> bool:
+    """Whether anything does something with what a logger is given."""
+    at: logging.Logger | None = asked
+    while at is not None:
+        if any(not isinstance(handler, logging.NullHandler) for handler in at.handlers):
+            return True
+        at = at.parent if at.propagate else None
+    return False
 
 
 @contextlib.contextmanager
@@ -254,6 +287,10 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
         listener.listen(_BACKLOG)
         listener.setblocking(False)  # noqa: FBT003  it has no name
+    except OSError as error:
+        listener.close()
+        text = f"cannot listen on {_shown(host)}:{port}: {error.strerror or error}"
+        raise OSError(error.errno, text) from None
     except BaseException:
         listener.close()
         raise

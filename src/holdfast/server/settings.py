@@ -59,6 +59,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         check_seconds("keep_alive", self.keep_alive)
         if self.timeout is not None:
             check_seconds("timeout", self.timeout)
+        if not isinstance(self.push, bool) and not hasattr(self.push, "get_info"):
+            kind = type(self.push).__name__
+            raise TypeError(f"push must be True, False or a store of the SDK's, not {kind}")
         for name in ("card_modifier", "push_url_validator"):
             value = getattr(self, name)
             if value is not None and not callable(value):

@@ -104,7 +104,7 @@ def check_library(extra: str, what: str, *, canonical: bool = False) -> None:
     else:
         del jwt
     if not has_crypto:
-        text = f"{what} need the extra '{extra}': pip install 'holdfast[{extra}]'"
+        text = f"{what} need the extra '{extra}': pip install \"holdfast[{extra}]\""
         raise ImportError(text)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Mapping
+from typing import Any, cast, overload
 
 import msgspec
 
@@ -13,9 +14,6 @@ from holdfast.model.card import AgentCard, AgentCardSignature
 from holdfast.signatures.jws import ASYMMETRIC, check_library, encoded
 from holdfast.signatures.key_store import private_key
 from holdfast.wire.canonical import signed_forms
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["sign_card"]
 
@@ -67,10 +65,14 @@ def sign_card(
 
     Raises:
         ValueError: The key cannot be used, or the card has no canonical JSON.
+        TypeError: The card is none.
         ImportError: The extra ``signatures`` is not installed.
     """
     check_library("signatures", "signatures of cards", canonical=True)
     not_empty("key_id", key_id)
+    if not isinstance(cast("object", card), AgentCard | Mapping):
+        text = f"card must be an AgentCard or its JSON object, not {type(card).__name__}"
+        raise TypeError(text)
     if algorithm not in ASYMMETRIC:
         text = f"algorithm is one of {', '.join(ASYMMETRIC)}, not {algorithm!r}"
         raise ValueError(text)
@@ -96,7 +98,10 @@ def _signature(document: Mapping[str, Any], key: Any, header: Mapping[str, str])
         maker = jwt.get_algorithm_by_name(algorithm)
         made = maker.sign(signing, maker.prepare_key(private_key(key)))
     except (jwt.PyJWTError, ValueError, TypeError, AttributeError) as error:
-        text = f"the key cannot sign by {algorithm}: {type(error).__name__}"
+        text = (
+            f"the key cannot sign by {algorithm}: {type(error).__name__}; it is a private key of "
+            "that kind, as PEM, a JSON Web Key or an object of cryptography"
+        )
         raise ValueError(text) from None
     return {"protected": protected, "signature": encoded(made)}
 

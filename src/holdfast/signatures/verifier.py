@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from holdfast.model.addresses import is_http_address
 from holdfast.runtime.card_trust import Checked
 from holdfast.runtime.card_verification import CardVerification
 from holdfast.runtime.closing import close_in_turn
-from holdfast.runtime.keys import FetchedKeys, KeysUnavailableError
+from holdfast.runtime.keys import FetchedKeys, FixedKeys, KeysUnavailableError
 from holdfast.signatures.jws import (
     ASYMMETRIC,
     ProtectedHeader,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.card_trust import CardChecker, ReceivedCard
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
-    from holdfast.runtime.keys import KeySource
+    from holdfast.runtime.keys import Jwk, KeySource
 
 __all__ = ["CardVerifier", "CardVerifierCallable", "card_checker", "check_card_verifier"]
 
@@ -50,6 +50,17 @@ What it raises, or a ``False``, means that the card's signature is wrong."""
 _MOST_SIGNATURES = 16
 _MOST_KEY_SETS = 8
 _CLOSING = 5.0
+
+
+async def _keys_for(key_id: str | None, source: KeySource) -> tuple[Sequence[Jwk], bool]:
+    """The keys that may have signed, and whether it is known that one of them should have.
+
+    One key that was given without a name (PEM has none) may be of any name.
+    """
+    keys = await source.find(key_id)
+    if keys or not isinstance(source, FixedKeys):
+        return keys, True
+    return [key for key in await source.find(None) if "kid" not in key], False
 
 
 class CardVerifier:
@@ -63,8 +74,9 @@ class CardVerifier:
 
     Args:
         keys: A JWK set or key (RFC 7517), keys by their ids (as JWK or PEM), a public key as PEM,
-            or the address of a JWK set, which is fetched when it is needed, kept as long as its
-            server says, and fetched anew for a key that it did not have, at most every 10 s.
+            which counts whatever a signature calls its key, or the address of a JWK set, which is
+            fetched when it is needed, kept as long as its server says, and fetched anew for a key
+            that it did not have, at most every 10 s.
         jku_hosts: Hosts whose key sets count where a signature names one (``jku``): a host, which
             is asked over https and at its usual port, or an origin such as
             ``"https://keys.example:8443"``. Whoever may put a file there can sign.
@@ -199,7 +211,7 @@ class _Checker:
         is_wrong, unavailable = False, None
         for url, source in self._sources(header):
             try:
-                keys = await source.find(header.key_id)
+                keys, is_named = await _keys_for(header.key_id, source)
             except KeysUnavailableError as error:
                 unavailable = error
                 continue
@@ -212,7 +224,7 @@ class _Checker:
                         key_url=None if url is None else presentable(url),
                         unsigned=left_out(received.document, form.document),
                     ), form
-                is_wrong |= is_right is False
+                is_wrong |= is_right is False and is_named
         named = "its key" if header.key_id is None else f"key {_shown(header.key_id)}"
         if is_wrong and received.is_whole:
             reason = f"signature {number} does not match the card and {named}"

@@ -24,7 +24,7 @@ except ModuleNotFoundError as missing:
         raise
     text = (
         "holdfast.integrations.a2a_sdk needs the official SDK, a2a-sdk 1.0 or later: "
-        "pip install 'holdfast[a2a-sdk]'"
+        'pip install "holdfast[a2a-sdk]"'
     )
     raise ImportError(text, name=missing.name) from missing
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MessageType", "check_library", "file_of", "message_type"]
 
-_NEEDS = "gRPC needs the extra 'grpc': pip install 'holdfast[grpc]'"
+_NEEDS = "gRPC needs the extra 'grpc': pip install \"holdfast[grpc]\""
 _WELL_KNOWN_PACKAGE = "google.protobuf"
 _TYPE = re.compile(r"(?:(optional|repeated) )?(?:map<string, (\w+)>|(\w+))")
 
