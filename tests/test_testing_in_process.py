@@ -253,3 +253,11 @@ async def test_a_free_port_can_be_listened_on(host):
 def test_a_free_port_of_an_address_that_is_not_here():
     with pytest.raises(OSError, match="assign"):
         pick_free_port("192.0.2.1")
+
+
+async def test_a_function_that_answers_is_no_application():
+    async def answer(message):
+        return "well"
+
+    with pytest.raises(TypeError, match=r"answer is no ASGI application.* A2AServer\(answer\)"):
+        make_test_client_factory(answer)

@@ -7,6 +7,7 @@ retries, and a stream that ends where the agent ends it.
 
 from __future__ import annotations
 
+import inspect
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, cast, runtime_checkable
 
@@ -19,6 +20,7 @@ from holdfast.testing.network import FakeNetwork
 from holdfast.wire.origins import origin
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     import httpx
@@ -190,4 +192,21 @@ def _application(server: object, url: str, binding: str) -> tuple[Application, b
             f"not {type(server).__name__}"
         )
         raise TypeError(text)
+    if not _takes_three(server):
+        name = getattr(server, "__name__", type(server).__name__)
+        text = (
+            f"{name} is no ASGI application, which takes scope, receive and send; of a function "
+            f"that answers messages, A2AServer({name}) makes an agent"
+        )
+        raise TypeError(text)
     return cast("Application", server), False
+
+
+def _takes_three(application: Callable[..., object]) -> bool:
+    try:
+        inspect.signature(application).bind(None, None, None)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin does not say
+        return True
+    return True
