@@ -6,6 +6,7 @@ import json
 import logging
 import random
 import runpy
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,6 +36,10 @@ from holdfast.testing import AsgiNetwork
 from holdfast.wire.http import HttpRequest
 
 URL = "http://agent.test"
+SAYING = (
+    b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": '
+    b'{"messageId": "a", "role": "ROLE_USER", "parts": [{"data": %b}]}}}'
+)
 BOTH = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 
 
@@ -172,6 +177,30 @@ async def test_a_function_that_blocks_runs_in_a_thread(is_generator):
 
     async with calling(pieces if is_generator else plain) as client:
         assert (await client.ask("?")).text == "plain"
+
+
+async def test_functions_that_block_do_not_wait_for_each_other():
+    together = threading.Barrier(40)
+
+    def plain(message):
+        together.wait(5)
+        # Nor does the end of the program wait for one that never returns.
+        return str(threading.current_thread().daemon)
+
+    async with calling(plain) as client:
+        answers = await asyncio.gather(*(client.ask("?") for _ in range(40)))
+
+    assert {answer.text for answer in answers} == {"True"}
+
+
+@pytest.mark.parametrize("failure", [StopIteration(), SystemExit(2)])
+async def test_a_function_that_blocks_fails_by_whatever_it_raises(failure):
+    def plain(message):
+        raise failure
+
+    async with calling(plain) as client:
+        with pytest.raises(holdfast.TaskFailedError, match="internal error"):
+            await client.ask("?")
 
 
 async def test_a_function_that_declares_text_gets_text():
@@ -644,12 +673,44 @@ async def test_a_wrong_request_gets_a_proper_error(document, code):
     assert (status, answer["error"]["code"]) == (200, code)
 
 
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        (b"[" * 100_000, -32700),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "Dance", "params": ' + b'{"a":' * 50_000, -32700),
+        (b'{"jsonrpc": "2.0", "id": ' + b"9" * 5000 + b"}", -32700),
+        (b'{"jsonrpc": "2.0", "id": NaN}', -32700),
+        (b'{"jsonrpc": "\xff"}', -32700),
+        (b'"\\ud800"', -32600),
+        (SAYING % b"1e999", -32602),
+        (SAYING % (b"[" * 500 + b"]" * 500), -32602),
+    ],
+)
+async def test_what_cannot_be_read_is_the_clients_fault_and_tells_nothing_of_python(
+    document, code
+):
+    status, answer = await post(A2AServer(echo), document)
+
+    assert (status, answer["error"]["code"]) == (200, code)
+    for word in ("sys.", "codec", "maximum recursion", "internal"):
+        assert word not in str(answer)
+
+
 async def test_a_body_that_is_too_large_never_reaches_the_agent():
     request = {"jsonrpc": "2.0", "id": 7, "method": "GetTask", "params": {"id": "x" * 5000}}
 
     status, answer = await post(A2AServer(echo, max_body=1000), request)
 
     assert (status, answer["id"], answer["error"]["code"]) == (413, 7, -32600)
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+async def test_what_a_page_in_a_browser_may_send_unasked_never_reaches_the_agent(kind):
+    request = {"jsonrpc": "2.0", "id": 7, "method": "GetTask", "params": {"id": "x"}}
+
+    status, answer = await post(A2AServer(echo), request, **{"content-type": kind})
+
+    assert (status, answer["id"], answer["error"]["code"]) == (415, 7, -32600)
 
 
 async def test_an_unknown_path_gets_a_proper_error():
@@ -824,3 +885,21 @@ async def test_closing_ends_turns_that_have_not_and_they_say_so(caplog):
 
     assert caught.value.task.text == "so far"
     assert any("1 turns were ended" in record.getMessage() for record in caplog.records)
+
+
+async def test_closing_says_so_of_a_turn_that_holds_on_to_its_cancellation():
+    may_end = asyncio.Event()
+
+    async def answer(message):
+        while not may_end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await may_end.wait()
+
+    server = A2AServer(answer)
+    async with calling(server) as client:
+        asking = asyncio.create_task(client.ask("?"))
+        await asyncio.sleep(1)
+        await server.close()
+        with pytest.raises(holdfast.TaskFailedError, match="the agent was stopped"):
+            await asking
+        may_end.set()

@@ -504,7 +504,7 @@ def test_an_iteration_that_is_left_is_closed():
                 await asyncio.sleep(0)
 
     with client:
-        run = client.run(str(n) for n in range(100))
+        run = client.run([str(n) for n in range(100)])  # a generator would wait for a caller
         assert next(run).key == "0"
         inner = run._twin_of
         holdfast.sync.run(until(lambda: inner.under_way))

@@ -51,6 +51,7 @@ class _PrivateLoop:
         self._thread: threading.Thread | None = None
         self._selector: selectors.BaseSelector | None = None
         self._parents: list[asyncio.AbstractEventLoop] = []
+        self._begun_later: set[asyncio.Task[object]] = set()
         self.is_over = False
 
     def here(self) -> asyncio.AbstractEventLoop:
@@ -72,6 +73,12 @@ class _PrivateLoop:
     def known(self) -> asyncio.AbstractEventLoop | None:
         """The loop, if there is one."""
         return self._loop
+
+    def begin(self, begin: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Begins something that nobody waits for; called on the loop, which forgets its tasks."""
+        task = asyncio.get_running_loop().create_task(begin())
+        self._begun_later.add(task)
+        task.add_done_callback(self._begun_later.discard)
 
     def is_alive(self) -> bool:
         """Whether somebody runs the loop."""
@@ -199,7 +206,7 @@ def later(begin: Callable[[], Coroutine[Any, Any, object]]) -> None:
     loop = _private.known()
     if loop is not None:
         with contextlib.suppress(RuntimeError):  # the loop has just been closed
-            loop.call_soon_threadsafe(lambda: loop.create_task(begin()))
+            loop.call_soon_threadsafe(_private.begin, begin)
 
 
 def is_over() -> bool:
