@@ -23,10 +23,12 @@ from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.silent_subscriptions import subscribed
 from holdfast.runtime.tenants import addressed
 from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Stream
-from holdfast.wire.grpc import CODECS, check_library, request_metadata
+from holdfast.wire.grpc import CODECS
+from holdfast.wire.grpc_metadata import request_metadata
 from holdfast.wire.http import HttpRequest
 from holdfast.wire.limits import about_card
 from holdfast.wire.origins import origin
+from holdfast.wire.protobuf.messages import check_library
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 Rules:
 - Nothing was sent only where no connection came about before. A status, whoever made it, is read
-  by `holdfast.wire.grpc`.
+  by `holdfast.wire.grpc_status`.
 - What gRPC itself refuses of a reply is a limit of the client's, whatever status it has.
 """
 
@@ -11,13 +11,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Self
 
-from holdfast.wire.grpc import RpcStatus
+from holdfast.wire import grpc as wire
+from holdfast.wire.grpc_status import RpcStatus
 from holdfast.wire.limits import exceeded
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from grpc import aio
 
     from holdfast.errors import LimitExceededError
+    from holdfast.model.operations import Operation
     from holdfast.wire.limits import Limits
 
 __all__ = ["NotConnectedError", "reason_in", "status_of", "too_large"]
@@ -66,7 +70,9 @@ def status_of(error: aio.AioRpcError) -> RpcStatus:
     )
 
 
-def too_large(error: aio.AioRpcError, limits: Limits) -> LimitExceededError | None:
+def too_large(
+    operation: Operation[Any, Any], error: aio.AioRpcError, limits: Limits
+) -> LimitExceededError | None:
     """The error of a reply that gRPC has not let through; None if that is not the failure.
 
     The agent has answered then, so that there is no telling from the status what it did.
@@ -80,5 +86,5 @@ def too_large(error: aio.AioRpcError, limits: Limits) -> LimitExceededError | No
     found = _TOO_LARGE.search(details)
     if found is None:
         return None
-    what = f"the reply is larger than {found[1]} bytes"
-    return exceeded("body", limits, what, grpc_status=error.code().name)
+    most, status = int(found[1]), error.code().name
+    return wire.too_large(operation, limits, most=most, grpc_status=status)
