@@ -943,7 +943,7 @@ def test_a_missing_library_is_told_with_its_extra(name):
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert f"pip install 'holdfast[{name}]'" in done.stdout
+    assert f'pip install "holdfast[{name}]"' in done.stdout
 
 
 def test_the_one_library_does_not_need_the_other():

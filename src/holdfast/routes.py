@@ -10,6 +10,7 @@ from holdfast.arguments import check_kind, check_url, hooks, items, not_empty
 from holdfast.errors import A2AError
 from holdfast.model.card import AgentCard, check_card
 from holdfast.model.card_reading import read_card
+from holdfast.model.extras import missing_extra
 from holdfast.model.grpc_addresses import grpc_address, is_of_grpc_alone
 from holdfast.runtime.interfaces import Route, choose_interfaces
 from holdfast.wire.bindings import (
@@ -33,7 +34,7 @@ GRPC = BINDINGS[-1]
 
 _LEFT_OUT: Mapping[str, str] = {
     "left out": "its engine carries HTTP only: name GRPC in bindings= to call past it",
-    "missing": "GRPC needs the extra 'grpc': pip install \"holdfast[grpc]\"",
+    "missing": str(missing_extra("GRPC", "grpc")),
 }
 
 AnAgent: TypeAlias = str | Path | AgentCard | Mapping[str, Any]
@@ -148,7 +149,7 @@ def _left_out(grpc: GrpcUse, named: set[str]) -> tuple[tuple[str, str], ...]:
         ImportError: It is asked for, and its extra is not installed.
     """
     if grpc == "missing" and GRPC in named:
-        raise ImportError(_LEFT_OUT[grpc], name="grpc")
+        raise missing_extra("GRPC", "grpc")
     return () if grpc == "spoken" or GRPC in named else ((GRPC, _LEFT_OUT[grpc]),)
 
 

@@ -28,6 +28,7 @@ from holdfast.cli.values import masked_reference, secrets_in_params, secrets_in_
 from holdfast.cli.wire_log import LoggedEngine
 from holdfast.cli.wording import reconnected, reconnecting, retrying
 from holdfast.errors import A2AError, VersionNotSupportedError
+from holdfast.model.extras import how_to_install
 from holdfast.model.operations import (
     GET_TASK,
     SEND_MESSAGE,
@@ -402,7 +403,7 @@ class Session:
         settings = self.settings
         for name in settings.transports:
             if name not in self._spoken:
-                how = 'pip install "holdfast[grpc]"'
+                how = how_to_install("grpc")
                 self._output.warn(f"--transport {name} is skipped: it needs an extra, {how}")
         if not settings.insecure:
             return

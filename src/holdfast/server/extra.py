@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from holdfast.model.extras import missing_extra
+
 __all__ = ["need"]
 
 _PACKAGES = {
@@ -27,5 +29,4 @@ def need(extra: str, what: str, *modules: str) -> None:
         try:
             import_module(module)
         except ModuleNotFoundError as missing:
-            text = f"{what} needs {missing.name}: pip install 'holdfast[{extra}]'"
-            raise ImportError(text, name=missing.name) from missing
+            raise missing_extra(what, extra, library=missing.name) from missing

@@ -69,7 +69,7 @@ def sign_card(
         ValueError: The key cannot be used, or the card has no canonical JSON.
         ImportError: The extra ``signatures`` is not installed.
     """
-    check_library("signatures", "signatures of cards", canonical=True)
+    check_library("signatures", "sign_card", canonical=True)
     not_empty("key_id", key_id)
     if algorithm not in ASYMMETRIC:
         text = f"algorithm is one of {', '.join(ASYMMETRIC)}, not {algorithm!r}"

@@ -19,6 +19,7 @@ from holdfast.auth.oauth.tokens import Token
 from holdfast.errors import A2AError, AuthenticationError
 from holdfast.errors.values import one_line
 from holdfast.model import codec
+from holdfast.model.extras import missing_extra
 from holdfast.wire.credentials import bearer_fault
 from holdfast.wire.http import HttpRequest, presentable
 from holdfast.wire.limits import check_json_size
@@ -44,7 +45,6 @@ __all__ = [
     "token_in",
 ]
 
-_MISSING = 'OAuth needs oauthlib: pip install "holdfast[oauth]"'
 _PASSING = frozenset({"temporarily_unavailable", "server_error", "slow_down"})
 _SHOWN = 200
 _LONGEST_LIFE = 10 * 365 * 86400.0
@@ -55,14 +55,14 @@ def oauth_library() -> ModuleType:
     """The library's module of OAuth 2; for those who will need it later, too.
 
     Raises:
-        ModuleNotFoundError: It comes with an extra, which is not installed.
+        ImportError: It comes with an extra, which is not installed.
     """
     try:
         import oauthlib.oauth2
     except ModuleNotFoundError as error:
         if error.name != "oauthlib":
             raise
-        raise ModuleNotFoundError(_MISSING, name="oauthlib") from None
+        raise missing_extra("OAuth", "oauth", library="oauthlib") from None
     return oauthlib.oauth2
 
 
