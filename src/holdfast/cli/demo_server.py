@@ -124,7 +124,7 @@ async def _serve(
         await server.listen()
     except OSError as error:
         ended.failure = Failure(
-            code="HOLDFAST_ERR_CANNOT_LISTEN",
+            code="HOLDFAST_ERR_LISTEN",
             message=f"cannot listen at {host}, port {port}: {error.strerror or error}",
             hint="holdfast demo-server --port 0 takes a free port",
         )

@@ -17,11 +17,11 @@ import click
 
 from holdfast._version import __version__
 from holdfast.assembly import connect
-from holdfast.cli.card_commands import card_verifier
+from holdfast.cli.card_keys import card_verifier
 from holdfast.cli.configuration import PREFIX
 from holdfast.cli.credentials import Credentials
 from holdfast.cli.described import describe
-from holdfast.cli.logging_in import DIRECTORY
+from holdfast.cli.logging_in import DIRECTORY, client_secret
 from holdfast.cli.output import command_line
 from holdfast.cli.rehearsal import Rehearsed, rehearse
 from holdfast.cli.values import masked_reference, secrets_in_params, secrets_in_reference
@@ -219,7 +219,6 @@ class Session:
         """The tokens of the user's logins, if there are any that may count."""
         if not self._world.home().joinpath(*DIRECTORY).is_dir():
             return None
-        from holdfast.cli.auth_commands import client_secret
         from holdfast.cli.logins import KeptCredentials
 
         logins = self.logins
