@@ -30,7 +30,7 @@ from holdfast.wire.protobuf.writing import writer
 if TYPE_CHECKING:
     from holdfast.errors import Facts, LimitExceededError
 
-__all__ = ["CODECS", "GrpcCodec", "RpcRequest", "too_large"]
+__all__ = ["CODECS", "GrpcCodec", "RpcRequest", "message_too_large"]
 
 AnyOperation = op.Operation[Any, Any]
 
@@ -131,7 +131,7 @@ class GrpcCodec(msgspec.Struct, frozen=True, kw_only=True):
         """
         row = self._row(operation)
         if len(body) > getattr(limits, _bound_of(operation)):
-            raise too_large(operation, limits)
+            raise message_too_large(operation, limits)
         kind = message_type(self.package, row.response)
         check_values(body, kind.descriptor, limits)
         try:
@@ -181,7 +181,7 @@ def _read(row: _Row, kind: MessageType, body: bytes) -> Any:
         return reader(row.kind, kind.descriptor)(kind.cls.FromString(body))
 
 
-def too_large(
+def message_too_large(
     operation: AnyOperation, limits: Limits, *, most: int | None = None, **facts: Unpack[Facts]
 ) -> LimitExceededError:
     """The error of a message that is larger than the limit of what it holds.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Self
 
-from holdfast.wire import grpc as wire
+from holdfast.wire.grpc import message_too_large
 from holdfast.wire.grpc_status import RpcStatus
 from holdfast.wire.limits import exceeded
 
@@ -87,4 +87,4 @@ def too_large(
     if found is None:
         return None
     most, status = int(found[1]), error.code().name
-    return wire.too_large(operation, limits, most=most, grpc_status=status)
+    return message_too_large(operation, limits, most=most, grpc_status=status)
