@@ -11,7 +11,21 @@ from grpc import aio
 
 from holdfast import AgentCapabilities, AgentCard, AgentInterface
 
-__all__ = ["ARTIFACT", "SERVICE", "TASK", "Wire", "card_of", "event", "grpc_agent", "task"]
+__all__ = [
+    "ARTIFACT",
+    "BEGINNING",
+    "OK",
+    "SERVICE",
+    "TASK",
+    "Wire",
+    "card_of",
+    "event",
+    "frame",
+    "frames_agent",
+    "grpc_agent",
+    "message_frame",
+    "task",
+]
 
 SERVICE = "/lf.a2a.v1.A2AService/"
 
@@ -78,6 +92,65 @@ async def grpc_agent(port=0, credentials=None, options=(), **methods):
         yield bound, calls, server
     finally:
         await server.stop(0)
+
+
+# ── Frames of HTTP/2 ─────────────────────────────────────────────────────────────────────────
+
+_DATA, _HEADERS, _RST_STREAM, _SETTINGS, _GOAWAY = 0, 1, 3, 4, 7
+_KINDS = {"DATA": _DATA, "HEADERS": _HEADERS, "RST_STREAM": _RST_STREAM, "GOAWAY": _GOAWAY}
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_LITERAL, _CONTENT_TYPE, _STATUS_200 = b"\x00", b"\x0f\x10", b"\x88"
+
+BEGINNING = _STATUS_200 + _CONTENT_TYPE + b"\x10application/grpc"
+"""The headers that every reply of gRPC begins with (RFC 7541)."""
+
+OK = _LITERAL + b"\x0bgrpc-status" + b"\x010"
+"""The trailers of one that ends well."""
+
+
+def frame(kind, payload=b"", *, last=False):
+    """A frame of a stream; ``last`` ends that."""
+    return _KINDS[kind], payload, (4 if kind == "HEADERS" else 0) | (1 if last else 0)
+
+
+def message_frame(message, **options):
+    """A frame with a whole message."""
+    return frame("DATA", b"\x00" + struct.pack(">I", len(message)) + message, **options)
+
+
+@contextlib.asynccontextmanager
+async def frames_agent(*frames):
+    """Answers each request with the same frames; gives the port."""
+
+    answering = {}
+
+    async def answer(reader, writer):
+        answering[asyncio.current_task()] = writer
+        with contextlib.suppress(OSError, EOFError):
+            await reader.readexactly(len(_PREFACE))
+            writer.write(_written(_SETTINGS, b"", 0, 0))
+            while True:
+                head = await reader.readexactly(9)
+                await reader.readexactly(int.from_bytes(head[:3]))
+                stream = int.from_bytes(head[5:])
+                if stream and head[4] & 1:  # the request is over
+                    for kind, payload, flags in frames:
+                        on = 0 if kind == _GOAWAY else stream
+                        writer.write(_written(kind, payload, flags, on))
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            for writer in answering.values():
+                writer.transport.abort()
+            if answering:
+                await asyncio.wait(answering)
+
+
+def _written(kind, payload, flags, stream):
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
 class Wire:

@@ -12,7 +12,21 @@ import pytest
 import trustme
 from a2a.types import a2a_pb2 as pb
 from grpc import aio
-from tests.grpc_agent import ARTIFACT, SERVICE, TASK, Wire, card_of, event, grpc_agent, task
+from tests.grpc_agent import (
+    ARTIFACT,
+    BEGINNING,
+    OK,
+    SERVICE,
+    TASK,
+    Wire,
+    card_of,
+    event,
+    frame,
+    frames_agent,
+    grpc_agent,
+    message_frame,
+    task,
+)
 from tests.real_agents import LIMIT
 
 from holdfast import (
@@ -542,6 +556,41 @@ async def test_a_stream_that_ends_well_has_said_nothing_of_the_task(empty):
     assert sum("Send" in method for method, _ in calls) == 1
 
 
+HALF = frame("DATA", b"\x00\x00\x00\x01\x00half")
+
+LOST = {
+    "no message": [frame("HEADERS", BEGINNING), frame("HEADERS", OK, last=True)],
+    "nothing but a status": [frame("HEADERS", BEGINNING + OK, last=True)],
+    "half a message": [frame("HEADERS", BEGINNING), HALF, frame("HEADERS", OK, last=True)],
+    "no status": [frame("HEADERS", BEGINNING, last=True)],
+    "no end": [frame("HEADERS", BEGINNING), message_frame(TASK, last=True)],
+    "a reset": [frame("RST_STREAM", b"\x00\x00\x00\x02")],
+    "a reset under way": [
+        frame("HEADERS", BEGINNING),
+        HALF,
+        frame("RST_STREAM", b"\x00\x00\x00\x01"),
+    ],
+    "a reset out of anger": [frame("RST_STREAM", b"\x00\x00\x00\x0b")],
+    "a reset of some other kind": [frame("RST_STREAM", b"\x00\x00\x00\x0c")],
+    "nothing of gRPC": [frame("HEADERS", b"\x8e", last=True)],  # 500
+    "a farewell": [frame("GOAWAY", b"\x00" * 8)],
+}
+
+
+@pytest.mark.parametrize("frames", LOST.values(), ids=LOST)
+async def test_a_reply_that_breaks_off_in_any_way_is_lost(frames):
+    async with (
+        frames_agent(*frames) as port,
+        connect(card_of(f"127.0.0.1:{port}"), resilience=BARE, on_unknown="raise") as client,
+    ):
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await client.send_message("hi")
+        with pytest.raises(A2AConnectionError) as caught_too:
+            await client.get_task("t1")
+        assert caught.value.executed is caught_too.value.executed is None
+        assert caught_too.value.transient
+
+
 # ── Statuses and limits ──────────────────────────────────────────────────────────────────────
 
 
@@ -613,6 +662,22 @@ async def test_an_event_larger_than_allowed_is_named_by_its_own_limit(size):
                 await anext(events)
     assert (caught.value.which, caught.value.bound) == ("event", 800)
     assert "event of the stream is larger than 800 bytes" in str(caught.value)
+
+
+async def test_a_reply_that_inflates_beyond_a_limit_is_too_large():
+    async def large(request, context):
+        return task(metadata={"x": "y" * 100_000}).SerializeToString()
+
+    gzip = [("grpc.default_compression_algorithm", 2)]
+    limits = Limits(body=800, event=800, card=800, json_values=10_000)
+    async with (
+        grpc_agent(options=gzip, GetTask=large) as (port, calls, _),
+        connect(card_of(f"127.0.0.1:{port}"), limits=limits, resilience=PROMPT) as client,
+    ):
+        with pytest.raises(LimitExceededError) as caught:
+            await client.get_task("t1")
+        assert (caught.value.which, caught.value.transient) == ("body", False)
+        assert len(calls) == 1
 
 
 async def test_a_reply_that_is_no_message_is_none():

@@ -19,6 +19,7 @@ from holdfast.errors import (
     ContentTypeNotSupportedError,
     ExtendedAgentCardNotConfiguredError,
     InternalError,
+    InvalidAgentResponseError,
     InvalidParamsError,
     MethodNotFoundError,
     ParseError,
@@ -277,6 +278,44 @@ def test_the_words_say_how_a_connection_failed_that_never_was(words, failure):
     assert error("UNAVAILABLE", words, sent=False).failure == failure
     assert error("UNAVAILABLE", words).failure == "disconnected"
     assert error("UNAVAILABLE", words).executed is None
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("INTERNAL", "Stream removed (RST_STREAM (Received RST_STREAM with error code 2))"),
+        ("INTERNAL", "Received RST_STREAM with error code 2"),
+        ("UNKNOWN", "Stream removed"),
+        ("UNKNOWN", "No status received"),
+        ("UNKNOWN", "Received http2 header with status: 500"),
+        ("RESOURCE_EXHAUSTED", "Received RST_STREAM with error code 11"),
+        ("PERMISSION_DENIED", "Received RST_STREAM with error code 12"),
+    ],
+)
+def test_a_reply_that_breaks_off_is_no_answer_whatever_grpc_makes_of_it(status, words):
+    told = error(status, words)
+
+    assert type(told) is A2AConnectionError
+    assert (told.failure, told.code) == ("disconnected", None)
+    assert (told.executed, told.transient, told.grpc_status) == (None, True, status)
+    assert judge(told) == "failure"
+    assert type(error(status, words, trailing=rich(rpc.BadRequest(), message=words))) is not type(
+        told
+    )
+
+
+def test_who_stands_before_an_agent_may_refuse_in_terms_of_http():
+    told = error("UNAUTHENTICATED", "Received http2 header with status: 401")
+
+    assert type(told) is AuthenticationError
+    assert told.executed is False
+
+
+def test_a_reply_that_grpc_cannot_read_is_none():
+    told = error("INTERNAL", "Compression bit set but no encoding configured")
+
+    assert type(told) is InvalidAgentResponseError
+    assert (told.code, told.executed) == (None, None)
 
 
 def test_a_deadline_that_somebody_else_set_names_the_wait():

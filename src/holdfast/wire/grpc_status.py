@@ -5,7 +5,8 @@ Rules of `executed`, besides those of `holdfast.wire.status`:
 - A status of gRPC that stands for one of `REFUSALS` is one, where nothing else came: no typed
   details, no error in A2A's words, no part of a reply. UNAVAILABLE and RESOURCE_EXHAUSTED stand
   for none: gRPC itself says the first of a connection that broke under way, and the second of a
-  reply that is too large for the one who sends or gets it, when the agent has run.
+  reply that is too large for the one who sends or gets it, when the agent has run. What gRPC
+  says of a reply that broke off is no answer, either, whatever status it makes of it.
 - gRPC's pushback sets `transient` and `retry_after`, and never `executed`.
 """
 
@@ -23,6 +24,7 @@ from holdfast.errors import (
     AgentError,
     AuthenticationError,
     Facts,
+    InvalidAgentResponseError,
     PermissionDeniedError,
     RateLimitedError,
 )
@@ -110,6 +112,16 @@ _CODE_OF_PRECONDITION: Mapping[str, int] = {
 
 _BROKEN = frozenset({"CANCELLED", "UNAVAILABLE"})
 """What gRPC says of a connection; of a call that somebody on the way has dropped, too."""
+
+_CUT = re.compile("Stream removed|Received RST_STREAM|No status received")
+"""How gRPC's core begins what it says of a reply that broke off, whatever status it makes of that
+(INTERNAL, UNKNOWN and others): nobody has answered."""
+
+_NO_GRPC = "Received http2 header with status"
+"""How it begins what it says of a reply that is none of gRPC: of somebody on the way."""
+
+_UNREADABLE = re.compile("Compression bit set|Decompression failed|Failed to decompress")
+"""How it begins what it says of a reply that it cannot read."""
 
 _BUSY_GRPC = frozenset({"RESOURCE_EXHAUSTED", "UNAVAILABLE"})
 """Transient whatever else is said."""
@@ -279,24 +291,31 @@ def _of_status(
     code = meant.code
     if end.status == "FAILED_PRECONDITION":
         code = _CODE_OF_PRECONDITION.get(operation.name)
-    refused = meant.http in refusals and not end.details and not end.began
+    said = "" if end.details else end.text  # who adds details has answered
+    is_cut = _CUT.match(said) is not None
+    is_unreadable = _UNREADABLE.match(said) is not None
+    is_broken = is_cut or end.status in _BROKEN
+    is_broken = is_broken or (meant.http is None and said.startswith(_NO_GRPC))
+    refused = meant.http in refusals and not (end.details or end.began or is_cut)
     facts = Facts(
-        code=code,
+        code=None if is_broken or is_unreadable else code,
         details=told.details,
         data=told.data,
         executed=False if refused else None,
-        transient=meant.transient if told.retryable is None else told.retryable,
+        transient=meant.transient or is_cut if told.retryable is None else told.retryable,
         retry_after=told.retry_after,
         hops=told.hops,
         loop=told.loop,
     )
     text = ": ".join(filter(None, (f"gRPC {end.status}", text_of(end.text))))
-    if code is not None:
-        return BY_CODE[code](text, **facts)
-    if end.status in _BROKEN:
-        return A2AConnectionError(text, failure=_failure(end), **facts)
     if end.status == "DEADLINE_EXCEEDED":
         return A2ATimeoutError(text, phase="idle" if end.began else "first_byte", **facts)
+    if is_broken:
+        return A2AConnectionError(text, failure=_failure(end), **facts)
+    if is_unreadable:
+        return InvalidAgentResponseError(text, **facts)
+    if code is not None:
+        return BY_CODE[code](text, **facts)
     return _BY_GRPC_STATUS.get(end.status, AgentError)(text, **facts)
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["NotConnectedError", "reason_in", "status_of", "too_large"]
 
 _TOO_LARGE = re.compile(r"larger than max \([0-9]+ vs\. ([0-9]+)\)")
+_INFLATES = "Decompressed message larger than max"
 _LARGE_METADATA = "metadata size exceeds"
 _NOT_OURS = "SERVER:"
 """What gRPC's own servers put before the same words where it is our request that they refuse."""
@@ -84,7 +85,8 @@ def too_large(
         what = f"the metadata of the reply is larger than {limits.headers} bytes"
         return exceeded("headers", limits, what, grpc_status=error.code().name)
     found = _TOO_LARGE.search(details)
-    if found is None:
+    if found is None and _INFLATES not in details:
         return None
-    most, status = int(found[1]), error.code().name
+    # What inflates to more is larger than the channel allows, and that is no less than ours.
+    most, status = None if found is None else int(found[1]), error.code().name
     return message_too_large(operation, limits, most=most, grpc_status=status)

@@ -99,9 +99,9 @@ class Rpc(NamedTuple):
         """Its channel was closed."""
         return connection_error(self.request, "closed", sent=sent, transient=False)
 
-    def empty(self) -> A2AError:
-        """A stream has ended before its first event."""
-        return connection_error(self.request, "truncated", "status OK without an event", sent=True)
+    def empty(self, what: str) -> A2AError:
+        """A reply has ended well, and lacks what it must have."""
+        return connection_error(self.request, "truncated", f"status OK without {what}", sent=True)
 
     def _never_connected(self, status: RpcStatus) -> A2AError:
         told = self._told(status, sent=False)
@@ -153,13 +153,15 @@ async def _answer_over(
     rpc: Rpc, channels: Channels, connected: Connected
 ) -> tuple[bytes, Mapping[str, str]]:
     request = rpc.request
-    method: aio.UnaryUnaryMultiCallable[bytes, bytes]
+    method: aio.UnaryUnaryMultiCallable[bytes, bytes | None]  # which no message is
     method = connected.channel.unary_unary(rpc.method)
     request.progress.sent = True
     call = method(request.body, metadata=rpc.metadata)
     try:
         with channels.watchdog.within(request.timeouts.first_byte):
             body = await call
+        if body is None:
+            raise rpc.empty("a message")
         return body, reply_headers(await call.initial_metadata(), await call.trailing_metadata())
     finally:
         call.cancel()  # which does nothing to one that is over
@@ -207,7 +209,7 @@ class RpcEvents(Generic[R]):
             try:
                 self._first = await self._next()
             except StopAsyncIteration:
-                raise self._rpc.empty() from None
+                raise self._rpc.empty("an event") from None
         except BaseException as error:
             if isinstance(error, A2AError):
                 error.agent = self._agent
