@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 from a2a.server.agent_execution import AgentExecutor
 from a2a.types import a2a_pb2
-from tests.asgi_network import AsgiNetwork
 
 import holdfast
 from holdfast import (
@@ -32,6 +31,7 @@ from holdfast.server import (
     requires_auth,
     requires_input,
 )
+from holdfast.testing.asgi import AsgiNetwork
 from holdfast.wire.http import HttpRequest
 
 URL = "http://agent.test"
@@ -447,7 +447,7 @@ async def test_a_cancel_that_fails_fails_the_task(failure, told):
         task = await client.send_message("100", return_immediately=True)
         with pytest.raises(A2AError, match=told) as caught:
             await client.cancel_task(task.id)
-        state = (await client.get_task(task.id)).state
+        state = (await client.wait(task.id)).state
 
     assert state is TaskState.FAILED
     assert "hunter2" not in str(caught.value)

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 from a2a.server.tasks import InMemoryTaskStore
 from a2a.types import a2a_pb2
-from tests.asgi_network import AsgiNetwork
 
 from holdfast import AgentCard, AgentSkill
 from holdfast.server import A2AServer, Executor
+from holdfast.testing.asgi import AsgiNetwork
 from holdfast.wire.http import HttpRequest
 
 URL = "https://agents.example/weather"
