@@ -6,6 +6,7 @@ import json
 import logging
 import random
 import runpy
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -172,6 +173,30 @@ async def test_a_function_that_blocks_runs_in_a_thread(is_generator):
 
     async with calling(pieces if is_generator else plain) as client:
         assert (await client.ask("?")).text == "plain"
+
+
+async def test_functions_that_block_do_not_wait_for_each_other():
+    together = threading.Barrier(40)
+
+    def plain(message):
+        together.wait(5)
+        # Nor does the end of the program wait for one that never returns.
+        return str(threading.current_thread().daemon)
+
+    async with calling(plain) as client:
+        answers = await asyncio.gather(*(client.ask("?") for _ in range(40)))
+
+    assert {answer.text for answer in answers} == {"True"}
+
+
+@pytest.mark.parametrize("failure", [StopIteration(), SystemExit(2)])
+async def test_a_function_that_blocks_fails_by_whatever_it_raises(failure):
+    def plain(message):
+        raise failure
+
+    async with calling(plain) as client:
+        with pytest.raises(holdfast.TaskFailedError, match="internal error"):
+            await client.ask("?")
 
 
 async def test_a_function_that_declares_text_gets_text():
