@@ -14,6 +14,8 @@ from sse_starlette import event as sse
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
+from holdfast.server.json_requests import JsonRequest
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
@@ -45,7 +47,7 @@ def _own(route: BaseRoute, keep_alive: float) -> BaseRoute:
     answer: Callable[[Request], Awaitable[Response]] = route.endpoint
 
     async def endpoint(request: Request) -> Response:
-        response = await answer(request)
+        response = await answer(JsonRequest(request.scope, request.receive))
         if isinstance(response, EventSourceResponse):
             return _EventStream(response, keep_alive)
         return response
