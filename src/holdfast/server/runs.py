@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from a2a.server.agent_execution import AgentExecutor
 from a2a.types import a2a_pb2
-from a2a.utils import errors as sdk
 
 from holdfast.errors import A2AError, InternalError
 from holdfast.integrations.a2a_sdk.messages import to_proto, to_value
@@ -207,7 +206,7 @@ class Runs(AgentExecutor):
 
         said, task = context.message, context.current_task
         return AgentTurn(
-            Message() if said is None else _message(said),
+            Message() if said is None else to_value(said, Message),
             task=None if task is None else to_value(task, Task),
             task_id=context.task_id or "",
             context_id=context.context_id or "",
@@ -215,13 +214,6 @@ class Runs(AgentExecutor):
             emit=emit,
             env=self._env,
         )
-
-
-def _message(said: a2a_pb2.Message) -> Message:
-    try:
-        return to_value(said, Message)
-    except ValueError as error:
-        raise sdk.InvalidParamsError(message=f"the message is not valid: {error}") from None
 
 
 def _caller(context: RequestContext) -> Requester:

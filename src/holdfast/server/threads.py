@@ -30,8 +30,11 @@ async def in_thread(function: Callable[..., Any], *args: Any) -> Any:
         Exception: What it raises; RuntimeError where it exits.
     """
     loop, context = asyncio.get_running_loop(), contextvars.copy_context()
-    call = loop.run_in_executor(_Threads(), context.run, _outcome, function, args)
-    result, error = await call
+
+    def call() -> tuple[Any, Exception | None]:
+        return context.run(_outcome, function, args)
+
+    result, error = await loop.run_in_executor(_Threads(), call)
     if error is not None:
         raise error
     return result
