@@ -916,3 +916,13 @@ async def test_a_client_that_does_not_read_is_given_up(kind, caplog):
     ]
     assert len(failed.sent) == 2
     assert [record.levelname for record in caplog.records] == ["INFO", "ERROR", "INFO"]
+
+
+@pytest.mark.parametrize(("status", "seconds"), [(503, 5), (408, 0)])
+async def test_a_body_that_does_not_come_is_waited_for_once(status, seconds):
+    exchange = Exchange(ProtocolErrors(answering(status, b"too slow"), agent="me"), body=[])
+    began = asyncio.get_running_loop().time()
+    await exchange.run()
+
+    assert exchange.status == status
+    assert asyncio.get_running_loop().time() - began == seconds

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors import A2AError
@@ -169,6 +170,8 @@ class _Response:
         """Lets a held answer pass, or answers in its place."""
         status, headers = start["status"], by_name(start.get("headers", ()))
         body = bytes(self._held)
+        if status == HTTPStatus.REQUEST_TIMEOUT:  # it was waited for
+            self._request.is_slow = True
         is_rpc, _ = await self._request.rpc_id()
         if is_proper(headers, body, is_rpc=is_rpc):
             await self._let_pass()

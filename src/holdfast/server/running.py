@@ -186,6 +186,7 @@ class Serving(AbstractAsyncContextManager["Running"]):
             app,
             cert_file=self._cert_file,
             key_file=self._key_file,
+            head_timeout=self._server.body_timeout,
             last_grace=self._grace + _MARGIN,
         )
         self._http = http = HttpServer(config)
