@@ -6,6 +6,7 @@ import json
 import logging
 import random
 import runpy
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,6 +36,10 @@ from holdfast.testing import AsgiNetwork
 from holdfast.wire.http import HttpRequest
 
 URL = "http://agent.test"
+SAYING = (
+    b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": '
+    b'{"messageId": "a", "role": "ROLE_USER", "parts": [{"data": %b}]}}}'
+)
 BOTH = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 
 
@@ -172,6 +177,30 @@ async def test_a_function_that_blocks_runs_in_a_thread(is_generator):
 
     async with calling(pieces if is_generator else plain) as client:
         assert (await client.ask("?")).text == "plain"
+
+
+async def test_functions_that_block_do_not_wait_for_each_other():
+    together = threading.Barrier(40)
+
+    def plain(message):
+        together.wait(5)
+        # Nor does the end of the program wait for one that never returns.
+        return str(threading.current_thread().daemon)
+
+    async with calling(plain) as client:
+        answers = await asyncio.gather(*(client.ask("?") for _ in range(40)))
+
+    assert {answer.text for answer in answers} == {"True"}
+
+
+@pytest.mark.parametrize("failure", [StopIteration(), SystemExit(2)])
+async def test_a_function_that_blocks_fails_by_whatever_it_raises(failure):
+    def plain(message):
+        raise failure
+
+    async with calling(plain) as client:
+        with pytest.raises(holdfast.TaskFailedError, match="internal error"):
+            await client.ask("?")
 
 
 async def test_a_function_that_declares_text_gets_text():
@@ -632,6 +661,29 @@ async def test_a_wrong_request_gets_a_proper_error(document, code):
     status, answer = await post(A2AServer(echo), document)
 
     assert (status, answer["error"]["code"]) == (200, code)
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        (b"[" * 100_000, -32700),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "Dance", "params": ' + b'{"a":' * 50_000, -32700),
+        (b'{"jsonrpc": "2.0", "id": ' + b"9" * 5000 + b"}", -32700),
+        (b'{"jsonrpc": "2.0", "id": NaN}', -32700),
+        (b'{"jsonrpc": "\xff"}', -32700),
+        (b'"\\ud800"', -32600),
+        (SAYING % b"1e999", -32602),
+        (SAYING % (b"[" * 500 + b"]" * 500), -32602),
+    ],
+)
+async def test_what_cannot_be_read_is_the_clients_fault_and_tells_nothing_of_python(
+    document, code
+):
+    status, answer = await post(A2AServer(echo), document)
+
+    assert (status, answer["error"]["code"]) == (200, code)
+    for word in ("sys.", "codec", "maximum recursion", "internal"):
+        assert word not in str(answer)
 
 
 async def test_a_body_that_is_too_large_never_reaches_the_agent():

@@ -256,3 +256,37 @@ async def test_a_port_that_is_taken_is_an_error_and_leaves_nothing():
             async with server_of(Scripted()).serving(port=port):
                 pass
         assert asyncio.all_tasks() == before
+
+
+# ── Clients that take their time ─────────────────────────────────────────────────────────────
+
+
+async def sent(running, *pieces):
+    """Sends pieces, and then nothing; gives what comes until the server closes."""
+    host, port = running.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        for piece in pieces:
+            writer.write(piece)
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.transport.abort()
+
+
+async def test_who_does_not_get_to_the_point_is_not_waited_for():
+    head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n"
+    server = A2AServer(Scripted(), card={"name": "scripted"}, body_timeout=0.2, max_body=100)
+    async with asyncio.timeout(LIMIT), server.serving() as running:
+        nothing, half, slow = await asyncio.gather(
+            sent(running, b""),
+            sent(running, head),
+            sent(running, head, b'\r\n{"jsonrpc": "2.0", "id": 1, "'),
+        )
+        async with httpx.AsyncClient(trust_env=False) as http:
+            large = await http.post(running.url, content=b"x" * 5_000_000)
+
+    assert nothing == half == b""
+    assert slow.startswith(b"HTTP/1.1 408 ")
+    assert large.status_code == 413

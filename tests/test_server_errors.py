@@ -894,3 +894,35 @@ async def test_a_card_that_is_not_there_is_not_there(binding):
 
     with pytest.raises(AgentCardResolutionError, match="there is no agent card"):
         await connect("http://a.test/elsewhere/", engine=network).agent_card()
+
+
+@pytest.mark.parametrize("kind", ["text/event-stream", "application/json"])
+async def test_a_client_that_does_not_read_is_given_up(kind, caplog):
+    class Full(Exchange):
+        async def send(self, message):
+            await super().send(message)
+            if message["type"] == "http.response.body":
+                await asyncio.Event().wait()
+
+    caplog.set_level(logging.INFO, "holdfast.server")
+    app = ProtocolErrors(answering(200, b"data: 1\n\n", kind), agent="me")
+    exchange = await Full(app).run()
+    app = ProtocolErrors(raising(ValueError(SECRET)), agent="me")
+    failed = await Full(app).run()
+
+    assert [message["type"] for message in exchange.sent] == [
+        "http.response.start",
+        "http.response.body",
+    ]
+    assert len(failed.sent) == 2
+    assert [record.levelname for record in caplog.records] == ["INFO", "ERROR", "INFO"]
+
+
+@pytest.mark.parametrize(("status", "seconds"), [(503, 5), (408, 0)])
+async def test_a_body_that_does_not_come_is_waited_for_once(status, seconds):
+    exchange = Exchange(ProtocolErrors(answering(status, b"too slow"), agent="me"), body=[])
+    began = asyncio.get_running_loop().time()
+    await exchange.run()
+
+    assert exchange.status == status
+    assert asyncio.get_running_loop().time() - began == seconds

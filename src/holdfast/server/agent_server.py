@@ -76,7 +76,7 @@ class A2AServer:
             outermost. Authentication goes here: a ``scope["user"]`` as Starlette's has it is whom
             tasks belong to, and `Requester.user`. gRPC has interceptors instead, see `serving`.
         max_body: Bytes that a request may have.
-        body_timeout: Seconds in which it has to come.
+        body_timeout: Seconds in which it has to come; on sockets its head, and then its body.
         keep_alive: Seconds without an event after which a stream says that it is alive.
         timeout: Seconds that a turn may take; None for no limit. Those of an SDK's executor are
             its own affair.
@@ -320,6 +320,11 @@ class A2AServer:
     def max_body(self) -> int:
         """Bytes that a request may have."""
         return self._settings.max_body
+
+    @property
+    def body_timeout(self) -> float:
+        """Seconds in which a request has to come."""
+        return self._settings.body_timeout
 
     @property
     def speaks_older(self) -> bool:

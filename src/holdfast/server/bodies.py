@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["BoundedBodies"]
 
-_STATUSES = {Refusal.TOO_LARGE: 413, Refusal.TOO_SLOW: 408}
+_ANSWERS: dict[Refusal, tuple[int, dict[str, str]]] = {
+    Refusal.TOO_LARGE: (413, {}),
+    Refusal.TOO_SLOW: (408, {"connection": "close"}),
+}
+"""Whoever sends too much has it taken, and thrown away, so that the answer is read; whoever is
+too slow is not waited for."""
 
 
 class BoundedBodies:
@@ -45,7 +50,8 @@ class BoundedBodies:
         except Gone:
             return
         except Refused as refused:
-            await reply(send, ShortReply(_STATUSES.get(refused.fact, 400), refused.text))
+            status, headers = _ANSWERS[refused.fact]
+            await reply(send, ShortReply(status, refused.text, headers))
             return
         held: list[MutableMapping[str, Any]] = [
             {"type": "http.request", "body": body, "more_body": False}

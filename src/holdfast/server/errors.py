@@ -6,7 +6,9 @@ anything of itself to clients; every failure is logged with the id that the clie
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors import A2AError
@@ -40,6 +42,9 @@ logger = logging.getLogger("holdfast.server")
 _KEPT = 1024 * 1024
 """Bytes of an error's body that are looked at; no error of the protocol is larger."""
 
+_SENDING = 60.0
+"""Seconds that a client has to take a piece of the answer, before it is given up."""
+
 _OF_THE_BODY = ("content-", "etag", "last-modified", "transfer-encoding", "accept-ranges")
 """Headers that go with the body that they came with."""
 
@@ -56,7 +61,8 @@ class ProtocolErrors:
     frameworks do with HTML or text. The status stays as it is then. An exception is HTTP 200 to a
     JSON-RPC request, as official servers answer errors, and 500 to others. A stream under way
     ends with the error as its last event, where it stands between two events; any other response
-    under way is cut off by the server, as the exception is raised.
+    under way is cut off by the server, as the exception is raised. A client that takes nothing of
+    its answer for 60 s has left.
 
     An `A2AError` says what it says, and keeps its facts; one that is about another agent, as
     Holdfast's calls raise it, is passed on by `wrap_downstream`. Any other exception is an
@@ -164,6 +170,8 @@ class _Response:
         """Lets a held answer pass, or answers in its place."""
         status, headers = start["status"], by_name(start.get("headers", ()))
         body = bytes(self._held)
+        if status == HTTPStatus.REQUEST_TIMEOUT:  # it was waited for
+            self._request.is_slow = True
         is_rpc, _ = await self._request.rpc_id()
         if is_proper(headers, body, is_rpc=is_rpc):
             await self._let_pass()
@@ -189,8 +197,8 @@ class _Response:
 
     async def _pass(self, message: Message) -> None:
         try:
-            await self._send(message)
-        except OSError:  # ASGI 2.4: the client has left
+            await self._sent(message)
+        except OSError:
             self._request.is_gone = True
             raise
         if message["type"] == "http.response.body":
@@ -276,9 +284,18 @@ class _Response:
         self._is_over = True
         try:
             for message in messages:
-                await self._send(message)
+                await self._sent(message)
         except OSError:
             self._log(logging.INFO, "the client left before it was answered")
+
+    async def _sent(self, message: Message) -> None:
+        """Sends a message.
+
+        Raises:
+            OSError: The client has left (ASGI 2.4), or does not read what it was sent.
+        """
+        async with asyncio.timeout(_SENDING):  # a TimeoutError is an OSError
+            await self._send(message)
 
     def _log(self, level: int, what: str, failure: Exception | None = None) -> None:
         traceparent = self._request.headers.get("traceparent")

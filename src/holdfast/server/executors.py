@@ -7,7 +7,6 @@ returns or raises.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -22,6 +21,7 @@ from holdfast.model.types import (
     TaskStatusUpdateEvent,
 )
 from holdfast.server.endings import Ending
+from holdfast.server.threads import in_thread
 
 if TYPE_CHECKING:
     from holdfast.server.agent_turns import AgentTurn
@@ -89,13 +89,13 @@ class FunctionExecutor(Executor):
         if self._is_async:
             given = self._function(*arguments)
         else:
-            given = await asyncio.to_thread(self._function, *arguments)
+            given = await in_thread(self._function, *arguments)
         if inspect.isawaitable(given):
             given = await given
         if isinstance(given, AsyncIterator):
             await _tell_all(turn, cast("AsyncIterator[Any]", given))
         elif isinstance(given, Iterator):
-            await _tell_all(turn, _in_thread(cast("Iterator[Any]", given)))
+            await _tell_all(turn, _each_in_thread(cast("Iterator[Any]", given)))
         else:
             await _finish(turn, given)
             return
@@ -179,10 +179,10 @@ def _unfit(what: str, thing: object) -> TypeError:
     )
 
 
-async def _in_thread(pieces: Iterator[Any]) -> AsyncIterator[Any]:
+async def _each_in_thread(pieces: Iterator[Any]) -> AsyncIterator[Any]:
     """What a generator that blocks yields, each piece made in a thread."""
     nothing = object()
-    while (piece := await asyncio.to_thread(next, pieces, nothing)) is not nothing:
+    while (piece := await in_thread(next, pieces, nothing)) is not nothing:
         yield piece
 
 

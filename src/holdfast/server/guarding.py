@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from a2a.utils import errors as sdk
 
 from holdfast.errors.writing import own_words
+from holdfast.integrations.a2a_sdk.messages import to_value
+from holdfast.model.types import Message
 from holdfast.server.answers import error_of_failure
 
 if TYPE_CHECKING:
@@ -85,12 +87,20 @@ class Guarded:
         return call
 
     def _check(self, method: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """Refuses messages of those who do not declare an extension that they need (A2A 4.6.3)."""
-        if self._required and method.__name__ in _SENDS:
-            missing = self._required - set(arguments[1].requested_extensions)
-            if missing:
-                text = f"the agent requires {', '.join(sorted(missing))}"
-                raise sdk.ExtensionSupportRequiredError(text)
+        """Refuses messages that cannot be read, before there is a turn that could not be led.
+
+        And those of whoever does not declare an extension that is required (A2A 4.6.3).
+        """
+        if method.__name__ not in _SENDS:
+            return
+        request, context = arguments[:2]
+        try:
+            to_value(request.message, Message)
+        except ValueError as error:
+            raise sdk.InvalidParamsError(f"the message is not valid: {error}") from None
+        if missing := self._required - set(context.requested_extensions):
+            text = f"the agent requires {', '.join(sorted(missing))}"
+            raise sdk.ExtensionSupportRequiredError(text)
 
     @contextlib.contextmanager
     def _guard(self) -> Generator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
@@ -17,7 +17,12 @@ __all__ = ["HttpServer", "configuration"]
 
 
 def configuration(
-    app: Any, *, cert_file: str | None, key_file: str | None, last_grace: float
+    app: Any,
+    *,
+    cert_file: str | None,
+    key_file: str | None,
+    head_timeout: float,
+    last_grace: float,
 ) -> uvicorn.Config:
     """How uvicorn serves an agent.
 
@@ -25,9 +30,10 @@ def configuration(
         app: The application; its lifespan is the caller's affair.
         cert_file: For TLS, with the chain; None for none.
         key_file: That goes with it.
+        head_timeout: Seconds in which the head of a request has to come.
         last_grace: Seconds after which connections are cut that are still open at the end.
     """
-    return uvicorn.Config(
+    config = uvicorn.Config(
         app,
         access_log=False,
         lifespan="off",
@@ -38,6 +44,44 @@ def configuration(
         timeout_graceful_shutdown=math.ceil(last_grace),
         ws="none",
     )
+    config.load()
+    config.http_protocol_class = _with_limit(config.http_protocol_class, head_timeout)
+    return config
+
+
+def _with_limit(protocol: Any, seconds: float) -> Any:
+    """A protocol of uvicorn's that does not wait for ever for the head of a request.
+
+    uvicorn itself waits so for connections that send nothing, or half a head.
+    """
+
+    class Limited(protocol):  # type: ignore[misc]
+        _limit: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            cast("Any", super()).connection_made(transport)
+            self._begin(transport)
+
+        def data_received(self, data: bytes) -> None:
+            cast("Any", super()).data_received(data)
+            if self.cycle is not None and not self.cycle.response_complete:
+                self._end()
+            elif self._limit is None:
+                self._begin(self.transport)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._end()
+            cast("Any", super()).connection_lost(exc)
+
+        def _begin(self, transport: asyncio.Transport) -> None:
+            self._limit = asyncio.get_running_loop().call_later(seconds, transport.abort)
+
+        def _end(self) -> None:
+            if self._limit is not None:
+                self._limit.cancel()
+                self._limit = None
+
+    return Limited
 
 
 class HttpServer(uvicorn.Server):

@@ -40,11 +40,13 @@ class TappedRequest:
     Attributes:
         headers: Names in lower case.
         is_gone: Whether the client has left.
+        is_slow: Whether nobody waits for the rest of it any more.
     """
 
     def __init__(self, scope: ASGIScope, receive: ASGIReceive) -> None:
         self.headers = by_name(scope.get("headers") or ())
         self.is_gone = False
+        self.is_slow = False
         self._scope = scope
         self._receive = receive
         self._body = bytearray()
@@ -85,15 +87,19 @@ class TappedRequest:
             return False, None
         try:
             async with asyncio.timeout(_READING):
-                while self._has_more and len(self._body) < _KEPT and not self.is_gone:
+                while self._is_wanting():
                     await self.receive()
         except TimeoutError:
-            pass  # what there is has to do
+            self.is_slow = True  # what there is has to do
         members = _members(bytes(self._body).decode("utf-8-sig", "replace")) or {}
         rpc_id = members.get("id")
         if not isinstance(rpc_id, str):
             rpc_id = int64(rpc_id)  # fractions are not to be used (JSON-RPC 2.0, 4)
         return not members.keys().isdisjoint({"jsonrpc", "method"}), rpc_id
+
+    def _is_wanting(self) -> bool:
+        has_enough = not self._has_more or len(self._body) >= _KEPT
+        return not (has_enough or self.is_gone or self.is_slow)
 
 
 def by_name(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -43,6 +43,10 @@ _STARTING = 30.0
 _NOWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  refused as an address for callers
 _BACKLOG = 2048
 
+_UNACKNOWLEDGED = 60_000
+"""Milliseconds after which the system ends a connection whose other end takes nothing of what is
+sent, where the system can: closing it would wait for that end for ever."""
+
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
     """An agent that is served.
@@ -182,6 +186,7 @@ class Serving(AbstractAsyncContextManager["Running"]):
             app,
             cert_file=self._cert_file,
             key_file=self._key_file,
+            head_timeout=self._server.body_timeout,
             last_grace=self._grace + _MARGIN,
         )
         self._http = http = HttpServer(config)
@@ -251,6 +256,8 @@ def _listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections have it from here
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED)
         listener.bind((host, port))
         listener.listen(_BACKLOG)
         listener.setblocking(False)  # noqa: FBT003  it has no name

@@ -14,6 +14,8 @@ from sse_starlette import event as sse
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
+from holdfast.server.json_requests import JsonRequest
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
@@ -25,8 +27,6 @@ __all__ = ["with_own_streams"]
 
 _ALIVE = b": alive\n\n"
 _SEPARATOR = "\n"
-_SENDING = 60.0
-"""Seconds that a client has to take an event, before it is given up."""
 
 
 def with_own_streams(routes: Iterable[BaseRoute], *, keep_alive: float) -> list[BaseRoute]:
@@ -47,7 +47,7 @@ def _own(route: BaseRoute, keep_alive: float) -> BaseRoute:
     answer: Callable[[Request], Awaitable[Response]] = route.endpoint
 
     async def endpoint(request: Request) -> Response:
-        response = await answer(request)
+        response = await answer(JsonRequest(request.scope, request.receive))
         if isinstance(response, EventSourceResponse):
             return _EventStream(response, keep_alive)
         return response
@@ -71,7 +71,7 @@ class _EventStream(Response):
         gone = asyncio.create_task(_until_gone(receive), name="waiting for the client to leave")
         coming: asyncio.Task[Any] | None = None
         try:
-            await _send(send, {"type": "http.response.start", **self._head()})
+            await send({"type": "http.response.start", **self._head()})
             while not gone.done():
                 coming = coming or asyncio.create_task(_next(self._events), name="the next event")
                 await asyncio.wait(
@@ -81,13 +81,13 @@ class _EventStream(Response):
                 )
                 if not coming.done():
                     if not gone.done():
-                        await _send(send, _body(_ALIVE, more=True))
+                        await send(_body(_ALIVE, more=True))
                     continue
                 event, coming = coming.result(), None
                 if event is None:
-                    await _send(send, _body(b"", more=False))
+                    await send(_body(b"", more=False))
                     return
-                await _send(send, _body(_written(event), more=True))
+                await send(_body(_written(event), more=True))
         finally:
             await _end(gone, coming)
             if hasattr(self._events, "aclose"):
@@ -112,11 +112,6 @@ async def _next(events: Any) -> Any:
 async def _until_gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":  # noqa: ASYNC110  it is asked
         await asyncio.sleep(0)  # not all servers wait before they bring nothing
-
-
-async def _send(send: Send, message: dict[str, Any]) -> None:
-    async with asyncio.timeout(_SENDING):
-        await send(message)
 
 
 def _body(body: bytes, *, more: bool) -> dict[str, Any]:
