@@ -4,11 +4,14 @@ import asyncio
 import json
 
 import pytest
+from tests.card_signing import CARD, KEYS_URL, SIGNER, Net, document
 
 from holdfast import (
     A2ACardResolver,
     AgentCardResolutionError,
     AuthenticationError,
+    CardSignatureError,
+    CardVerifier,
     DeadlineExceededError,
     HttpReply,
     InvalidAgentCardError,
@@ -274,3 +277,40 @@ async def test_a_closed_resolver_says_so():
         await resolver.get_agent_card()
 
     assert len(pages.requests) == 1
+
+
+# ── Signatures and TLS ───────────────────────────────────────────────────────────────────────
+
+
+async def test_cards_are_verified_as_connect_does():
+    net = Net(pages={CARD: SIGNER.sign(document())})
+    trusting = {"card_verifier": CardVerifier(SIGNER.jwks), "require_signature": True}
+    async with A2ACardResolver("http://agent.test", engine=net, **trusting) as resolver:
+        assert (await resolver.get_agent_card()).name == "Signed"
+        for card, outcome in (
+            ({**SIGNER.sign(document()), "name": "Else"}, "invalid"),
+            (document(), "absent"),
+        ):
+            net.pages[CARD] = card
+            with pytest.raises(CardSignatureError) as caught:
+                await resolver.get_agent_card()
+            assert (caught.value.outcome, caught.value.executed) == (outcome, False)
+
+
+async def test_keys_are_waited_for_as_long_as_the_fetch_may_take():
+    net = Net(pages={CARD: SIGNER.sign(document())}, takes={KEYS_URL: 3600})
+    verifier = CardVerifier(KEYS_URL)
+    async with A2ACardResolver(
+        "http://agent.test", engine=net, card_verifier=verifier
+    ) as resolver:
+        with pytest.raises(DeadlineExceededError) as caught:
+            await resolver.get_agent_card(timeout=5.0)
+    assert caught.value.executed is False
+
+
+@pytest.mark.parametrize(
+    "options", [{"require_signature": True}, {"card_verifier": 5}, {"tls": 5}]
+)
+def test_what_cannot_be_about_trust_is_told_at_once(options):
+    with pytest.raises((ValueError, TypeError)):
+        A2ACardResolver("http://agent.test", **options)

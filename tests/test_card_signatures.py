@@ -34,6 +34,7 @@ from holdfast import (
     SchemeCredentials,
     connect,
 )
+from holdfast.model.card import StringList
 from holdfast.model.card_reading import read_card
 from holdfast.signatures import sign_card
 from holdfast.testing import FakeAgent, FakeNetwork, run
@@ -410,17 +411,77 @@ async def test_what_the_sdk_adds_for_older_clients_is_not_signed_and_not_used():
     assert [one.protocol_version for one in used.supported_interfaces] == ["1.0", "0.3.0"]
 
 
-async def test_requirements_that_the_sdks_form_does_not_cover_are_not_used():
-    requirements = [{"schemes": {"oauth": {"list": []}}}]
-    card = agent_card_to_dict(as_sdk_signs({**FULL, "securityRequirements": requirements}))
+BEARER = {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
+
+
+async def test_requirements_without_scopes_are_used_where_their_scheme_is_signed():
+    schemes = {**DOCUMENT["securitySchemes"], **BEARER}
+    wanted = [
+        {"schemes": {"bearer": {"list": []}}},
+        {"schemes": {"bearer": {"list": []}, "oauth": {"list": ["read"]}}},
+        {"schemes": {"elsewhere": {"list": []}}},
+        {"schemes": {}},
+    ]
+    signing = {**FULL, "securitySchemes": schemes, "securityRequirements": wanted}
+    card = agent_card_to_dict(as_sdk_signs(signing))
 
     said, used = await judged(card)
     assert said.outcome == "verified"
     assert "securityRequirements" in said.unsigned
-    assert used.security_requirements == ()
-    ours = SIGNER.sign({**FULL, "securityRequirements": requirements})
-    _, used = await judged(ours)
-    assert len(used.security_requirements) == 1
+    assert [dict(one.schemes) for one in used.security_requirements] == [
+        {"bearer": StringList()},
+        {"bearer": StringList(), "oauth": StringList(list=("read",))},
+    ]
+    assert (await judged(SIGNER.sign(signing)))[0].unsigned == ()
+
+
+async def test_a_client_sends_what_a_requirement_without_scopes_asks_for():
+    wanted = [{"schemes": {"bearer": {"list": []}}}]
+    card = {**FULL, "securitySchemes": BEARER, "securityRequirements": wanted}
+    agent = FakeAgent(card=agent_card_to_dict(as_sdk_signs(card)))
+    auth = SchemeCredentials({"bearer": "t0ken"})
+
+    async with connect(
+        "http://agent.test", engine=FakeNetwork(agent), card_verifier=TRUSTED, auth=auth
+    ) as client:
+        await client.ask("hello")
+    sent = [call.headers.get("authorization") for call in agent.received if call.body]
+    assert set(sent) == {"Bearer t0ken"}
+
+
+async def test_requirements_of_03_without_scopes_are_used_where_their_scheme_is_signed():
+    security = [{"bearer": []}, {"key": ["read"], "bearer": []}, {"elsewhere": []}]
+    payload = OLDER_SIGNED_AS_SDK.encode()
+    card = {**OLDER, "security": security, "signatures": [entry(payload=payload)]}
+
+    said, used = await judged(card)
+    assert said.outcome == "verified"
+    assert "security" in said.unsigned
+    assert [sorted(one.schemes) for one in used.security_requirements] == [
+        ["bearer"],
+        ["bearer", "key"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        [{"schemes": {"evil": {"list": []}}}],
+        [{"schemes": {"oauth": {"list": ["write"]}}}],
+        [{"schemes": []}, 5, None, {"schemes": {"oauth": None}}, {"schemes": {"oauth": 0}}],
+    ],
+)
+async def test_no_requirement_can_be_added_but_one_without_scopes(wanted):
+    card = sdk_signed()
+    card["securityRequirements"] = [*card["securityRequirements"], *wanted]
+    try:
+        said, used = await judged(card)
+    except (CardSignatureError, InvalidAgentCardError):
+        return
+    assert said.outcome == "verified"
+    assert [dict(one.schemes) for one in used.security_requirements] == [
+        {"oauth": StringList(list=("read",))}
+    ]
 
 
 async def test_what_the_specification_requires_may_be_missing_where_it_is_empty():
@@ -728,6 +789,10 @@ async def test_a_key_is_fetched_from_a_host_that_the_caller_named():
         "https://x@keys.test/jwks.json",
         "https://sub.keys.test/jwks.json",
         "file:///etc/passwd",
+        "grpcs://keys.test/jwks.json",
+        "https://keys.te\tst/jwks.json",
+        " https://keys.test/jwks.json",
+        "https://keys.test/\ud800",
         "https://[broken",
         "",
     ],

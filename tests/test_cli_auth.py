@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 import stat
+import sys
 
 import msgspec
 import pytest
@@ -159,6 +160,20 @@ def test_auth_006_no_secret_is_an_argument(scene):
     assert (done.exit, done.error["code"]) == (2, "A2ACLI_ERR_USAGE")
     assert "A2ACLI_CLIENT_SECRET" in done.error["message"]
     assert "--client-secret " not in help_.out
+
+
+def test_auth_without_what_it_takes_the_extra_is_named(scene, monkeypatch):
+    scene.run(*DEVICE)
+    for name in [one for one in sys.modules if one.partition(".")[0] == "oauthlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "oauthlib", None)
+    again = scene.run(*DEVICE, "-o", "json")
+    later = scene.run("task", "list", "-o", "json")
+
+    assert (again.exit, again.error["code"]) == (2, "A2ACLI_ERR_USAGE")
+    assert (later.exit, later.error["code"]) == (4, "A2ACLI_ERR_CREDENTIALS_MISSING")
+    for done in (again, later):
+        assert "holdfast[oauth]" in done.error["message"]
 
 
 def test_auth_006_a_token_is_fetched_anew_with_the_secret_of_the_environment(scene):

@@ -20,6 +20,7 @@ from holdfast import (
     diagnose,
 )
 from holdfast.net.tls import look_at_tls
+from holdfast.net.tls_config import TlsConfig
 from holdfast.testing import FakeAgent, LoopbackServer
 
 pytestmark = pytest.mark.real_time
@@ -305,6 +306,15 @@ async def test_a_certificate_that_is_trusted(monkeypatch):
     assert seen.version == "TLSv1.3"
     assert seen.fault == ""
     assert seen.not_after > time.time()
+    assert levels(diagnosis, "tls") == {"ok"}
+
+
+async def test_a_certificate_is_trusted_by_who_is_told_to(tmp_path):
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    async with serve(always(), ssl=certified(authority)) as server:
+        diagnosis = await diagnose(server.url, tls=TlsConfig(ca_file=tmp_path / "ca.pem"))
+
     assert levels(diagnosis, "tls") == {"ok"}
 
 

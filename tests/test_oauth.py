@@ -6,12 +6,14 @@ import logging
 import os
 import stat
 import threading
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.pretty import pretty_repr
 from tests.authorization_server import (
     ISSUER,
     FakeAuthorizationServer,
@@ -42,6 +44,7 @@ from holdfast.auth.oauth import (
 from holdfast.auth.oauth.requests import token_in
 from holdfast.model.card import (
     ClientCredentialsOAuthFlow,
+    DeviceCodeOAuthFlow,
     OAuth2SecurityScheme,
     OAuthFlows,
     OpenIdConnectSecurityScheme,
@@ -49,9 +52,12 @@ from holdfast.model.card import (
     SecurityScheme,
     StringList,
 )
+from holdfast.model.requests import AuthenticationInfo, TaskPushNotificationConfig
 from holdfast.policy.resilience import Resilience
 from holdfast.policy.retry import RetryPolicy
 from holdfast.testing import Cut, FakeAgent, FakeNetwork, run, streams
+from holdfast.wire.credentials import Credentials
+from holdfast.wire.http import HttpRequest
 
 SECRET = "s3cret/+ of the client"
 SERVER = AuthorizationServer(
@@ -418,6 +424,62 @@ async def test_a_scope_that_was_asked_for_in_vain_is_not_asked_for_again():
     assert len(scene.server.asked) == 2
 
 
+async def test_a_scope_that_the_server_does_not_give_takes_nothing_away():
+    scene = Scene(scopes=["read"], step_up=True)
+    scene.server.guard = wants("token-1")
+    async with scene.connect() as client:
+        await client.list_tasks()
+        scene.server.replies = [refused("invalid_scope")]
+        scene.server.guard = wants(error="insufficient_scope", scope="admin", status=403)
+        with pytest.raises(AuthenticationError, match="invalid_scope"):
+            await client.list_tasks()
+        with pytest.raises(PermissionDeniedError, match="must be for admin"):
+            await client.list_tasks()
+        scene.server.guard = wants("token-1")
+        await client.list_tasks()
+
+    assert [one["scope"] for one in scene.server.asked] == ["read", "read admin"]
+
+
+async def test_calls_that_lack_a_scope_together_ask_for_it_once():
+    scene = Scene(scopes=["read"], step_up=True, latency=2)
+    async with scene.connect() as client:
+        await client.list_tasks()
+        at_once = scene.server.request
+
+        async def slowly(request):
+            await asyncio.sleep(1)
+            return await at_once(request)
+
+        scene.server.request = slowly
+        scene.server.guard = wants(
+            "token-2", error="insufficient_scope", scope="read write", status=403
+        )
+        await asyncio.gather(*(client.list_tasks() for _ in range(5)))
+
+    assert [one["scope"] for one in scene.server.asked] == ["read", "read write"]
+
+
+async def test_a_token_that_is_refused_to_a_message_is_not_used_for_the_next_one():
+    scene = Scene()
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "no"}}
+
+    def guard(request):
+        known = request.headers.get("authorization") == "Bearer token-2" or not request.body
+        return None if known else answer(body, 401)
+
+    scene.server.guard = guard
+    async with scene.connect() as client:
+        with pytest.raises(A2AError) as caught:
+            await client.send_message("hello")
+        assert caught.value.http_status == 401
+        assert caught.value.executed is None
+        assert scene.shown == []
+        await client.send_message("hello")
+
+    assert scene.shown == ["Bearer token-2"]
+
+
 # ── The authorization server fails ───────────────────────────────────────────────────────────
 
 
@@ -632,6 +694,61 @@ async def test_where_a_card_alone_points_no_secret_goes(scheme):
     assert scene.server.requests == []
 
 
+@pytest.mark.parametrize("endpoint", ["token_endpoint", "device_authorization_endpoint"])
+async def test_metadata_that_a_card_names_leads_to_no_origin_that_is_not_trusted(endpoint):
+    scene = Scene(await carded(OPENID), server=FromCard([ISSUER]))
+    scene.server.metadata[endpoint] = "https://evil.test/token"
+    async with scene.connect() as client:
+        with pytest.raises(CredentialOriginError, match=r"evil\.test"):
+            await client.send_message("hello")
+
+    assert scene.server.asked == []
+
+
+def device(token_url):
+    flow = DeviceCodeOAuthFlow(
+        device_authorization_url=f"{ISSUER}/device_authorization", token_url=token_url
+    )
+    flows = OAuthFlows(device_code=flow)
+    return SecurityScheme(oauth2_security_scheme=OAuth2SecurityScheme(flows=flows))
+
+
+async def test_a_card_that_names_another_server_gets_nothing_of_the_first_one():
+    agent = await carded(device(f"{ISSUER}/token"))
+    told = {"kind": DeviceCode, "prompt": lambda _: None, "server": FromCard([ISSUER])}
+    scene = Scene(agent, **told, refreshes=True, lifetime=60)
+    async with scene.connect(card_ttl=10.0) as client:
+        await client.list_tasks()
+        agent.card = (await carded(device(f"{ISSUER}/other/token"))).card
+        scene.server.requests.clear()
+        await asyncio.sleep(100)
+        with pytest.raises(AuthenticationError):
+            await client.list_tasks()
+
+    assert [urlsplit(one.url).path for one in scene.server.requests] == [
+        "/device_authorization",
+        "/other/token",
+    ]
+    assert not any(b"refresh" in one.body for one in scene.server.requests)
+
+
+@pytest.mark.parametrize("scheme", [flow(""), flow("nowhere"), flow("http://id.test/token")])
+async def test_a_card_that_names_no_address_is_told(scheme):
+    scene = Scene(await carded(scheme), server=FromCard([ISSUER]))
+    async with scene.connect() as client:
+        with pytest.raises(AuthenticationError, match="cannot be used"):
+            await client.send_message("hello")
+
+
+async def test_metadata_that_trickle_are_waited_for_no_longer_than_the_timeout():
+    scene = Scene(kind=DeviceCode, prompt=lambda _: None, server=ISSUER, latency=3600)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(AuthenticationError, match="30 s"):
+        await scene.auth.token()
+
+    assert asyncio.get_running_loop().time() - began == 30
+
+
 # ── Device code ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -642,10 +759,6 @@ async def test_a_person_allows_it_on_another_device():
         prompts.append(told)
 
     scene = Scene(kind=DeviceCode, prompt=prompt, scopes=["a2a"])
-    scene.server.replies = [refused("authorization_pending"), refused("slow_down"), away()]
-    began = asyncio.get_running_loop().time()
-    with pytest.raises(AuthenticationError):
-        await scene.auth.token()
     scene.server.replies = [refused("authorization_pending"), refused("slow_down")]
     began = asyncio.get_running_loop().time()
     token = await scene.auth.token()
@@ -654,6 +767,27 @@ async def test_a_person_allows_it_on_another_device():
     assert asyncio.get_running_loop().time() - began == 5 + 5 + 10
     assert (prompts[0].verification_uri, prompts[0].user_code) == (f"{ISSUER}/device", "ABCD-EFGH")
     assert scene.server.asked[-1]["device_code"] == "device-secret"
+
+
+@pytest.mark.parametrize("hitch", ["away", "silent", "down"])
+async def test_a_server_that_is_away_for_a_moment_ends_no_login_on_another_device(hitch):
+    scene = Scene(kind=DeviceCode, prompt=lambda _: None, timeout=10.0)
+    down = answer(b"", 503) if hitch == "down" else away()
+    scene.server.replies = [refused("authorization_pending"), down]
+    if hitch == "silent":
+        token, waits = scene.server.answered, [0, 0, 3600, 0]
+
+        async def slowly(request):
+            await asyncio.sleep(waits.pop(0))
+            return await token(request)
+
+        scene.server.answered = slowly
+        scene.server.replies.pop()
+    began = asyncio.get_running_loop().time()
+
+    assert (await scene.auth.token()).access_token == "token-1"
+    waited = asyncio.get_running_loop().time() - began
+    assert waited == 5 + 5 + 10 + (10 if hitch == "silent" else 0)
 
 
 @pytest.mark.parametrize("error", ["access_denied", "expired_token"])
@@ -816,6 +950,24 @@ async def test_a_file_that_holds_no_token_is_told(content, tmp_path):
     await store.remove("k")
 
 
+async def test_a_turn_is_over_though_a_forked_process_holds_its_file(tmp_path):
+    store = FileTokenStore(tmp_path)
+    async with store.turn("x"):
+        held = duplicated_locks()
+    assert held
+    async with asyncio.timeout(5), store.turn("x"):
+        pass
+    for number in held:
+        os.close(number)
+
+
+def duplicated_locks():
+    """What a child has that was forked while locks are held."""
+    opened = [one for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+    locks = [one for one in opened if os.path.realpath(one).endswith(".lock")]
+    return [os.dup(int(one.name)) for one in locks]
+
+
 async def test_a_directory_that_cannot_be_is_told(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(AuthenticationError, match="cannot be used for tokens"):
@@ -843,11 +995,29 @@ def test_what_cannot_be_right_is_told_at_once(arguments, options, words):
         ClientCredentials(*arguments, **options)
 
 
+@pytest.mark.parametrize(
+    "more",
+    [{"refresh_token": "\ud800"}, {"scope": "a \udfff"}],
+)
+def test_a_text_that_cannot_be_written_is_no_token(more):
+    with pytest.raises(AuthenticationError):
+        token_in({"access_token": "x", **more}, at=0.0)
+
+
+def test_a_life_without_end_has_one():
+    assert token_in({"access_token": "x", "expires_in": 10**400}, at=0.0).expires_at < 1e10
+
+
 def test_secrets_are_in_no_repr():
     token = Token(access_token="t0ken", refresh_token="r3fresh")
     shown = [ClientCredentials(SERVER, "me", SECRET), token, Scene().auth._client]
+    shown += [Credentials(headers={"authorization": "t0ken"})]
+    shown += [HttpRequest(method="GET", url="http://x", headers={"authorization": "t0ken"})]
+    shown += [AuthenticationInfo(scheme="Bearer", credentials="t0ken")]
+    shown += [TaskPushNotificationConfig(url="http://x", token="t0ken")]
 
-    assert not any(secret in repr(shown) for secret in ("t0ken", "r3fresh", SECRET))
+    for told in (repr(shown), pretty_repr(shown)):
+        assert not any(secret in told for secret in ("t0ken", "r3fresh", SECRET))
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text("a1. \x00é", max_size=9)

@@ -174,7 +174,7 @@ SIGNATURES = {
     "diagnose": (
         "agent *send=None *twice=False *auth=None *headers=None *timeout=120.0 "
         "*protocol_version=None *bindings=() *limits=None *engine=None *env=None "
-        "*card_verifier=None"
+        "*card_verifier=None *tls=None"
     ),
     "make_error": "code message data=None",
     "TlsConfig.context": "self",
@@ -368,7 +368,8 @@ SIGNATURES = {
 CONSTRUCTORS = {
     "A2ACardResolver": (
         "base_url agent_card_path=None *auth=None *headers=None *timeout=900.0 "
-        "*resilience=None *limits=None *allowed_networks=() *engine=None *env=None"
+        "*resilience=None *limits=None *allowed_networks=() *engine=None *tls=None "
+        "*card_verifier=None *require_signature=False *env=None"
     ),
     "A2AConnectionError": "message='' *failure **facts",
     "A2ATimeoutError": "message='' *phase *timeout=None **facts",

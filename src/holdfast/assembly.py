@@ -41,7 +41,12 @@ from holdfast.runtime.replica_cards import ReplicaCards
 from holdfast.runtime.replicas import Replica, ReplicaLayer
 from holdfast.runtime.resolver import AgentCardResolver
 from holdfast.runtime.routing import InterfaceLayer
-from holdfast.signatures.verifier import CardVerifier, CardVerifierCallable, card_checker
+from holdfast.signatures.verifier import (
+    CardVerifier,
+    CardVerifierCallable,
+    card_checker,
+    check_card_verifier,
+)
 from holdfast.wire.http import check_headers
 from holdfast.wire.limits import Limits
 
@@ -212,7 +217,7 @@ def connect(
     env = SystemEnv() if env is None else env
     configuration = SendMessageConfiguration() if configuration is None else configuration
     producers = producers_of(transport_producers)
-    _check_trust(card_verifier, require_signature=require_signature)
+    check_card_verifier(card_verifier, require_signature=require_signature)
     check_kind("resilience", resilience, Resilience)
     check_kind("limits", limits, Limits)
     check_kind("configuration", configuration, SendMessageConfiguration)
@@ -353,17 +358,6 @@ def _choice(
         return ReplicaLayer(inner, list(map(Replica, ways)), env)
 
     return choosing
-
-
-def _check_trust(
-    verifier: CardVerifier | CardVerifierCallable | None, *, require_signature: bool
-) -> None:
-    if verifier is not None and not isinstance(verifier, CardVerifier):
-        check_able("card_verifier", verifier, "__call__")
-    check_kind("require_signature", require_signature, bool)
-    if require_signature and verifier is None:
-        text = "require_signature=True needs a card_verifier, such as CardVerifier(keys=…)"
-        raise ValueError(text)
 
 
 def _registry(shared: Endpoints | None) -> Endpoints:

@@ -21,6 +21,7 @@ from holdfast.model.operations import CARD_BINDING
 from holdfast.policy.deadline import Deadline
 from holdfast.policy.resilience import Resilience
 from holdfast.resources import engine_of
+from holdfast.runtime.card_trust import CardTrust, ReceivedCard
 from holdfast.runtime.closing import ClosingContext
 from holdfast.runtime.discovery import CardLocation
 from holdfast.runtime.endpoints import Endpoints
@@ -29,6 +30,13 @@ from holdfast.runtime.layers import DeadlineLayer, ObservedLayer
 from holdfast.runtime.listeners import Observers
 from holdfast.runtime.resolver import FETCH_CARD
 from holdfast.runtime.transport import Call, CallProgress
+from holdfast.runtime.waiting import overrun
+from holdfast.signatures.verifier import (
+    CardVerifier,
+    CardVerifierCallable,
+    card_checker,
+    check_card_verifier,
+)
 from holdfast.wire.http import check_headers
 from holdfast.wire.limits import Limits
 from holdfast.wire.origins import origin
@@ -39,6 +47,7 @@ if TYPE_CHECKING:
     import aiohttp
 
     from holdfast.model.card import AgentCard
+    from holdfast.net.tls_config import TlsConfig
     from holdfast.runtime.engine import HttpEngine
 
 __all__ = ["A2ACardResolver"]
@@ -61,10 +70,14 @@ class A2ACardResolver(ClosingContext):
         limits: How large a card may be.
         allowed_networks: Networks that a redirect may lead to, as for `connect`.
         engine: What carries requests, as for `connect`.
+        tls: Whom to trust and which certificate to show, without `engine`.
+        card_verifier: Who verifies the signatures of cards, as for `connect`.
+        require_signature: Whether a card must be verified.
         env: Wall time, randomness and ids; for tests.
 
     Raises:
-        ValueError: An address, a header or a number that cannot be right.
+        ValueError: An address, a header or a number that cannot be right, or arguments that
+            contradict each other.
         TypeError: An argument of another type.
     """
 
@@ -80,6 +93,9 @@ class A2ACardResolver(ClosingContext):
         limits: Limits | None = None,
         allowed_networks: Iterable[str] = (),
         engine: HttpEngine | aiohttp.ClientSession | None = None,
+        tls: TlsConfig | None = None,
+        card_verifier: CardVerifier | CardVerifierCallable | None = None,
+        require_signature: bool = False,
         env: Env | None = None,
     ) -> None:
         resilience = Resilience.standard() if resilience is None else resilience
@@ -88,6 +104,7 @@ class A2ACardResolver(ClosingContext):
         check_kind("limits", limits, Limits)
         check_kind("resilience", resilience, Resilience)
         check_able("env", env, "wall", "random", "new_id")
+        check_card_verifier(card_verifier, require_signature=require_signature)
         self._base = check_url(base_url, "base_url").partition("?")[0]
         self._location = CardLocation.of(base_url)
         if agent_card_path is not None:
@@ -102,8 +119,13 @@ class A2ACardResolver(ClosingContext):
         self._server = Endpoints().of(
             AgentInterface(url=origin(base_url), protocol_binding=CARD_BINDING)
         )
-        used, self._owned = engine_of(engine)
+        used, self._owned = engine_of(engine, tls)
         observers = Observers(())
+        self._trust = CardTrust(
+            card_checker(card_verifier, used, env),
+            is_required=require_signature,
+            observers=observers,
+        )
         networks = check_networks("allowed_networks", allowed_networks)
         cards = card_source(used, resilience, env, observers, limits=limits, networks=networks)
         self._closed = False
@@ -115,6 +137,7 @@ class A2ACardResolver(ClosingContext):
         Later fetches raise a RuntimeError. Can be called twice.
         """
         self._closed = True
+        await self._trust.close()
         await self._cards.close()
         if self._owned is not None:
             await self._owned.close()
@@ -137,6 +160,7 @@ class A2ACardResolver(ClosingContext):
         Raises:
             AgentCardResolutionError: There is no card.
             InvalidAgentCardError: It is not usable.
+            CardSignatureError: Its signature is wrong, or not verified where it must be.
             DeadlineExceededError: The time is over.
             A2AError: It could not be fetched.
             ValueError: A path, a header or a number that cannot be right.
@@ -161,10 +185,17 @@ class A2ACardResolver(ClosingContext):
             progress=CallProgress(began=now),
         )
         try:
-            return (await self._cards.unary(call)).value.card
+            found = (await self._cards.unary(call)).value
+            async with asyncio.timeout_at(call.deadline.at):
+                received = ReceivedCard(found.card, found.document)
+                return (await self._trust.believed(call, received)).card
         except A2AError as error:
             error.executed = False  # there is nothing to execute
             raise
+        except TimeoutError:
+            late = overrun("the card was not verified", call.deadline, None)
+            late.executed = False
+            raise late from None
 
     def _below(self, name: str, path: str) -> CardLocation:
         segments = not_empty(name, path).lstrip("/")

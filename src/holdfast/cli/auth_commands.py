@@ -125,9 +125,14 @@ class _Asked(NamedTuple):
 
 
 async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
+    from holdfast.auth.oauth.requests import oauth_library
     from holdfast.cli.logins import Login
     from holdfast.errors import A2AError, AuthenticationError
 
+    try:
+        oauth_library()
+    except ImportError as error:
+        raise click.UsageError(str(error)) from None
     try:
         secret = client_secret(asked.secret_file)
     except ValueError as error:
@@ -212,7 +217,9 @@ async def _server(session: Session, asked: _Asked) -> tuple[AuthorizationServer,
     if named.server is not None:
         return named.server, scopes
     url = named.metadata_url or ""
-    return (await discover(engine, url, at=url)).server, scopes
+    server = (await discover(engine, url, at=url)).server
+    where.check_server(server)
+    return server, scopes
 
 
 def _provider(

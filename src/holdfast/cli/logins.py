@@ -206,6 +206,12 @@ class KeptCredentials:
             return self._card_is_guarded and provider is not None
         return provider is not None and await provider.on_unauthorized(call, error)
 
+    def note_refused(self, call: AnyCall, error: AuthenticationError, /) -> None:
+        """Told of a token that is of no use any more."""
+        provider = self._provider(call)
+        if provider is not None:
+            provider.note_refused(call, error)
+
     def _provider(self, call: AnyCall) -> OAuthProvider | None:
         if call.endpoint is None:
             return None
@@ -227,4 +233,7 @@ class KeptCredentials:
         }
         server = AuthorizationServer(token_endpoint=login.token_endpoint, issuer=login.issuer)
         kind = ClientCredentials if login.flow == "client-credentials" and secret else _Ended
-        return kind(server, login.client_id, secret, **options)
+        try:
+            return kind(server, login.client_id, secret, **options)
+        except ImportError as error:  # the extra was there when they logged in
+            raise AuthenticationError(str(error), executed=False) from None

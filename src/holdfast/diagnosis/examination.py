@@ -8,6 +8,7 @@ told; credentials go where a client would send them, and are in no finding.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from holdfast.content import Content
     from holdfast.model.card import AgentCard, AgentInterface
     from holdfast.model.types import Task
+    from holdfast.net.tls_config import TlsConfig
     from holdfast.runtime.engine import HttpEngine
     from holdfast.wire.tls import TlsFacts
 
@@ -92,6 +94,7 @@ async def diagnose(
     engine: HttpEngine | aiohttp.ClientSession | None = None,
     env: Env | None = None,
     card_verifier: CardVerifier | CardVerifierCallable | None = None,
+    tls: TlsConfig | None = None,
 ) -> Diagnosis:
     """Examines an agent, and says what was seen, what that means, and what to do.
 
@@ -115,6 +118,7 @@ async def diagnose(
             other authorities, the server's TLS is not looked at.
         env: Wall time and ids; for tests.
         card_verifier: Who verifies the signatures of the card, as for `connect`.
+        tls: Whom to trust and which certificate to show, without `engine`.
 
     Returns:
         What was found, also where the agent is not there at all.
@@ -123,7 +127,7 @@ async def diagnose(
         ValueError: An address, a header or a number that cannot be right.
         TypeError: An argument of another type.
     """
-    used, owned = engine_of(engine)
+    used, owned = engine_of(engine, tls)
     try:
         examination = Examination(
             agent,
@@ -138,7 +142,7 @@ async def diagnose(
             limits=limits,
             env=env,
             card_verifier=card_verifier,
-            look_at_tls=_look_at_tls() if engine is None else None,
+            look_at_tls=_look_at_tls(tls) if engine is None else None,
         )
         return await examination.run()
     finally:
@@ -146,10 +150,10 @@ async def diagnose(
             await owned.close()
 
 
-def _look_at_tls() -> LookAtTls:
+def _look_at_tls(tls: TlsConfig | None) -> LookAtTls:
     from holdfast.net.tls import look_at_tls  # heavy, and not for everybody
 
-    return look_at_tls
+    return partial(look_at_tls, tls=tls)
 
 
 class Examination:

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["how_to_install", "missing_extra"]
 
 
-def missing_extra(what: str, extra: str, *, library: str | None = None) -> ImportError:
+def missing_extra(what: str, extra: str, *, library: str | None = None) -> ModuleNotFoundError:
     """The error of something that needs an extra which is not installed.
 
     Args:
@@ -14,7 +14,8 @@ def missing_extra(what: str, extra: str, *, library: str | None = None) -> Impor
         library: The module that is missing, where one is known.
     """
     needed = f"the extra {extra!r}" if library is None else library
-    return ImportError(f"{what} needs {needed}: {how_to_install(extra)}", name=library)
+    text = f"{what} needs {needed}: {how_to_install(extra)}"
+    return ModuleNotFoundError(text, name=library)
 
 
 def how_to_install(extra: str) -> str:

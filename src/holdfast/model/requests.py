@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.model.discreet import Discreet
 from holdfast.model.types import Message, Task, TaskState, WireValue
 
 __all__ = [
@@ -41,7 +42,7 @@ class Request(WireValue, frozen=True, kw_only=True):
     tenant: str | None = None
 
 
-class AuthenticationInfo(WireValue, frozen=True, kw_only=True):
+class AuthenticationInfo(Discreet, WireValue, frozen=True, kw_only=True):
     """How the agent authenticates to a push-notification receiver (A2A 4.3.2)."""
 
     scheme: str = ""
@@ -51,7 +52,7 @@ class AuthenticationInfo(WireValue, frozen=True, kw_only=True):
         return f"AuthenticationInfo(scheme={self.scheme!r})"  # the credentials are secret
 
 
-class TaskPushNotificationConfig(Request, frozen=True, kw_only=True):
+class TaskPushNotificationConfig(Discreet, Request, frozen=True, kw_only=True):
     """Where the agent sends news of a task (A2A 4.3.1).
 
     Attributes:

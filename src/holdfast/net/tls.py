@@ -15,10 +15,14 @@ from holdfast.wire.tls import TlsFacts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from holdfast.net.tls_config import TlsConfig
+
 __all__ = ["look_at_tls"]
 
 
-async def look_at_tls(url: str, *, timeout: float) -> TlsFacts | None:
+async def look_at_tls(
+    url: str, *, timeout: float, tls: TlsConfig | None = None
+) -> TlsFacts | None:
     """Looks at the TLS of a server.
 
     A certificate that is not trusted is looked at once more without trust, for the version.
@@ -26,6 +30,7 @@ async def look_at_tls(url: str, *, timeout: float) -> TlsFacts | None:
     Args:
         url: An https address.
         timeout: Seconds for each of the two connections.
+        tls: Whom to trust and which certificate to show; the system's authorities if left out.
 
     Returns:
         None where a proxy of the environment stands between.
@@ -34,8 +39,9 @@ async def look_at_tls(url: str, *, timeout: float) -> TlsFacts | None:
         return None
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 443
+    context = ssl.create_default_context() if tls is None else tls.context()
     try:
-        return await _look(host, port, ssl.create_default_context(), timeout)
+        return await _look(host, port, context, timeout)
     except ssl.SSLCertVerificationError as error:
         fault = error.verify_message
     except (OSError, ValueError) as error:

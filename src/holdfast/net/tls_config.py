@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from holdfast.model.discreet import Discreet
 from holdfast.model.extras import how_to_install
 from holdfast.model.settings import check_kind
 
@@ -39,7 +40,7 @@ class PemFiles(NamedTuple):
         return f"PemFiles({shown})"  # names only: the key is secret
 
 
-class TlsConfig(msgspec.Struct, frozen=True, kw_only=True):
+class TlsConfig(Discreet, msgspec.Struct, frozen=True, kw_only=True):
     """How a client speaks TLS; with a certificate of its own, mutual TLS.
 
     A server that misses such a certificate just hangs up: with TLS 1.2 that is a failure of TLS,

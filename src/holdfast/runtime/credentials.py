@@ -103,6 +103,8 @@ async def _is_to_be_replayed(
     safe = sent.operation.safety != "conditional" or error.executed is False
     sent.progress.settle_executed(error)
     if not safe:
+        if isinstance(error, AuthenticationError) and isinstance(provider, _KnowsRefused):
+            provider.note_refused(sent, error)
         return False
     if isinstance(error, AuthenticationError):
         return await _before_sending(sent, provider.on_unauthorized(sent, error))
@@ -118,6 +120,13 @@ class _KnowsForbidden(Protocol):
     def on_forbidden(
         self, call: AnyCall, error: PermissionDeniedError, /
     ) -> Coroutine[Any, Any, bool]: ...
+
+
+@runtime_checkable
+class _KnowsRefused(Protocol):
+    """An `AuthProvider` that learns from a 401 even if the call must not be sent again."""
+
+    def note_refused(self, call: AnyCall, error: AuthenticationError, /) -> None: ...
 
 
 def with_credentials(call: Call[P, R], credentials: Credentials) -> Call[P, R]:

@@ -16,6 +16,7 @@ from holdfast.errors import (
 from holdfast.model import codec
 from holdfast.model.card import AgentCard
 from holdfast.model.card_reading import read_card
+from holdfast.model.discreet import Discreet
 from holdfast.model.operations import WELL_KNOWN
 from holdfast.runtime.engine import HttpEngine, fetch
 from holdfast.runtime.transport import AnyCall, Call, Reply, UnaryOnly
@@ -49,7 +50,7 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 
-class FoundCard(msgspec.Struct, frozen=True, kw_only=True):
+class FoundCard(Discreet, msgspec.Struct, frozen=True, kw_only=True):
     """A card as its server gave it.
 
     Attributes:

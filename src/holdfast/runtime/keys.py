@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
 
-__all__ = ["FetchedKeys", "FixedKeys", "KeySource", "KeysUnavailableError"]
+__all__ = ["PRIVATE", "FetchedKeys", "FixedKeys", "KeySource", "KeysUnavailableError"]
+
+PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth"})
+"""Members of a JSON Web Key that are secret (RFC 7518, 6), and of no use to who verifies."""
 
 Jwk = dict[str, Any]
 """A key as JSON (RFC 7517)."""
@@ -208,7 +211,12 @@ def _read_keys(document: object) -> list[Jwk]:
     if len(given) > _MOST_KEYS:
         text = f"it has more than {_MOST_KEYS} keys"
         raise ValueError(text)
-    return [cast("Jwk", key) for key in given if _is_for_signatures(key)]
+    return [_public(cast("Jwk", key)) for key in given if _is_for_signatures(key)]
+
+
+def _public(key: Jwk) -> Jwk:
+    """A key as one that verifies, where somebody published more of it."""
+    return {name: member for name, member in key.items() if name not in PRIVATE}
 
 
 def _is_for_signatures(key: object) -> bool:

@@ -207,9 +207,11 @@ class AgentCardResolver(UnaryOnly):
                 return self._keep(await self._trusted(call, ReceivedCard(*read)), self._ttl)
 
     async def _trusted(self, call: AnyCall, received: ReceivedCard) -> BelievedCard:
-        """The card that may be used; one that has not changed is not verified again."""
+        """The card that may be used; one that is verified and has not changed is not again."""
         before = self._believed
-        if before is None or before.verification.is_for_now or before.received != received:
+        # Of one that nobody could verify, the key may be there by now.
+        settled = before is not None and before.verification.outcome != "unverifiable"
+        if before is None or not settled or before.received != received:
             before = self._believed = await self._trust.believed(call, received)
         return before
 

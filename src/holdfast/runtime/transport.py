@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.errors import A2AError, Attempt, UnsupportedOperationError
 from holdfast.model.card import AgentCard
+from holdfast.model.discreet import Discreet
 from holdfast.model.operations import Operation
 from holdfast.policy.attempts import joined_attempts
 from holdfast.policy.deadline import Deadline
@@ -145,7 +146,7 @@ class CallProgress(Progress):
                 error.executed = None
 
 
-class ClientCallContext(msgspec.Struct, frozen=True, kw_only=True):
+class ClientCallContext(Discreet, msgspec.Struct, frozen=True, kw_only=True):
     """What a caller tells those who look at one call: credential services, interceptors, layers.
 
     It goes with the call, and not to the agent.
@@ -179,7 +180,7 @@ class AuthProvider(Protocol):
         ...
 
 
-class Call(msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
+class Call(Discreet, msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
     """One call of one operation.
 
     Attributes:

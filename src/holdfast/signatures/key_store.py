@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.arguments import check_url
 from holdfast.model import codec
 from holdfast.model.hosts import is_loopback
-from holdfast.runtime.keys import FetchedKeys, FixedKeys
+from holdfast.runtime.keys import PRIVATE, FetchedKeys, FixedKeys
 from holdfast.wire.origins import origin
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ KeysGiven = str | Mapping[str, Any]
 """A JWK set, a key, keys by their ids, PEM, or the address of a set."""
 
 _PEM = "-----BEGIN "
-_PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth"})
-"""Members of a JSON Web Key that are secret (RFC 7518, 6)."""
 
 _NO_KEY = (
     "keys are a JWK set or key (RFC 7517), a dict of keys by their ids, a public key as PEM, or "
@@ -130,7 +128,7 @@ def _public(key: object) -> dict[str, Any]:
     known = codec.as_object(key)
     if known is None or not isinstance(known.get("kty"), str):
         raise ValueError(_NO_KEY)
-    return {name: member for name, member in known.items() if name not in _PRIVATE}
+    return {name: member for name, member in known.items() if name not in PRIVATE}
 
 
 def _jwk_of_pem(text: str) -> dict[str, Any]:

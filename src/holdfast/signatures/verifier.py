@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from holdfast.arguments import items
+from holdfast.arguments import check_able, check_kind, items
 from holdfast.errors import A2AError
+from holdfast.model.addresses import is_http_address
 from holdfast.runtime.card_trust import Checked
 from holdfast.runtime.card_verification import CardVerification
 from holdfast.runtime.closing import close_in_turn
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.env import Env
     from holdfast.runtime.keys import KeySource
 
-__all__ = ["CardVerifier", "CardVerifierCallable", "card_checker"]
+__all__ = ["CardVerifier", "CardVerifierCallable", "card_checker", "check_card_verifier"]
 
 CardVerifierCallable = Callable[[Mapping[str, Any]], Awaitable[object] | object]
 """Called with the JSON object of a signed card as it was received; may be a coroutine function.
@@ -108,6 +109,23 @@ class CardVerifier:
         return _Checker(keys, self._origins, self._algorithms, engine, env)
 
 
+def check_card_verifier(
+    verifier: CardVerifier | CardVerifierCallable | None, *, require_signature: bool
+) -> None:
+    """Checks what a caller passes to have cards verified.
+
+    Raises:
+        ValueError: A signature is required, and there is nobody to verify it.
+        TypeError: An argument of another type.
+    """
+    if verifier is not None and not isinstance(verifier, CardVerifier):
+        check_able("card_verifier", verifier, "__call__")
+    check_kind("require_signature", require_signature, bool)
+    if require_signature and verifier is None:
+        text = "require_signature=True needs a card_verifier, such as CardVerifier(keys=…)"
+        raise ValueError(text)
+
+
 def card_checker(
     verifier: CardVerifier | CardVerifierCallable | None, engine: HttpEngine, env: Env
 ) -> CardChecker | None:
@@ -148,7 +166,7 @@ class _Checker:
         for number, signature in enumerate(signatures[:_MOST_SIGNATURES], start=1):
             verification, form = await self._tried(signature, number, forms, received)
             if form is not None:
-                return Checked(verification, form.document)
+                return Checked(verification, form.used)
             found.append(verification)
         # A wrong one tells most; then one that may turn out better.
         ranked = sorted(found, key=lambda one: (one.outcome != "invalid", not one.is_for_now))
@@ -225,7 +243,8 @@ class _Checker:
 
     def _is_allowed(self, url: str) -> bool:
         try:
-            return origin(url) in self._origins and "@" not in url and "#" not in url
+            is_plain = is_http_address(url) and "#" not in url
+            return is_plain and origin(url) in self._origins
         except ValueError:
             return False
 

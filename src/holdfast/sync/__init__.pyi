@@ -118,10 +118,14 @@ class A2ACardResolver:
         limits: How large a card may be.
         allowed_networks: Networks that a redirect may lead to, as for `connect`.
         engine: What carries requests, as for `connect`.
+        tls: Whom to trust and which certificate to show, without `engine`.
+        card_verifier: Who verifies the signatures of cards, as for `connect`.
+        require_signature: Whether a card must be verified.
         env: Wall time, randomness and ids; for tests.
 
     Raises:
-        ValueError: An address, a header or a number that cannot be right.
+        ValueError: An address, a header or a number that cannot be right, or arguments that
+            contradict each other.
         TypeError: An argument of another type.
     """
     def __init__(
@@ -136,6 +140,9 @@ class A2ACardResolver:
         limits: Limits | None = None,
         allowed_networks: Iterable[str] = (),
         engine: HttpEngine | aiohttp.ClientSession | None = None,
+        tls: TlsConfig | None = None,
+        card_verifier: CardVerifier | CardVerifierCallable | None = None,
+        require_signature: bool = False,
         env: Env | None = None,
     ) -> None: ...
     def close(self) -> None:
@@ -162,6 +169,7 @@ class A2ACardResolver:
         Raises:
             AgentCardResolutionError: There is no card.
             InvalidAgentCardError: It is not usable.
+            CardSignatureError: Its signature is wrong, or not verified where it must be.
             DeadlineExceededError: The time is over.
             A2AError: It could not be fetched.
             ValueError: A path, a header or a number that cannot be right.
@@ -1483,6 +1491,7 @@ def diagnose(
     engine: HttpEngine | aiohttp.ClientSession | None = None,
     env: Env | None = None,
     card_verifier: CardVerifier | CardVerifierCallable | None = None,
+    tls: TlsConfig | None = None,
 ) -> Diagnosis:
     """Examines an agent, and says what was seen, what that means, and what to do.
 
@@ -1506,6 +1515,7 @@ def diagnose(
             other authorities, the server's TLS is not looked at.
         env: Wall time and ids; for tests.
         card_verifier: Who verifies the signatures of the card, as for `connect`.
+        tls: Whom to trust and which certificate to show, without `engine`.
 
     Returns:
         What was found, also where the agent is not there at all.

@@ -10,7 +10,9 @@ and nothing else of what was received is. The forms, strictest first:
   neither required nor optional; and with what it requires, if only by its default;
 - ``known``: the same of the members that the specification has, as from a typed model;
 - ``sdk``: as a2a-sdk and a2a-js do it: of those members whatever is empty is left out too, at any
-  depth. Of security requirements without scopes nothing is left.
+  depth. Of security requirements without scopes nothing is left, so that these are put back where
+  the signed card declares the scheme: who adds one can only have the client send what its caller
+  gave for that scheme of that agent, and where the signed card wants it.
 
 Of protocol 0.3, which defines no form, there are the first and the last one.
 """
@@ -48,11 +50,18 @@ class SignedForm(NamedTuple):
         name: Which one.
         document: What of the card it covers.
         payload: The bytes that are signed.
+        restored: Members to use in place of the document's, with requirements that the form lost.
     """
 
     name: FormName
     document: dict[str, Any]
     payload: bytes
+    restored: Mapping[str, Any] = {}
+
+    @property
+    def used(self) -> dict[str, Any]:
+        """What of the card is acted upon."""
+        return {**self.document, **self.restored}
 
 
 def canonical(value: object) -> bytes:
@@ -112,14 +121,16 @@ def _forms(content: dict[str, Any]) -> Iterator[SignedForm]:
         document = _by_presence(content, AGENT_CARD, only_known=only_known)
         filled = _by_presence(content, AGENT_CARD, only_known=only_known, fills=True)
         yield SignedForm(cast("FormName", name), document, canonical(filled))
-    lean = _lean(_by_presence(content, AGENT_CARD, only_known=True))
-    yield SignedForm("sdk", lean, canonical(lean))
+    known = _by_presence(content, AGENT_CARD, only_known=True)
+    lean = _lean(known)
+    yield SignedForm("sdk", lean, canonical(lean), _with_bare(known, lean))
 
 
 def _forms_of_03(content: dict[str, Any]) -> Iterator[SignedForm]:
     yield SignedForm("received", content, canonical(content))
     lean = _lean(content)
-    yield SignedForm("sdk", lean, canonical(_without_implied(lean)))
+    payload = canonical(_without_implied(lean))
+    yield SignedForm("sdk", lean, payload, _with_bare(content, lean, "security"))
 
 
 def _by_presence(
@@ -187,6 +198,43 @@ def _without_empty(value: Any) -> Any:
         items = map(_without_empty, cast("list[Any]", value))
         return [item for item in items if item is not None] or None
     return None if value == "" else value
+
+
+def _with_bare(
+    content: Mapping[str, Any], lean: Mapping[str, Any], member: str = "securityRequirements"
+) -> dict[str, Any]:
+    """The requirements of a card with those of declared schemes that have no scopes."""
+    given, declared = content.get(member), lean.get("securitySchemes")
+    if not (isinstance(given, list) and isinstance(declared, dict)):
+        return {}
+    names = cast("dict[str, Any]", declared)
+    read = (_bare_of(one, names, member) for one in cast("list[Any]", given))
+    found = [one for one in read if one is not None]
+    return {member: found} if found else {}
+
+
+def _bare_of(requirement: Any, declared: Mapping[str, Any], member: str) -> Any:
+    """What is left of a requirement that is signed, or of a declared scheme; None for nothing."""
+    left = _without_empty(requirement)
+    if not isinstance(requirement, dict):
+        return left
+    is_wrapped = member == "securityRequirements"  # from protocol 1.0 on
+    members = cast("dict[str, Any]", requirement)
+    inside = members.get("schemes") if is_wrapped else members
+    if not isinstance(inside, dict):
+        return left
+    kind: type = dict if is_wrapped else list
+    bare = {
+        name: cast("object", scopes)
+        for name, scopes in cast("dict[str, Any]", inside).items()
+        if name in declared and isinstance(scopes, kind) and _without_empty(scopes) is None
+    }
+    if not bare:
+        return left
+    signed = cast("dict[str, Any]", left or {})
+    if is_wrapped:
+        return {"schemes": {**signed.get("schemes", {}), **bare}}
+    return {**signed, **bare}
 
 
 _TYPES: Mapping[str, str] = {

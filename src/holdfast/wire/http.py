@@ -13,6 +13,7 @@ from typing import Protocol, cast
 import msgspec
 
 from holdfast.errors.values import excerpt, presentable
+from holdfast.model.discreet import Discreet
 from holdfast.model.settings import check_numbers
 from holdfast.wire.limits import Limits
 from holdfast.wire.reach import Reach
@@ -125,7 +126,7 @@ class Encoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     body: bytes = b""
 
 
-class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
+class HttpRequest(Discreet, msgspec.Struct, frozen=True, kw_only=True):
     """A request as an engine needs it.
 
     Attributes:

@@ -168,4 +168,8 @@ class _FileLock:
     def release(self) -> None:
         number, self._number = self._number, None
         if number is not None:
-            os.close(number)  # which frees it
+            import fcntl
+
+            # Closing alone would not do where a process was forked meanwhile: it has it, too.
+            fcntl.flock(number, fcntl.LOCK_UN)
+            os.close(number)

@@ -33,6 +33,11 @@ class Flight(Generic[T]):
     def __init__(self) -> None:
         self._run: _Run[T] | None = None
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether somebody fetches."""
+        return self._run is not None and not self._run.task.done()
+
     def must_land(self) -> None:
         """Says, from within the fetch, that it must not be ended any more."""
         if self._run is not None:

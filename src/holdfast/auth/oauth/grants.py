@@ -17,7 +17,7 @@ from holdfast.auth.oauth.provider import Asking, OAuthOptions, OAuthProvider
 from holdfast.auth.oauth.redirects import LoopbackRedirect
 from holdfast.auth.oauth.requests import error_code, oauth_library, seconds_in
 from holdfast.auth.oauth.servers import check_endpoint
-from holdfast.errors import AuthenticationError
+from holdfast.errors import A2AConnectionError, A2AError, A2ATimeoutError, AuthenticationError
 from holdfast.errors.values import one_line
 
 if TYPE_CHECKING:
@@ -135,8 +135,10 @@ class DeviceCode(OAuthProvider):
             try:
                 async with asyncio.timeout(self._timeout):
                     return await asking.endpoint.ask_token(parameters)
-            except AuthenticationError as error:
+            except A2AError as error:
                 interval = _next_interval(error, interval)
+            except TimeoutError:
+                interval = min(interval * 2, _LONGEST_INTERVAL)
 
 
 class AuthorizationCode(OAuthProvider):
@@ -272,15 +274,18 @@ def _read_prompt(document: Mapping[str, Any]) -> tuple[DevicePrompt, str, float]
     return prompt, code, min(max(interval or _INTERVAL, 1.0), _LONGEST_INTERVAL)
 
 
-def _next_interval(error: AuthenticationError, interval: float) -> float:
-    """Seconds until the next look (RFC 8628, 3.5); raises what is the end of it."""
+def _next_interval(error: A2AError, interval: float) -> float:
+    """Seconds until the next look (RFC 8628, 3.5); raises what is the end of it.
+
+    A server that is away for a moment is asked again, less often: the person may be typing.
+    """
     said = error_code(error)
     if said == "authorization_pending":
         return interval
     if said == "slow_down":
         return interval + _SLOWER
-    if error.transient:
-        return max(interval * 2, error.retry_after or 0.0)
+    if error.transient or isinstance(error, A2AConnectionError | A2ATimeoutError):
+        return max(min(interval * 2, _LONGEST_INTERVAL), error.retry_after or 0.0)
     raise error
 
 

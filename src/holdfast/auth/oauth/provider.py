@@ -8,6 +8,7 @@ what an authorization server answers is a failure of the credentials, and never 
 from __future__ import annotations
 
 import asyncio
+import copy
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
@@ -25,7 +26,7 @@ from holdfast.auth.oauth.servers import (
 )
 from holdfast.auth.oauth.tokens import MemoryTokenStore, Token
 from holdfast.engines import engine_of
-from holdfast.errors import A2AError, AuthenticationError
+from holdfast.errors import A2AError, AuthenticationError, CredentialOriginError
 from holdfast.model.settings import check_kind, check_number
 from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.perloop import PerLoop
@@ -185,6 +186,7 @@ class OAuthProvider(ABC):
         self._env = SystemEnv() if env is None else env
         self._held = PerLoop(_Held)
         self._more: dict[str, tuple[str, ...]] = {}
+        self._vain: dict[str, tuple[str, ...]] = {}
         self._refused: dict[str, str] = {}
         self._found: dict[str, tuple[AuthorizationServer, Reach | None]] = {}
 
@@ -208,19 +210,27 @@ class OAuthProvider(ABC):
             return False
         challenge = bearer_challenge(error.headers)
         if challenge is not None and challenge.error == "insufficient_scope":
-            return await self._stepped_up(purpose, error, challenge.scopes)
+            return await self._stepped_up(purpose, error, challenge.scopes, shown=_shown(call))
         if challenge is not None and challenge.error == "invalid_request":
             return False
-        refused = call.headers.get("authorization", "").removeprefix("Bearer ")
-        await self._forget(purpose, refused)
+        refused = _shown(call)
+        self._forget(purpose, refused)
         return (await self._token(purpose)).access_token != refused
+
+    def note_refused(self, call: AnyCall, error: AuthenticationError, /) -> None:
+        """Told of a 401 after which the call is not sent again: the token is not used again."""
+        challenge = bearer_challenge(error.headers)
+        is_bad = challenge is None or challenge.error in {None, "invalid_token"}
+        purpose = self._purpose(call) if is_bad else None
+        if purpose is not None:
+            self._forget(purpose, _shown(call))
 
     async def on_forbidden(self, call: AnyCall, error: PermissionDeniedError, /) -> bool:
         """Whether there is a token for more, where the one that was shown is for too little."""
         purpose, challenge = self._purpose(call), bearer_challenge(error.headers)
         if purpose is None or challenge is None or challenge.error != "insufficient_scope":
             return False
-        return await self._stepped_up(purpose, error, challenge.scopes)
+        return await self._stepped_up(purpose, error, challenge.scopes, shown=_shown(call))
 
     async def token(self, agent_card: AgentCard | None = None) -> Token:
         """The token that a call would carry, fetched where there is none.
@@ -258,8 +268,10 @@ class OAuthProvider(ABC):
         named = None if card is None else named_in(card, self._flow, server)
         if named is None:
             return None
-        # What one agent's card says counts for that agent alone.
-        place = f"{canonical_origin(url) if url else ''} {named.scheme}"
+        # What one agent's card says counts for that agent alone; and what one server gave out is
+        # shown to no other one, though the card names that now.
+        at = named.metadata_url or ("" if named.server is None else named.server.token_endpoint)
+        place = f"{canonical_origin(url) if url else ''} {named.scheme} {at}"
         return _Purpose(place, named.metadata_url, named.server, named.scopes, None)
 
     def _key(self, purpose: _Purpose) -> tuple[str, tuple[str, ...]]:
@@ -288,6 +300,8 @@ class OAuthProvider(ABC):
 
     def _failure(self, error: A2AError) -> AuthenticationError | A2AError:
         """The error of one who waits, with facts of its own."""
+        if isinstance(error, CredentialOriginError):
+            return copy.copy(error)
         if isinstance(error, AuthenticationError):
             own = AuthenticationError(error.message, schemes=error.schemes, missing=error.missing)
         else:
@@ -372,13 +386,16 @@ class OAuthProvider(ABC):
         found = self._found.get(purpose.place)
         if found is None:
             issuer = purpose.metadata_url or purpose.place
-            said = await discover(engine, issuer, at=purpose.metadata_url, reach=purpose.reach)
+            async with asyncio.timeout(self._timeout):
+                said = await discover(engine, issuer, at=purpose.metadata_url, reach=purpose.reach)
+            if isinstance(self._server, FromCard):
+                self._server.check_server(said.server)
             found = self._found[purpose.place] = (said.server, Reach(inward=said.asked))
         return found
 
     # ── Having another one ───────────────────────────────────────────────────────────────────
 
-    async def _forget(self, purpose: _Purpose, refused: str) -> None:
+    def _forget(self, purpose: _Purpose, refused: str) -> None:
         """Uses a token no more that was refused, if it is still the one in use."""
         key, _ = self._key(purpose)
         held = self._held.here()
@@ -388,18 +405,40 @@ class OAuthProvider(ABC):
         self._refused[key] = refused
 
     async def _stepped_up(
-        self, purpose: _Purpose, error: A2AError, wanted: tuple[str, ...]
+        self, purpose: _Purpose, error: A2AError, wanted: tuple[str, ...], *, shown: str
     ) -> bool:
         key, scopes = self._key(purpose)
-        missing = tuple(one for one in wanted if one not in scopes)
+        vain = self._vain.get(key, ())
+        missing = tuple(one for one in wanted if one not in scopes and one not in vain)
+        if self._step_up and wanted and not missing:
+            flight = self._held.here().flights.get(key)
+            if key in self._more and flight is not None and flight.is_under_way:
+                await self._token(purpose)  # somebody else asks for the same just now
+            known = self._held.here().tokens.get(key)
+            if known is not None and known[0].access_token != shown:
+                return True
         if not missing or not self._step_up:
             named = " ".join(wanted) or "more"
             advice = "" if self._step_up else "; pass scopes=, or step_up=True to ask for them"
             error.message = f"{error.message}; the token must be for {named}{advice}"
             return False
-        self._more[key] = (*self._more.get(key, ()), *missing)
-        self._held.here().tokens.pop(key, None)
-        await self._token(purpose)
+        before = self._more.get(key)
+        held = self._held.here()
+        last = held.tokens.pop(key, None)
+        self._more[key] = (*(before or ()), *missing)
+        try:
+            await self._token(purpose)
+        except BaseException as failure:
+            # What an agent wants in vain must not keep the others from what they had.
+            if isinstance(failure, A2AError) and not failure.transient:
+                self._vain[key] = (*vain, *missing)
+            if before is None:
+                self._more.pop(key, None)
+            else:
+                self._more[key] = before
+            if last is not None:
+                held.tokens.setdefault(key, last)
+            raise
         return True
 
     def __repr__(self) -> str:
@@ -414,6 +453,11 @@ def _checked_server(
     kinds = (AuthorizationServer, FromCard)
     check_kind("server", server, kinds, or_else=", FromCard or an issuer's address")
     return server
+
+
+def _shown(call: AnyCall) -> str:
+    """The token that a call carried."""
+    return call.headers.get("authorization", "").removeprefix("Bearer ")
 
 
 async def _refreshed(asking: Asking, last: Token) -> Token:

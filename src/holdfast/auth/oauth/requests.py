@@ -19,6 +19,7 @@ from holdfast.auth.oauth.tokens import Token
 from holdfast.errors import A2AError, AuthenticationError
 from holdfast.errors.values import one_line
 from holdfast.model import codec
+from holdfast.model.discreet import Discreet
 from holdfast.model.extras import missing_extra
 from holdfast.wire.credentials import bearer_fault
 from holdfast.wire.http import HttpRequest, presentable
@@ -60,13 +61,13 @@ def oauth_library() -> ModuleType:
     try:
         import oauthlib.oauth2
     except ModuleNotFoundError as error:
-        if error.name != "oauthlib":
+        if (error.name or "").partition(".")[0] != "oauthlib":
             raise
         raise missing_extra("OAuth", "oauth", library="oauthlib") from None
     return oauthlib.oauth2
 
 
-class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
+class ClientIdentity(Discreet, msgspec.Struct, frozen=True, kw_only=True):
     """Who asks, and how that is said (RFC 6749, 2.3).
 
     Attributes:
@@ -273,6 +274,9 @@ def token_in(document: Mapping[str, Any], *, at: float) -> Token:
         text = f"the authorization server gave a token of type {str(kind)[:40]!r}, not Bearer"
         raise AuthenticationError(text, executed=False)
     refresh, scope = document.get("refresh_token"), document.get("scope")
+    if not (_is_text(refresh) and _is_text(scope)):
+        text = "the authorization server gave a token with a text that no request can carry"
+        raise AuthenticationError(text, executed=False)
     life = seconds_in(document.get("expires_in"))
     return Token(
         access_token=value,
@@ -283,6 +287,11 @@ def token_in(document: Mapping[str, Any], *, at: float) -> Token:
     )
 
 
+def _is_text(value: object) -> bool:
+    """Whether a text can be written; a JSON one may hold half a character."""
+    return not isinstance(value, str) or not any("\ud800" <= one <= "\udfff" for one in value)
+
+
 def seconds_in(value: object) -> float | None:
     """A number of seconds, which some servers write as a string; None if it is none."""
     if isinstance(value, str) and len(value) < _LONGEST_NUMBER:
@@ -290,6 +299,7 @@ def seconds_in(value: object) -> float | None:
             value = float(value)
         except ValueError:
             return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    is_none = isinstance(value, float) and math.isnan(value)
+    if is_none or isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(min(max(0, value), _LONGEST_LIFE))

@@ -1,9 +1,10 @@
 """Authorization servers: where their endpoints are, and who says so.
 
 Rules: a client secret, a code or a refresh token goes to endpoints that the caller named, that the
-metadata of an issuer names which the caller named, or that a card names at an origin which the
-caller trusts; never to where a card alone points. Metadata counts only if it names the issuer that
-was asked (RFC 8414, 3.3; OpenID Connect Discovery 4.3). All of them are https, but for loopback.
+metadata of an issuer names which the caller named, or that a card, or metadata that it points to,
+names at an origin which the caller trusts; never to where a card alone points. Metadata counts
+only if it names the issuer that was asked (RFC 8414, 3.3; OpenID Connect Discovery 4.3). All of
+them are https, but for loopback.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ class FromCard:
 
     Args:
         trusted: Origins of authorization servers, such as ``"https://id.example.com"``. What the
-            card names elsewhere is never called.
+            card names elsewhere is never called, and neither are endpoints elsewhere of metadata
+            that the card names: whoever writes the card chooses among all that is published there.
         scheme: Name of the security scheme on the card; the first one that fits if left out.
 
     Raises:
@@ -109,6 +111,31 @@ class FromCard:
             text = "trusted is empty; name the origins of the authorization servers to trust"
             raise ValueError(text)
         self.scheme = scheme
+
+    def check_server(self, server: AuthorizationServer) -> None:
+        """Checks that a server whose metadata a card names is trusted with all its endpoints.
+
+        Raises:
+            CredentialOriginError: One of them is at an origin that is not.
+        """
+        for name in _ENDPOINTS:
+            url = getattr(server, name)
+            if url is not None:
+                self.check_origin(canonical_origin(url))
+
+    def check_origin(self, at: str) -> None:
+        """Checks that an origin is trusted.
+
+        Raises:
+            CredentialOriginError: It is not.
+        """
+        if at not in self.trusted:
+            raise CredentialOriginError(
+                f"the card names an authorization server at {at}, which is not among those that "
+                f"you trust ({', '.join(sorted(self.trusted))}); nothing was sent there",
+                origin=at,
+                executed=False,
+            )
 
     def __repr__(self) -> str:
         return f"FromCard({sorted(self.trusted)}, scheme={self.scheme!r})"
@@ -275,19 +302,13 @@ def _named(scheme: SecurityScheme, flow: str) -> _Found | None:
 
 
 def _check_trust(found: _Found, where: FromCard, scheme: str) -> None:
-    for url in filter(None, found.values()):
+    for url in (one for one in found.values() if one is not None):
         try:
             at = canonical_origin(check_endpoint(url, "address"))
         except ValueError as error:
             text = f"the card's scheme {scheme!r} cannot be used: {error}"
             raise AuthenticationError(text, schemes=(scheme,), executed=False) from None
-        if at not in where.trusted:
-            raise CredentialOriginError(
-                f"the card names an authorization server at {at}, which is not among those that "
-                f"you trust ({', '.join(sorted(where.trusted))}); nothing was sent there",
-                origin=at,
-                executed=False,
-            )
+        where.check_origin(at)
 
 
 def _as_named(found: _Found, scheme: str, scopes: tuple[str, ...]) -> Named:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from holdfast.model.discreet import Discreet
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from contextlib import AbstractAsyncContextManager
@@ -24,7 +26,7 @@ _LOOKS = 0.05
 """Seconds between two looks at whether it is one's turn."""
 
 
-class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Token(Discreet, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an authorization server gave out (RFC 6749, 5.1).
 
     Attributes:
