@@ -14,7 +14,7 @@ from urllib.parse import quote_plus
 
 import msgspec
 
-from holdfast.auth.oauth.servers import LIMITS, TIMEOUTS
+from holdfast.auth.oauth.servers import LIMITS, TIMEOUTS, object_in
 from holdfast.auth.oauth.tokens import Token
 from holdfast.errors import A2AError, AuthenticationError
 from holdfast.errors.values import one_line
@@ -23,7 +23,6 @@ from holdfast.model.discreet import Discreet
 from holdfast.model.extras import missing_extra
 from holdfast.wire.credentials import bearer_fault
 from holdfast.wire.http import HttpRequest, presentable
-from holdfast.wire.limits import check_json_size
 from holdfast.wire.redaction import redact
 from holdfast.wire.status import from_http_status
 
@@ -196,12 +195,7 @@ def _encoded(grant: str, parameters: Mapping[str, str]) -> str:
 
 
 def _read(reply: HttpReply, url: str, *, now: float) -> dict[str, Any]:
-    document: dict[str, Any] | None = None
-    try:
-        check_json_size(reply.body, LIMITS)
-        document = codec.as_object(codec.parse(reply.body))
-    except (A2AError, ValueError):
-        document = None
+    document = object_in(reply.body)
     if reply.status == 200 and document is not None and "error" not in document:
         return document
     if 300 <= reply.status < 400:
