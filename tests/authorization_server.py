@@ -24,10 +24,15 @@ class FakeAuthorizationServer:
         latency: Seconds until it answers.
         ended: How many requests were given up by who made them.
         guard: Answers requests to agents in their place; None lets them pass.
+        at: Its origin.
     """
 
-    def __init__(self, agents=None, *, lifetime=3600, latency=0.0, refreshes=False, issuer=ISSUER):
+    def __init__(
+        self, agents=None, *, lifetime=3600, latency=0.0, refreshes=False, issuer=None, at=ISSUER
+    ):
         self.agents = agents
+        self.at = at
+        issuer = at if issuer is None else issuer
         self.lifetime = lifetime
         self.latency = latency
         self.refreshes = refreshes
@@ -38,15 +43,15 @@ class FakeAuthorizationServer:
         self.device = {
             "device_code": "device-secret",
             "user_code": "ABCD-EFGH",
-            "verification_uri": f"{ISSUER}/device",
+            "verification_uri": f"{at}/device",
             "expires_in": 300,
             "interval": 5,
         }
         self.metadata = {
             "issuer": issuer,
-            "token_endpoint": f"{ISSUER}/token",
-            "authorization_endpoint": f"{ISSUER}/authorize",
-            "device_authorization_endpoint": f"{ISSUER}/device_authorization",
+            "token_endpoint": f"{at}/token",
+            "authorization_endpoint": f"{at}/authorize",
+            "device_authorization_endpoint": f"{at}/device_authorization",
         }
         self.spent = set()
         self.ended = 0
@@ -55,7 +60,7 @@ class FakeAuthorizationServer:
         self.guard = None
 
     async def request(self, request):
-        if not request.url.startswith(ISSUER) and self.agents is not None:
+        if not request.url.startswith(self.at) and self.agents is not None:
             refusal = None if self.guard is None else self.guard(request)
             return await self.agents.request(request) if refusal is None else refusal
         return await self.answered(request)

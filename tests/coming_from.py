@@ -19,10 +19,11 @@ from typing import NamedTuple
 import aiohttp
 import httpx
 import pytest
-from tests.test_readme import execute
+from tests.pages import execute
 
 import holdfast
 import holdfast.integrations.httpx as holdfast_httpx
+import holdfast.sync
 from holdfast.integrations import a2a_sdk
 from holdfast.server import ProtocolErrors
 from holdfast.testing import (
@@ -119,15 +120,16 @@ class Guide:
             for heading in headings
             for code in re.findall(r"```python\n(.*?)```", PARTS[heading], flags=re.DOTALL)
         ]
-        self._row_checks, self._block_checks = {}, {}
+        self._row_checks, self._block_checks, self._row_marks = {}, {}, {}
 
-    def row(self, *wrote):
+    def row(self, *wrote, marks=()):
         """Says which rows a function checks."""
 
         def register(check):
             for each in wrote:
                 assert each not in self._row_checks, each
                 self._row_checks[each] = check
+                self._row_marks[each] = marks
             return check
 
         return register
@@ -145,7 +147,11 @@ class Guide:
     @property
     def each_row(self):
         """Has a test run for each row."""
-        return pytest.mark.parametrize("row", self.rows, ids=lambda row: row.wrote)
+        params = [
+            pytest.param(row, id=row.wrote, marks=self._row_marks.get(row.wrote, ()))
+            for row in self.rows
+        ]
+        return pytest.mark.parametrize("row", params)
 
     @property
     def each_block(self):
@@ -237,6 +243,9 @@ class World:
         self._patch.setattr(a2a_sdk, "client_factory", factory)
         carrying = functools.partial(CARRYING, engine=network)
         self._patch.setattr(holdfast_httpx, "Transport", carrying)
+        for name in ("connect", "ask", "Coordinator"):
+            made = functools.partial(BLOCKING[name], engine=network)
+            self._patch.setattr(holdfast.sync, name, made)
         bare = functools.partial(carrying, resilience=holdfast.Resilience.off())
 
         class InProcess(ASYNC_CLIENT):
@@ -247,6 +256,11 @@ class World:
 
         self._patch.setattr(httpx, "AsyncClient", InProcess)
         return network
+
+    def put(self, module, **values):
+        """Puts values in the place of names of a module."""
+        for name, value in values.items():
+            self._patch.setattr(module, name, value)
 
     async def usual(self, behaviour="384,400 km", **options):
         """A client and its agent, and what else the page gives a name."""
@@ -264,6 +278,7 @@ class World:
 
 
 REAL = {name: getattr(holdfast, name) for name in ("connect", "Coordinator", "A2ACardResolver")}
+BLOCKING = {name: getattr(holdfast.sync, name) for name in ("connect", "ask", "Coordinator")}
 CREATE = holdfast.ClientFactory.create
 CLIENT_FACTORY = a2a_sdk.client_factory
 CARRYING = holdfast_httpx.Transport
@@ -274,7 +289,7 @@ class Written:
     """What a row says is written now: each call runs the next piece of it."""
 
     def __init__(self, row):
-        self.left = row.code
+        self.wrote, self.left = row.wrote, row.code
 
     async def __call__(self, **names):
         known = {

@@ -162,6 +162,18 @@ def test_auth_006_no_secret_is_an_argument(scene):
     assert "--client-secret " not in help_.out
 
 
+def test_auth_a_login_that_is_not_kept_leaves_no_older_one_for_its_token(scene, monkeypatch):
+    scene.run(*DEVICE)
+
+    def full(_self, _login):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("holdfast.cli.logins.Logins.save", full)
+    scene.run(*DEVICE)
+
+    assert not [one for one in scene.files if one.suffix == ".login"]
+
+
 def test_auth_without_what_it_takes_the_extra_is_named(scene, monkeypatch):
     scene.run(*DEVICE)
     for name in [one for one in sys.modules if one.partition(".")[0] == "oauthlib"]:

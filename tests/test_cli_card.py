@@ -282,6 +282,16 @@ def test_keys_that_cannot_be_are_a_usage_error(words):
     assert words[0] in done.err
 
 
+def test_a_file_that_holds_no_keys_is_not_repeated_and_not_called(tmp_path):
+    for content in ("s3cret of another kind", "https://keys.test/s3cret"):
+        path = tmp_path / "keys"
+        path.write_text(content)
+        done = get("--card-keys", str(path), card=SIGNED)
+
+        assert (done.exit, "A2ACLI_ERR_USAGE" in done.err) == (2, True)
+        assert "s3cret" not in done.err
+
+
 # ── What doctor says ─────────────────────────────────────────────────────────────────────────
 
 

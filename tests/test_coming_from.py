@@ -11,6 +11,7 @@ from tests import (
     test_coming_from_apcore,
     test_coming_from_article,
     test_coming_from_below_sdk,
+    test_coming_from_scripts,
     test_coming_from_sdk,
 )
 from tests.coming_from import HERE, PAGE, PARTS, TEXT, Guide
@@ -56,6 +57,7 @@ GUIDES = (
     test_coming_from_article.guide,
     test_coming_from_ag2.guide,
     test_coming_from_apcore.guide,
+    test_coming_from_scripts.guide,
 )
 
 

@@ -1,12 +1,19 @@
 """What docs/coming-from.md says to those who come from AG2 is run."""
 
 import asyncio
+import contextlib
+import functools
 import json
+import socket
+from types import SimpleNamespace
 
+import grpc
 import httpx
 import pytest
 from a2a.client import ClientConfig, ClientFactory
 from a2a.types import a2a_pb2 as pb
+from grpc import aio
+from tests.card_signing import DOCUMENT, SIGNER
 from tests.coming_from import (
     HERE,
     Counting,
@@ -16,10 +23,14 @@ from tests.coming_from import (
     called,
     one_error_is_above_all,
 )
+from tests.test_a2a_server import SdkExecutor
 from tests.test_client_tools import Scripted, call, calls
 
 import holdfast
+from holdfast.server import A2AServer, Executor, fail, requires_input
+from holdfast.signatures import sign_card
 from holdfast.testing import (
+    AsgiNetwork,
     Cut,
     FakeAgent,
     FakeNetwork,
@@ -28,12 +39,15 @@ from holdfast.testing import (
     bad_gateway,
     completes,
     fails,
+    make_test_client_factory,
+    make_test_rest_client_factory,
     needs_auth,
+    pick_free_port,
     rejects,
     streams,
 )
 
-guide = Guide("AG2")
+guide = Guide("AG2", "An agent that others call", "Agents in tests")
 row, block = guide.row, guide.block
 
 
@@ -317,6 +331,247 @@ async def an_agent_calls_a_function_here(written, world):
     assert world.printed == [("384,400 km",)]
     assert agent.results(1)[0][2:] == ("384400.0", None)
     assert agent.agent.received[-1].headers["a2a-extensions"] == "urn:ag2:client-tools:v1"
+
+
+@row('`prefer="grpc"`, `grpc_channel_factory=…`', marks=pytest.mark.real_time)
+async def a_channel_is_lent(written, world):
+    async with A2AServer(echo).serving(bindings=["JSONRPC", "GRPC"]) as running:
+        lent = []
+
+        def channel_for(address):
+            lent.append(aio.insecure_channel(address))
+            return lent[-1]
+
+        written.left[0] = written.left[0].replace(HERE, running.url)
+        async with await written(channel_for=channel_for) as client:
+            assert (await client.ask("hello")).text == "hello"
+        (channel,) = lent
+        assert channel.get_state() is grpc.ChannelConnectivity.READY
+        await channel.close()
+
+
+@row("`card_signature_verifier=…`")
+async def a_card_is_judged(written, world):
+    def judged(card):
+        if card["name"] != "Signed":
+            raise ValueError(card["name"])
+
+    def reach(card):
+        place = {"url": f"{HERE}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        world.reach(FakeAgent("hello", url=HERE, card={**card, "supportedInterfaces": [place]}))
+
+    code = written.left[0]
+    reach(SIGNER.sign(DOCUMENT))
+    client = await written(card_verifier=judged)
+    await client.agent_card()
+    assert client.card_verification.outcome == "verified"
+    for card in (SIGNER.sign({**DOCUMENT, "name": "Else"}), DOCUMENT):
+        reach(card)
+        written.left.insert(0, code)
+        with pytest.raises(holdfast.CardSignatureError):
+            await (await written(card_verifier=judged)).agent_card()
+    assert await written() is holdfast.CardVerifier
+
+
+@row("`A2ACardSignatureError`")
+async def a_signature_that_is_wrong_is_an_error(written, world):
+    client = holdfast.connect(
+        {**SIGNER.sign(DOCUMENT), "name": "Else"}, card_verifier=holdfast.CardVerifier(SIGNER.jwks)
+    )
+    with pytest.raises(await written()) as caught:
+        await client.agent_card()
+    assert await written(error=caught.value) == "invalid"
+
+
+# ── An agent that others call ────────────────────────────────────────────────────────────────
+
+
+async def echo(text: str):
+    """Says it again."""
+    return text
+
+
+@contextlib.asynccontextmanager
+async def calling(server):
+    """A client of a server, in process."""
+    async with make_test_client_factory(server) as factory, factory.connect() as agent:
+        yield agent
+
+
+async def led(*steps):
+    """What a client gets of an executor that does this with its turn."""
+
+    class Led(Executor):
+        async def execute(self, turn):
+            for step in steps:
+                ending = await step(turn=turn)
+                if isinstance(ending, Exception):
+                    raise ending
+
+    async with calling(A2AServer(Led())) as agent:
+        return await agent.ask("hello")
+
+
+@block("class Booking")
+async def an_executor_owns_the_life_of_its_requests(written, world):
+    names = await written()
+    async with calling(names["server"]) as agent:
+        asked = await agent.ask("A table for two.")
+        answer = await agent.ask("Tonight", task_id=asked.task_id, context_id=asked.context_id)
+        card = await agent.agent_card()
+    assert (asked.question, answer.text) == ("For when?", "A table for two. For Tonight.")
+    assert (card.name, card.description) == ("tables", "Books tables.")
+    async with AsgiNetwork({HERE: names["app"]}) as network:
+        assert (await holdfast.connect(HERE, engine=network).ask("?")).needs_input
+
+
+@block("async def book")
+async def a_function_asks(written, world):
+    names = await written()
+    async with calling(names["server"]) as agent:
+        asked = await agent.ask("A table for two.")
+        answer = await agent.ask("tonight", task_id=asked.task_id, context_id=asked.context_id)
+    assert (asked.question, answer.text) == ("For when?", "Booked for tonight.")
+
+
+@row("`A2AServer(agent)`")
+async def a_server_of_a_function(written, world):
+    server = await written(A2AServer=A2AServer, function=echo)
+    async with calling(server) as agent:
+        assert (await agent.ask("hello")).text == "hello"
+        assert (await agent.agent_card()).description == "Says it again."
+
+
+@row("`A2AServer(stub, executor=executor)`")
+async def a_card_is_made_of_a_stub(written, world):
+    stub = SimpleNamespace(name="stub", description="Of another framework.")
+    for executor in (echo, SdkExecutor()):
+        code = written.left[0]
+        server = await written(A2AServer=A2AServer, stub=stub, executor=executor)
+        async with calling(server) as agent:
+            assert (await agent.ask("hello")).text in {"hello", "as it is"}
+            card = await agent.agent_card()
+        assert (card.name, card.description) == ("stub", "Of another framework.")
+        written.left.insert(0, code)
+    written.left.pop(0)
+
+
+@row("`server.build_jsonrpc(url=…)`")
+@row("`server.build_rest(url=…)`")
+async def an_application_speaks_one_binding(written, world):
+    server = A2AServer(echo)
+    binding = "JSONRPC" if "build_jsonrpc" in written.wrote else "HTTP+JSON"
+    app = await written(server=server)
+    async with (
+        AsgiNetwork({HERE: app}) as network,
+        holdfast.connect(HERE, engine=network) as agent,
+    ):
+        assert (await agent.ask("hello")).text == "hello"
+        (interface,) = (await agent.agent_card()).supported_interfaces
+    assert interface.protocol_binding == binding
+
+
+@row("`server.build_grpc(bind=…, grpc_url=…)`", marks=pytest.mark.real_time)
+async def grpc_is_served(written, world):
+    async with await written(server=A2AServer(echo)) as running:
+        card = holdfast.minimal_agent_card(await written(running=running), ["GRPC"])
+        async with holdfast.connect(card) as agent:
+            assert (await agent.ask("hello")).text == "hello"
+
+
+@row("`updater.start_work()`")
+@row("`updater.add_artifact(parts)`")
+@row("`updater.complete()`")
+async def a_turn_is_told(written, world):
+    is_artifact = "artifact" in written.wrote
+    is_end = "complete" in written.wrote
+
+    async def end(*, turn):
+        await turn.complete()
+
+    answer = await led(written, *([] if is_end else [end]))
+    assert answer.text == ("384,400 km" if is_artifact else "")
+    assert answer.task.state is holdfast.TaskState.COMPLETED
+
+
+@row("`updater.requires_input(message)`")
+async def a_turn_asks(written, world):
+    assert (await led(written)).question == "For when?"
+    raised = functools.partial(written, requires_input=requires_input)
+    assert (await led(raised)).question == "For when?"
+
+
+@row("`updater.failed(message)`")
+async def a_turn_fails_in_words(written, world):
+    with pytest.raises(holdfast.TaskFailedError, match="All tables are taken") as caught:
+        await led(functools.partial(written, fail=fail))
+    assert caught.value.__cause__.retry_after == 60
+
+
+@row("`card_signer=…`, `card_modifier=…`")
+async def a_card_is_signed(written, world):
+    sign = written.left.pop(1)
+
+    def modifier(card):
+        return eval(sign, {"sign_card": sign_card, "card": card, "key": SIGNER.key})
+
+    server = await written(A2AServer=A2AServer, function=echo, modifier=modifier)
+    keys = {"1": SIGNER.jwk}
+    async with make_test_client_factory(server) as factory:
+        client = factory.connect(card_verifier=holdfast.CardVerifier(keys))
+        await client.agent_card()
+    assert client.card_verification.outcome == "verified"
+
+
+@row("`extended_card=…`")
+async def an_extended_card_is_served(written, world):
+    async with calling(await written(A2AServer=A2AServer, function=echo)) as agent:
+        assert (await agent.get_extended_agent_card()).name == "more"
+
+
+@block("as http")
+async def a_server_is_called_in_process(written, world):
+    await written()
+    assert world.printed == [("echo", "hello")]
+
+
+@row("`make_test_client_factory(server, url=…, timeout=…)`")
+@row("`make_test_rest_client_factory(server, url=…, timeout=…)`")
+async def clients_are_made_for_tests(written, world):
+    async def pieces(text: str):
+        for word in text.split():
+            yield f"{word} "
+            await asyncio.sleep(10)
+
+    binding = "HTTP+JSON" if "test_rest" in written.wrote else "JSONRPC"
+    makers = {
+        "make_test_client_factory": make_test_client_factory,
+        "make_test_rest_client_factory": make_test_rest_client_factory,
+    }
+    async with await written(server=A2AServer(pieces), **makers) as factory:
+        async with factory() as http:
+            assert (http.base_url, http.timeout) == ("http://agent.test", httpx.Timeout(30))
+            created = ClientFactory(
+                ClientConfig(httpx_client=http, supported_protocol_bindings=[binding])
+            )
+            client = await created.create_from_url("http://agent.test")
+            begun, said = asyncio.get_running_loop().time(), []
+            part = pb.Part(text="one two")
+            message = pb.Message(message_id="1", role=pb.ROLE_USER, parts=[part])
+            async for event in client.send_message(pb.SendMessageRequest(message=message)):
+                parts = event.artifact_update.artifact.parts
+                at = asyncio.get_running_loop().time() - begun
+                said.extend((each.text, round(at)) for each in parts)
+        assert said == [("one ", 0), ("two ", 10)]
+        card = await factory.connect().agent_card()
+    assert [one.protocol_binding for one in card.supported_interfaces] == [binding]
+
+
+@row("`pick_free_port()`")
+async def a_port_is_free(written, world):
+    port = await written(pick_free_port=pick_free_port)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", port))
 
 
 row("`A2AConfig(card_url=url)`")(a_client_is_made_of_an_address)

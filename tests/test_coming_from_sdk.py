@@ -1,11 +1,21 @@
 """What docs/coming-from.md says to those who come from the official SDK is run."""
 
+import contextlib
+import functools
 import json
 import re
+import tempfile
+from pathlib import Path
 
 import aiohttp
+import grpc
 import msgspec
 import pytest
+from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+from a2a.types import a2a_pb2 as pb
+from grpc import aio
+from tests.authorization_server import FakeAuthorizationServer
+from tests.card_signing import DOCUMENT, SIGNER, Signer
 from tests.coming_from import (
     HERE,
     OFF,
@@ -21,8 +31,13 @@ from tests.coming_from import (
     failing,
     one_error_is_above_all,
 )
+from tests.grpc_agent import SERVICE, TASK, grpc_agent
+from tests.grpc_agent import card_of as grpc_card
+from tests.test_card_signatures import as_sdk_signs
+from tests.test_tls_config import Files
 
 import holdfast
+from holdfast.auth import oauth
 from holdfast.testing import (
     Fail,
     FakeAgent,
@@ -41,6 +56,11 @@ guide = Guide(
     "In Holdfast's own words", "Making a client", "Calling", "Errors", "Left out on purpose"
 )
 row, block = guide.row, guide.block
+REAL_TIME = pytest.mark.real_time
+
+
+async def completed(request, context):
+    return TASK
 
 
 @block("class Outcomes")
@@ -211,6 +231,92 @@ async def a_card_that_says_only_where(written, world):
     client = holdfast.connect(await written())
     assert (await client.get_extended_agent_card()).name == "Fake agent, extended"
     assert fake.calls("GetAgentCard") == []
+
+
+@row(
+    "`TransportProtocol.GRPC` among them",
+    "`ClientConfig(grpc_channel_factory=…)`",
+    marks=REAL_TIME,
+)
+async def grpc_is_spoken(written, world):
+    lent = []
+
+    async with grpc_agent(GetTask=completed) as (port, calls, _):
+        url = f"127.0.0.1:{port}"
+
+        def channel_for(address):
+            lent.append(aio.insecure_channel(address))
+            return lent[-1]
+
+        config = await written(channel_for=channel_for)
+        async with holdfast.ClientFactory(config).create(grpc_card(url)) as client:
+            assert (await client.get_task("t1")).id == "t1"
+        assert [method for method, _ in calls] == [f"{SERVICE}GetTask"]
+        assert len(lent) == ("grpc_channel_factory" in written.wrote)
+        for channel in lent:
+            assert channel.get_state() is grpc.ChannelConnectivity.READY
+            await channel.close()
+
+
+@row('`minimal_agent_card(url, ["GRPC"])`', marks=REAL_TIME)
+async def a_card_comes_over_grpc(written, world):
+    async def get_card(request, context):
+        place = pb.AgentInterface(url="x:1", protocol_binding="GRPC")
+        return pb.AgentCard(name="whole", supported_interfaces=[place]).SerializeToString()
+
+    async with grpc_agent(GetExtendedAgentCard=get_card) as (port, _, _):
+        written.left[0] = written.left[0].replace("50051", str(port))
+        async with holdfast.connect(await written()) as client:
+            assert (await written(client=client)).name == "whole"
+
+
+@row("`httpx.AsyncClient(verify=…, cert=…)`")
+async def files_say_whom_to_trust_and_who_one_is(written, world):
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory):
+        code = written.left[0]
+        with pytest.raises(FileNotFoundError):
+            await written()
+        files = Files(Path(directory))
+        files.cert.rename("client.pem")
+        files.key.rename("client.key")
+        written.left.insert(0, code)
+        assert isinstance(await written(), holdfast.Client)
+    assert Path.cwd() == before
+
+
+def signed(world, sign=SIGNER.sign):
+    """Lets an agent be reached whose card is signed, and another one whose card is not."""
+    place = {"url": f"{HERE}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    card = {**DOCUMENT, "supportedInterfaces": [place]}
+    world.reach(FakeAgent("384,400 km", url=HERE, card=sign(card)))
+    return lambda: world.reach(FakeAgent("384,400 km", url=HERE, card=card))
+
+
+@row("`signature_verifier=…`")
+async def signatures_are_verified(written, world):
+    unsigned, code = signed(world), written.left[0]
+    names = {"factory": holdfast.ClientFactory(), "jwks": SIGNER.jwks}
+    client = await written(**names)
+    await client.agent_card()
+    assert client.card_verification.outcome == "verified"
+    unsigned()
+    written.left.insert(0, code)
+    with pytest.raises(holdfast.CardSignatureError):
+        await (await written(**names)).agent_card()
+
+
+@block("create_signature_verifier")
+async def the_sdks_verifier_judges_cards(written, world):
+    unsigned = signed(world, lambda card: agent_card_to_dict(as_sdk_signs(card)))
+    keys = {SIGNER.kid: SIGNER.key.public_key()}
+    await written(key_provider=lambda kid, jku: keys[kid])
+    assert world.printed == [("Signed", "verified")]
+    with pytest.raises(holdfast.CardSignatureError):
+        await written(key_provider=lambda kid, jku: Signer().key.public_key())
+    unsigned()
+    with pytest.raises(holdfast.CardSignatureError):
+        await written(key_provider=lambda kid, jku: keys[kid])
 
 
 @row("`A2ACardResolver(httpx_client, base_url, agent_card_path)`")
@@ -431,6 +537,18 @@ async def each_session_has_its_credentials(written, world):
     assert (await kept.ask("again", context=names["context"])).text == "384,400 km"
 
 
+@block("ClientCredentials")
+async def tokens_are_fetched(written, world):
+    fake = FakeAgent("384,400 km", url="https://agent.example.com", token="token-1")
+    server = FakeAuthorizationServer(FakeNetwork(fake), at="https://id.example.com")
+    world.put(holdfast, connect=functools.partial(REAL["connect"], engine=server))
+    fetching = functools.partial(oauth.ClientCredentials, engine=server)
+    world.put(oauth, ClientCredentials=fetching)
+    await written()
+    assert world.printed == [("384,400 km",)]
+    assert [said["scope"] for said in server.asked] == ["a2a"]
+
+
 @block("ClientTaskManager")
 async def events_are_folded_by_hand(written, world):
     world.reach(FakeAgent(streams("384,400", " km"), url=HERE))
@@ -513,10 +631,20 @@ async def no_card_is_an_error(written, world):
         await REAL["connect"](HERE, engine=Pages({})).agent_card()
 
 
+@row("`SignatureVerificationError` and those below it")
+async def a_signature_that_is_missing_is_an_error(written, world):
+    signed(world)()
+    verifier = holdfast.CardVerifier(SIGNER.jwks)
+    client = holdfast.connect(HERE, card_verifier=verifier, require_signature=True)
+    with pytest.raises(await written()) as caught:
+        await client.agent_card()
+    assert await written(error=caught.value) == "absent"
+
+
 def test_what_is_left_out_is_left_out():
     told, _, _ = PARTS["Left out on purpose"].partition(":")
     names = re.findall(r"`(\w+)`", told)
-    assert names == ["A2AClient", "A2AGrpcClient", "SendMessageResponse"]
+    assert names == ["A2AClient", "A2AGrpcClient", "legacy_grpc", "SendMessageResponse"]
     assert not {*names, "SendMessageSuccessResponse"} & {*dir(holdfast)}
 
 

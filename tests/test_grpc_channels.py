@@ -873,7 +873,10 @@ async def test_who_speaks_no_tls_is_told_apart():
 
 
 async def test_a_lent_channel_is_used_and_left_open():
-    async with grpc_agent(GetTask=get_task) as (port, _, _):
+    async def follow(request, context):
+        yield pb.StreamResponse(task=task()).SerializeToString()
+
+    async with grpc_agent(GetTask=get_task, SubscribeToTask=follow) as (port, _, _):
         asked = []
         async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
 
@@ -886,6 +889,8 @@ async def test_a_lent_channel_is_used_and_left_open():
             )
             async with ClientFactory(config).create(card_of("our:own:name")) as client:
                 await asyncio.gather(*(client.get_task("t1") for _ in range(150)))
+                async with client.subscribe_to_task("t1") as events:
+                    assert (await events.result()).task.id == "t1"
             assert channel.get_state() is grpc.ChannelConnectivity.READY
             async with connect(card_of("other"), grpc_channel_factory=factory) as client:
                 await client.get_task("t1")

@@ -2,12 +2,13 @@
 
 import asyncio
 import base64
+import contextlib
 import logging
 import os
 import stat
 import threading
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote_plus, urlsplit
 
 import msgspec
 import pytest
@@ -364,6 +365,21 @@ async def test_a_second_refusal_is_final():
     assert scene.shown == []
 
 
+async def test_an_agent_that_takes_no_token_has_none_fetched_for_each_call():
+    scene = Scene()
+    scene.server.guard = wants("another")
+    async with scene.connect() as client:
+        for _ in range(5):
+            with pytest.raises(AuthenticationError):
+                await client.list_tasks()
+        assert len(scene.server.asked) == 2
+        await asyncio.sleep(31)
+        scene.server.guard = wants("token-3")
+        await client.list_tasks()
+
+    assert len(scene.server.asked) == 3
+
+
 async def test_many_refusals_of_one_token_cost_one_fetch():
     scene = Scene(latency=2)
     async with scene.connect() as client:
@@ -543,15 +559,18 @@ async def test_a_server_that_repeats_what_it_was_sent_leaks_nothing(caplog):
     scene = Scene(kind=DeviceCode, prompt=lambda _: None, client_secret=SECRET, refreshes=True)
     await scene.auth.token()
     scene.env.offset += 4000
+    sent = [SECRET, quote_plus(SECRET), scene.server.requests[0].headers["authorization"]]
     scene.server.replies = [
-        answer({"error": f"x refresh-1 {SECRET}", "error_description": f"refresh-1 {SECRET}"}, 400)
+        answer({"error": f"x refresh-1 {one}", "error_description": f"refresh-1 {one}"}, 400)
+        for one in sent
     ]
-    with pytest.raises(AuthenticationError) as caught:
-        await scene.auth.token()
+    for secret in sent:
+        with pytest.raises(AuthenticationError) as caught:
+            await scene.auth.token()
 
-    told = f"{caught.value!r} {vars(caught.value)} {caught.value.__cause__!r} {caplog.text}"
-    assert "refresh-1" not in told
-    assert SECRET not in told
+        told = f"{caught.value!r} {vars(caught.value)} {caught.value.__cause__!r} {caplog.text}"
+        assert "refresh-1" not in told
+        assert secret.removeprefix("Basic ") not in told
 
 
 async def test_each_who_waits_has_an_error_of_its_own():
@@ -740,6 +759,18 @@ async def test_a_card_that_names_no_address_is_told(scheme):
             await client.send_message("hello")
 
 
+async def test_a_turn_that_never_comes_is_not_waited_for_for_ever():
+    class Stuck(MemoryTokenStore):
+        @contextlib.asynccontextmanager
+        async def turn(self, _key):
+            await never()
+            yield
+
+    for kind, more in ((DeviceCode, {"prompt": print}), (AuthorizationCode, {"open_url": print})):
+        with pytest.raises(AuthenticationError, match="or more"):
+            await Scene(kind=kind, store=Stuck(), **more).auth.token()
+
+
 async def test_metadata_that_trickle_are_waited_for_no_longer_than_the_timeout():
     scene = Scene(kind=DeviceCode, prompt=lambda _: None, server=ISSUER, latency=3600)
     began = asyncio.get_running_loop().time()
@@ -883,6 +914,20 @@ async def test_what_comes_back_wrong_is_refused(changes, words):
         await scene.auth.token()
 
     assert scene.server.asked == []
+
+
+async def test_where_there_is_no_browser_nobody_waits_for_one(monkeypatch):
+    monkeypatch.setattr("webbrowser._tryorder", [])
+    scene = Scene(kind=AuthorizationCode, redirect_uri="http://localhost/back", receive=never)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(AuthenticationError, match="no browser"):
+        await scene.auth.token()
+
+    assert asyncio.get_running_loop().time() == began
+
+
+async def never():
+    await asyncio.Event().wait()
 
 
 async def test_a_server_that_names_itself_must_do_so():

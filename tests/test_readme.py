@@ -1,28 +1,30 @@
 """The code in README.md runs as it stands."""
 
-import ast
 import asyncio
 import functools
-import inspect
-import json
 import re
+import shlex
 import sys
-from pathlib import Path
+import tomllib
 
+import click
 import httpx
 import pytest
-import trustme
 from a2a.types import a2a_pb2 as pb
-from tests.asgi_client import request
+from tests.authorization_server import FakeAuthorizationServer
+from tests.card_signing import DOCUMENT, SIGNER, Net
+from tests.pages import ROOT, Page, execute
 from tests.test_client_tools import Scripted, call, calls
 
 import holdfast
 import holdfast.integrations.httpx as holdfast_httpx
+import holdfast.sync
+from holdfast.auth import oauth
+from holdfast.cli.commands import app
 from holdfast.integrations import a2a_sdk
-from holdfast.server import ProtocolErrors
+from holdfast.server import A2AServer
 from holdfast.testing import (
     Cut,
-    Fail,
     FakeAgent,
     FakeNetwork,
     LoopbackServer,
@@ -31,29 +33,16 @@ from holdfast.testing import (
     asks,
     completes,
     fails,
+    make_test_client_factory,
     rate_limited,
     streams,
 )
 
-README = Path(__file__).parent.parent / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-PROGRAMS = [block for block in BLOCKS if "run(main())" in block]
-FRAGMENTS = [block for block in BLOCKS if "run(main())" not in block]
+pytest_plugins = ["pytester"]
 
-
-async def execute(fragment, **names):
-    """Runs a fragment that awaits at its top level, and gives the names that it leaves."""
-    code = compile(fragment, str(README), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    names = {"holdfast": holdfast, **names}
-    result = eval(code, names)
-    if inspect.isawaitable(result):
-        await result
-    return names
-
-
-def the_one_with(text):
-    [fragment] = [fragment for fragment in FRAGMENTS if text in fragment]
-    return fragment
+README = Page("README.md")
+PROGRAMS = [block for block in README.blocks if "run(main())" in block]
+the_one_with = README.block
 
 
 @pytest.mark.real_time
@@ -97,7 +86,7 @@ async def test_a_conversation_asks_a_person_on_the_way():
     agent = FakeAgent(behave)
     seen = []
     await execute(
-        the_one_with("on_input"),
+        the_one_with("on_input=ask_me"),
         agent=holdfast.connect(agent.url, engine=FakeNetwork(agent)),
         asyncio=asyncio,
         input=lambda question: seen.append(question) or "tonight",
@@ -126,7 +115,7 @@ async def test_an_answer_comes_piece_by_piece_although_it_is_cut():
     printed = []
 
     names = await execute(
-        the_one_with("text_deltas"),
+        the_one_with("async for text in events.text_deltas()"),
         agent=holdfast.connect(agent.url, engine=FakeNetwork(agent)),
         print=lambda text, **_: printed.append(text),
     )
@@ -174,57 +163,6 @@ async def test_credentials_have_many_forms():
     provider = holdfast.StaticAuth({"authorization": "Bearer x"})
     fragment = the_one_with("an AuthProvider, asked per attempt")
     await execute(fragment, token="t", key="k", provider=provider)
-
-
-KEPT = {
-    "name": "Kept",
-    "supportedInterfaces": [
-        {"url": "https://agent.example.com/rpc", "protocolBinding": "JSONRPC"}
-    ],
-    "securitySchemes": {"bearerAuth": {"httpAuthSecurityScheme": {"scheme": "bearer"}}},
-    "securityRequirements": [{"schemes": {"bearerAuth": {"list": []}}}],
-}
-
-
-async def test_each_session_has_credentials_of_its_own(monkeypatch):
-    agent = FakeAgent(url="https://agent.example.com", card=KEPT, token="t")
-    connect = holdfast.connect
-    monkeypatch.setattr(
-        holdfast, "connect", lambda url, **o: connect(url, engine=FakeNetwork(agent), **o)
-    )
-
-    names = await execute(the_one_with("sessionId"), token="t")
-
-    assert names["answer"].text == "How far is the moon?"
-
-
-@pytest.mark.real_time
-async def test_an_engine_is_entered_beside_its_client(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    trustme.CA().cert_pem.write_to_path("ca.pem")
-
-    async with LoopbackServer(FakeAgent()) as server:
-        fragment = the_one_with("ca.pem").replace("https://agent.example.com", server.url)
-        names = await execute(fragment)
-
-    assert names["answer"].text == "How far is the moon?"
-
-
-async def test_the_words_of_the_official_sdk_work_too(monkeypatch):
-    agent = FakeAgent(url="https://agent.example.com")
-    told = []
-    create = holdfast.ClientFactory.create
-    monkeypatch.setattr(
-        holdfast.ClientFactory,
-        "create",
-        lambda self, url: create(self, url, engine=FakeNetwork(agent)),
-    )
-
-    names = await execute(the_one_with("holdfast.ClientFactory"), print=told.append)
-
-    assert told == [names["task"]]
-    assert names["task"].status.state.is_terminal
-    assert agent.received[-1].url.startswith("https://agent.example.com/rest")
 
 
 async def test_the_official_sdk_is_carried(monkeypatch):
@@ -341,48 +279,178 @@ async def test_many_agents_are_asked_at_once(monkeypatch):
     assert lines[3:] == ["traffic is left alone for now", "Elections."]
 
 
-async def test_an_agent_tells_its_callers_where_it_broke(monkeypatch):
-    b = FakeAgent(url="https://b.example.com")
-    broken = holdfast.AgentError("the model is overloaded", code=-32050)
-    told = holdfast.wrap_downstream(broken, agent="C", current="B").to_jsonrpc()
-    b.inject(Fail(code=told["code"], message=told["message"], data=told["data"]))
-    connect = functools.partial(holdfast.connect, engine=FakeNetwork(b))
-    monkeypatch.setattr(holdfast, "connect", connect)
+HERE = "https://agent.example.com"
+ID = "https://id.example.com"
 
-    names = await execute(the_one_with("wrap_downstream"), ProtocolErrors=ProtocolErrors)
-    call = {"jsonrpc": "2.0", "id": "1", "method": "SendMessage", "params": {}}
-    reply = await request(
-        names["app"],
-        json.dumps(call).encode(),
-        headers=[("content-type", "application/json")],
-    )
 
-    error = holdfast.A2AError.from_jsonrpc(json.loads(reply.text)["error"])
-    assert error.hops == ("B", "C")
-    text = "the agent answered -32603: agent B failed: agent C failed: the model is overloaded"
-    assert str(error) == text
-    assert text in " ".join(README.read_text().split())
+def reach(monkeypatch, engine):
+    """Lets what is connected to be in process."""
+    monkeypatch.setattr(holdfast, "connect", functools.partial(holdfast.connect, engine=engine))
+
+
+async def test_tokens_are_fetched(monkeypatch):
+    agent = FakeAgent("384,400 km", url=HERE, token="token-1")
+    server = FakeAuthorizationServer(FakeNetwork(agent), at=ID)
+    reach(monkeypatch, server)
+    fetching = functools.partial(oauth.ClientCredentials, engine=server)
+    monkeypatch.setattr(oauth, "ClientCredentials", fetching)
+    printed = []
+
+    block = the_one_with("ClientCredentials")
+    await execute(block, print=printed.append)
+
+    assert printed == ["384,400 km"]
+    assert [said["scope"] for said in server.asked] == ["a2a"]
+
+
+async def test_a_card_says_who_vouches_for_it(monkeypatch):
+    place = {"url": f"{HERE}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    card = {**DOCUMENT, "supportedInterfaces": [place]}
+    del card["securityRequirements"]
+    keys = "https://keys.example.com/jwks.json"
+    signed = SIGNER.sign(card, key_url=keys)
+    printed = []
+    for shown in (signed, card):
+        agent = FakeAgent("384,400 km", url=HERE, card=shown)
+        with monkeypatch.context() as patch:
+            reach(patch, Net(agent, pages={keys: SIGNER.jwks}))
+            running = execute(the_one_with("CardVerifier"), print=printed.append)
+            if shown is signed:
+                await running
+            else:
+                with pytest.raises(holdfast.CardSignatureError):
+                    await running
+    assert printed == ["384,400 km", "verified"]
+    assert agent.executions == {}
+
+
+@pytest.mark.real_time
+async def test_grpc_is_called_where_it_is_preferred():
+    callers, printed = [], []
+
+    async def answer(text: str, turn):
+        callers.append(turn.caller.headers["user-agent"])
+        return text
+
+    async with A2AServer(answer).serving(bindings=["JSONRPC", "GRPC"]) as running:
+        await execute(the_one_with('["GRPC"]').replace(HERE, running.url), print=printed.append)
+    assert printed == ["How far is the moon?"]
+    assert "grpc" in callers[0]
+
+
+def test_everything_is_there_without_asyncio(monkeypatch):
+    def behave(turn):
+        if turn.task is None and "table" in turn.message.text:
+            return asks("For when?")
+        return completes(f"{turn.message.text}!")
+
+    agent = FakeAgent(behave, url="http://localhost:9999")
+    connect = functools.partial(holdfast.sync.connect, engine=FakeNetwork(agent))
+    monkeypatch.setattr(holdfast.sync, "connect", connect)
+    printed, asked = [], []
+    names = {
+        "print": lambda text, **_: printed.append(text),
+        "input": lambda question: asked.append(question) or "tonight",
+    }
+
+    exec(the_one_with("holdfast.sync.connect"), names)
+
+    assert printed == ["How far is the moon?!", "And in miles?!", "tonight!"]
+    assert asked == ["For when? "]
+
+
+async def test_a_function_is_an_agent_and_is_called_without_a_socket(monkeypatch):
+    served = []
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio, "run", served.append)
+        patch.setattr(A2AServer, "serve", lambda server, **options: (server, options))
+        names = await execute(the_one_with("A2AServer(weather).serve"))
+    [(server, options)] = served
+    assert options == {"port": 9999}
+
+    async with make_test_client_factory(server) as factory, factory.connect() as agent:
+        asked = await agent.ask("Paris")
+        answer = await agent.ask("Oslo", task_id=asked.task_id, context_id=asked.context_id)
+        card = await agent.agent_card()
+    assert asked.question == "In which city, Rome or Oslo?"
+    assert answer.text == "It is snowing in Oslo."
+    assert (card.name, card.description) == ("weather", "Tells what the weather is like.")
+
+    used = await execute(the_one_with("make_test_client_factory"), **names)
+    async with used["factory"]() as http:
+        reply = await http.get("/.well-known/agent-card.json")
+    assert reply.json()["name"] == "weather"
+
+
+def test_pytest_has_fixtures_for_it(pytester):
+    pytester.makepyfile(the_one_with("holdfast_fake_agent"))
+    without = [
+        word for name in ("cacheprovider", "hypothesispytest") for word in ("-p", f"no:{name}")
+    ]
+    plugin = "holdfast.testing.pytest_plugin"
+    done = pytester.runpytest_inprocess("-p", plugin, "--strict-markers", "-W", "error", *without)
+    done.assert_outcomes(passed=1)
+
+
+def test_every_extra_is_in_the_table():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {"holdfast": project["dependencies"], **project["optional-dependencies"]}
+    _, _, section = README.text.partition("## What to install\n")
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line[:3] == "| `"]
+    told = {}
+    for names, _, packages in rows:
+        extras = re.findall(r"`([^`]+)`", names)
+        for extra in extras:
+            told[extra] = {extra} if len(extras) > 1 else set(packages.split(", "))
+    assert told == {
+        extra: {re.match(r"[\w-]+", package)[0] for package in packages}
+        for extra, packages in wanted.items()
+    }
+
+
+def test_the_command_line_claims_what_its_report_says():
+    assert "all three tiers" in README.text
+    assert "| Tier claimed | 3 |" in (ROOT / "docs" / "cli-compliance.md").read_text()
+
+
+def test_the_commands_are_there_and_have_these_options():
+    lines = re.findall(r"^\$ holdfast (.*)$", README.text, flags=re.MULTILINE)
+    assert len(lines) > 10
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        command = app
+        while isinstance(command, click.Group):
+            command = command.commands[words.pop(0)]
+        options = {name for parameter in command.params for name in parameter.opts}
+        assert {word for word in words if word.startswith("-")} <= options, line
 
 
 def test_every_block_is_run():
-    tried = (
+    README.check_complete(
+        "import asyncio\n\nimport holdfast\n",  # the programs
+        "# a chunk every ten seconds",
         "fan_out",
-        "wrap_downstream",
         "agent.pending()",
         "run_id",
         "tools=",
-        "on_input",
+        "on_input=ask_me",
         "PushReceiver",
         "needs_input",
-        "text_deltas",
+        "async for text in events.text_deltas()",
         "file_part",
         "except holdfast",
         "AuthProvider",
-        "sessionId",
-        "ca.pem",
-        "holdfast.ClientFactory",
+        "ClientCredentials",
+        "CardVerifier",
+        '["GRPC"]',
+        "holdfast.sync.connect",
+        "A2AServer(weather).serve",
         "client_factory(ClientConfig())",
         "transport=Transport()",
+        "holdfast_fake_agent",
+        "make_test_client_factory",
     )
-    assert len(PROGRAMS) == 2
-    assert all(any(text in fragment for text in tried) for fragment in FRAGMENTS)
+
+
+def test_every_link_leads_somewhere():
+    README.check_links()

@@ -599,6 +599,24 @@ def test_an_orphan_is_an_error_that_names_it():
     assert ended == [True]
 
 
+def test_a_generator_that_the_collector_finds_is_no_orphan_and_is_closed():
+    ended = []
+
+    async def numbers():
+        try:
+            yield 1
+        finally:
+            ended.append(True)
+
+    async def main():
+        left = numbers()
+        await anext(left)
+        del left  # the loop begins to close it
+
+    run(main())
+    assert ended == [True]
+
+
 def test_orphans_may_be_allowed():
     ended = []
 

@@ -149,7 +149,9 @@ async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
             server, scopes = await _server(session, asked)
             provider = _provider(session, output, asked, server, scopes=scopes, secret=secret)
             store = session.logins.store(agent)
-            await store.remove("")  # who logs in anew wants a new token
+            # Who logs in anew wants a new token; and that must meet no older login, whose server
+            # it is not for, if this is the last that the command does.
+            await session.logins.remove(agent)
             token = await provider(store).token()
     except AuthenticationError as error:
         failure = Failure(

@@ -41,8 +41,12 @@ def _read_keys(reference: str) -> str:
         return reference
     path = Path(reference.removeprefix("file://")).expanduser()
     try:
-        return path.read_text(encoding="utf-8")
+        keys = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         message = f"{reference} cannot be read: {why}"
-    raise ValueError(message)
+        raise ValueError(message) from None
+    if not keys.lstrip().startswith(("{", "-----BEGIN ")):  # which would be taken for an address
+        message = f"{reference} holds neither a JWK set nor a key as PEM"
+        raise ValueError(message)
+    return keys

@@ -98,7 +98,7 @@ class DeviceCode(OAuthProvider):
     """
 
     _flow = "device_code"
-    _is_interactive = True
+    _patience = _LONGEST_PROMPT
 
     def __init__(
         self,
@@ -164,7 +164,6 @@ class AuthorizationCode(OAuthProvider):
     """
 
     _flow = "authorization_code"
-    _is_interactive = True
 
     def __init__(
         self,
@@ -188,28 +187,32 @@ class AuthorizationCode(OAuthProvider):
         if redirect_uri is not None:
             check_endpoint(redirect_uri, "redirect_uri")
         self._redirect_uri, self._receive = redirect_uri, receive
-        self._patience = check_seconds("patience", patience)
+        self._patience = self._seconds = check_seconds("patience", patience)
 
     async def _grant(self, asking: Asking) -> Token:
         if asking.endpoint.server.authorization_endpoint is None:
             raise _lacks("authorization_endpoint")
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._seconds):
+                state = secrets.token_urlsafe(32)
                 if self._redirect_uri is not None and self._receive is not None:
-                    return await self._through(asking, self._redirect_uri, self._receive)
-                async with LoopbackRedirect() as redirect:
-                    return await self._through(asking, redirect.uri, redirect.received)
+                    return await self._through(asking, self._redirect_uri, self._receive, state)
+                async with LoopbackRedirect(state) as redirect:
+                    return await self._through(asking, redirect.uri, redirect.received, state)
         except TimeoutError as error:
-            text = f"nobody allowed it in {self._patience:g} s; begin again"
+            text = f"nobody allowed it in {self._seconds:g} s; begin again"
             raise AuthenticationError(text, executed=False) from error
 
     async def _through(
-        self, asking: Asking, redirect_uri: str, receive: Callable[[], Awaitable[str]]
+        self,
+        asking: Asking,
+        redirect_uri: str,
+        receive: Callable[[], Awaitable[str]],
+        state: str,
     ) -> Token:
         client: Any = oauth_library().WebApplicationClient(asking.endpoint.client.client_id)
         verifier: str = client.create_code_verifier(64)
         challenge: str = client.create_code_challenge(verifier, "S256")
-        state = secrets.token_urlsafe(32)
         more = {} if asking.resource is None else {"resource": asking.resource}
         endpoint = asking.endpoint.server.authorization_endpoint or ""
         # The library takes https alone, and the authorization server may be on this machine.
@@ -222,7 +225,7 @@ class AuthorizationCode(OAuthProvider):
             code_challenge_method="S256",
             **more,
         )
-        await _told(self._open_url, endpoint.partition(":")[0] + url[len("https") :])
+        await self._shown(endpoint.partition(":")[0] + url[len("https") :])
         answer = await receive()
         code = _code_in(answer, state, asking.endpoint.server)
         parameters = {
@@ -233,6 +236,14 @@ class AuthorizationCode(OAuthProvider):
             **more,
         }
         return await asking.endpoint.ask_token(parameters)
+
+    async def _shown(self, url: str) -> None:
+        if self._open_url is not webbrowser.open:
+            await _told(self._open_url, url)
+        # Some browsers run in the terminal, and come back when they are closed.
+        elif not await asyncio.to_thread(webbrowser.open, url):
+            text = "there is no browser on this machine; pass open_url=, which shows the address"
+            raise AuthenticationError(text, executed=False)
 
 
 async def _told(hook: Callable[[Any], Any], value: Any) -> None:

@@ -52,6 +52,9 @@ __all__ = ["Asking", "OAuthOptions", "OAuthProvider"]
 
 _METHODS = ("client_secret_basic", "client_secret_post", "none")
 _NOTHING = Credentials()
+_PAUSE = 30.0
+"""Seconds after a refused token for which its successor stays, though that is refused as well: an
+agent that takes none would have a new one fetched, or a person asked, for each call."""
 
 
 class Asking(NamedTuple):
@@ -135,7 +138,8 @@ class OAuthProvider(ABC):
     """
 
     _flow: str
-    _is_interactive = False
+    _patience: float | None = None
+    """Seconds that a person may take; None where nobody is asked."""
 
     def __init__(
         self,
@@ -188,7 +192,7 @@ class OAuthProvider(ABC):
         self._held = PerLoop(_Held)
         self._more: dict[str, tuple[str, ...]] = {}
         self._vain: dict[str, tuple[str, ...]] = {}
-        self._refused: dict[str, str] = {}
+        self._refused: dict[str, tuple[str, float]] = {}
         self._found: dict[str, tuple[AuthorizationServer, Reach | None]] = {}
 
     async def credentials(self, call: AnyCall, /) -> Credentials:
@@ -294,7 +298,7 @@ class OAuthProvider(ABC):
         except A2AError as error:
             raise self._failure(error) from error
         except TimeoutError as error:
-            text = f"the authorization server gave no token for {self._timeout:g} s"
+            text = f"the authorization server gave no token for {self._timeout:g} s or more"
             raise AuthenticationError(text, transient=True, executed=False) from error
 
     def _failure(self, error: A2AError) -> AuthenticationError | A2AError:
@@ -326,7 +330,9 @@ class OAuthProvider(ABC):
         self, purpose: _Purpose, key: str, scopes: tuple[str, ...], flight: Flight[Token]
     ) -> Token:
         """What the store has, or what the server gives; nothing of it is interrupted half-way."""
-        limit = None if self._is_interactive else self._timeout
+        limit = self._timeout
+        if self._patience is not None:  # somebody else's person first, and then one's own
+            limit = 2 * (self._patience + 2 * self._timeout)
         async with asyncio.timeout(limit), self._store.turn(key):
             token = await self._store.load(key)
             if token is not None and self._is_usable(token, key):
@@ -353,7 +359,7 @@ class OAuthProvider(ABC):
         is_enough = set(self._more.get(key, ())) <= set(token.scopes or ())
         known = self._held.here().tokens.get(key)  # which is there only if it is over
         is_over = known is not None and known[0].access_token == token.access_token
-        is_refused = token.access_token == self._refused.get(key)
+        is_refused = token.access_token == self._refused.get(key, ("", 0.0))[0]
         return is_enough and not (is_over or is_refused) and (left is None or left > 0)
 
     async def _got(
@@ -398,10 +404,13 @@ class OAuthProvider(ABC):
         """Uses a token no more that was refused, if it is still the one in use."""
         key, _ = self._key(purpose)
         held = self._held.here()
-        known = held.tokens.get(key)
+        known, now = held.tokens.get(key), asyncio.get_running_loop().time()
+        last, at = self._refused.get(key, (refused, now))
+        if last != refused and 0 <= now - at < _PAUSE:
+            return
         if known is not None and known[0].access_token == refused:
             del held.tokens[key]
-        self._refused[key] = refused
+        self._refused[key] = (refused, now)
 
     async def _stepped_up(
         self, purpose: _Purpose, error: A2AError, wanted: tuple[str, ...], *, shown: str

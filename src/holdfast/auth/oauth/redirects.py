@@ -1,15 +1,17 @@
 """Where a browser comes back to: a port of this machine, open for one answer (RFC 8252, 7.3).
 
 Rules: it listens on 127.0.0.1 alone; only one path is answered, and the first request for it that
-carries a ``state`` counts; requests are small, and have a moment to come; what it shows holds
-nothing of what it was sent.
+carries the right ``state`` counts, since any page in any browser can make others; requests are
+small, and have a moment to come; what it shows holds nothing of what it was sent.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 from typing import TYPE_CHECKING, Self
+from urllib.parse import parse_qs
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -27,12 +29,16 @@ _DONE = b"<!doctype html><title>Done</title><p>You can close this window."
 class LoopbackRedirect:
     """Waits for a browser. Use it as an async context manager.
 
+    Args:
+        state: What the browser brings along that nobody else knows.
+
     Attributes:
         uri: The address to send the browser to.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, state: str) -> None:
         self.uri = ""
+        self._state = state.encode()
         self._answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -85,11 +91,11 @@ class LoopbackRedirect:
             with contextlib.suppress(OSError):
                 writer.close()
 
-    @staticmethod
-    def _target(head: bytes) -> str | None:
+    def _target(self, head: bytes) -> str | None:
         """The target of a request, if it is the browser's."""
         method, _, rest = head.partition(b"\r\n")[0].decode("ascii").partition(" ")
         target = rest.rpartition(" ")[0]
         path, _, query = target.partition("?")
-        is_answer = any(pair.startswith("state=") for pair in query.split("&"))
+        states = [value.encode() for value in parse_qs(query).get("state", [])]
+        is_answer = bool(states) and hmac.compare_digest(states[0], self._state)
         return target if method == "GET" and path == _PATH and is_answer else None

@@ -170,13 +170,15 @@ class AskedServer(NamedTuple):
             reply = await self.engine.request(request)
             return _read(reply, url, now=self.env.wall())
         except A2AError as error:
-            redact(error, self._secrets(parameters))
+            carried = headers.get("authorization", "").partition(" ")[2]
+            redact(error, [*self._secrets(parameters), *filter(None, [carried])])
             error.agent = presentable(url)
             raise
 
     def _secrets(self, parameters: Mapping[str, str]) -> list[str]:
         said = [parameters.get(name, "") for name in _SECRET]
-        return [one for one in (*said, self.client.client_secret or "") if one]
+        own = self.client.client_secret or ""
+        return [one for one in (*said, own, quote_plus(own)) if one]
 
 
 _SECRET = ("code", "code_verifier", "device_code", "refresh_token", "token")

@@ -8,7 +8,7 @@ Rules, each against something that grpcio does otherwise:
 - Open streams cannot starve calls: they have connections of their own, each for so many of them
   as common servers take.
 - Channels belong to an event loop, and end with it; another loop gets others. What was lent is
-  never closed.
+  never closed, and carries calls and streams alike.
 - A process that forks closes its clients before, or calls nothing afterwards: grpcio has threads.
 """
 
@@ -118,7 +118,7 @@ class _Way:
 
 
 _Purpose = tuple[str, bool, "Reach | None"]
-"""The address, whether it is for streams, and how far it may lead."""
+"""The address, whether it is for streams alone, and how far it may lead."""
 
 
 class Channels:
@@ -148,7 +148,8 @@ class Channels:
             NotConnectedError: No connection came about.
             A2AError: There can be none: see `ChannelMaking.make`.
         """
-        purpose = (url, streaming, request.reach)
+        has_its_own = streaming and not self._making.is_lent
+        purpose = (url, has_its_own, request.reach)
         way = self._ways.pop(purpose, None) or _Way()
         self._ways[purpose] = way  # the most recently used one comes last
         found = _with_room(way)
