@@ -57,6 +57,7 @@ from holdfast import (
 )
 from holdfast.model.operations import GET_TASK, SUBSCRIBE_TO_TASK
 from holdfast.model.requests import GetTaskRequest, SubscribeToTaskRequest
+from holdfast.net.grpc import channels as channels_of_grpc
 from holdfast.net.grpc.binding import GrpcBinding
 from holdfast.net.grpc.channels import Channels, Connected
 from holdfast.net.grpc.failures import NotConnectedError
@@ -370,6 +371,37 @@ async def test_cancellations_at_any_moment_leave_nothing_behind():
         assert [one.uses for one in used] == [0] * len(used)
 
 
+async def test_a_stream_that_is_left_alone_ends_without_a_word(caplog):
+    gone = asyncio.Event()
+
+    async def stream(request, context):
+        context.add_done_callback(lambda _: gone.set())
+        while True:
+            yield pb.StreamResponse(task=task(state="TASK_STATE_WORKING")).SerializeToString()
+            await asyncio.sleep(0)
+
+    async def working(request, context):
+        return task(state="TASK_STATE_WORKING").SerializeToString()
+
+    async with (
+        grpc_agent(SubscribeToTask=stream, GetTask=working) as (port, _, _),
+        connect(card_of(f"127.0.0.1:{port}"), resilience=BARE) as client,
+    ):
+        before = {id(one) for one in gc.get_objects() if isinstance(one, Connected)}
+
+        async def begun():
+            await anext(await client.subscribe_to_task("t1").__aenter__())
+
+        await begun()
+        gc.collect()
+        await asyncio.wait_for(gone.wait(), LIMIT)
+        await asyncio.sleep(0.01)
+        assert tasks_of_ours() == []
+        used = [one for one in gc.get_objects() if isinstance(one, Connected)]
+        assert not any(one.uses for one in used if id(one) not in before)
+    assert caplog.records == []
+
+
 def tasks_of_ours():
     codes = [getattr(one.get_coro(), "cr_code", None) for one in asyncio.all_tasks()]
     return [code for code in codes if code is not None and "/holdfast/" in code.co_filename]
@@ -455,6 +487,20 @@ async def test_a_call_ends_with_its_client(method):
         with pytest.raises(A2AConnectionError, match="closed") as caught:
             await calling
     assert caught.value.failure == "closed"
+
+
+async def test_a_channel_that_is_closed_while_it_does_not_connect_is_no_cancellation(monkeypatch):
+    real = channels_of_grpc._reason
+
+    async def reason(channel):
+        channel._loop.call_soon(asyncio.ensure_future, channel.close())
+        return await real(channel)
+
+    monkeypatch.setattr(channels_of_grpc, "_reason", reason)
+    async with connect(card_of(f"127.0.0.1:{free_port()}"), resilience=BARE) as client:
+        with pytest.raises(A2AConnectionError) as caught:
+            await client.send_message("hi")
+    assert caught.value.executed is False
 
 
 async def test_a_reply_that_is_cut_off_is_lost_and_what_became_of_it_unknown():
@@ -662,6 +708,18 @@ async def test_an_event_larger_than_allowed_is_named_by_its_own_limit(size):
                 await anext(events)
     assert (caught.value.which, caught.value.bound) == ("event", 800)
     assert "event of the stream is larger than 800 bytes" in str(caught.value)
+
+
+async def test_headers_that_are_too_large_for_the_agent_are_not_its_replys():
+    async with (
+        grpc_agent(GetTask=get_task) as (port, _, _),
+        connect(
+            card_of(f"127.0.0.1:{port}"), headers={"x-large": "y" * 20_000}, resilience=BARE
+        ) as client,
+    ):
+        with pytest.raises(RateLimitedError, match="metadata size exceeds") as caught:
+            await client.get_task("t1")
+        assert "reply" not in caught.value.message
 
 
 async def test_a_reply_that_inflates_beyond_a_limit_is_too_large():

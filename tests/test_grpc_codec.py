@@ -99,6 +99,7 @@ def test_binary_headers_are_bytes():
         ("grpc-timeout", "secret"),
         ("x!", "secret"),
         ("X-Upper", "secret"),
+        ("-bin", "secret"),
         ("x", "secret\n"),
         ("x", "secret\tb"),
         ("x", "sécret"),
@@ -271,6 +272,7 @@ def test_a_failed_precondition_is_what_the_operation_can_mean_by_it(operation, k
         ("errors resolving a.test:50051: [...]", "dns"),
         ("failed to connect to all addresses; last error: Ssl handshake failed", "tls"),
         ("failed to connect to all addresses; ... Connection refused", "refused"),
+        ("failed to connect ...; last error: HTTP proxy returned response code 407", "proxy"),
         ("failed to connect to all addresses; last error: timeout", "unreachable"),
     ],
 )

@@ -28,7 +28,7 @@ _OWN = FRAMING | {"content-type", "user-agent"}
 
 _RESERVED = "grpc-"
 _BINARY = "-bin"
-_NAME = re.compile(r"[0-9a-z_.-]+")
+_NAME = re.compile(r"(?!-bin$)[0-9a-z_.-]+")
 _VALUE = re.compile(r"[\x20-\x7e]*")
 
 

@@ -146,6 +146,7 @@ _FAILURE_BY_WORDS: tuple[tuple[str, ConnectionFailure], ...] = (
     ("dns resolution", "dns"),
     ("errors resolving", "dns"),
     ("name resolution", "dns"),
+    ("http proxy returned", "proxy"),
     ("handshake", "tls"),
     ("ssl_", "tls"),
     ("certificate", "tls"),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from grpc import aio
@@ -25,7 +25,7 @@ from holdfast.net.grpc.failures import NotConnectedError
 from holdfast.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Coroutine
 
     from holdfast.net.grpc.making import ChannelMaking
     from holdfast.wire.http import HttpRequest
@@ -132,6 +132,7 @@ class Channels:
         self.watchdog = Watchdog()
         self._making = making
         self._ways: dict[_Purpose, _Way] = {}
+        self._going_on = set[asyncio.Task[None]]()
         self._at_last = _close_at_last(self._ways)
         with contextlib.suppress(StopIteration):
             self._at_last.__anext__().send(None)  # from its first step on, the loop knows of it
@@ -160,6 +161,13 @@ class Channels:
         if len(self._ways) > _MOST:
             await self._let_some_go()
         return found
+
+    def goes_on(self, reading: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Reads what comes over one of them; the task is kept until it is over."""
+        task = asyncio.ensure_future(reading)
+        self._going_on.add(task)
+        task.add_done_callback(self._going_on.discard)
+        return task
 
     async def close(self) -> None:
         """Closes all of them; calls that are under way fail."""

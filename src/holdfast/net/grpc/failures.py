@@ -28,7 +28,10 @@ __all__ = ["NotConnectedError", "reason_in", "status_of", "too_large"]
 
 _TOO_LARGE = re.compile(r"larger than max \([0-9]+ vs\. ([0-9]+)\)")
 _INFLATES = "Decompressed message larger than max"
-_LARGE_METADATA = "metadata size exceeds"
+_LARGE_METADATA = re.compile(r"metadata size exceeds .*vs\. ([0-9]+)\)")
+_OURS = "Stream removed"
+"""What newer releases put before what the client has refused, and no server."""
+
 _NOT_OURS = "SERVER:"
 """What gRPC's own servers put before the same words where it is our request that they refuse."""
 
@@ -81,7 +84,10 @@ def too_large(
     details = error.details() or ""
     if error.code().name != "RESOURCE_EXHAUSTED" or _NOT_OURS in details:
         return None
-    if _LARGE_METADATA in details:
+    found = _LARGE_METADATA.search(details)
+    if found is not None:
+        if int(found[1]) != limits.headers and not details.startswith(_OURS):
+            return None  # the server has refused what the request carries
         what = f"the metadata of the reply is larger than {limits.headers} bytes"
         return exceeded("headers", limits, what, grpc_status=error.code().name)
     found = _TOO_LARGE.search(details)

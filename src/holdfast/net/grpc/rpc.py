@@ -12,6 +12,7 @@ Rules, each against something that grpcio does otherwise:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
@@ -85,6 +86,10 @@ class Rpc(NamedTuple):
             raise
         except TimeoutError:
             raise self.timed_out("connect", sent=False) from None
+        except asyncio.CancelledError:
+            if _is_wanted():
+                raise self.closed(sent=False) from None
+            raise
 
     def failed(self, error: aio.AioRpcError, *, began: bool = False) -> A2AError:
         """How it failed."""
@@ -186,14 +191,16 @@ class RpcEvents(Generic[R]):
         self._decode = decode
         self._connected: Connected | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._arrived = deque[bytes]()
-        self._size = 0
-        self._news, self._room = asyncio.Event(), asyncio.Event()
-        self._headers: Mapping[str, str] | None = None
+        self._inbox = _Inbox()
         self._first: R | None = None  # until it is asked for
-        self._failure: aio.AioRpcError | None = None
         self._came = False
-        self._is_over = self._is_closed = False
+
+    def __del__(self) -> None:
+        # Nobody has it any more who could close it, and its loop goes on.
+        reading, connected = self._reading, self._connected
+        if reading is not None and connected is not None:
+            with contextlib.suppress(RuntimeError):  # of a loop that is closed
+                reading.get_loop().call_soon_threadsafe(_abandon, reading, connected)
 
     def __aiter__(self) -> Self:
         return self
@@ -215,7 +222,7 @@ class RpcEvents(Generic[R]):
                 error.agent = self._agent
             await self.close()
             raise
-        return self._headers or {}
+        return self._inbox.headers or {}
 
     async def __anext__(self) -> R:
         if self._first is not None:
@@ -229,22 +236,22 @@ class RpcEvents(Generic[R]):
 
     def at_hand(self) -> R | None:
         """The next value if it is there already; what fails does so where it is waited for."""
-        if not self._arrived or self._first is not None:
+        arrived = self._inbox.arrived
+        if not arrived or self._first is not None:
             return None
         try:
-            value = self._decode(self._arrived[0])
+            value = self._decode(arrived[0])
         except A2AError:
             return None
-        self._taken()
+        self._inbox.take()
         return value
 
     async def close(self) -> None:
         """Ends the call; the agent goes on."""
         reading, self._reading = self._reading, None
         connected, self._connected = self._connected, None
-        self._arrived.clear()
-        self._failure = self._first = None
-        self._is_over, self._is_closed = True, False
+        self._first = None
+        self._inbox.empty()
         try:
             if reading is not None and not reading.done():
                 reading.cancel()
@@ -263,65 +270,106 @@ class RpcEvents(Generic[R]):
             call = method(rpc.request.body, metadata=rpc.metadata)
         except aio.UsageError:
             raise rpc.closed() from None
-        self._reading = asyncio.ensure_future(self._read(call))
-        await self._wait("first_byte", lambda: self._headers is None)
+        inbox = self._inbox
+        self._reading = self._channels.goes_on(inbox.read(call))
+        await self._wait("first_byte", lambda: inbox.headers is None)
 
     async def _next(self) -> R:
-        await self._wait("idle", lambda: not self._arrived)
-        if not self._arrived:
+        inbox = self._inbox
+        await self._wait("idle", lambda: not inbox.arrived)
+        if not inbox.arrived:
             raise self._end()
         self._came = True
-        message = self._arrived[0]
-        self._taken()
-        return self._decode(message)
-
-    def _taken(self) -> None:
-        self._size -= len(self._arrived.popleft())
-        self._room.set()
+        return self._decode(inbox.take())
 
     def _end(self) -> Exception:
         """What the end of the call means."""
-        if self._failure is not None:
-            return self._rpc.failed(self._failure, began=self._came)
-        return self._rpc.closed() if self._is_closed else StopAsyncIteration()
+        inbox = self._inbox
+        if inbox.failure is not None:
+            return self._rpc.failed(inbox.failure, began=self._came)
+        return self._rpc.closed() if inbox.is_closed else StopAsyncIteration()
 
     async def _wait(self, phase: TimeoutPhase, lacks: Callable[[], bool]) -> None:
         """Waits while something lacks, and the call goes on."""
-        if self._is_over or not lacks():
+        inbox = self._inbox
+        if inbox.is_over or not lacks():
             return
         try:
             with self._channels.watchdog.within(getattr(self._rpc.request.timeouts, phase)):
-                while lacks() and not self._is_over:
-                    self._news.clear()
-                    await self._news.wait()
+                while lacks() and not inbox.is_over:
+                    inbox.news.clear()
+                    await inbox.news.wait()
         except TimeoutError:
             raise self._rpc.timed_out(phase) from None
 
-    async def _read(self, call: aio.UnaryStreamCall[bytes, bytes]) -> None:
+
+class _Inbox:
+    """What has come of a stream, and was not asked for yet.
+
+    It knows nothing of who asks, so that nobody keeps a stream alive that was left alone.
+
+    Attributes:
+        arrived: The messages.
+        news: Set when something has come.
+        headers: The metadata before the first message; None until they are there.
+        failure: How the call failed.
+        is_over: Whether nothing more will come.
+        is_closed: Whether that is because its channel was closed.
+    """
+
+    def __init__(self) -> None:
+        self.arrived = deque[bytes]()
+        self.news = asyncio.Event()
+        self.headers: Mapping[str, str] | None = None
+        self.failure: aio.AioRpcError | None = None
+        self.is_over = self.is_closed = False
+        self._size = 0
+        self._room = asyncio.Event()
+
+    def take(self) -> bytes:
+        """The next message, of those that are there."""
+        message = self.arrived.popleft()
+        self._size -= len(message)
+        self._room.set()
+        return message
+
+    def empty(self) -> None:
+        """Throws away what is there; nothing more comes."""
+        self.arrived.clear()
+        self.failure = None
+        self.is_over, self.is_closed = True, False
+
+    async def read(self, call: aio.UnaryStreamCall[bytes, bytes]) -> None:
         """Reads what comes, a little ahead of those who ask for it."""
         messages = aiter(call)
         try:
-            self._headers = reply_headers(await call.initial_metadata())
-            self._news.set()
+            self.headers = reply_headers(await call.initial_metadata())
+            self.news.set()
             async for message in messages:
-                self._arrived.append(message)
+                self.arrived.append(message)
                 self._size += len(message)
-                self._news.set()
-                while len(self._arrived) >= _AHEAD or self._size > _BYTES_AHEAD:
+                self.news.set()
+                while len(self.arrived) >= _AHEAD or self._size > _BYTES_AHEAD:
                     self._room.clear()
                     await self._room.wait()
         except aio.AioRpcError as error:
-            self._failure = error
+            self.failure = error
         except asyncio.CancelledError:
             if not _is_wanted():
                 raise
-            self._is_closed = True
+            self.is_closed = True
         finally:
-            self._is_over = True
-            self._news.set()
+            self.is_over = True
+            self.news.set()
             call.cancel()  # which does nothing to one that is over
             if isinstance(messages, AsyncGenerator):  # left in the middle
                 await messages.aclose()
+
+
+def _abandon(reading: asyncio.Task[None], connected: Connected) -> None:
+    """Ends a call that nobody waits for any more."""
+    reading.cancel()
+    reading.add_done_callback(lambda _: asyncio.ensure_future(connected.leave()))
 
 
 def _is_wanted() -> bool:
