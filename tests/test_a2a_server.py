@@ -866,3 +866,21 @@ async def test_closing_ends_turns_that_have_not_and_they_say_so(caplog):
 
     assert caught.value.task.text == "so far"
     assert any("1 turns were ended" in record.getMessage() for record in caplog.records)
+
+
+async def test_closing_says_so_of_a_turn_that_holds_on_to_its_cancellation():
+    may_end = asyncio.Event()
+
+    async def answer(message):
+        while not may_end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await may_end.wait()
+
+    server = A2AServer(answer)
+    async with calling(server) as client:
+        asking = asyncio.create_task(client.ask("?"))
+        await asyncio.sleep(1)
+        await server.close()
+        with pytest.raises(holdfast.TaskFailedError, match="the agent was stopped"):
+            await asking
+        may_end.set()
