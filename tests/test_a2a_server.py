@@ -694,6 +694,15 @@ async def test_a_body_that_is_too_large_never_reaches_the_agent():
     assert (status, answer["id"], answer["error"]["code"]) == (413, 7, -32600)
 
 
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+async def test_what_a_page_in_a_browser_may_send_unasked_never_reaches_the_agent(kind):
+    request = {"jsonrpc": "2.0", "id": 7, "method": "GetTask", "params": {"id": "x"}}
+
+    status, answer = await post(A2AServer(echo), request, **{"content-type": kind})
+
+    assert (status, answer["id"], answer["error"]["code"]) == (415, 7, -32600)
+
+
 async def test_an_unknown_path_gets_a_proper_error():
     status, answer = await post(A2AServer(echo), {}, "/nothing/here")
 

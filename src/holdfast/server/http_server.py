@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -59,11 +59,13 @@ def _with_limit(protocol: Any, seconds: float) -> Any:
         _limit: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
-            cast("Any", super()).connection_made(transport)
+            above: Any = super()
+            above.connection_made(transport)
             self._begin(transport)
 
         def data_received(self, data: bytes) -> None:
-            cast("Any", super()).data_received(data)
+            above: Any = super()
+            above.data_received(data)
             if self.cycle is not None and not self.cycle.response_complete:
                 self._end()
             elif self._limit is None:
@@ -71,7 +73,8 @@ def _with_limit(protocol: Any, seconds: float) -> Any:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._end()
-            cast("Any", super()).connection_lost(exc)
+            above: Any = super()
+            above.connection_lost(exc)
 
         def _begin(self, transport: asyncio.Transport) -> None:
             self._limit = asyncio.get_running_loop().call_later(seconds, transport.abort)
