@@ -694,6 +694,15 @@ async def test_a_body_that_is_too_large_never_reaches_the_agent():
     assert (status, answer["id"], answer["error"]["code"]) == (413, 7, -32600)
 
 
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+async def test_what_a_page_in_a_browser_may_send_unasked_never_reaches_the_agent(kind):
+    request = {"jsonrpc": "2.0", "id": 7, "method": "GetTask", "params": {"id": "x"}}
+
+    status, answer = await post(A2AServer(echo), request, **{"content-type": kind})
+
+    assert (status, answer["id"], answer["error"]["code"]) == (415, 7, -32600)
+
+
 async def test_an_unknown_path_gets_a_proper_error():
     status, answer = await post(A2AServer(echo), {}, "/nothing/here")
 
@@ -866,3 +875,21 @@ async def test_closing_ends_turns_that_have_not_and_they_say_so(caplog):
 
     assert caught.value.task.text == "so far"
     assert any("1 turns were ended" in record.getMessage() for record in caplog.records)
+
+
+async def test_closing_says_so_of_a_turn_that_holds_on_to_its_cancellation():
+    may_end = asyncio.Event()
+
+    async def answer(message):
+        while not may_end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await may_end.wait()
+
+    server = A2AServer(answer)
+    async with calling(server) as client:
+        asking = asyncio.create_task(client.ask("?"))
+        await asyncio.sleep(1)
+        await server.close()
+        with pytest.raises(holdfast.TaskFailedError, match="the agent was stopped"):
+            await asking
+        may_end.set()

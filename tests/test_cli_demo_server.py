@@ -249,6 +249,13 @@ def test_a_port_that_is_taken_is_told():
     assert "Code: HOLDFAST_ERR_LISTEN" in done.err
 
 
+def test_no_address_is_not_every_address():
+    done = holdfast("demo-server", "--port", "0", "--host", "", card=None, on_sockets=True)
+
+    assert done.exit == 2
+    assert "0.0.0.0 for every address" in done.err
+
+
 def test_the_help_tells_words_and_faults():
     done = holdfast("demo-server", "--help", card=None)
 
@@ -266,8 +273,13 @@ def test_a_process_serves_until_it_is_told_to_end():
         first = served.stdout.readline()
         url = first.split()[5].rstrip(";")
         done = holdfast("send", "stream a b", card=url, on_sockets=True)
+        while "Message" not in (out := served.stdout.readline()):
+            assert out
+        served.stdout.close()  # as ``| head`` does
+        again = holdfast("send", "still there", card=url, on_sockets=True)
         os.kill(served.pid, signal.SIGTERM)
-        out, err = served.communicate()
+        with served.stderr:
+            err = served.stderr.read()
     finally:
         watchdog.cancel()
         served.kill()
@@ -275,5 +287,5 @@ def test_a_process_serves_until_it_is_told_to_end():
 
     assert done.exit == 0
     assert "a b" in done.out
+    assert (again.exit, "still there" in again.out) == (0, True)
     assert (served.returncode, err) == (0, "")
-    assert "SendMessage" in out or "SendStreamingMessage" in out

@@ -45,6 +45,17 @@ class _Faults(click.ParamType["tuple[WrittenFault, ...]"]):
             self.fail(str(error), param, ctx)
 
 
+class _Host(click.ParamType[str]):
+    """Refuses no address at all, by which the system understands every one of the machine."""
+
+    name = "text"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        return str(value) or self.fail("say 0.0.0.0 for every address of this machine", param, ctx)
+
+
 class _DemoCommand(click.Command):
     """Tells the words and the faults behind the options."""
 
@@ -65,7 +76,13 @@ class _DemoCommand(click.Command):
 @click.command(
     "demo-server", cls=_DemoCommand, context_settings={"help_option_names": ["-h", "--help"]}
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--host",
+    type=_Host(),
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen on.",
+)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -118,7 +135,7 @@ async def _serve(
     from holdfast.cli.demo_agent import DemoAgent  # heavy; help is not
     from holdfast.testing import LoopbackServer
 
-    server = LoopbackServer(DemoAgent(faults, told=_tell), host=host, port=port)
+    server = LoopbackServer(DemoAgent(faults, told=_log), host=host, port=port)
     stopped = asyncio.Event()
     try:
         await server.listen()
@@ -170,3 +187,8 @@ def _announce(url: str, *, has_faults: bool) -> None:
 
 def _tell(line: str) -> None:
     click.echo(line)
+
+
+def _log(line: str) -> None:
+    with contextlib.suppress(BrokenPipeError):  # nobody reads it any more: the agent goes on
+        _tell(line)

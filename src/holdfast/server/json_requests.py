@@ -1,7 +1,9 @@
 """Requests whose JSON is read here: what is none is said to be none, whatever it made of Python.
 
 The SDK tells a client what an exception says, and calls it an internal error, where JSON is nested
-too deeply, or holds a number that is too long.
+too deeply, or holds a number that is too long. And it takes a body whatever it is called: but
+browsers let any page send text to any server of the machine or its network, and ask the server
+first before they send what is called JSON, as it has to be (A2A 9.1, 11.1).
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from typing import Any
 
 from starlette.requests import Request
 
+from holdfast.wire.http import media_type
+
 __all__ = ["JsonRequest"]
 
 
@@ -18,6 +22,10 @@ class JsonRequest(Request):
     """A request, as the SDK's routes take it."""
 
     _read: Any = None
+
+    async def is_called_json(self) -> bool:
+        """Whether the body, if there is one, may be taken for JSON."""
+        return "json" in media_type(self.headers) or not await self.body()
 
     async def json(self) -> Any:
         """What the body holds.

@@ -8,6 +8,7 @@ the server. Nothing but an `A2AError` says anything of itself; all others are lo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -135,8 +136,16 @@ class Runs(AgentExecutor):
         late = [run for run in self._runs.values() if not run.task.done()]
         for run in late:
             run.is_stopped = True
-        await asyncio.gather(*(run.end() for run in late))
+        await asyncio.gather(*(self._end(run) for run in late))
         return len(late)
+
+    async def _end(self, run: _Run) -> None:
+        """Ends a turn, and says so where it holds on to its cancellation."""
+        await run.end()
+        if not run.task.done():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_STOPPING):
+                    await self._unless_over(run.turn, run.turn.fail, _stopped())
 
     def hurry(self) -> None:
         """Takes away what is left of the grace."""
@@ -153,8 +162,7 @@ class Runs(AgentExecutor):
             elif run is None or not (run.is_stopped or run.is_cancelled):
                 raise
             elif run.is_stopped:
-                error = InternalError("the agent was stopped", transient=True)
-                await self._unless_over(turn, turn.fail, error)
+                await self._unless_over(turn, turn.fail, _stopped())
 
     async def _to_its_end(self, turn: AgentTurn) -> None:
         scope = asyncio.timeout(self._timeout)
@@ -214,6 +222,10 @@ class Runs(AgentExecutor):
             emit=emit,
             env=self._env,
         )
+
+
+def _stopped() -> InternalError:
+    return InternalError("the agent was stopped", transient=True)
 
 
 def _requester(context: RequestContext) -> Requester:

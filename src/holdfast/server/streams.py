@@ -46,8 +46,11 @@ def _own(route: BaseRoute, keep_alive: float) -> BaseRoute:
         return route
     answer: Callable[[Request], Awaitable[Response]] = route.endpoint
 
-    async def endpoint(request: Request) -> Response:
-        response = await answer(JsonRequest(request.scope, request.receive))
+    async def endpoint(given: Request) -> Response:
+        request = JsonRequest(given.scope, given.receive)
+        if not await request.is_called_json():
+            return Response("the body has to be JSON, and called so", status_code=415)
+        response = await answer(request)
         if isinstance(response, EventSourceResponse):
             return _EventStream(response, keep_alive)
         return response
