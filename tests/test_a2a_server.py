@@ -224,8 +224,8 @@ async def test_the_turn_tells_who_called():
     (turn,) = seen
     assert turn.task_id == answered.task_id
     assert turn.context_id == answered.context_id
-    assert turn.caller.headers["a2a-version"] == "1.0"
-    assert (turn.caller.user, turn.asked, turn.history) == (None, None, ())
+    assert turn.requester.headers["a2a-version"] == "1.0"
+    assert (turn.requester.user, turn.asked, turn.history) == (None, None, ())
     assert turn.message.text == turn.text == "?"
 
 
@@ -828,7 +828,7 @@ async def test_the_middleware_says_who_calls():
         return serve
 
     async def answer(message, turn):
-        return turn.caller.user
+        return turn.requester.user
 
     async with calling(answer, middleware=[authenticated]) as client:
         assert (await client.ask("who am I?")).text == "ada"

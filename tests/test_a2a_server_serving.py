@@ -47,7 +47,7 @@ class Scripted:
                 await self.may_end.wait()
                 yield "ended"
             case text:
-                headers = "a2a-version" in turn.caller.headers
+                headers = "a2a-version" in turn.requester.headers
                 yield f"You said {text}, {'with' if headers else 'without'} headers"
 
 

@@ -248,7 +248,7 @@ def test_a_port_that_is_taken_is_told():
 
     assert done.exit == 1
     assert f"cannot listen at 127.0.0.1, port {port}" in done.err
-    assert "Code: HOLDFAST_ERR_CANNOT_LISTEN" in done.err
+    assert "Code: HOLDFAST_ERR_LISTEN" in done.err
     assert "Hint: holdfast demo-server --port 0" in done.err
 
 

@@ -692,6 +692,24 @@ async def test_a_reply_larger_than_allowed_is_named_by_its_limit(size, which):
     assert (caught.value.which, caught.value.executed) == (which, None)
 
 
+@pytest.mark.parametrize("size", [1000, 100_000])
+async def test_an_event_larger_than_allowed_is_named_by_its_own_limit(size):
+    async def large(request, context):
+        whole = task(metadata={"x": "y" * size})
+        yield pb.StreamResponse(task=whole).SerializeToString()
+
+    limits = Limits(body=4000, event=800)
+    async with (
+        grpc_agent(SubscribeToTask=large, GetTask=get_task) as (port, _, _),
+        connect(card_of(f"127.0.0.1:{port}"), limits=limits, resilience=BARE) as client,
+    ):
+        with pytest.raises(LimitExceededError) as caught:
+            async with client.subscribe_to_task("t1") as events:
+                await anext(events)
+    assert (caught.value.which, caught.value.bound) == ("event", 800)
+    assert "event of the stream is larger than 800 bytes" in str(caught.value)
+
+
 async def test_headers_that_are_too_large_for_the_agent_are_not_its_replys():
     async with (
         grpc_agent(GetTask=get_task) as (port, _, _),

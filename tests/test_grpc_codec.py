@@ -21,7 +21,6 @@ from holdfast.errors import (
     InternalError,
     InvalidAgentResponseError,
     InvalidParamsError,
-    LimitExceededError,
     MethodNotFoundError,
     ParseError,
     PermissionDeniedError,
@@ -37,15 +36,10 @@ from holdfast.model import operations as op
 from holdfast.model.operations import OPERATIONS
 from holdfast.policy.breaker import judge
 from holdfast.policy.limiter import asks_to_wait
-from holdfast.wire.grpc import (
-    CODECS,
-    RpcStatus,
-    error_of,
-    reply_headers,
-    request_metadata,
-)
-from holdfast.wire.limits import Limits
-from holdfast.wire.status import GRPC_STATUSES, REFUSALS
+from holdfast.wire.grpc import CODECS
+from holdfast.wire.grpc_metadata import reply_headers, request_metadata
+from holdfast.wire.grpc_status import GRPC_STATUSES, RpcStatus, error_of
+from holdfast.wire.status import REFUSALS
 
 from .strategies import given, short_text
 
@@ -65,7 +59,7 @@ def rich(*details, code=2, message="said"):
 
 
 def error(code, details="said", operation=op.SEND_MESSAGE, version="1.0", **ended):
-    facts = {name: ended.pop(name) for name in ("sent", "began", "limits") if name in ended}
+    facts = {name: ended.pop(name) for name in ("sent", "began") if name in ended}
     refusals = ended.pop("refusals", REFUSALS)
     status = RpcStatus(code=code, details=details, **ended)
     return error_of(operation, status, version=version, now=1e9, refusals=refusals, **facts)
@@ -329,16 +323,6 @@ def test_a_reply_that_grpc_cannot_read_is_none():
 def test_a_deadline_that_somebody_else_set_names_the_wait():
     assert error("DEADLINE_EXCEEDED").phase == "first_byte"
     assert error("DEADLINE_EXCEEDED", began=True).phase == "idle"
-
-
-def test_a_reply_that_the_channel_did_not_take_exceeds_a_limit():
-    text = "CLIENT: Received message larger than max (300 vs. 200)"
-
-    told = error("RESOURCE_EXHAUSTED", text, limits=Limits(body=100))
-
-    assert type(told) is LimitExceededError
-    assert (told.which, told.bound, told.executed) == ("body", 100, None)
-    assert type(error("RESOURCE_EXHAUSTED", text)) is RateLimitedError
 
 
 def test_older_agents_need_not_know_everything():

@@ -329,7 +329,7 @@ async def test_grpc_is_called_where_it_is_preferred():
     callers, printed = [], []
 
     async def answer(text: str, turn):
-        callers.append(turn.caller.headers["user-agent"])
+        callers.append(turn.requester.headers["user-agent"])
         return text
 
     async with A2AServer(answer).serving(bindings=["JSONRPC", "GRPC"]) as running:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 from holdfast.arguments import (
     check_able,
@@ -22,26 +21,23 @@ from holdfast.auth import AuthProvider, CredentialService, one_provider, to_prov
 from holdfast.calls import Calls
 from holdfast.client import Client
 from holdfast.journaling import Journaling
-from holdfast.layering import card_source, layered_calls, layered_cards
+from holdfast.layering import bottom_of_calls, card_source, layered_calls, layered_cards
 from holdfast.model.addresses import is_http_address
 from holdfast.model.requests import SendMessageConfiguration
-from holdfast.net.grpc_extra import grpc_transport, use_of_grpc
+from holdfast.net.grpc_extra import use_of_grpc
 from holdfast.options import CALL_TIMEOUT
 from holdfast.policy.reconcile import ContextIds, OnUnknown
 from holdfast.policy.resilience import Resilience
-from holdfast.resources import engine_of, journal_of, tls_of
-from holdfast.routes import AnAgent, card_in_hand, producers_of, route_to
+from holdfast.resources import engine_of, journal_of
+from holdfast.routes import AnAgent, card_in_hand, places_of, producers_of, route_to
 from holdfast.runtime.admission import Admission
 from holdfast.runtime.agent_name import agent_name
-from holdfast.runtime.binding import HttpBinding
-from holdfast.runtime.by_binding import ByBinding
 from holdfast.runtime.card_trust import CardTrust
 from holdfast.runtime.credentials import AuthSlot
 from holdfast.runtime.endpoints import Endpoints, KnownEndpoints
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.listeners import Consumer, Hooks, Interceptor, Observer, Observers
 from holdfast.runtime.perloop import PerLoop
-from holdfast.runtime.produced import ProducedTransports, TransportProducer
 from holdfast.runtime.replica_cards import ReplicaCards
 from holdfast.runtime.replicas import Replica, ReplicaLayer
 from holdfast.runtime.resolver import AgentCardResolver
@@ -70,11 +66,11 @@ if TYPE_CHECKING:
     from holdfast.net.tls_config import TlsConfig
     from holdfast.options import ConnectOptions
     from holdfast.runtime.engine import HttpEngine
+    from holdfast.runtime.interfaces import Route
     from holdfast.runtime.journal import Journal
+    from holdfast.runtime.produced import TransportProducer
     from holdfast.runtime.transport import Layer, Transport
-    from holdfast.wire.bindings import (
-        ProtocolVersion,
-    )
+    from holdfast.wire.bindings import ProtocolVersion
 
 __all__ = ["ask", "connect"]
 
@@ -248,7 +244,7 @@ def connect(
     if grpc_channel_factory is not None:
         check_hook("grpc_channel_factory", grpc_channel_factory)
     grpc = use_of_grpc(engine, grpc_channel_factory)
-    agents = _agents(agent, url)
+    agents = places_of(agent, url)
     routes = [
         route_to(
             one,
@@ -298,16 +294,7 @@ def connect(
     ]
     known = resolvers[0] if len(resolvers) == 1 else ReplicaCards(resolvers)
 
-    def routed(inner: Transport) -> Transport:
-        ways = [
-            InterfaceLayer(inner, resolver, route, endpoints)
-            for resolver, route in zip(resolvers, routes, strict=True)
-        ]
-        if len(ways) == 1:
-            return ways[0]
-        return ReplicaLayer(inner, list(map(Replica, ways)), env)
-
-    bottom = _bottom(
+    bottom = bottom_of_calls(
         used,
         env,
         resilience,
@@ -317,7 +304,7 @@ def connect(
     )
     transport = layered_calls(
         bottom,
-        choice=routed,
+        choice=_choice(resolvers, routes, endpoints, env),
         resilience=resilience,
         env=env,
         observers=listening,
@@ -354,22 +341,24 @@ def connect(
     return Client(calls, owned=[one for one in closed if one is not None])
 
 
-def _bottom(
-    engine: HttpEngine,
+def _choice(
+    resolvers: Sequence[AgentCardResolver],
+    routes: Sequence[Route],
+    endpoints: KnownEndpoints,
     env: Env,
-    resilience: Resilience,
-    limits: Limits,
-    *,
-    channel_factory: Callable[[str], aio.Channel] | None,
-    producers: Mapping[str, TransportProducer],
-) -> Transport:
-    """What carries calls, by the binding of the interface that they go to."""
-    over_grpc = partial(
-        grpc_transport, env, resilience, limits, tls=tls_of(engine), factory=channel_factory
-    )
-    over_http = HttpBinding(engine, env, resilience, limits)
-    bottom = ByBinding(over_http, {"GRPC": over_grpc})
-    return ProducedTransports(bottom, producers) if producers else bottom
+) -> Layer:
+    """What chooses the place where a call goes: one of several, and an interface there."""
+
+    def choosing(inner: Transport) -> Transport:
+        ways = [
+            InterfaceLayer(inner, resolver, route, endpoints)
+            for resolver, route in zip(resolvers, routes, strict=True)
+        ]
+        if len(ways) == 1:
+            return ways[0]
+        return ReplicaLayer(inner, list(map(Replica, ways)), env)
+
+    return choosing
 
 
 def _registry(shared: Endpoints | None) -> Endpoints:
@@ -417,24 +406,6 @@ async def ask(
 
 def _are_swapped(agent: str, message: str) -> bool:
     return is_http_address(message) and not is_http_address(agent)
-
-
-def _agents(agent: AnAgent | Sequence[AnAgent], url: str | None) -> list[AnAgent]:
-    """Where the agent is, which may be several places.
-
-    Raises:
-        ValueError: No place is named; or several, and one address for all.
-    """
-    if not isinstance(agent, list | tuple):
-        return [cast("AnAgent", agent)]
-    agents = list(cast("Sequence[AnAgent]", agent))
-    if not agents:
-        message = "no agent is named"
-        raise ValueError(message)
-    if len(agents) > 1 and url is not None:
-        message = "url= is the address of one agent, and several are named"
-        raise ValueError(message)
-    return agents
 
 
 def _name_of(agents: Sequence[str | Path | AgentCard]) -> str:

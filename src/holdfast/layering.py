@@ -9,9 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from holdfast.engines import tls_of
+from holdfast.net.grpc_extra import grpc_transport
 from holdfast.policy.breaker import Switch
 from holdfast.runtime.admission import Admission, AdmissionLayer
 from holdfast.runtime.attempts import AttemptLayer
+from holdfast.runtime.binding import HttpBinding
+from holdfast.runtime.by_binding import ByBinding
 from holdfast.runtime.credentials import CredentialsLayer
 from holdfast.runtime.discovery import CardTransport
 from holdfast.runtime.guarding import GuardLayer
@@ -23,22 +27,53 @@ from holdfast.runtime.layers import (
     OpeningLayer,
     OutcomeLayer,
 )
+from holdfast.runtime.produced import ProducedTransports
 from holdfast.runtime.retrying import RetryLayer
 from holdfast.runtime.transport import Layer, Transport, compose
-from holdfast.wire.bindings import PROTOCOL_VERSION
+from holdfast.wire.bindings import GRPC_BINDING, PROTOCOL_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from grpc import aio
 
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
     from holdfast.runtime.listeners import Hooks, Observers
     from holdfast.runtime.perloop import PerLoop
+    from holdfast.runtime.produced import TransportProducer
     from holdfast.wire.limits import Limits
     from holdfast.wire.reach import Network
 
-__all__ = ["card_source", "layered_calls", "layered_cards", "layered_requests"]
+__all__ = ["bottom_of_calls", "card_source", "layered_calls", "layered_cards", "layered_requests"]
+
+
+def bottom_of_calls(
+    engine: HttpEngine,
+    env: Env,
+    resilience: Resilience,
+    limits: Limits,
+    *,
+    channel_factory: Callable[[str], aio.Channel] | None,
+    producers: Mapping[str, TransportProducer],
+) -> Transport:
+    """What carries calls, by the binding of the interface that they go to.
+
+    Args:
+        engine: What carries requests, for the bindings that are HTTP.
+        env: Tells the time.
+        resilience: Its timeouts and refusals count.
+        limits: How large a reply to accept.
+        channel_factory: Makes the channels of gRPC, if the caller does.
+        producers: What makes the transports of the caller's own bindings.
+    """
+    over_grpc = partial(
+        grpc_transport, env, resilience, limits, tls=tls_of(engine), factory=channel_factory
+    )
+    over_http = HttpBinding(engine, env, resilience, limits)
+    bottom = ByBinding(over_http, {GRPC_BINDING: over_grpc})
+    return ProducedTransports(bottom, producers) if producers else bottom
 
 
 def layered_calls(

@@ -10,10 +10,12 @@ from holdfast.arguments import check_kind, check_url, hooks, items, not_empty
 from holdfast.errors import A2AError
 from holdfast.model.card import AgentCard, check_card
 from holdfast.model.card_reading import read_card
+from holdfast.model.extras import missing_extra
 from holdfast.model.grpc_addresses import grpc_address, is_of_grpc_alone
 from holdfast.runtime.interfaces import Route, choose_interfaces
 from holdfast.wire.bindings import (
     BINDINGS,
+    GRPC_BINDING,
     HTTP_BINDINGS,
     OLDER_VERSION,
     PROTOCOL_VERSION,
@@ -26,18 +28,34 @@ if TYPE_CHECKING:
     from holdfast.runtime.produced import TransportProducer
     from holdfast.wire.reach import Network
 
-__all__ = ["AnAgent", "card_in_hand", "producers_of", "route_to"]
+__all__ = ["AnAgent", "card_in_hand", "places_of", "producers_of", "route_to"]
 
-
-GRPC = BINDINGS[-1]
 
 _LEFT_OUT: Mapping[str, str] = {
     "left out": "its engine carries HTTP only: name GRPC in bindings= to call past it",
-    "missing": "GRPC needs the extra 'grpc': pip install \"holdfast[grpc]\"",
+    "missing": str(missing_extra("GRPC", "grpc")),
 }
 
 AnAgent: TypeAlias = str | Path | AgentCard | Mapping[str, Any]
 """How an agent can be named."""
+
+
+def places_of(agent: AnAgent | Sequence[AnAgent], url: str | None) -> list[AnAgent]:
+    """Where the agent is, which may be several places.
+
+    Raises:
+        ValueError: No place is named; or several, and one address for all.
+    """
+    if not isinstance(agent, list | tuple):
+        return [cast("AnAgent", agent)]
+    agents = list(cast("Sequence[AnAgent]", agent))
+    if not agents:
+        message = "no agent is named"
+        raise ValueError(message)
+    if len(agents) > 1 and url is not None:
+        message = "url= is the address of one agent, and several are named"
+        raise ValueError(message)
+    return agents
 
 
 def route_to(
@@ -66,7 +84,7 @@ def route_to(
     bindings = _known_bindings("bindings", bindings, supported or (*BINDINGS, *own))
     if isinstance(url, str) and is_of_grpc_alone(url):
         supported = _grpc_alone(supported)
-    left_out = () if GRPC in produced else _left_out(grpc, {*supported, *bindings})
+    left_out = () if GRPC_BINDING in produced else _left_out(grpc, {*supported, *bindings})
     supported = supported or (*(HTTP_BINDINGS if left_out else BINDINGS), *own)
     if tenant is not None:
         check_kind("tenant", tenant, str)
@@ -147,9 +165,9 @@ def _left_out(grpc: GrpcUse, named: set[str]) -> tuple[tuple[str, str], ...]:
     Raises:
         ImportError: It is asked for, and its extra is not installed.
     """
-    if grpc == "missing" and GRPC in named:
-        raise ImportError(_LEFT_OUT[grpc], name="grpc")
-    return () if grpc == "spoken" or GRPC in named else ((GRPC, _LEFT_OUT[grpc]),)
+    if grpc == "missing" and GRPC_BINDING in named:
+        raise missing_extra("GRPC", "grpc")
+    return () if grpc == "spoken" or GRPC_BINDING in named else ((GRPC_BINDING, _LEFT_OUT[grpc]),)
 
 
 def _grpc_alone(supported: tuple[str, ...]) -> tuple[str, ...]:
@@ -158,10 +176,10 @@ def _grpc_alone(supported: tuple[str, ...]) -> tuple[str, ...]:
     Raises:
         ValueError: Nothing.
     """
-    if supported and GRPC not in supported:
-        text = f"url is an address of gRPC, and supported_protocol_bindings has no {GRPC}"
+    if supported and GRPC_BINDING not in supported:
+        text = f"url is an address of gRPC, and supported_protocol_bindings has no {GRPC_BINDING}"
         raise ValueError(text)
-    return (GRPC,)
+    return (GRPC_BINDING,)
 
 
 def _check_has_card(agent: str) -> None:

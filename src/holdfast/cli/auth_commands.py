@@ -8,19 +8,15 @@ a person has to do is told on standard error, and nothing is asked for.
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from holdfast.cli.configuration import PREFIX
 from holdfast.cli.errors import CommandError, Failure
 from holdfast.cli.execution import CONTEXT, execute
+from holdfast.cli.logging_in import CLIENT_SECRET, client_secret
 from holdfast.cli.options import EVERYWHERE, OAUTH, with_options
-from holdfast.cli.values import read_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,9 +34,8 @@ if TYPE_CHECKING:
     from holdfast.cli.output import Output
     from holdfast.cli.session import Session
 
-__all__ = ["auth", "client_secret"]
+__all__ = ["auth"]
 
-_SECRET = f"{PREFIX}CLIENT_SECRET"
 _GRANTS = {
     "device-code": "device_code",
     "client-credentials": "client_credentials",
@@ -54,23 +49,6 @@ _UNNAMED = (
     "the card names no authorization server for {0}; name it with --issuer URL, or use another "
     "--flow"
 )
-
-
-def client_secret(file: str | None) -> str | None:
-    """The client's secret: what a file holds, or standard input, else the environment.
-
-    Raises:
-        ValueError: The file cannot be read, or holds none.
-    """
-    if file is None:
-        stated = os.environ.get(_SECRET)
-        return read_secret(stated) if stated else None
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).expanduser().read_text()
-    except (OSError, UnicodeError) as error:
-        text = f"--client-secret-file {file} cannot be read: {error}"
-        raise ValueError(text) from None
-    return read_secret(text)
 
 
 @click.group("auth", context_settings=CONTEXT)
@@ -153,7 +131,7 @@ async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
 
     try:
         oauth_library()
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise click.UsageError(str(error)) from None
     try:
         secret = client_secret(asked.secret_file)
@@ -162,7 +140,7 @@ async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
     if asked.flow == "client-credentials" and secret is None and not session.settings.client_cert:
         message = (
             "client-credentials needs the client's secret: set the environment variable "
-            f"{_SECRET}, or name a file with --client-secret-file (- for standard input)"
+            f"{CLIENT_SECRET}, or name a file with --client-secret-file (- for standard input)"
         )
         raise click.UsageError(message)
     agent = await _agent(session)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.errors import InvalidAgentCardError
 from holdfast.model.card import APIKeySecurityScheme, HTTPAuthSecurityScheme, SecurityScheme
 from holdfast.model.operations import GET_AGENT_CARD, GET_EXTENDED_AGENT_CARD
+from holdfast.wire.challenges import bearer_challenge
 from holdfast.wire.credentials import Credentials as Carried
 from holdfast.wire.credentials import is_cookie_name, is_cookie_value
 from holdfast.wire.http import check_headers
@@ -97,8 +98,8 @@ class Credentials:
 
     async def on_unauthorized(self, _call: AnyCall, error: AuthenticationError, /) -> bool:
         """Shows the token to a card's server that asks for one; nobody else gets a second try."""
-        asked = error.headers.get("www-authenticate", "").lower().startswith("bearer")
-        self._card_is_guarded = asked and bool(self._bearer) and not self._has_card
+        asked = bearer_challenge(error.headers)
+        self._card_is_guarded = asked is not None and bool(self._bearer) and not self._has_card
         return self._card_is_guarded
 
 

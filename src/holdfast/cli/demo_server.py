@@ -142,7 +142,7 @@ async def _serve(
         await server.listen()
     except OSError as error:
         ended.failure = Failure(
-            code="HOLDFAST_ERR_CANNOT_LISTEN",
+            code="HOLDFAST_ERR_LISTEN",
             message=f"cannot listen at {host}, port {port}: {error.strerror or error}",
             hint=_HINTS.get(error.errno or 0, "check --host, an address of this machine"),
         )

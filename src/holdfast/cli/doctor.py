@@ -13,7 +13,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from holdfast.cli.card_commands import card_verifier
+from holdfast.cli.card_keys import card_verifier
 from holdfast.cli.errors import CommandError, Failure
 from holdfast.diagnosis import Examination
 from holdfast.wire.bindings import HTTP_BINDINGS, PROTOCOL_VERSIONS

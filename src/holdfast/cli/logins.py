@@ -235,5 +235,5 @@ class KeptCredentials:
         kind = ClientCredentials if login.flow == "client-credentials" and secret else _Ended
         try:
             return kind(server, login.client_id, secret, **options)
-        except ModuleNotFoundError as error:  # the extra was there when they logged in
+        except ImportError as error:  # the extra was there when they logged in
             raise AuthenticationError(str(error), executed=False) from None

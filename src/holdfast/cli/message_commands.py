@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli import actions
+from holdfast.cli.execution import CONTEXT, execute
 from holdfast.cli.options import (
     AUTHORIZING,
     EVERYWHERE,
@@ -23,8 +24,6 @@ from holdfast.cli.text_output import ChatOutput
 
 if TYPE_CHECKING:
     from holdfast.cli.world import World
-
-from holdfast.cli.execution import CONTEXT, execute
 
 __all__ = ["chat", "send"]
 

@@ -17,17 +17,18 @@ import click
 
 from holdfast._version import __version__
 from holdfast.assembly import connect
-from holdfast.cli.card_commands import card_verifier
+from holdfast.cli.card_keys import card_verifier
 from holdfast.cli.configuration import PREFIX
 from holdfast.cli.credentials import Credentials
 from holdfast.cli.described import describe
-from holdfast.cli.logging_in import DIRECTORY
+from holdfast.cli.logging_in import DIRECTORY, client_secret
 from holdfast.cli.output import command_line
 from holdfast.cli.rehearsal import Rehearsed, rehearse
 from holdfast.cli.values import masked_reference, secrets_in_params, secrets_in_reference
 from holdfast.cli.wire_log import LoggedEngine
 from holdfast.cli.wording import reconnected, reconnecting, retrying
 from holdfast.errors import A2AError, VersionNotSupportedError
+from holdfast.model.extras import how_to_install
 from holdfast.model.operations import (
     GET_TASK,
     SEND_MESSAGE,
@@ -218,7 +219,6 @@ class Session:
         """The tokens of the user's logins, if there are any that may count."""
         if not self._world.home().joinpath(*DIRECTORY).is_dir():
             return None
-        from holdfast.cli.auth_commands import client_secret
         from holdfast.cli.logins import KeptCredentials
 
         logins = self.logins
@@ -402,7 +402,7 @@ class Session:
         settings = self.settings
         for name in settings.transports:
             if name not in self._spoken:
-                how = 'pip install "holdfast[grpc]"'
+                how = how_to_install("grpc")
                 self._output.warn(f"--transport {name} is skipped: it needs an extra, {how}")
         if not settings.insecure:
             return

@@ -12,14 +12,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 from holdfast.integrations.any_httpx import AnyBody, AnyTransport
+from holdfast.model.extras import missing_extra
 
 try:
     import httpx
 except ModuleNotFoundError as error:
     if error.name != "httpx":
         raise
-    text = 'holdfast.integrations.httpx needs httpx: pip install "holdfast[httpx]"'
-    raise ImportError(text, name="httpx") from error
+    raise missing_extra("holdfast.integrations.httpx", "httpx", library="httpx") from error
 
 __all__ = ["Transport"]
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 from holdfast.integrations.any_httpx import AnyBody, AnyTransport
+from holdfast.model.extras import missing_extra
 
 try:
     import httpx2
 except ModuleNotFoundError as error:
     if error.name != "httpx2":
         raise
-    text = 'holdfast.integrations.httpx2 needs httpx2: pip install "holdfast[httpx2]"'
-    raise ImportError(text, name="httpx2") from error
+    raise missing_extra("holdfast.integrations.httpx2", "httpx2", library="httpx2") from error
 
 __all__ = ["Transport"]
 

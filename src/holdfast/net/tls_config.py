@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.model.discreet import Discreet
+from holdfast.model.extras import how_to_install
 from holdfast.model.settings import check_kind
 
 __all__ = ["PemFiles", "TlsConfig"]
@@ -197,7 +198,7 @@ def _decrypted(key: bytes, password: str) -> bytes:
     try:
         from cryptography.hazmat.primitives import serialization  # an extra's
     except ImportError:
-        text = 'an encrypted key needs cryptography here: pip install "holdfast[push]"'
+        text = f"an encrypted key needs cryptography here: {how_to_install('push')}"
         raise ValueError(text) from None
     opened = serialization.load_pem_private_key(key, password.encode())
     return opened.private_bytes(

@@ -331,7 +331,7 @@ class PushReceiver(ClosingContext):
             return None
         policy = JwtPolicy() if jwt is None else jwt
         check_kind("jwt", policy, JwtPolicy)
-        check_library("push", "signed deliveries")
+        check_library("push", "a receiver of signed deliveries")
         if isinstance(keys, str):
             url = _address(keys, "address of the keys", no_user="keys are public, and need none")
             used, self._owned = engine_of(engine)

@@ -15,15 +15,14 @@ from holdfast.errors import (
     TaskNotCancelableError,
     TaskNotFoundError,
 )
-from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRIBE_TO_TASK
-from holdfast.model.requests import GetTaskRequest
+from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, SUBSCRIBE_TO_TASK
 from holdfast.runtime.engine import HttpEngine, redirected
 from holdfast.runtime.event_reader import EventReader
 from holdfast.runtime.extensions import asked_for
 from holdfast.runtime.last_events import UntilLast
 from holdfast.runtime.silent_subscriptions import subscribed
 from holdfast.runtime.tenants import addressed
-from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Stream
+from holdfast.runtime.transport import AnyCall, Call, Reply, Stream
 from holdfast.wire.bindings import CODECS, protocol_headers
 from holdfast.wire.credentials import with_query
 from holdfast.wire.http import HttpRequest
@@ -31,9 +30,6 @@ from holdfast.wire.limits import about_card, check_json_size, check_value, harml
 from holdfast.wire.rest import read_error_event
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from holdfast.model.types import Task
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.endpoints import Endpoint
     from holdfast.runtime.env import Env
@@ -105,7 +101,7 @@ class HttpBinding:
             )
             try:
                 if may_be_silent:
-                    headers = await self._subscribed(reader, call)
+                    headers = await subscribed(reader, call, self)
                 else:
                     headers = await reader.open()
             except A2AHTTPError as error:
@@ -118,25 +114,6 @@ class HttpBinding:
                 is_last = codec.is_last
                 events: Stream[R] = reader if is_last is None else UntilLast(reader, is_last)
                 return Reply(value=events, headers=headers, endpoint=endpoint)
-
-    async def _subscribed(self, reader: EventReader[Any], call: AnyCall) -> Mapping[str, str]:
-        """Opens a subscription where it may have nothing to tell."""
-        try:
-            return await subscribed(reader.open(), partial(self._look, call))
-        except BaseException:
-            await reader.close()  # it may be open by now
-            raise
-
-    async def _look(self, call: AnyCall) -> Task:
-        """The task that a call subscribes to."""
-        question = msgspec.structs.replace(
-            call,
-            operation=GET_TASK,
-            params=GetTaskRequest(id=call.params.id),
-            progress=CallProgress(began=call.progress.began, errand=call.progress.errand),
-        )
-        task: Task = (await self.unary(question)).value
-        return task
 
     def _request(self, call: AnyCall, endpoint: Endpoint, codec: Codec) -> HttpRequest:
         interface = endpoint.interface

@@ -7,15 +7,22 @@ subscribe so break off what they refuse.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from holdfast.errors import A2AConnectionError, A2AError, UnsupportedOperationError
+from holdfast.model.operations import GET_TASK
+from holdfast.model.requests import GetTaskRequest
+from holdfast.runtime.transport import CallProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from typing import Any
 
     from holdfast.model.types import Task
+    from holdfast.runtime.transport import AnyCall, Transport
 
 __all__ = ["subscribed"]
 
@@ -23,23 +30,59 @@ _FIRST_LOOK, _LATEST_LOOK = 2.0, 60.0
 """Seconds of silence after which the task is asked for; twice as many each time."""
 
 
+class Subscription(Protocol):
+    """A stream that is not open yet."""
+
+    async def open(self) -> Mapping[str, str]:
+        """Opens it, waits for the first event, and gives the headers of the reply."""
+        ...
+
+    async def close(self) -> None:
+        """Closes it, if it is open."""
+        ...
+
+
 async def subscribed(
-    opening: Coroutine[Any, Any, Mapping[str, str]],
-    look: Callable[[], Coroutine[Any, Any, Task]],
+    subscription: Subscription, call: AnyCall, transport: Transport
 ) -> Mapping[str, str]:
-    """Waits until a subscription brings its first event, unless there is none to come.
+    """Opens a subscription where it may have nothing to tell.
 
     Args:
-        opening: Opens the subscription. Whoever is cancelled here closes what it has opened.
-        look: Asks for the task.
+        subscription: It is closed where it brings nothing.
+        call: What it is for.
+        transport: What the task is asked for over meanwhile.
 
     Returns:
-        What opening it gives: the headers of the reply.
+        The headers of the reply.
 
     Raises:
         UnsupportedOperationError: The task is over or waits for input, or the agent breaks off.
         A2AError: What opening it raises.
     """
+    try:
+        return await _begun(subscription.open(), partial(_look, call, transport))
+    except BaseException:
+        await subscription.close()  # it may be open by now
+        raise
+
+
+async def _look(call: AnyCall, transport: Transport) -> Task:
+    """The task that a call subscribes to."""
+    question = msgspec.structs.replace(
+        call,
+        operation=GET_TASK,
+        params=GetTaskRequest(id=call.params.id),
+        progress=CallProgress(began=call.progress.began, errand=call.progress.errand),
+    )
+    task: Task = (await transport.unary(question)).value
+    return task
+
+
+async def _begun(
+    opening: Coroutine[Any, Any, Mapping[str, str]],
+    look: Callable[[], Coroutine[Any, Any, Task]],
+) -> Mapping[str, str]:
+    """Waits until a subscription brings its first event, unless there is none to come."""
     first = asyncio.ensure_future(opening)
     silence = _FIRST_LOOK
     try:

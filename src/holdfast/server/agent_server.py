@@ -11,10 +11,11 @@ import msgspec
 from holdfast.arguments import check_kind, check_one_of, check_url, items
 from holdfast.model.card import AgentCapabilities, AgentCard, AgentExtension
 from holdfast.runtime.env import SystemEnv
-from holdfast.server.cards import SERVED_BINDINGS, interfaces, metadata_card
+from holdfast.server.cards import interfaces, metadata_card
 from holdfast.server.executors import Executor, FunctionExecutor
 from holdfast.server.extra import need
 from holdfast.server.settings import ServerSettings
+from holdfast.wire.bindings import BINDINGS, HTTP_BINDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from holdfast.server.settings import CardModifier, Middleware, PushUrlValidator
 
 __all__ = ["A2AServer"]
-
-_OVER_HTTP = ("JSONRPC", "HTTP+JSON")
 
 
 class A2AServer:
@@ -150,7 +149,7 @@ class A2AServer:
         self,
         *,
         url: str,
-        bindings: Sequence[str] = _OVER_HTTP,
+        bindings: Sequence[str] = HTTP_BINDINGS,
         grpc_url: str | None = None,
     ) -> AgentCard:
         """The public card of the agent at an address.
@@ -188,7 +187,7 @@ class A2AServer:
         check_kind("what card_modifier returns", changed, AgentCard)
         return changed
 
-    def app(self, *, url: str, bindings: Sequence[str] = _OVER_HTTP) -> ProtocolErrors:
+    def app(self, *, url: str, bindings: Sequence[str] = HTTP_BINDINGS) -> ProtocolErrors:
         """An ASGI application: the card at its well-known path, JSON-RPC at ``/``, REST below.
 
         Serve it, or mount it where `url` says. The end of its ASGI lifespan closes it; a mounted
@@ -232,7 +231,7 @@ class A2AServer:
         host: str = "127.0.0.1",
         port: int = 0,
         *,
-        bindings: Sequence[str] = _OVER_HTTP,
+        bindings: Sequence[str] = HTTP_BINDINGS,
         url: str | None = None,
         grpc_port: int = 0,
         grace: float = 10.0,
@@ -284,7 +283,7 @@ class A2AServer:
         host: str = "127.0.0.1",
         port: int = 8000,
         *,
-        bindings: Sequence[str] = _OVER_HTTP,
+        bindings: Sequence[str] = HTTP_BINDINGS,
         url: str | None = None,
         grpc_port: int = 0,
         grace: float = 10.0,
@@ -371,7 +370,7 @@ def _extension(extension: object) -> AgentExtension:
 def _bindings(bindings: Sequence[str]) -> tuple[str, ...]:
     names = items("bindings", bindings)
     for binding in names:
-        check_one_of("bindings", binding, SERVED_BINDINGS)
+        check_one_of("bindings", binding, BINDINGS)
     if not names or len(set(names)) != len(names):
         raise ValueError("bindings must name each binding once, and at least one")
     return names

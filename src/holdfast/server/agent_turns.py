@@ -68,7 +68,7 @@ class AgentTurn:
         task: The task that it continues, as it stood before; None for a new one.
         task_id: Id of the task, a new one's too.
         context_id: The conversation that it belongs to.
-        caller: Who sent it, and how.
+        requester: Who sent it, and how.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class AgentTurn:
         task: Task | None,
         task_id: str,
         context_id: str,
-        caller: Requester,
+        requester: Requester,
         emit: Callable[[Event], Awaitable[None]],
         env: Env,
     ) -> None:
@@ -86,7 +86,7 @@ class AgentTurn:
         self.task = task
         self.task_id = task_id
         self.context_id = context_id
-        self.caller = caller
+        self.requester = requester
         self._emit = emit
         self._env = env
         self._is_announced = task is not None

@@ -22,10 +22,7 @@ from holdfast.model.types import WireValue
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["SERVED_BINDINGS", "interfaces", "metadata_card"]
-
-SERVED_BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
-"""The bindings that can be served, by the names that cards give them."""
+__all__ = ["interfaces", "metadata_card"]
 
 _VERSION = "1.0.0"
 _MODES = ("text/plain",)
@@ -68,7 +65,7 @@ def interfaces(
 
     Args:
         url: Where its application is.
-        bindings: Some of `SERVED_BINDINGS`.
+        bindings: Some of `holdfast.wire.bindings.BINDINGS`.
         versions: Of the protocol, the preferred one first.
         grpc_url: ``host:port`` for gRPC; None for the host and port of `url`.
     """

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from holdfast.model.extras import missing_extra
+
 __all__ = ["need"]
 
 _PACKAGES = {
     "server": ("a2a.types.a2a_pb2", "starlette", "sse_starlette"),
     "server,grpc": ("a2a.types.a2a_pb2", "grpc", "google.rpc.error_details_pb2"),
 }
-
-_NAMES = {"a2a": "a2a-sdk"}
-"""What packages are installed by, where that is not how they are imported."""
 
 
 def need(extra: str, what: str, *modules: str) -> None:
@@ -30,6 +29,4 @@ def need(extra: str, what: str, *modules: str) -> None:
         try:
             import_module(module)
         except ModuleNotFoundError as missing:
-            name = _NAMES.get(missing.name or "", missing.name)
-            text = f'{what} needs {name}: pip install "holdfast[{extra}]"'
-            raise ImportError(text, name=missing.name) from missing
+            raise missing_extra(what, extra, library=missing.name) from missing

@@ -218,7 +218,7 @@ class Runs(AgentExecutor):
             task=None if task is None else to_value(task, Task),
             task_id=context.task_id or "",
             context_id=context.context_id or "",
-            caller=_caller(context),
+            requester=_requester(context),
             emit=emit,
             env=self._env,
         )
@@ -228,7 +228,7 @@ def _stopped() -> InternalError:
     return InternalError("the agent was stopped", transient=True)
 
 
-def _caller(context: RequestContext) -> Requester:
+def _requester(context: RequestContext) -> Requester:
     call = context.call_context
     state = call.state
     headers: Any = state.get("headers")

@@ -14,7 +14,7 @@ from holdfast.model.settings import check_count
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-__all__ = ["CardModifier", "Middleware", "PushUrlValidator", "ServerSettings", "Version"]
+__all__ = ["CardModifier", "Middleware", "PushUrlValidator", "ServerSettings"]
 
 CardModifier = Callable[[AgentCard], AgentCard]
 """Changes the public card when all is known of it, last of all: the place to sign it."""
@@ -25,7 +25,6 @@ Middleware = Callable[[Any], Any]
 PushUrlValidator = Callable[[str], "Awaitable[bool]"]
 """Whether pushing to an address is allowed."""
 
-Version = str
 _VERSIONS = ("1.0", "0.3")
 
 

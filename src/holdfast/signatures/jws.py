@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.model import codec
+from holdfast.model.extras import missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -85,7 +86,7 @@ def check_library(extra: str, what: str, *, canonical: bool = False) -> None:
 
     Args:
         extra: The extra that has what it takes.
-        what: What needs it.
+        what: What needs it, in the singular.
         canonical: Whether canonical JSON is needed as well.
 
     Raises:
@@ -104,8 +105,7 @@ def check_library(extra: str, what: str, *, canonical: bool = False) -> None:
     else:
         del jwt
     if not has_crypto:
-        text = f"{what} need the extra '{extra}': pip install \"holdfast[{extra}]\""
-        raise ImportError(text)
+        raise missing_extra(what, extra)
 
 
 def encoded(data: bytes) -> str:

@@ -68,7 +68,7 @@ def sign_card(
         TypeError: The card is none.
         ImportError: The extra ``signatures`` is not installed.
     """
-    check_library("signatures", "signatures of cards", canonical=True)
+    check_library("signatures", "sign_card", canonical=True)
     not_empty("key_id", key_id)
     if not isinstance(cast("object", card), AgentCard | Mapping):
         text = f"card must be an AgentCard or its JSON object, not {type(card).__name__}"

@@ -95,7 +95,7 @@ class CardVerifier:
         jku_hosts: Iterable[str] = (),
         algorithms: Iterable[str] = ASYMMETRIC,
     ) -> None:
-        check_library("signatures", "signatures of cards", canonical=True)
+        check_library("signatures", "a CardVerifier", canonical=True)
         self._algorithms = items("algorithms", algorithms)
         check_algorithms(self._algorithms)
         self._keys = None if keys is None else read_keys(keys)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BINDINGS",
     "CODECS",
+    "GRPC_BINDING",
     "HTTP_BINDINGS",
     "OLDER_VERSION",
     "PROTOCOL_VERSION",
@@ -114,7 +115,9 @@ CODECS: Mapping[tuple[str, str], Codec] = {
 HTTP_BINDINGS = ("JSONRPC", "HTTP+JSON")
 """Those that an `HttpEngine` carries."""
 
-BINDINGS = (*HTTP_BINDINGS, "GRPC")
+GRPC_BINDING = "GRPC"
+
+BINDINGS = (*HTTP_BINDINGS, GRPC_BINDING)
 """Those that are spoken; the last one where its extra is installed."""
 
 _ALWAYS: Mapping[str, Mapping[str, str]] = {

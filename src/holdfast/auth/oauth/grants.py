@@ -46,7 +46,7 @@ class ClientCredentials(OAuthProvider):
     Raises:
         ValueError: A value that cannot be right.
         TypeError: A value of another type.
-        ModuleNotFoundError: The extra ``oauth`` is not installed.
+        ImportError: The extra ``oauth`` is not installed.
     """
 
     _flow = "client_credentials"
@@ -94,7 +94,7 @@ class DeviceCode(OAuthProvider):
     Raises:
         ValueError: A value that cannot be right.
         TypeError: A value of another type.
-        ModuleNotFoundError: The extra ``oauth`` is not installed.
+        ImportError: The extra ``oauth`` is not installed.
     """
 
     _flow = "device_code"
@@ -160,7 +160,7 @@ class AuthorizationCode(OAuthProvider):
     Raises:
         ValueError: A value that cannot be right.
         TypeError: A value of another type.
-        ModuleNotFoundError: The extra ``oauth`` is not installed.
+        ImportError: The extra ``oauth`` is not installed.
     """
 
     _flow = "authorization_code"

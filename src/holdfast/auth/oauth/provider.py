@@ -25,7 +25,7 @@ from holdfast.auth.oauth.servers import (
     named_in,
 )
 from holdfast.auth.oauth.tokens import MemoryTokenStore, Token
-from holdfast.engines import engine_of
+from holdfast.engines import check_tls, engine_of
 from holdfast.errors import A2AError, AuthenticationError, CredentialOriginError
 from holdfast.model.settings import check_kind, check_number
 from holdfast.runtime.env import SystemEnv
@@ -87,7 +87,6 @@ class _Purpose(NamedTuple):
     metadata_url: str | None
     server: AuthorizationServer | None
     scopes: tuple[str, ...]
-    reach: Reach | None
 
     def key(self, client_id: str, scopes: tuple[str, ...], resource: str | None) -> str:
         return " ".join((self.place, client_id, *sorted(scopes), f"resource={resource or ''}"))
@@ -185,7 +184,9 @@ class OAuthProvider(ABC):
         check_number("margin", margin, "number of seconds")
         self._margin = max(0.0, margin)
         self._timeout = check_seconds("timeout", timeout)
-        engine_of(engine, tls) if engine is not None else None
+        check_tls(tls, engine)
+        if engine is not None:
+            engine_of(engine)
         self._engine, self._tls = engine, tls
         self._env = SystemEnv() if env is None else env
         self._held = PerLoop(_Held)
@@ -266,9 +267,9 @@ class OAuthProvider(ABC):
     def _purpose_for(self, card: AgentCard | None, url: str) -> _Purpose | None:
         server = self._server
         if isinstance(server, str):
-            return _Purpose(server, None, None, (), None)
+            return _Purpose(server, None, None, ())
         if isinstance(server, AuthorizationServer):
-            return _Purpose(server.token_endpoint, None, server, (), None)
+            return _Purpose(server.token_endpoint, None, server, ())
         named = None if card is None else named_in(card, self._flow, server)
         if named is None:
             return None
@@ -276,7 +277,7 @@ class OAuthProvider(ABC):
         # shown to no other one, though the card names that now.
         at = named.metadata_url or ("" if named.server is None else named.server.token_endpoint)
         place = f"{canonical_origin(url) if url else ''} {named.scheme} {at}"
-        return _Purpose(place, named.metadata_url, named.server, named.scopes, None)
+        return _Purpose(place, named.metadata_url, named.server, named.scopes)
 
     def _key(self, purpose: _Purpose) -> tuple[str, tuple[str, ...]]:
         base = tuple(dict.fromkeys((*self._scopes, *purpose.scopes)))
@@ -296,8 +297,6 @@ class OAuthProvider(ABC):
             return await flight.joined(lambda: self._fetched(purpose, key, scopes, flight))
         except A2AError as error:
             raise self._failure(error) from error
-        except asyncio.CancelledError:
-            raise
         except TimeoutError as error:
             text = f"the authorization server gave no token for {self._timeout:g} s or more"
             raise AuthenticationError(text, transient=True, executed=False) from error
@@ -388,12 +387,12 @@ class OAuthProvider(ABC):
         self, purpose: _Purpose, engine: HttpEngine
     ) -> tuple[AuthorizationServer, Reach | None]:
         if purpose.server is not None:
-            return purpose.server, purpose.reach
+            return purpose.server, None
         found = self._found.get(purpose.place)
         if found is None:
             issuer = purpose.metadata_url or purpose.place
             async with asyncio.timeout(self._timeout):
-                said = await discover(engine, issuer, at=purpose.metadata_url, reach=purpose.reach)
+                said = await discover(engine, issuer, at=purpose.metadata_url)
             if isinstance(self._server, FromCard):
                 self._server.check_server(said.server)
             found = self._found[purpose.place] = (said.server, Reach(inward=said.asked))

@@ -14,15 +14,15 @@ from urllib.parse import quote_plus
 
 import msgspec
 
-from holdfast.auth.oauth.servers import LIMITS, TIMEOUTS
+from holdfast.auth.oauth.servers import LIMITS, TIMEOUTS, object_in
 from holdfast.auth.oauth.tokens import Token
 from holdfast.errors import A2AError, AuthenticationError
 from holdfast.errors.values import one_line
 from holdfast.model import codec
 from holdfast.model.discreet import Discreet
+from holdfast.model.extras import missing_extra
 from holdfast.wire.credentials import bearer_fault
 from holdfast.wire.http import HttpRequest, presentable
-from holdfast.wire.limits import check_json_size
 from holdfast.wire.redaction import redact
 from holdfast.wire.status import from_http_status
 
@@ -45,7 +45,6 @@ __all__ = [
     "token_in",
 ]
 
-_MISSING = 'OAuth needs oauthlib: pip install "holdfast[oauth]"'
 _PASSING = frozenset({"temporarily_unavailable", "server_error", "slow_down"})
 _SHOWN = 200
 _LONGEST_LIFE = 10 * 365 * 86400.0
@@ -56,14 +55,14 @@ def oauth_library() -> ModuleType:
     """The library's module of OAuth 2; for those who will need it later, too.
 
     Raises:
-        ModuleNotFoundError: It comes with an extra, which is not installed.
+        ImportError: It comes with an extra, which is not installed.
     """
     try:
         import oauthlib.oauth2
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "oauthlib":
             raise
-        raise ModuleNotFoundError(_MISSING, name="oauthlib") from None
+        raise missing_extra("OAuth", "oauth", library="oauthlib") from None
     return oauthlib.oauth2
 
 
@@ -198,12 +197,7 @@ def _encoded(grant: str, parameters: Mapping[str, str]) -> str:
 
 
 def _read(reply: HttpReply, url: str, *, now: float) -> dict[str, Any]:
-    document: dict[str, Any] | None = None
-    try:
-        check_json_size(reply.body, LIMITS)
-        document = codec.as_object(codec.parse(reply.body))
-    except (A2AError, ValueError):
-        document = None
+    document = object_in(reply.body)
     if reply.status == 200 and document is not None and "error" not in document:
         return document
     if 300 <= reply.status < 400:

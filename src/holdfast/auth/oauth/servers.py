@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from holdfast.model.card import AgentCard, SecurityScheme
     from holdfast.runtime.engine import HttpEngine
-    from holdfast.wire.reach import Reach, Scope
+    from holdfast.wire.reach import Scope
 
 __all__ = [
     "AuthorizationServer",
@@ -40,6 +40,7 @@ __all__ = [
     "discover",
     "named_in",
     "named_origins",
+    "object_in",
 ]
 
 LIMITS = Limits(body=256 * 1024)
@@ -199,9 +200,7 @@ def metadata_addresses(issuer: str) -> tuple[str, ...]:
     )
 
 
-async def discover(
-    engine: HttpEngine, issuer: str, *, at: str | None = None, reach: Reach | None = None
-) -> Discovered:
+async def discover(engine: HttpEngine, issuer: str, *, at: str | None = None) -> Discovered:
     """Asks an issuer where its endpoints are.
 
     Args:
@@ -209,7 +208,6 @@ async def discover(
         issuer: Its name, which the metadata must repeat; where a card names the metadata alone,
             the address of these.
         at: Where the metadata is; looked for below the issuer if left out.
-        reach: How far inside the metadata may be.
 
     Raises:
         AuthenticationError: There is no metadata, or it is somebody else's.
@@ -223,7 +221,6 @@ async def discover(
             headers={"accept": "application/json"},
             timeouts=TIMEOUTS,
             limits=LIMITS,
-            reach=reach,
         )
         got = await fetch(engine, request, elsewhere=False)
         if got.reply.status >= 500 or got.reply.status == 429:
@@ -233,7 +230,7 @@ async def discover(
                 transient=True,
                 executed=False,
             )
-        document = _object_in(got.reply.body) if got.reply.status == 200 else None
+        document = object_in(got.reply.body) if got.reply.status == 200 else None
         if document is None:
             refused = f"HTTP {got.reply.status}"
             continue
@@ -317,7 +314,8 @@ def _as_named(found: _Found, scheme: str, scopes: tuple[str, ...]) -> Named:
     return Named(server, metadata_url, scopes, scheme)
 
 
-def _object_in(body: bytes) -> dict[str, Any] | None:
+def object_in(body: bytes) -> dict[str, Any] | None:
+    """The JSON object that a server answered; None if it is none, or too large."""
     try:
         check_json_size(body, LIMITS)
         return codec.as_object(codec.parse(body))

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from holdfast.model.extras import how_to_install
+
 try:
     import_module("a2a.types.a2a_pb2")  # which came with 1.0
 except ModuleNotFoundError as missing:
@@ -24,7 +26,7 @@ except ModuleNotFoundError as missing:
         raise
     text = (
         "holdfast.integrations.a2a_sdk needs the official SDK, a2a-sdk 1.0 or later: "
-        'pip install "holdfast[a2a-sdk]"'
+        f"{how_to_install('a2a-sdk')}"
     )
     raise ImportError(text, name=missing.name) from missing
 

@@ -34,10 +34,11 @@ from holdfast.errors import A2AError
 from holdfast.errors.reading import tell
 from holdfast.errors.values import seconds
 from holdfast.wire.foreign import error_in
+from holdfast.wire.grpc_status import NO_CONNECTION
 from holdfast.wire.http import HttpReply
 from holdfast.wire.limits import Limits
 from holdfast.wire.protobuf.details import read_details
-from holdfast.wire.status import NO_CONNECTION, REFUSALS
+from holdfast.wire.status import REFUSALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.request import getproxies
-
-import msgspec
 
 from holdfast.errors import A2AError, UnsupportedOperationError
 from holdfast.model.grpc_addresses import without_grpc
-from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRIBE_TO_TASK
-from holdfast.model.requests import GetTaskRequest
+from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, SUBSCRIBE_TO_TASK
 from holdfast.net.grpc.channels import Channels
 from holdfast.net.grpc.making import ChannelMaking
 from holdfast.net.grpc.rpc import Rpc, RpcEvents, answer_of
@@ -22,16 +19,15 @@ from holdfast.runtime.last_events import UntilLast
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.silent_subscriptions import subscribed
 from holdfast.runtime.tenants import addressed
-from holdfast.runtime.transport import AnyCall, Call, CallProgress, Reply, Stream
-from holdfast.wire.grpc import CODECS, check_library, request_metadata
+from holdfast.runtime.transport import AnyCall, Call, Reply, Stream
+from holdfast.wire.grpc import CODECS
+from holdfast.wire.grpc_metadata import request_metadata
 from holdfast.wire.http import HttpRequest
 from holdfast.wire.limits import about_card
 from holdfast.wire.origins import origin
+from holdfast.wire.protobuf.messages import check_library
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from holdfast.model.types import Task
     from holdfast.net.grpc.making import ChannelFactory
     from holdfast.net.tls_config import TlsConfig
     from holdfast.policy.resilience import Resilience
@@ -105,7 +101,7 @@ class GrpcBinding:
             raise
         reader = RpcEvents[R](rpc, self._channels.here(), agent=endpoint.agent, decode=decode)
         if call.operation.name == SUBSCRIBE_TO_TASK.name and not codec.has_snapshots:
-            headers = await self._subscribed(reader, call)
+            headers = await subscribed(reader, call, self)
         else:
             headers = await reader.open()
         events: Stream[R] = reader
@@ -117,25 +113,6 @@ class GrpcBinding:
         """Closes the channels of the running loop, and of loops that are gone."""
         for channels in self._channels.here_and_closed():
             await channels.close()
-
-    async def _subscribed(self, reader: RpcEvents[Any], call: AnyCall) -> Mapping[str, str]:
-        """Opens a subscription where it may have nothing to tell."""
-        try:
-            return await subscribed(reader.open(), partial(self._look, call))
-        except BaseException:
-            await reader.close()  # it may be open by now
-            raise
-
-    async def _look(self, call: AnyCall) -> Task:
-        """The task that a call subscribes to."""
-        question = msgspec.structs.replace(
-            call,
-            operation=GET_TASK,
-            params=GetTaskRequest(id=call.params.id),
-            progress=CallProgress(began=call.progress.began, errand=call.progress.errand),
-        )
-        task: Task = (await self.unary(question)).value
-        return task
 
     def _rpc(self, call: AnyCall, endpoint: Endpoint) -> Rpc:
         url = endpoint.interface.url

@@ -2,7 +2,7 @@
 
 Rules:
 - Nothing was sent only where no connection came about before. A status, whoever made it, is read
-  by `holdfast.wire.grpc`.
+  by `holdfast.wire.grpc_status`.
 - What gRPC itself refuses of a reply is a limit of the client's, whatever status it has.
 """
 
@@ -11,13 +11,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Self
 
-from holdfast.wire.grpc import RpcStatus
+from holdfast.wire.grpc import message_too_large
+from holdfast.wire.grpc_status import RpcStatus
 from holdfast.wire.limits import exceeded
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from grpc import aio
 
     from holdfast.errors import LimitExceededError
+    from holdfast.model.operations import Operation
     from holdfast.wire.limits import Limits
 
 __all__ = ["NotConnectedError", "reason_in", "status_of", "too_large"]
@@ -70,7 +74,9 @@ def status_of(error: aio.AioRpcError) -> RpcStatus:
     )
 
 
-def too_large(error: aio.AioRpcError, limits: Limits) -> LimitExceededError | None:
+def too_large(
+    operation: Operation[Any, Any], error: aio.AioRpcError, limits: Limits
+) -> LimitExceededError | None:
     """The error of a reply that gRPC has not let through; None if that is not the failure.
 
     The agent has answered then, so that there is no telling from the status what it did.
@@ -85,11 +91,8 @@ def too_large(error: aio.AioRpcError, limits: Limits) -> LimitExceededError | No
         what = f"the metadata of the reply is larger than {limits.headers} bytes"
         return exceeded("headers", limits, what, grpc_status=error.code().name)
     found = _TOO_LARGE.search(details)
-    if found is not None:
-        what = f"the reply is larger than {found[1]} bytes"
-    elif _INFLATES in details:  # as large as the largest may be, which the channel is made for
-        largest = max(limits.body, limits.event, limits.card)
-        what = f"the reply inflates to more than {largest} bytes"
-    else:
+    if found is None and _INFLATES not in details:
         return None
-    return exceeded("body", limits, what, grpc_status=error.code().name)
+    # What inflates to more is larger than the channel allows, and that is no less than ours.
+    most, status = None if found is None else int(found[1]), error.code().name
+    return message_too_large(operation, limits, most=most, grpc_status=status)

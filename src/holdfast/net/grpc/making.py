@@ -20,7 +20,7 @@ from holdfast.model.grpc_addresses import grpc_address
 from holdfast.net.grpc.credentials import channel_credentials
 from holdfast.net.grpc.numbers import check_own_number, target_within
 from holdfast.runtime.engine import connection_error
-from holdfast.wire.grpc import USER_AGENT
+from holdfast.wire.grpc_metadata import USER_AGENT
 from holdfast.wire.http import presentable
 
 if TYPE_CHECKING:

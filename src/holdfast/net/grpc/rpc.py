@@ -22,7 +22,8 @@ from grpc import aio
 from holdfast.errors import A2AConnectionError, A2AError
 from holdfast.net.grpc.failures import NotConnectedError, reason_in, status_of, too_large
 from holdfast.runtime.engine import connection_error, timeout_error
-from holdfast.wire.grpc import error_of, reply_headers
+from holdfast.wire.grpc_metadata import reply_headers
+from holdfast.wire.grpc_status import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.errors import TimeoutPhase
     from holdfast.model.operations import Operation
     from holdfast.net.grpc.channels import Channels, Connected
-    from holdfast.wire.grpc import RpcStatus
+    from holdfast.wire.grpc_status import RpcStatus
     from holdfast.wire.http import HttpRequest
     from holdfast.wire.limits import Limits
 
@@ -92,7 +93,7 @@ class Rpc(NamedTuple):
 
     def failed(self, error: aio.AioRpcError, *, began: bool = False) -> A2AError:
         """How it failed."""
-        limited = too_large(error, self.limits)
+        limited = too_large(self.operation, error, self.limits)
         return self._told(status_of(error), began=began) if limited is None else limited
 
     def timed_out(self, phase: TimeoutPhase, *, sent: bool = True) -> A2AError:

@@ -6,6 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.model.extras import missing_extra
 from holdfast.wire.protobuf.schema import OF_PROTOBUF, Schema
 from holdfast.wire.protobuf.schema_v03 import V03
 from holdfast.wire.protobuf.schema_v1 import V1
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MessageType", "check_library", "file_of", "message_type"]
 
-_NEEDS = "gRPC needs the extra 'grpc': pip install \"holdfast[grpc]\""
 _WELL_KNOWN_PACKAGE = "google.protobuf"
 _TYPE = re.compile(r"(?:(optional|repeated) )?(?:map<string, (\w+)>|(\w+))")
 
@@ -39,7 +39,7 @@ def check_library() -> None:
         from google.protobuf import message_factory
         from google.rpc import error_details_pb2  # type: ignore[import-untyped]
     except ImportError:
-        raise ImportError(_NEEDS) from None
+        raise missing_extra("gRPC", "grpc") from None
     del message_factory, error_details_pb2
 
 

@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from holdfast.wire.limits import exceeded
+from holdfast.wire.protobuf.values import UnusualError, varint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,9 +22,6 @@ __all__ = ["check_values"]
 
 _SMALLEST = 2
 """Bytes that a field takes at least: its number, and its value or its length."""
-
-_LONGEST_VARINT = 10
-"""Bytes of a number, of which each carries seven bits."""
 
 
 def check_values(body: bytes, descriptor: Descriptor, limits: Limits) -> None:
@@ -43,7 +41,7 @@ def check_values(body: bytes, descriptor: Descriptor, limits: Limits) -> None:
         return
     try:
         found = _count(body, descriptor, limits.json_values)
-    except IndexError:
+    except (IndexError, UnusualError):
         return
     if found > limits.json_values:
         what = f"the reply holds more than {limits.json_values} values"
@@ -61,14 +59,14 @@ def _count(body: bytes, descriptor: Descriptor, most: int) -> int:
             found += 1
             tag, at = body[at], at + 1
             if tag > 0x7F:
-                tag, at = _varint(body, at - 1)
+                tag, at = varint(body, at - 1)
             match tag & 7:
                 case 0:
-                    _, at = _varint(body, at)
+                    _, at = varint(body, at)
                 case 1:
                     at += 8
                 case 2:
-                    length, at = _varint(body, at)
+                    length, at = varint(body, at)
                     message = inner.get(tag >> 3)
                     if message is not None:
                         within.append((at, min(at + length, end), message))
@@ -78,24 +76,6 @@ def _count(body: bytes, descriptor: Descriptor, most: int) -> int:
                 case _:
                     pass  # the ends of a group, which nothing here has
     return found
-
-
-def _varint(body: bytes, at: int) -> tuple[int, int]:
-    """A number, and where the next thing begins.
-
-    Raises:
-        IndexError: There is none.
-    """
-    value = shift = 0
-    while True:
-        byte = body[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, at
-        if shift >= 7 * _LONGEST_VARINT:
-            raise IndexError
 
 
 @cache

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import inspect
 
 from holdfast.model.codec import as_object
-from holdfast.wire.protobuf.reading import (
+from holdfast.wire.protobuf.descriptors import (
     enum_of,
     is_timestamp,
     members_of,
