@@ -27,6 +27,7 @@ from holdfast.server.endings import (
 )
 from holdfast.server.errors import ProtocolErrors
 from holdfast.server.executors import Executor
+from holdfast.server.running import Running, Serving
 
 __all__ = [
     "A2AServer",
@@ -38,6 +39,8 @@ __all__ = [
     "ProtocolErrors",
     "Rejected",
     "Requester",
+    "Running",
+    "Serving",
     "fail",
     "reject",
     "requires_auth",

@@ -204,14 +204,10 @@ class A2AServer:
         if "GRPC" in _bindings(bindings):
             raise ValueError("gRPC is no ASGI application: see serving()")
         card = self.agent_card(url=url, bindings=bindings)
-        return self.service(card).app(card, bindings)
+        return self._service(card).app(card, bindings)
 
-    def service(self, card: AgentCard) -> Service:
-        """The agent at work: for those who serve it over something else.
-
-        Args:
-            card: See `agent_card`.
-        """
+    def _service(self, card: AgentCard) -> Service:
+        """The agent at work."""
         from holdfast.server.foreign_runs import ForeignRuns
         from holdfast.server.runs import Runs
         from holdfast.server.service import Service
@@ -266,7 +262,9 @@ class A2AServer:
         from holdfast.server.running import Serving
 
         return Serving(
-            self,
+            self.agent_card,
+            self._service,
+            self._settings,
             host,
             port,
             bindings=_bindings(bindings),
@@ -319,21 +317,6 @@ class A2AServer:
                 grpc_interceptors=grpc_interceptors,
             )
         )
-
-    @property
-    def max_body(self) -> int:
-        """Bytes that a request may have."""
-        return self._settings.max_body
-
-    @property
-    def body_timeout(self) -> float:
-        """Seconds in which a request has to come."""
-        return self._settings.body_timeout
-
-    @property
-    def speaks_older(self) -> bool:
-        """Whether protocol 0.3 is spoken as well."""
-        return "0.3" in self._settings.versions
 
     async def close(self, grace: float = 0.0) -> None:
         """Ends what runs in the applications that this server made, and frees everything.

@@ -22,14 +22,14 @@ from holdfast.model.card import AgentCard
 from holdfast.server.extra import need
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from types import FrameType, TracebackType
 
     import uvicorn
 
-    from holdfast.server.agent_server import A2AServer
     from holdfast.server.grpc_server import GrpcServer
     from holdfast.server.service import Service
+    from holdfast.server.settings import ServerSettings
 
 __all__ = ["Running", "Serving", "serve"]
 
@@ -66,7 +66,9 @@ class Serving(AbstractAsyncContextManager["Running"]):
 
     def __init__(
         self,
-        server: A2AServer,
+        agent_card: Callable[..., AgentCard],
+        service: Callable[[AgentCard], Service],
+        settings: ServerSettings,
         host: str,
         port: int,
         *,
@@ -91,7 +93,9 @@ class Serving(AbstractAsyncContextManager["Running"]):
         need("server", "serving an agent", "uvicorn")
         if "GRPC" in bindings:
             need("server,grpc", "serving an agent over gRPC")
-        self._server = server
+        self._agent_card = agent_card
+        self._make_service = service
+        self._settings = settings
         self._host = host
         self._port = port
         self._bindings = tuple(bindings)
@@ -168,13 +172,13 @@ class Serving(AbstractAsyncContextManager["Running"]):
                 cert_file=self._cert_file,
                 key_file=self._key_file,
                 interceptors=self._interceptors,
-                max_body=self._server.max_body,
+                max_body=self._settings.max_body,
             )
             grpc_url = f"{host}:{grpc.port}"
-        card = self._server.agent_card(url=url, bindings=self._bindings, grpc_url=grpc_url)
-        self._service = service = self._server.service(card)
+        card = self._agent_card(url=url, bindings=self._bindings, grpc_url=grpc_url)
+        self._service = service = self._make_service(card)
         if self._grpc is not None:
-            await self._grpc.start(service.handler, with_older=self._server.speaks_older)
+            await self._grpc.start(service.handler, with_older="0.3" in self._settings.versions)
         await self._start_http(service.app(card, self._bindings), listener)
         return Running(url=url, card=card, grpc_url=grpc_url)
 
@@ -185,7 +189,7 @@ class Serving(AbstractAsyncContextManager["Running"]):
             app,
             cert_file=self._cert_file,
             key_file=self._key_file,
-            head_timeout=self._server.body_timeout,
+            head_timeout=self._settings.body_timeout,
             last_grace=self._grace + _MARGIN,
         )
         self._http = http = HttpServer(config)
