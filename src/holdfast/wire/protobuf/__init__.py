@@ -4,8 +4,8 @@
 `messages` makes classes of them at their first use, in a pool of their own: a program may have
 generated classes of the same names, from an SDK, and protobuf takes each name once per pool.
 `reading` and `writing` turn messages into values and back, whoever's classes they are, with the
-JSON and the times in them by `values`; `sizes` refuses what would take too much memory, and
-`details` reads what errors say.
+JSON and the times in them by `values`; `sizes` refuses what would take too much memory,
+`details` reads what errors say, and `cards` what of a card may have been signed.
 
 protobuf comes with the extra ``grpc``; it is imported when a message is first read or written.
 """
