@@ -43,7 +43,7 @@ async def get_card(session: Session, output: Output, *, validate: bool, extended
     verification, document = session.client.card_verification, session.client.card_document
     output.card(card, await session.chosen(), verification)
     if validate:
-        _validate(document or {}, output)
+        _validate(document or card.to_dict(), output)  # the model is all there is over gRPC 0.3
 
 
 def _check_credentials(session: Session) -> None:

@@ -15,6 +15,7 @@ from holdfast.errors import CardSignatureError
 from holdfast.model import codec
 from holdfast.model.card_reading import read_card
 from holdfast.runtime.card_verification import CardVerification
+from holdfast.wire.bindings import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,46 +34,73 @@ __all__ = [
 ]
 
 
+_GIVEN = "an AgentCard need not have all that was signed; pass the card's JSON object or file"
+_ANSWERED = "what the agent answered need not have all that was signed"
+
+
 class ReceivedCard(NamedTuple):
     """A card as it came.
 
     Attributes:
         card: As it was read.
         document: Its JSON object.
-        is_whole: Whether the document is all that was received; one that was made of `card`
-            lacks what the model does not have.
+        doubt: Why the document need not have all that was signed; empty if it has. One that was
+            made of `card` lacks what the model does not have.
     """
 
     card: AgentCard
     document: Mapping[str, Any]
-    is_whole: bool = True
+    doubt: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the document is all that was received."""
+        return not self.doubt
 
     @classmethod
-    def of(cls, card: AgentCard) -> ReceivedCard:
+    def of(cls, card: AgentCard, doubt: str = _GIVEN) -> ReceivedCard:
         """A card of which there is nothing else."""
         # Without signatures nobody looks at the rest, and writing it takes its time.
-        return cls(card, codec.to_builtins(card) if card.signatures else {}, is_whole=False)
+        return cls(card, codec.to_builtins(card) if card.signatures else {}, doubt)
 
 
 def received_in(reply: Reply[AgentCard]) -> ReceivedCard:
     """The card that an operation answered, as far as its bytes are there."""
-    read = None if reply.endpoint is None else _READ.get(reply.endpoint.interface.protocol_binding)
+    document = None
+    if reply.endpoint is not None:
+        read = _READ.get(reply.endpoint.interface.protocol_binding)
+        document = None if read is None else read(reply.raw, reply.endpoint.version)
+    if document is None:
+        return ReceivedCard.of(reply.value, _ANSWERED)
+    return ReceivedCard(reply.value, document)
+
+
+def _of_rest(body: bytes, version: str) -> dict[str, Any] | None:  # noqa: ARG001  see `_READ`
     try:
-        document = None if read is None else codec.as_object(read(codec.parse(reply.raw)))
+        return codec.as_object(codec.parse(body))
     except codec.MalformedError:
-        document = None
-    return (
-        ReceivedCard.of(reply.value) if document is None else ReceivedCard(reply.value, document)
-    )
+        return None
 
 
-def _result(envelope: Any) -> Any:
-    members = codec.as_object(envelope)
-    return None if members is None else members.get("result")
+def _of_rpc(body: bytes, version: str) -> dict[str, Any] | None:
+    envelope = _of_rest(body, version)
+    return None if envelope is None else codec.as_object(envelope.get("result"))
 
 
-_READ: Mapping[str, Callable[[Any], Any]] = {"JSONRPC": _result, "HTTP+JSON": lambda body: body}
-"""By binding: the card within what it answers."""
+def _of_grpc(body: bytes, version: str) -> dict[str, Any] | None:
+    if version != PROTOCOL_VERSION:
+        return None  # before, cards had other members in JSON than in protocol buffers
+    from holdfast.wire.protobuf.cards import whole_card  # with an extra
+
+    return whole_card(body)
+
+
+_READ: Mapping[str, Callable[[bytes, str], dict[str, Any] | None]] = {
+    "JSONRPC": _of_rpc,
+    "HTTP+JSON": _of_rest,
+    "GRPC": _of_grpc,
+}
+"""By binding: the card's JSON object, of an answer in a version; None if it cannot be whole."""
 
 
 class Checked(NamedTuple):

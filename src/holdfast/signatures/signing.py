@@ -51,7 +51,8 @@ def sign_card(
     """Signs a card in the form that the specification describes, beside its present signatures.
 
     Some SDKs sign and verify another form: give every member that is required a value that is not
-    empty, and every security requirement its scopes, and all of them agree.
+    empty, and every security requirement its scopes, and all of them agree. Over gRPC only the
+    specification's own members arrive: a card that is signed with others is wrong there.
 
     Args:
         card: The card, or its JSON object, as it is going to be served; it is not changed.

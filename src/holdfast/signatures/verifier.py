@@ -230,10 +230,7 @@ class _Checker:
             reason = f"signature {number} does not match the card and {named}"
             return replace(about, outcome="invalid", reason=reason), None
         if is_wrong:
-            reason = (
-                f"signature {number} does not match: an AgentCard need not have all that was "
-                "signed; pass the card's JSON object or file"
-            )
+            reason = f"signature {number} does not match: {received.doubt}"
         elif unavailable is not None:
             reason = f"signature {number}: {unavailable.message}"
         elif header.key_url is not None and not self._is_allowed(header.key_url):

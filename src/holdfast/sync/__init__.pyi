@@ -327,7 +327,9 @@ class Client:
     def card_document(self) -> Mapping[str, Any] | None:
         """The JSON object of that card as it came, with what the model does not know.
 
-        None before there is a card, and for a card that was passed as an `AgentCard`.
+        None before there is a card, and for a card that was passed as an `AgentCard`. Of one that
+        came over gRPC it is the JSON of the message, and None if that has fields that are not
+        known here, or is of protocol 0.3.
         """
 
     def discover(self, *, timeout: float | None = None) -> AgentCard:

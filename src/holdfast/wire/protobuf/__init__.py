@@ -5,7 +5,8 @@
 generated classes of the same names, from an SDK, and protobuf takes each name once per pool.
 `reading` and `writing` turn messages into values and back, whoever's classes they are, by what
 `descriptors` tells of both; `fields` goes through the bytes, and `values` has the JSON and the
-times in them. `sizes` refuses what would take too much memory; `details` reads what errors say.
+times in them. `sizes` refuses what would take too much memory, `details` reads what errors say,
+and `cards` what of a card may have been signed.
 
 protobuf comes with the extra ``grpc``; it is imported when a message is first read or written.
 """
