@@ -222,11 +222,17 @@ def check_able(name: str, value: object, *methods: str) -> None:
         raise TypeError(text)
 
 
-def check_hook(name: str, value: object) -> None:
-    """Checks a function that a caller passes."""
+def check_hook(name: str, value: object, *, besides: str = "") -> None:
+    """Checks a function that a caller passes.
+
+    Args:
+        name: What messages call it.
+        value: What the caller passes.
+        besides: What may be passed in place of a function, and can be called or was seen to.
+    """
     _check_instance(name, value)
     if not callable(value):
-        text = f"{name} must be a function, not {type(value).__name__}"
+        text = f"{name} must be {besides}a function, not {type(value).__name__}"
         raise TypeError(text)
 
 
