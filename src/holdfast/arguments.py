@@ -228,7 +228,7 @@ def check_hook(name: str, value: object, *, besides: str = "") -> None:
     Args:
         name: What messages call it.
         value: What the caller passes.
-        besides: What may be passed in place of a function, and can be called or was seen to.
+        besides: What else may be passed, as "a CardVerifier or "; seen to by the caller.
     """
     _check_instance(name, value)
     if not callable(value):
