@@ -287,6 +287,14 @@ async def test_a_port_that_is_taken_is_an_error_and_leaves_nothing():
         assert asyncio.all_tasks() == before
 
 
+def test_what_is_not_entered_says_so():
+    serving = server_of(Scripted()).serving()
+    with pytest.raises(AttributeError, match="'url'; enter it first: async with"):
+        _ = serving.url
+    with pytest.raises(AttributeError, match=r"'colour'$"):
+        _ = serving.colour
+
+
 # ── Clients that take their time ─────────────────────────────────────────────────────────────
 
 

@@ -231,6 +231,25 @@ async def test_an_option_that_is_none_is_named_before_anything_is_sent(operation
         await OPERATIONS[operation](client, tiemout=5)
 
 
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (
+            lambda c: c.list_tasks(page_size=0),
+            "'page_size' .*; there are context_id, status, limit",
+        ),
+        (lambda c: c.list_tasks(page_tokn=""), "did you mean 'page_token'"),
+        (lambda c: c.ask("x", task=1), "'task' is no option of a call; did you mean 'task_id'"),
+        (lambda c: c.get_task("t", history_len=1), "did you mean 'history_length'"),
+        (lambda c: c.wait("t", poll_intervall=1), "did you mean 'poll_interval'"),
+        (lambda c: c.conversation().ask("x", meta_data={}), "did you mean 'metadata'"),
+    ],
+)
+async def test_an_argument_that_is_mistyped_is_found_among_those_of_the_operation(call, told):
+    with pytest.raises(TypeError, match=told):
+        await call(connect(URL, engine=Untouched()))
+
+
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize(
     "options",

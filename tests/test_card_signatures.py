@@ -990,3 +990,9 @@ async def test_a_card_that_the_sdk_serves_is_verified_with_keys_from_its_own_hos
         async with connect(url, card_verifier=BY_JKU, require_signature=True) as client:
             with pytest.raises(CardSignatureError):
                 await client.agent_card()
+
+
+def test_a_verifier_that_is_none_is_told():
+    told = "^card_verifier must be a CardVerifier or a function, not int$"
+    with pytest.raises(TypeError, match=told):
+        connect("https://agent.test", card_verifier=5)

@@ -87,3 +87,13 @@ def test_a_file_whose_name_has_that_sign_is_a_file(tmp_path):
     path = tmp_path / "card#one"
     path.write_text(holdfast("card", "get", "-o", "json").out)
     assert holdfast("send", "hello", card=str(path)).exit == 0
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
+def test_a_catalog_without_the_name_of_an_entry_is_told(tmp_path, catalog):
+    path = tmp_path / "agents.json"
+    path.write_text(json.dumps(catalog))
+    done = holdfast("send", "hello", "-o", "json", card=str(path))
+    assert (done.exit, done.error["code"]) == (1, "A2ACLI_ERR_CARD_INVALID")
+    told = f"{path} is a catalog of agents: name an entry, as {path}#one"
+    assert done.error["message"] == told

@@ -307,3 +307,10 @@ def test_a_text_message_has_an_id_of_its_own():
 def test_a_text_message_is_a_role_and_text(arguments):
     with pytest.raises(TypeError):
         create_text_message_object(*arguments)
+
+
+@pytest.mark.parametrize("message", [{"text": "x"}, {"role": "ROLE_USER", "text": "x"}])
+def test_a_dict_that_has_content_elsewhere_is_told_where_it_belongs(message):
+    told = r"""'text' is no member of one: write {"parts": \[{"text": …}\]}"""
+    with pytest.raises(ValueError, match=told):
+        to_message(message, new_id="m-1")

@@ -1080,3 +1080,18 @@ def test_a_token_response_is_read_or_refused(document):
     except A2AError:
         return
     assert token.expires_at is None or token.expires_at >= 100.0
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (
+            lambda: ClientCredentials(SERVER, "me", SECRET, scope="x"),
+            "'scope' is no option of ClientCredentials; did you mean 'scopes'",
+        ),
+        (lambda: DeviceCode(SERVER, "me", 5), "^prompt must be a function, not int$"),
+    ],
+)
+def test_what_is_mistyped_is_named(make, told):
+    with pytest.raises(TypeError, match=told):
+        make()

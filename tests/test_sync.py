@@ -524,3 +524,13 @@ def test_an_iteration_over_tasks_can_be_closed():
         tasks.close()
         tasks.close()
         assert list(tasks) == []
+
+
+async def _nothing():
+    pass
+
+
+@pytest.mark.parametrize(("given", "told"), [(5, "not int$"), (_nothing, "not function; call it")])
+def test_what_is_no_coroutine_is_told_at_once(given, told):
+    with pytest.raises(TypeError, match=f"^run takes a coroutine, .*{told}"):
+        holdfast.sync.run(given)

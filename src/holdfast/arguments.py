@@ -6,10 +6,11 @@ before anything is sent.
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
@@ -53,6 +54,9 @@ _SHOWN = 200
 
 _LAST_PORT = 65535
 
+_ALIKE = 0.7
+"""How alike two names are, of 1, where one was meant by the other: not only by their endings."""
+
 _PATH = re.compile(
     r"(?:~|\.{0,2}[/\\](?!/)|[A-Za-z]:[/\\](?!/)|(?!localhost/)(?:[^/.:]+/[^:]*|[^/:]+)\.json\Z)"
 )
@@ -76,16 +80,39 @@ def check_one_of(name: str, value: object, choices: tuple[str, ...]) -> None:
         raise ValueError(text)
 
 
-def check_options(what: str, given: Iterable[str], known: Sequence[str]) -> None:
-    """Checks the names of options that go through; one that is nearly right is suggested."""
+def check_options(
+    what: str,
+    given: Iterable[str],
+    known: Sequence[str],
+    *,
+    of: Callable[..., Any] | None = None,
+) -> None:
+    """Checks the names of options that go through; one that is nearly right is suggested.
+
+    Args:
+        what: What messages call that which takes them.
+        given: The names.
+        known: The options that there are.
+        of: The function that takes them, whose own arguments are suggested as well.
+    """
     for name in given:
         if name not in known:
             import difflib  # takes longer than a call that is right
 
-            meant = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {meant[0]!r}?" if meant else f"there are {', '.join(known)}"
+            there = (*_arguments_of(of), *known)
+            meant = difflib.get_close_matches(name, there, n=1, cutoff=_ALIKE)
+            hint = f"did you mean {meant[0]!r}?" if meant else f"there are {', '.join(there)}"
             text = f"{name!r} is no option of {what}; {hint}"
             raise TypeError(text)
+
+
+def _arguments_of(function: Callable[..., Any] | None) -> list[str]:
+    """The arguments of a function, or of a method of a class, that can be passed by name."""
+    if function is None:
+        return []
+    parameters = inspect.signature(function).parameters.values()
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [one.name for one in parameters if one.kind in by_name and one.name != "self"]
 
 
 def check_rate(name: str, rate: float) -> float:
@@ -195,11 +222,17 @@ def check_able(name: str, value: object, *methods: str) -> None:
         raise TypeError(text)
 
 
-def check_hook(name: str, value: object) -> None:
-    """Checks a function that a caller passes."""
+def check_hook(name: str, value: object, *, besides: str = "") -> None:
+    """Checks a function that a caller passes.
+
+    Args:
+        name: What messages call it.
+        value: What the caller passes.
+        besides: What else may be passed, as "a CardVerifier or "; seen to by the caller.
+    """
     _check_instance(name, value)
     if not callable(value):
-        text = f"{name} must be a function, not {type(value).__name__}"
+        text = f"{name} must be {besides}a function, not {type(value).__name__}"
         raise TypeError(text)
 
 

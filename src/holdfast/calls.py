@@ -268,9 +268,20 @@ class Calls:
         return Deadline(name=name, timeout=seconds, at=now + seconds)
 
     def begin(
-        self, name: str, options: CallOptions | SendOptions, *, sends: bool = False
+        self,
+        name: str,
+        options: CallOptions | SendOptions,
+        *,
+        sends: bool = False,
+        of: Callable[..., Any] | None = None,
     ) -> tuple[Deadline, PerCall]:
-        """Checks the options of a call that begins now, and that may send a message.
+        """Checks the options of a call that begins now.
+
+        Args:
+            name: What the call's deadline is called.
+            options: What the caller passes.
+            sends: Whether it may send a message.
+            of: The method that takes them, for those who mistype one of its own arguments.
 
         Raises:
             ValueError: A timeout, header or URI that cannot be right.
@@ -283,7 +294,7 @@ class Calls:
         if not options:
             return self.deadline(name, None), plain
         known = _SEND_OPTIONS if sends else _OPTIONS
-        check_options("a call", options, known)
+        check_options("a call", options, known, of=of)
         on_unknown = cast("SendOptions", options).get("on_unknown", self._on_unknown)
         check_one_of("on_unknown", on_unknown, get_args(OnUnknown))
         deadline = self.deadline(name, options.get("timeout"))

@@ -195,7 +195,7 @@ class Client(ClosingContext):
             InvalidAgentCardError: It is not usable.
             CardSignatureError: Its signature is wrong; or it is not verified, and must be.
         """
-        deadline, per_call = self._calls.begin("call", options)
+        deadline, per_call = self._calls.begin("call", options, of=Client.get_extended_agent_card)
         return await self._calls.extended_card(deadline, per_call)
 
     # ── What was left ────────────────────────────────────────────────────────────────────────
@@ -275,7 +275,7 @@ class Client(ClosingContext):
         check_seconds("poll_interval", poll_interval)
         offered = client_tools(tools)
         ask_for_tools(options, offered)
-        deadline, per_call = self._calls.begin("call", options, sends=True)
+        deadline, per_call = self._calls.begin("call", options, sends=True, of=Client.ask)
         events = self._sending(
             deadline,
             per_call,
@@ -331,7 +331,7 @@ class Client(ClosingContext):
                 found; it was not sent again, unless ``on_unknown`` says so.
             ValueError: The message has no content.
         """
-        deadline, per_call = self._calls.begin("call", options, sends=True)
+        deadline, per_call = self._calls.begin("call", options, sends=True, of=Client.send_message)
         request = self._calls.request(
             message,
             task_id=task_id,
@@ -389,7 +389,8 @@ class Client(ClosingContext):
         check_seconds("poll_interval", poll_interval)
         if rate is not None:
             check_rate("rate", rate)
-        self._calls.begin("call", options, sends=True)  # what cannot be right is told at once
+        # What cannot be right is told at once.
+        self._calls.begin("call", options, sends=True, of=Client.run)
         records = None
         if run_id is not None:
             not_empty("run_id", run_id)
@@ -397,7 +398,7 @@ class Client(ClosingContext):
             records = RunRecords(self._calls, journaling, run_id, poll_interval=poll_interval)
 
         def begin(label: str | None) -> tuple[Deadline, PerCall]:
-            deadline, per_call = self._calls.begin("call", options, sends=True)
+            deadline, per_call = self._calls.begin("call", options, sends=True, of=Client.run)
             return deadline, msgspec.structs.replace(per_call, label=label)
 
         async def ask(message: Message, deadline: Deadline, per_call: PerCall) -> Answer:
@@ -446,7 +447,9 @@ class Client(ClosingContext):
         check_seconds("poll_interval", poll_interval)
         offered = client_tools(tools)
         ask_for_tools(options, offered)
-        deadline, per_call = self._calls.begin("stream", options, sends=True)
+        deadline, per_call = self._calls.begin(
+            "stream", options, sends=True, of=Client.stream_message
+        )
         return self._sending(
             deadline,
             per_call,
@@ -580,13 +583,14 @@ class Client(ClosingContext):
         Raises:
             TaskNotFoundError: The agent does not know it.
         """
-        reply = await self.call(
+        reply = await self._call(
             op.GET_TASK,
             GetTaskRequest(
                 id=not_empty("task_id", task_id),
                 history_length=not_negative("history_length", history_length),
             ),
-            **options,
+            options,
+            of=Client.get_task,
         )
         return reply.value
 
@@ -622,7 +626,7 @@ class Client(ClosingContext):
         if not 1 <= (not_negative("limit", limit) or 0) <= 100:
             text = "limit must be from 1 to 100"
             raise ValueError(text)
-        reply = await self.call(
+        reply = await self._call(
             op.LIST_TASKS,
             ListTasksRequest(
                 context_id=context_id,
@@ -633,7 +637,8 @@ class Client(ClosingContext):
                 status_timestamp_after=timestamp(status_timestamp_after),
                 include_artifacts=include_artifacts or None,
             ),
-            **options,
+            options,
+            of=Client.list_tasks,
         )
         return reply.value
 
@@ -709,7 +714,7 @@ class Client(ClosingContext):
         not_empty("task_id", task_id)
         if until is not None:
             check_hook("until", until)
-        deadline, per_call = self._calls.begin("wait", options)
+        deadline, per_call = self._calls.begin("wait", options, of=Client.wait)
         wanted = until or is_settled
         task = await self._calls.watch(
             task_id, None, deadline, poll_interval, per_call, until=lambda _task: True
@@ -754,7 +759,7 @@ class Client(ClosingContext):
         check_seconds("poll_interval", poll_interval)
         not_empty("task_id", task_id)
 
-        deadline, per_call = self._calls.begin("stream", options)
+        deadline, per_call = self._calls.begin("stream", options, of=Client.subscribe_to_task)
         calls = StreamCalls(self._calls, deadline, per_call, poll_interval=poll_interval)
         return EventStream(calls, calls.subscribe_to(task_id))
 
@@ -787,7 +792,7 @@ class Client(ClosingContext):
         check_seconds("poll_interval", poll_interval)
         if options.get("timeout") is None:
             options["timeout"] = min(_CANCEL_TIMEOUT, self._calls.timeout)
-        deadline, per_call = self._calls.begin("cancel", options)
+        deadline, per_call = self._calls.begin("cancel", options, of=Client.cancel_task)
         request = CancelTaskRequest(
             id=not_empty("task_id", task_id), metadata=json_object("metadata", metadata)
         )
@@ -825,10 +830,11 @@ class Client(ClosingContext):
         """
         not_empty("config.task_id", config.task_id or "")
         not_empty("config.url", config.url)
-        reply = await self.call(
+        reply = await self._call(
             op.CREATE_PUSH_CONFIG,
             config,
-            **options,
+            options,
+            of=Client.create_task_push_notification_config,
         )
         return reply.value
 
@@ -842,10 +848,11 @@ class Client(ClosingContext):
         request = GetTaskPushNotificationConfigRequest(
             task_id=not_empty("task_id", task_id), id=not_empty("config_id", config_id)
         )
-        reply = await self.call(
+        reply = await self._call(
             op.GET_PUSH_CONFIG,
             request,
-            **options,
+            options,
+            of=Client.get_task_push_notification_config,
         )
         return reply.value
 
@@ -869,10 +876,11 @@ class Client(ClosingContext):
             page_size=not_negative("limit", limit),
             page_token=page_token,
         )
-        reply = await self.call(
+        reply = await self._call(
             op.LIST_PUSH_CONFIGS,
             request,
-            **options,
+            options,
+            of=Client.list_task_push_notification_configs,
         )
         return reply.value
 
@@ -891,10 +899,11 @@ class Client(ClosingContext):
             task_id=not_empty("task_id", task_id), id=not_empty("config_id", config_id)
         )
         try:
-            await self.call(
+            await self._call(
                 op.DELETE_PUSH_CONFIG,
                 request,
-                **options,
+                options,
+                of=Client.delete_task_push_notification_config,
             )
         except TaskNotFoundError as error:
             if not _ran_before(error):
@@ -927,10 +936,20 @@ class Client(ClosingContext):
         if isinstance(params, SendMessageRequest):
             not_empty("message_id", params.message.message_id)
             if operation.name == op.SEND_MESSAGE.name:
-                deadline, per_call = self._calls.begin("call", options, sends=True)
+                deadline, per_call = self._calls.begin("call", options, sends=True, of=Client.call)
                 sending = Sending(self._calls, params, deadline, per_call)
                 return cast("Reply[R]", await sending.response())
-        deadline, per_call = self._calls.begin("call", options)
+        return await self._call(operation, params, options, of=Client.call)
+
+    async def _call(
+        self,
+        operation: Operation[P, R],
+        params: P,
+        options: CallOptions | SendOptions,
+        *,
+        of: Callable[..., Any],
+    ) -> Reply[R]:
+        deadline, per_call = self._calls.begin("call", options, of=of)
         return await self._calls.run(operation, params, deadline, per_call)
 
     async def _canceled_before(

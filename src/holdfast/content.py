@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from holdfast.arguments import check_json, check_kind, not_empty
+from holdfast.errors.values import one_line
 from holdfast.model.codec import MalformedError
 from holdfast.model.types import Message, Part, Role
 from holdfast.runtime.env import SystemEnv
@@ -117,7 +118,8 @@ def to_message(
         )
     message = _read(content)
     if not message.parts:
-        text = "a message needs at least one part with content"
+        hint = _misplaced(cast("object", content))
+        text = f"a message needs at least one part with content{hint}"
         raise ValueError(text)
     for number, part in enumerate(message.parts, start=1):
         _check(part, number)
@@ -156,6 +158,18 @@ def _message(document: Mapping[str, Any]) -> Message:
     except MalformedError as error:
         text = f"the message is not valid: {error}"
         raise ValueError(text) from None
+
+
+def _misplaced(content: object) -> str:
+    """Where content belongs that may be in a member of a dict which messages do not have."""
+    if not isinstance(content, Mapping):
+        return ""
+    known = {field.encode_name for field in msgspec.structs.fields(Message)}
+    unknown = [name for name in cast("Mapping[object, object]", content) if name not in known]
+    if not unknown:
+        return ""
+    named = one_line(str(unknown[0]), 50)
+    return f'; {named!r} is no member of one: write {{"parts": [{{"text": …}}]}}'
 
 
 def _part(item: object) -> Part:

@@ -212,7 +212,7 @@ class Conversation:
         """
         self._catch_up()
         said = to_message(message, new_id=self._calls.env.new_id(), context_id=self._context_id)
-        calls = self._stream_calls(options)
+        calls = self._stream_calls(options, of=Conversation.stream_message)
         replies = self._replies(calls, metadata, accepted_output_modes)
 
         async def say() -> Turn:
@@ -265,11 +265,13 @@ class Conversation:
             self._task, self._heard = turn.task, whole
             self._context_id = whole.context_id or self._context_id
 
-    def _stream_calls(self, options: SendOptions) -> StreamCalls:
+    def _stream_calls(
+        self, options: SendOptions, *, of: Callable[..., Any] | None = None
+    ) -> StreamCalls:
         if options.get("timeout") is None:
             options["timeout"] = self._timeout
         ask_for_tools(options, self._tools)
-        deadline, per_call = self._calls.begin("conversation", options, sends=True)
+        deadline, per_call = self._calls.begin("conversation", options, sends=True, of=of)
         return StreamCalls(
             self._calls, deadline, per_call, poll_interval=self._poll_interval, patient=True
         )

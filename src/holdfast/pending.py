@@ -134,7 +134,7 @@ class PendingCall:
             options: See `CallOptions`.
         """
         check_seconds("poll_interval", poll_interval)
-        deadline, per_call = self._calls.begin("wait", options)
+        deadline, per_call = self._calls.begin("wait", options, of=PendingCall.stream)
         return resumed(
             self._record,
             self._calls,

@@ -46,17 +46,20 @@ def find_agent(world: World, settings: Settings) -> str | Path:
     """
     place, hash_, name = settings.agent_card.strip().rpartition("#")
     if not (hash_ and place and name) or is_file(settings.agent_card):
-        return read_reference(settings.agent_card)
+        found = read_reference(settings.agent_card)
+        if isinstance(found, Path):
+            _check_card(found)
+        return found
     catalog = read_reference(place)
     if isinstance(catalog, Path):
         return _entry(_read(catalog), catalog, name)
-    found = bytearray()
+    fetched = bytearray()
 
     async def look() -> None:
         timeout = min(settings.timeout, _LONGEST)
         try:
             async with asyncio.timeout(timeout):
-                found.extend(await _fetch(world, settings, catalog))
+                fetched.extend(await _fetch(world, settings, catalog))
         except TimeoutError as error:
             if isinstance(error, A2AError):
                 raise
@@ -66,7 +69,7 @@ def find_agent(world: World, settings: Settings) -> str | Path:
         world.run(look())
     except A2AError as error:
         raise _not_found(catalog, f"cannot be fetched: {error}") from None
-    return _entry(bytes(found), catalog, name)
+    return _entry(bytes(fetched), catalog, name)
 
 
 async def _fetch(world: World, settings: Settings, url: str) -> bytes:
@@ -99,6 +102,23 @@ def _read(path: Path) -> bytes:
     if len(content) > _LARGEST:
         raise _invalid(path, f"has more than {_LARGEST} bytes")
     return content
+
+
+def _check_card(path: Path) -> None:
+    """Tells those who name a catalog and none of its entries; all else is told by who reads it."""
+    try:
+        with path.open("rb") as file:
+            found: Any = json.loads(file.read(_LARGEST))
+    except (OSError, ValueError, RecursionError):
+        return
+    if isinstance(found, dict) and "name" in found:
+        return
+    names = sorted(_agents(cast("object", found)) or ())
+    if names:
+        shown = masked_reference(str(path))
+        told = f"{shown} is a catalog of agents: name an entry, as {shown}#{names[0]}"
+        failure = Failure(code="A2ACLI_ERR_CARD_INVALID", message=told, exit=FAILURE)
+        raise CommandError(failure)
 
 
 def _entry(content: bytes, catalog: str | Path, name: str) -> str | Path:

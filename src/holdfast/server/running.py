@@ -110,6 +110,14 @@ class Serving(AbstractAsyncContextManager["Running"]):
         self._http_task: asyncio.Task[None] | None = None
         self._grpc: GrpcServer | None = None
 
+    if not TYPE_CHECKING:  # type checkers tell it themselves
+
+        def __getattr__(self, name: str) -> object:
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in Running.__struct_fields__:
+                text = f"{text}; enter it first: async with server.serving() as running"
+            raise AttributeError(text, name=name, obj=self)
+
     async def __aenter__(self) -> Running:
         """Starts it.
 

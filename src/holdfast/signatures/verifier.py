@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from holdfast.arguments import check_able, check_kind, items
+from holdfast.arguments import check_hook, check_kind, items
 from holdfast.errors import A2AError
 from holdfast.model.addresses import is_http_address
 from holdfast.runtime.card_trust import Checked
@@ -131,7 +131,7 @@ def check_card_verifier(
         TypeError: An argument of another type.
     """
     if verifier is not None and not isinstance(verifier, CardVerifier):
-        check_able("card_verifier", verifier, "__call__")
+        check_hook("card_verifier", verifier, besides="a CardVerifier or ")
     check_kind("require_signature", require_signature, bool)
     if require_signature and verifier is None:
         text = "require_signature=True needs a card_verifier, such as CardVerifier(keys=…)"

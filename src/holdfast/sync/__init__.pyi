@@ -1544,6 +1544,7 @@ def run(coroutine: Coroutine[Any, Any, _T]) -> _T:
     ``run(engine.close())``.
 
     Raises:
+        TypeError: It is no coroutine.
         RuntimeError: It is called on that event loop.
         BaseException: What the coroutine raises.
     """

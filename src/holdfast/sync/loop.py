@@ -176,9 +176,14 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     ``run(engine.close())``.
 
     Raises:
+        TypeError: It is no coroutine.
         RuntimeError: It is called on that event loop.
         BaseException: What the coroutine raises.
     """
+    if not inspect.isawaitable(coroutine):
+        called = "; call it first" if inspect.iscoroutinefunction(coroutine) else ""
+        text = f"run takes a coroutine, as engine.close(), not {type(coroutine).__name__}{called}"
+        raise TypeError(text)
     try:
         _private.here()
     except RuntimeError:

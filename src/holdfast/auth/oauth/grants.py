@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from holdfast.arguments import check_seconds, hooks
+from holdfast.arguments import check_hook, check_seconds
 from holdfast.auth.oauth.provider import Asking, OAuthOptions, OAuthProvider
 from holdfast.auth.oauth.redirects import LoopbackRedirect
 from holdfast.auth.oauth.requests import error_code, oauth_library, seconds_in
@@ -109,7 +109,8 @@ class DeviceCode(OAuthProvider):
         **options: Unpack[OAuthOptions],
     ) -> None:
         super().__init__(server, client_id, client_secret=client_secret, **options)
-        (self._prompt,) = hooks("prompt", (prompt,), "__call__")
+        check_hook("prompt", prompt)
+        self._prompt = prompt
 
     async def _grant(self, asking: Asking) -> Token:
         url = asking.endpoint.server.device_authorization_endpoint
@@ -178,7 +179,8 @@ class AuthorizationCode(OAuthProvider):
         **options: Unpack[OAuthOptions],
     ) -> None:
         super().__init__(server, client_id, client_secret=client_secret, **options)
-        (self._open_url,) = hooks("open_url", (open_url,), "__call__")
+        check_hook("open_url", open_url)
+        self._open_url = open_url
         if (redirect_uri is None) != (receive is None):
             text = (
                 "redirect_uri and receive belong together: where the browser goes, and who waits"

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import msgspec
 
-from holdfast.arguments import check_able, check_credential, check_seconds, items, not_empty
+from holdfast.arguments import (
+    check_able,
+    check_credential,
+    check_options,
+    check_seconds,
+    items,
+    not_empty,
+)
 from holdfast.auth.oauth.flights import Flight
 from holdfast.auth.oauth.requests import AskedServer, ClientIdentity, error_code, oauth_library
 from holdfast.auth.oauth.servers import (
@@ -157,7 +164,10 @@ class OAuthProvider(ABC):
         engine: HttpEngine | aiohttp.ClientSession | None = None,
         tls: TlsConfig | None = None,
         env: Env | None = None,
+        **unknown: object,
     ) -> None:
+        known = tuple(OAuthOptions.__annotations__)
+        check_options(type(self).__name__, unknown, known, of=type(self))
         oauth_library()
         self._server = _checked_server(server)
         not_empty("client_id", client_id)
