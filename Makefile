@@ -48,15 +48,18 @@ help: ## list the targets (the default)
 demo: $(VENV)/.library ## watch calls survive a failing agent; AGENT=<url> makes it yours
 	$(BIN)/python examples/demo.py $(ARGS)
 
+# A file is run by one process, which may share a server; tests/conftest.py says which come first.
+TOGETHER := -n auto --dist loadfile --no-loadscope-reorder
+
 test: $(VENV)/.test agents ## run every test
-	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest $(TOGETHER) $(ARGS)
 
 # ROUNDS=<number>, SEED=<where they begin> and TOGETHER=<how many at once> reach it in its environment.
 soak: $(VENV)/.library ## kill client processes for long: no message executed twice, no call lost
 	$(BIN)/python -m tests.soak $(ARGS)
 
 thorough: $(VENV)/.test agents ## run every test with more rounds of what is random
-	HOLDFAST_THOROUGH=1 $(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+	HOLDFAST_THOROUGH=1 $(BIN)/python -m pytest $(TOGETHER) $(ARGS)
 
 # What the others are installed with.
 environment: $(VENV)/$(MADE)

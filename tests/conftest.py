@@ -3,10 +3,37 @@
 import asyncio
 import functools
 import inspect
+import os
 
 import pytest
 
+# grpcio's handlers of a fork abort some of the children that are forked while it is at work.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+
 pytest_plugins = ["holdfast.testing.pytest_plugin"]
+
+
+LONGEST = (
+    "test_cancellation",
+    "test_cli_process",
+    "test_hostile_cards",
+    "test_broken_streams",
+    "test_secrets",
+    "test_v03",
+    "test_cli_specification",
+    "test_real_streams",
+    "test_killed",
+    "test_streams_on_sockets",
+    "test_sync_programs",
+    "test_side_by_side",
+    "test_scenarios",
+    "test_replicas",
+)
+"""Files that take tens of seconds each; begun last, one would be waited for by all."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -5,6 +5,7 @@ import re
 import hypothesis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from tests.effort import rounds
 
 from holdfast.model.card import (
     AgentCapabilities,
@@ -36,7 +37,9 @@ from holdfast.model.types import (
 def given(*, max_examples=60, **arguments):
     """Like hypothesis's own, but a busy machine fails no test, and all of them stay quick."""
     bounded = settings(
-        max_examples=max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        max_examples=rounds(max(30, max_examples // 2), max_examples),
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
     )
     return lambda test: bounded(hypothesis.given(**arguments)(test))
 
