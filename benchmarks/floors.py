@@ -22,7 +22,7 @@ from timing import microseconds
 from holdfast import connect, layering
 from holdfast.model.requests import SendMessageResponse
 from holdfast.model.types import Task
-from holdfast.runtime.binding import HttpBinding
+from holdfast.runtime.by_binding import ByBinding
 from holdfast.runtime.transport import Call, CallProgress, Reply, Transport, compose
 from holdfast.wire.http import HttpReply, HttpRequest
 
@@ -117,14 +117,12 @@ class Floors:
         return cls(timed)
 
 
-def _taken_apart(
-    stub: StubTransport, engine: StubEngine
-) -> tuple[Client, list[Layer], HttpBinding]:
+def _taken_apart(stub: StubTransport, engine: StubEngine) -> tuple[Client, list[Layer], ByBinding]:
     """A client over a stub, the layers that `connect` wanted between the two, and the binding."""
-    taken: list[tuple[list[Layer], HttpBinding]] = []
+    taken: list[tuple[list[Layer], ByBinding]] = []
 
     def take(layers: Iterable[Layer], bottom: Transport) -> Transport:
-        if not isinstance(bottom, HttpBinding):
+        if not isinstance(bottom, ByBinding):
             return compose(layers, bottom)
         taken.append((list(layers), bottom))
         return stub
