@@ -67,12 +67,22 @@ environment: $(VENV)/$(MADE)
 # make -j4 agents sets all of them up at once.
 agents: $(SDK_VENV)/.sdk $(SDK03_VENV)/.sdk $(AG2_VENV)/.sdk $(ADK_VENV)/.sdk $(OAUTH_VENV)/.sdk ## set up the real agents, and other people's clients, for the tests
 
+# The groups whose packages may be imported there; DEP002 is about packages that nothing imports.
+IGNORED := --no-ansi --ignore DEP002 --known-first-party holdfast
+TESTS_IMPORT := $(IGNORED) --known-first-party tests --known-first-party benchmarks \
+	--extend-exclude tests/agents --extend-exclude benchmarks/ag2_caller \
+	--non-dev-dependency-groups test,plot
+AGENTS_IMPORT := $(IGNORED) --non-dev-dependency-groups sdk,sdk03,ag2,adk,oauth-server
+
 check: $(VENV)/.lint ## run the linters, the type checkers and the import contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/deptry src
+	$(BIN)/deptry tests benchmarks examples $(TESTS_IMPORT)
+	$(BIN)/deptry tests/agents $(AGENTS_IMPORT)
 
 bench: $(VENV)/.test $(SDK_VENV)/.sdk ## run the benchmarks and print their figures
 	$(BIN)/python benchmarks/run.py $(ARGS)
@@ -133,7 +143,7 @@ $(VENV)/.library: $(VENV)/$(MADE) pyproject.toml constraints.txt
 	$(call install,$(VENV),constraints.txt,--editable '.[cli]')
 
 $(VENV)/.test: $(VENV)/.library
-	$(call install,$(VENV),constraints.txt,--group test)
+	$(call install,$(VENV),constraints.txt,--editable '.[all]' --group test)
 
 $(VENV)/.lint: $(VENV)/.test
 	$(call install,$(VENV),constraints.txt,--group lint)
