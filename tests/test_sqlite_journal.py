@@ -577,6 +577,66 @@ def test_what_parent_and_child_write_after_a_fork_is_there(path):
     assert there == {"before", "child", "parent", "orphan"}
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_threads_that_fork_while_journals_are_written_and_made_lose_nothing(path):
+    program = textwrap.dedent(
+        f"""
+        import asyncio, multiprocessing, os, sys, threading, warnings
+        from holdfast.journals.sqlite import SqliteJournal
+        from holdfast.runtime.journal import CallRecord
+
+        warnings.simplefilter("ignore")  # of forking beside threads
+        sys.setswitchinterval(1e-4)
+        journal = SqliteJournal({str(path)!r})
+        is_over = threading.Event()
+
+        def begin(*names):
+            async def write():
+                for name in names:
+                    await journal.begin(CallRecord(message_id=name, agent="a", began=1.0))
+            asyncio.run(write())
+
+        def make():
+            while not is_over.wait(0.001):
+                made = [SqliteJournal({str(path)!r}) for _ in range(100)]
+
+        def fork(thread):
+            for number in range(4):
+                if (child := os.fork()) == 0:
+                    begin(f"child-{{thread}}-{{number}}")
+                    os._exit(0)
+                assert os.waitpid(child, 0)[1] == 0
+            process = multiprocessing.get_context("fork").Process(
+                target=begin, args=(f"process-{{thread}}",)
+            )
+            process.start()
+            process.join()
+            assert process.exitcode == 0
+
+        makers = [threading.Thread(target=make)]
+        writer = threading.Thread(target=begin, args=[f"parent-{{n}}" for n in range(100)])
+        forkers = [threading.Thread(target=fork, args=(thread,)) for thread in range(3)]
+        for thread in (*makers, writer, *forkers):
+            thread.start()
+        for thread in (*forkers, writer):
+            thread.join()
+        is_over.set()
+        """
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert ended.stderr == ""
+    there = {one.message_id for one in asyncio.run(reread(path))}
+    assert there == {
+        *(f"parent-{number}" for number in range(100)),
+        *(f"child-{thread}-{number}" for thread in range(3) for number in range(4)),
+        *(f"process-{thread}" for thread in range(3)),
+    }
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

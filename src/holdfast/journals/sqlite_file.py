@@ -100,8 +100,9 @@ class SqliteFile:
         self._identity: tuple[int, int] | None = None
         self._connection: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
-        self._lock = threading.Lock()  # held by who uses it, and while the process forks
-        _files.add(self)
+        self._lock = threading.RLock()  # held by who uses it, and while the process forks
+        with _forks:  # so that a fork in another thread never misses it
+            _files.add(self)
 
     @property
     def is_used(self) -> bool:
@@ -308,23 +309,31 @@ class SqliteFile:
         self._lock.release()
 
 
-_files: weakref.WeakSet[SqliteFile] = weakref.WeakSet()
-"""Of all journals there are: a fork is the whole process's."""
+_forks = threading.RLock()
+"""Held by the thread that forks, from before the fork until after it: one fork at a time.
 
-_forking: list[SqliteFile] = []
-"""Those that a fork under way keeps closed."""
+It can be held twice by the same thread, as by a signal handler that forks during a fork.
+"""
+
+_files: weakref.WeakSet[SqliteFile] = weakref.WeakSet()
+"""All journals of the process; read and changed only while `_forks` is held."""
+
+_closed: list[list[SqliteFile]] = []
+"""The files that each fork in progress keeps closed; the innermost fork last."""
 
 
 def _before_fork() -> None:
-    _forking.extend(_files)
-    for file in _forking:
+    _forks.acquire()
+    files = list(_files)
+    _closed.append(files)
+    for file in files:
         file.before_fork()
 
 
 def _after_fork(*, is_child: bool) -> None:
-    for file in _forking:
+    for file in _closed.pop():
         file.after_fork(is_child=is_child)
-    _forking.clear()
+    _forks.release()
 
 
 if hasattr(os, "register_at_fork"):
