@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, TypeVar
 from holdfast.errors import A2AConnectionError, DeadlineExceededError, JournalError
 from holdfast.leases import HeldCall, Leases
 from holdfast.runtime.asking import in_time, said
-from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate, shown, utc
+from holdfast.runtime.journal import (
+    CallRecord,
+    Journal,
+    RecordUpdate,
+    lease_end,
+    shown,
+    utc,
+)
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.waiting import until
 
@@ -85,7 +92,7 @@ class Journaling:
             request=request.to_json() if self.journal.stores_messages else None,
             label=label,
             digest=digest,
-            lease_until=now + self.journal.lease,
+            lease_until=lease_end(now, self.journal.lease),
         )
 
         async def begin() -> CallRecord:
@@ -115,7 +122,7 @@ class Journaling:
             DeadlineExceededError: It was not taken over in time.
         """
         message_id, now = record.message_id, self._env.wall()
-        lease_until = now + self.journal.lease
+        lease_until = lease_end(now, self.journal.lease)
         claim = said(self.journal.claim, message_id, now=now, lease_until=lease_until)
         leases = self._leases.here()
         taking = leases.taken(claim, lambda: RecordUpdate(lease_until=0.0))

@@ -20,7 +20,7 @@ from holdfast.errors import A2AError, JournalError
 from holdfast.model.types import Task
 from holdfast.policy.outcome import outcome_of
 from holdfast.runtime.asking import in_time, said
-from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate
+from holdfast.runtime.journal import CallRecord, Journal, RecordUpdate, lease_end
 from holdfast.runtime.waiting import Endable, Ended
 
 if TYPE_CHECKING:
@@ -290,7 +290,8 @@ class Leases:
         calls = dict(self._calls)
         held = {name: call.record.generation for name, call in calls.items()}
         began = loop.time()
-        renewal = said(self.journal.renew, [*held.items()], self._env.wall() + lease)
+        lease_until = lease_end(self._env.wall(), lease)
+        renewal = said(self.journal.renew, [*held.items()], lease_until)
         try:
             ours = await in_time(renewal, lease / _RENEWALS)
         except JournalError as error:

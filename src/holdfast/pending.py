@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Unpack
 from holdfast.arguments import check_seconds
 from holdfast.errors import JournalError, OutcomeUnknownError
 from holdfast.event_stream import EventStream
-from holdfast.model import codec
 from holdfast.model.operations import SEND_MESSAGE
 from holdfast.model.requests import SendMessageRequest
 from holdfast.model.types import Message, Role, TaskState
 from holdfast.policy.resend import outcome_unknown
 from holdfast.reconciling import Lost, find_task
-from holdfast.runtime.journal import RecordUpdate, shown, utc
+from holdfast.runtime.journal import RecordUpdate, shown, stored, utc
 from holdfast.stream_calls import StreamCalls
 from holdfast.tasks.reconcile import Found
 
@@ -95,10 +94,14 @@ class PendingCall:
 
     @property
     def message(self) -> Message | None:
-        """The message, to be sent again by hand; None unless the journal stores messages."""
+        """The message, to be sent again by hand; None unless the journal stores messages.
+
+        Raises:
+            JournalError: What the journal has stored of it is ``"damaged"``.
+        """
         if self._record.request is None:
             return None
-        return codec.decode(self._record.request.encode(), SendMessageRequest).message
+        return stored(self._record.request, SendMessageRequest, self.message_id).message
 
     async def resume(
         self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]

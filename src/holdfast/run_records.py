@@ -14,10 +14,10 @@ from holdfast.errors import (
     RunItemChangedError,
     TaskNotFoundError,
 )
-from holdfast.model import codec
 from holdfast.model.digest import digest_of
 from holdfast.model.types import Message, Task
 from holdfast.pending import resumed
+from holdfast.runtime.journal import stored
 from holdfast.runtime.waiting import until
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class SentBefore:
         was_answered = outcome == "answered"
         if was_answered and record.result is not None:
             kind: type[Message | Task] = Message if record.state is None else Task
-            return codec.decode(record.result.encode(), kind)
+            return stored(record.result, kind, record.message_id)
         if was_answered and record.state is not None and record.task_id is not None:
             task = await self._task(record, record.task_id, deadline, per_call)
             if task is not None:

@@ -345,8 +345,13 @@ def _outcome(
         failure = JournalError(f"the journal takes no such text: {error}", executed=False)
         failure.__cause__ = error
         return failure
+    except OverflowError as error:  # a number that SQLite has no room for
+        failure = JournalError(f"the journal takes no such number: {error}", executed=False)
+        failure.__cause__ = error
+        return failure
     except msgspec.ValidationError as error:  # of an older Holdfast that still runs, or by hand
-        failure = JournalError(f"the journal holds a record that cannot be read: {error}")
+        text = f"the journal holds a record that cannot be read: {error}"
+        failure = JournalError(text, reason="damaged")
         failure.__cause__ = error
         return failure
 

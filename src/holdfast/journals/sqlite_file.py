@@ -94,7 +94,7 @@ class SqliteFile:
 
     def __init__(self, path: Path, busy_timeout: float, *, read_only: bool = False) -> None:
         self.path = path
-        self._where = path.absolute()  # wherever the program goes
+        self._where = _absolute(path)  # wherever the program goes
         self._busy_timeout = busy_timeout
         self._is_read_only = read_only
         self._identity: tuple[int, int] | None = None
@@ -154,8 +154,11 @@ class SqliteFile:
         try:
             with self._lock:
                 return self._do_all(works)
-        except sqlite3.Error as error:
-            text = f"the journal {self.path} cannot be used: {error}"
+        except JournalError:
+            raise
+        except Exception as error:  # of SQLite, of the system, or of Python for an impossible name
+            said = error.strerror if isinstance(error, OSError) else None
+            text = f"the journal {self.path} cannot be used: {said or error}"
             reason = _REASONS.get(_code(error), "unusable")
             if reason == "locked":
                 text += f", by another process that wrote for {self._busy_timeout:g} s"
@@ -167,7 +170,7 @@ class SqliteFile:
             with _transaction(connection, is_read_only=self._is_read_only):
                 outcomes = [work(connection) for work in works]
             self._check_identity()
-        except (sqlite3.Error, JournalError):
+        except Exception:
             self._close_file()  # who knows what state it is in
             raise
         return outcomes
@@ -344,7 +347,20 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-def _code(error: sqlite3.Error) -> int:
+def _absolute(path: Path) -> Path:
+    """The path as it is from anywhere.
+
+    Raises:
+        JournalError: The directory that the program is in is gone.
+    """
+    try:
+        return path.absolute()
+    except OSError as error:
+        text = f"the journal {path} cannot be used: there is no working directory"
+        raise JournalError(text) from error
+
+
+def _code(error: Exception) -> int:
     """The primary result code of SQLite; 0 for what Python has found wrong."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 

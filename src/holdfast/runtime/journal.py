@@ -10,17 +10,24 @@ Times are wall times in seconds since the epoch: they have to mean the same in a
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
-from holdfast.errors import CallOutcome
+from holdfast.errors import CallOutcome, JournalError
+from holdfast.model import codec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CallRecord", "Journal", "RecordUpdate", "shown", "utc"]
+__all__ = ["CallRecord", "Journal", "RecordUpdate", "lease_end", "shown", "stored", "utc"]
+
+T = TypeVar("T")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH).total_seconds()
+_LAST = (datetime.max.replace(tzinfo=UTC, microsecond=0) - _EPOCH).total_seconds()
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +56,9 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
             where there is no ``state``. None where it is not stored.
         generation: Number of the lease, from 1 on.
         lease_until: When the lease is over; nobody holds the call from then on.
+
+    Raises:
+        ValueError: A time is not within the years 1 to 9999, as in a damaged record.
     """
 
     message_id: str
@@ -66,6 +76,12 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     result: str | None = None
     generation: int = 1
     lease_until: float = 0.0
+
+    def __post_init__(self) -> None:
+        for seconds in (self.began, self.lease_until):
+            if not _FIRST <= seconds <= _LAST:
+                text = f"{seconds} is not a time in the years 1 to 9999"
+                raise ValueError(text)
 
 
 class RecordUpdate(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,9 +224,27 @@ class Journal(Protocol):
 
 def utc(seconds: float) -> datetime:
     """A time of a record, which is in seconds since the epoch."""
-    return datetime.fromtimestamp(seconds, UTC)
+    return _EPOCH + timedelta(seconds=seconds)
 
 
 def shown(seconds: float) -> str:
     """The same for people, to the second."""
     return f"{utc(seconds):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def lease_end(now: float, lease: float) -> float:
+    """When a lease ends that begins now; a longer one than there are dates ends with the last."""
+    return min(now + lease, _LAST)
+
+
+def stored(text: str, kind: type[T], message_id: str) -> T:
+    """Decode what a record stores of a message or an answer.
+
+    Raises:
+        JournalError: It is ``"damaged"``.
+    """
+    try:
+        return codec.decode(text.encode(), kind)
+    except (codec.MalformedError, UnicodeEncodeError) as error:
+        text = f"the journal's record of message {message_id} is damaged: {error}"
+        raise JournalError(text, reason="damaged", message_id=message_id) from error

@@ -1280,7 +1280,11 @@ class PendingCall:
 
     @property
     def message(self) -> Message | None:
-        """The message, to be sent again by hand; None unless the journal stores messages."""
+        """The message, to be sent again by hand; None unless the journal stores messages.
+
+        Raises:
+            JournalError: What the journal has stored of it is ``"damaged"``.
+        """
 
     def resume(self, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]) -> Answer:
         """Waits for the answer: see `Client.wait` for how long, and `Client.ask` for what comes.

@@ -1,0 +1,179 @@
+"""A journal that cannot be opened, or holds what nobody wrote: each error is a `JournalError`."""
+
+import asyncio
+import contextlib
+import shutil
+import sqlite3
+
+import pytest
+
+from holdfast import (
+    A2AError,
+    CallRecord,
+    JournalError,
+    RunItem,
+    SqliteJournal,
+    connect,
+)
+from holdfast.runtime.env import SystemEnv
+from holdfast.testing import FakeAgent, FakeNetwork, works_forever
+
+TIMES = (float("inf"), -float("inf"), 1e18, -1e18, 10**18, "soon", b"\xff")
+TEXTS = ("{", '"\\ud800"', "[]", 5, b"\xff", "\x00")
+DAMAGES = {
+    "began": TIMES,
+    "lease_until": TIMES,
+    "generation": ("many", -1, 1e300, b"\xff"),
+    "is_own_context": (7, "perhaps", b"\xff"),
+    "state": ("x", 5, b"\xff", ""),
+    "task_id": ("", 5, b"\xff"),
+    "context_id": ("", 5, b"\xff"),
+    "request": TEXTS,
+    "result": TEXTS,
+    "outcome": ("answered", "whatever", 5, b"\xff"),
+    "message_id": ("", b"\xff"),
+}
+
+
+class VirtualWall(SystemEnv):
+    """Wall time that goes with the event loop's clock."""
+
+    def wall(self):
+        return 1_700_000_000.0 + asyncio.get_running_loop().time()
+
+
+def connected(agent, journal):
+    network = FakeNetwork(agent)
+    return connect(agent.url, engine=network, journal=journal, env=VirtualWall(), timeout=90.0)
+
+
+async def use(client):
+    """Uses all that reads records; each error has to be one of this library."""
+    with contextlib.suppress(JournalError):
+        for call in await client.pending():
+            assert str(call.began.year) in repr(call)
+            assert call.is_held == (call.held_until is not None)
+            assert isinstance(call.state, str | None)
+            with contextlib.suppress(JournalError):
+                assert call.message is not None
+            with contextlib.suppress(A2AError):
+                await call.resume(timeout=40.0)
+            with contextlib.suppress(JournalError):
+                await call.forget()
+    (result,) = await run(client)
+    assert result.error is None or isinstance(result.error, A2AError)
+
+
+async def run(client):
+    items = [RunItem(content="hello", key="a")]
+    async with client.run(items, run_id="r", timeout=5.0) as results:
+        return [result async for result in results]
+
+
+@pytest.mark.parametrize("column", DAMAGES)
+async def test_a_damaged_row_is_a_journal_error_wherever_it_is_read(column, tmp_path):
+    agent = FakeAgent(works_forever())
+    journal = SqliteJournal(tmp_path / "calls.db", store_messages=True)
+    async with connected(agent, journal) as client:
+        assert [result.error is None for result in await run(client)] == [False]
+    await journal.close()
+    for number, value in enumerate(DAMAGES[column]):
+        path = shutil.copy(tmp_path / "calls.db", tmp_path / f"{number}.db")
+        damage(path, column, value)
+        journal = SqliteJournal(path, store_messages=True)
+        async with connected(agent, journal) as client:
+            await use(client)
+        await journal.close()
+
+
+def damage(path, column, value):
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as damaged:
+        damaged.execute(f"UPDATE calls SET {column} = ?", (value,))
+        if column == "result":
+            damaged.execute("UPDATE calls SET outcome = 'answered'")
+
+
+@pytest.mark.parametrize("column", ["began", "lease_until"])
+async def test_a_damaged_time_is_named_damaged(column, tmp_path):
+    path = tmp_path / "calls.db"
+    journal = SqliteJournal(path)
+    await journal.begin(CallRecord(message_id="m", agent="http://agent.test", began=1000.0))
+    await journal.close()
+    damage(path, column, 1e18)
+
+    with pytest.raises(JournalError, match=r"1e\+18 is not a time") as caught:
+        await journal.unfinished()
+
+    assert caught.value.reason == "damaged"
+    await journal.close()
+
+
+async def test_damaged_messages_are_named_damaged(tmp_path):
+    journal = SqliteJournal(tmp_path / "calls.db", store_messages=True)
+    agent = FakeAgent(works_forever())
+    async with connected(agent, journal) as client:
+        await run(client)
+        damage(journal.path, "request", "{")
+        (call,) = await client.pending()
+        with pytest.raises(JournalError, match="damaged: not JSON") as caught:
+            _ = call.message
+    await journal.close()
+
+    assert (caught.value.reason, caught.value.message_id) == ("damaged", call.message_id)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("name", ["n" * 300 + ".db", "no\0name.db", "no\ud800name.db"])
+async def test_an_impossible_name_is_a_journal_error(name, read_only, tmp_path):
+    journal = SqliteJournal(tmp_path / name, read_only=read_only)
+
+    with pytest.raises(JournalError, match="cannot be used") as caught:
+        await journal.unfinished()
+
+    assert caught.value.reason == "unusable"
+    await journal.close()
+
+
+async def test_nothing_is_sent_where_the_journal_has_an_impossible_name(tmp_path):
+    agent = FakeAgent()
+    async with connected(agent, f"{tmp_path}/{'n' * 300}.db") as client:
+        with pytest.raises(JournalError, match="cannot be used: File name too long") as caught:
+            await client.ask("hello")
+
+    assert caught.value.executed is False
+    assert not agent.executions
+
+
+def test_a_working_directory_that_is_gone_is_a_journal_error(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    with pytest.raises(JournalError, match="no working directory"):
+        SqliteJournal("calls.db")
+
+
+async def test_a_lease_may_be_longer_than_there_are_dates(tmp_path):
+    journal = SqliteJournal(tmp_path / "calls.db", lease=1e300)
+    async with connected(FakeAgent(works_forever()), journal) as client:
+        await run(client)
+        (call,) = await client.pending()
+        assert call.held_until is None
+    await journal.close()
+
+
+async def test_a_number_that_has_no_room_costs_no_other_record(tmp_path):
+    journal = SqliteJournal(tmp_path / "calls.db")
+    good, huge = (
+        CallRecord(message_id=name, agent="http://agent.test", began=1000.0, generation=generation)
+        for name, generation in (("good", 1), ("huge", 2**70))
+    )
+
+    results = await asyncio.gather(
+        journal.begin(good), journal.begin(huge), return_exceptions=True
+    )
+
+    assert [type(result) for result in results] == [type(None), JournalError]
+    assert [record.message_id for record in await journal.unfinished()] == ["good"]
+    await journal.close()
