@@ -9,10 +9,10 @@ import aiohttp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.raw_server import always, serve
+from tests.raw_server import always, reply, serve
 
 from holdfast import AiohttpEngine, NetworkPolicyError, Resilience, connect
-from holdfast.testing import FakeAgent, FakeNetwork
+from holdfast.testing import FakeAgent, FakeNetwork, Respond
 from holdfast.wire.http import HttpReply, HttpRequest
 from holdfast.wire.reach import Reach, network, scope_of, scope_of_host
 
@@ -241,6 +241,67 @@ async def test_a_redirect_leads_no_further_in_at_any_hop(hops, inside):
     await connect("http://agent.test", engine=network, allowed_networks=[inside]).ask("hello")
 
 
+class Rebinding(FakeNetwork):
+    """A network in which the name of the one agent leads elsewhere after each connection."""
+
+    def __init__(self, agent, *numbers):
+        super().__init__(agent, addresses={"agent.test": numbers[0]})
+        self.numbers = list(numbers[1:])
+
+    async def connect(self, request):
+        agent = await super().connect(request)
+        if self.numbers:
+            self._addresses["agent.test"] = self.numbers.pop(0)
+        return agent
+
+
+SENDS = ["SendMessage", "SendStreamingMessage"]
+
+
+def rebinding(operation, inside, **options):
+    """A client whose agent redirects an operation within its origin, and leads inside then."""
+    agent = FakeAgent(url="http://agent.test")
+    path = "/.well-known/agent-card.json" if operation == "GetAgentCard" else "/rpc"
+    location = {"location": f"http://agent.test{path}"}
+    agent.inject(Respond(status=307, headers=location), on=operation)
+    before = ["8.8.8.8"] * (1 if operation == "GetAgentCard" else 2)
+    network = Rebinding(agent, *before, inside)
+    return agent, connect(
+        "http://agent.test", engine=network, resilience=Resilience.off(), **options
+    )
+
+
+async def said(client, operation):
+    if operation != "SendStreamingMessage":
+        return await client.send_message("hello")
+    async with client.stream_message("hello") as events:
+        return await events.result()
+
+
+@pytest.mark.parametrize("operation", ["GetAgentCard", *SENDS])
+@pytest.mark.parametrize("inside", ["127.0.0.1", "169.254.169.254"])
+async def test_a_redirect_within_the_origin_reaches_no_further_in(operation, inside):
+    agent, client = rebinding(operation, inside)
+
+    with pytest.raises(NetworkPolicyError) as caught:
+        await said(client, operation)
+
+    assert (caught.value.address, caught.value.executed) == (inside, False)
+    assert not any(agent.calls(sent) for sent in SENDS)
+    _, client = rebinding(operation, inside, allowed_networks=[inside])
+    await said(client, operation)
+
+
+@pytest.mark.parametrize("operation", SENDS)
+@pytest.mark.parametrize("named", SCOPES)
+async def test_a_redirect_within_the_origin_stays_where_the_agent_is(operation, named):
+    agent, _ = rebinding(operation, "8.8.8.8")
+    network = FakeNetwork(agent, addresses={"agent.test": EXAMPLES[named][0]})
+
+    await said(connect("http://agent.test", engine=network), operation)
+    assert len(agent.calls(operation)) == 1
+
+
 async def test_an_old_card_is_not_confirmed_by_the_page_of_another():
     first, second = ("http://agent.test/1.json", "http://agent.test/2.json")
     old = page(card("http://agent.test/rpc"))
@@ -330,6 +391,35 @@ async def test_a_name_that_changes_its_mind_does_not_pass(names):
         assert await outcome(engine, url, Reach()) == "127.0.0.1"
         assert len(server.requests) == 1
         await engine.close()
+
+
+class Changing:
+    """What a name leads to: another number each time it is resolved."""
+
+    def __init__(self, *numbers):
+        self.numbers = list(numbers)
+
+    def __iter__(self):
+        return iter([self.numbers.pop(0) if self.numbers[1:] else self.numbers[0]])
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("operation", SENDS)
+async def test_a_call_is_not_redirected_to_where_its_name_leads_by_then(names, operation):
+    names["rebinding.test"] = Changing("127.0.0.1", "169.254.169.254")
+    redirect = reply(b"", "Location: /next", status="307 Temporary Redirect")
+    async with serve(always(redirect)) as server, AiohttpEngine() as engine:
+        url = f"http://rebinding.test:{server.url.rpartition(':')[2]}"
+        document = {**card(url), "capabilities": {"streaming": True}}
+        client = connect(
+            document, engine=engine, resilience=Resilience.off(), protocol_version="1.0"
+        )
+
+        with pytest.raises(NetworkPolicyError) as caught:
+            await said(client, operation)
+
+        assert (caught.value.address, caught.value.executed) == ("169.254.169.254", False)
+        assert len(server.requests) == 1
 
 
 @pytest.mark.real_time

@@ -14,6 +14,7 @@ from holdfast.wire.redirects import follow
 from .strategies import any_text, given
 
 HERE = "https://a.example/rpc?key=1"
+WITH_KEY = "https://a.example/card?lang=en&v=1&api_key=s3cret/+key"
 OURS = {
     "accept": "application/json",
     "a2a-version": "1.0",
@@ -106,6 +107,41 @@ def test_a_redirect_from_http_to_https_is_followed_for_a_public_document():
     _, onward = redirected("https://a.example/card", public=True, url="http://a.example/card")
 
     assert onward.headers == OURS  # another scheme is another origin
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "https://b.example/card?lang=de&v=1",
+        "https://b.example/1/card",
+        "https://a.example/card?api_key=s3cret/+key",  # its own origin
+    ],
+)
+def test_a_public_document_with_a_query_may_be_elsewhere_without_it(location):
+    _, onward = redirected(location, public=True, url=WITH_KEY)
+
+    assert onward.url == location
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "https://b.example/card?lang=en&v=1&api_key=s3cret/+key",
+        "https://b.example/card?key=s3cret%2F%20key",
+        "https://b.example/card?at=%2573%2533cret%2F%2Bkey&of=/s3cret%2F+key/",
+        "https://b.example/s3cret/+key/card",
+        "https://b.example/card?c2VjcmV0OnMzY3JldC8ga2V5=&k=czNjcmV0LyBrZXk",
+        "https://a.example:444/card?api_key=s3cret/+key",
+    ],
+)
+def test_the_key_in_the_query_of_an_address_goes_to_no_other_origin(location):
+    with pytest.raises(A2AHTTPError, match="takes the query of the address"):
+        redirected(location, public=True, url=WITH_KEY)
+
+
+def test_a_query_that_is_a_key_goes_to_no_other_origin():
+    with pytest.raises(A2AHTTPError, match="takes the query of the address"):
+        redirected("https://b.example/?s3cret", public=True, url="https://a.example/?s3cret")
 
 
 REFUSED = [

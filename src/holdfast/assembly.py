@@ -301,6 +301,7 @@ def connect(
         limits,
         channel_factory=grpc_channel_factory,
         producers=producers,
+        networks=networks,
     )
     transport = layered_calls(
         bottom,

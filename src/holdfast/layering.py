@@ -57,6 +57,7 @@ def bottom_of_calls(
     *,
     channel_factory: Callable[[str], aio.Channel] | None,
     producers: Mapping[str, TransportProducer],
+    networks: tuple[Network, ...],
 ) -> Transport:
     """What carries calls, by the binding of the interface that they go to.
 
@@ -67,11 +68,12 @@ def bottom_of_calls(
         limits: How large a reply to accept.
         channel_factory: Makes the channels of gRPC, if the caller does.
         producers: What makes the transports of the caller's own bindings.
+        networks: Networks that a redirect may reach in any case.
     """
     over_grpc = partial(
         grpc_transport, env, resilience, limits, tls=tls_of(engine), factory=channel_factory
     )
-    over_http = HttpBinding(engine, env, resilience, limits)
+    over_http = HttpBinding(engine, env, resilience, limits, networks=networks)
     bottom = ByBinding(over_http, {GRPC_BINDING: over_grpc})
     return ProducedTransports(bottom, producers) if producers else bottom
 

@@ -87,6 +87,7 @@ class _LoggedStream:
         self._inner = inner
         self.status = inner.status
         self.headers = inner.headers
+        self.address: str | None = getattr(inner, "address", None)
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives; logged line by line, for a piece may end within a secret."""

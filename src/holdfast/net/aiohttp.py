@@ -121,8 +121,9 @@ class AiohttpEngine(ClosingContext):
         """
         async with _Exchange(self._pools, request, streaming=False) as reply:
             body = await reply.read()
-            # Whoever sends something has chosen where to before.
-            address = reply.address if request.method == "GET" else None
+            # Of what was sent nobody asks, unless it is redirected.
+            is_asked = request.method == "GET" or 300 <= reply.status < 400
+            address = reply.address if is_asked else None
             return HttpReply(
                 status=reply.status, headers=reply.headers, body=body, address=address
             )

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.wire.bindings import Codec
     from holdfast.wire.http import HttpReply
     from holdfast.wire.limits import Limits
+    from holdfast.wire.reach import Network
 
 __all__ = ["MAX_IDLE", "HttpBinding", "name_task"]
 
@@ -49,15 +50,30 @@ read a retry and a message its certainty."""
 
 
 class HttpBinding:
-    """Carries calls over the bindings that are HTTP."""
+    """Carries calls over the bindings that are HTTP.
+
+    Args:
+        engine: What carries the requests.
+        env: Tells the time.
+        resilience: Its timeouts and refusals count.
+        limits: How large a reply to accept.
+        networks: Networks that a redirect may reach in any case.
+    """
 
     def __init__(
-        self, engine: HttpEngine, env: Env, resilience: Resilience, limits: Limits
+        self,
+        engine: HttpEngine,
+        env: Env,
+        resilience: Resilience,
+        limits: Limits,
+        *,
+        networks: tuple[Network, ...] = (),
     ) -> None:
         self._engine = engine
         self._env = env
         self._resilience = resilience
         self._limits = limits
+        self._networks = networks
         self._card_limits = of_cards(limits)
         self._harmless = harmless(limits)
 
@@ -69,7 +85,7 @@ class HttpBinding:
             request = self._request(call, endpoint, codec)
             reply = await self._engine.request(request)
             if 300 <= reply.status < 400:
-                reply = await redirected(self._engine, request, reply)
+                reply = await redirected(self._engine, request, reply, allowed=self._networks)
             reply = _checked(reply, self._limits)
             value = self._decode(call, codec, reply)
             if len(reply.body) > self._harmless:
@@ -98,6 +114,7 @@ class HttpBinding:
                 read=codec.reader(call.operation, call.request_id),
                 decode=partial(self._decode, call, codec),
                 decode_error=lambda reply: read_error_event(reply, now=self._env.wall()),
+                networks=self._networks,
             )
             try:
                 if may_be_silent:

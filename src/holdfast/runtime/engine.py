@@ -55,14 +55,28 @@ class HttpEngine(Protocol):
         ...
 
 
-async def redirected(engine: HttpEngine, request: HttpRequest, reply: HttpReply) -> HttpReply:
+async def redirected(
+    engine: HttpEngine,
+    request: HttpRequest,
+    reply: HttpReply,
+    *,
+    allowed: tuple[Network, ...] = (),
+) -> HttpReply:
     """What the redirects of a call lead to, which may follow them only to its own origin.
+
+    Args:
+        engine: What carries the requests.
+        request: What was sent.
+        reply: What came back.
+        allowed: Networks that a redirect may reach, besides what lies no further in than the
+            host that was asked.
 
     Raises:
         A2AHTTPError: A redirect that must not be followed.
+        NetworkPolicyError: A redirect leads further inside than it may.
         A2AError: What the engine raises.
     """
-    _, reply = await _followed(engine, request, reply, elsewhere=None)
+    _, reply = await _followed(engine, request, reply, elsewhere=None, allowed=allowed)
     return reply
 
 
@@ -94,8 +108,8 @@ async def fetch(
         request: A GET.
         elsewhere: Whether it may have been moved to another origin; for what has a secret in
             its address, it may not.
-        allowed: Networks that a redirect to another origin may lead to, besides the outside and
-            what lies no further in than the host that was asked.
+        allowed: Networks that a redirect may lead to, besides the outside and what lies no
+            further in than the host that was asked.
 
     Raises:
         A2AHTTPError: A redirect that must not be followed.
@@ -105,17 +119,22 @@ async def fetch(
     reply = await engine.request(request)
     asked: Scope = "public" if reply.address is None else scope_of(reply.address)
     reach = Reach(inward=asked, allowed=allowed) if elsewhere else None
-    request, reply = await _followed(engine, request, reply, elsewhere=reach)
+    request, reply = await _followed(engine, request, reply, elsewhere=reach, allowed=allowed)
     return Fetched(reply, request.url, asked)
 
 
 async def _followed(
-    engine: HttpEngine, request: HttpRequest, reply: HttpReply, *, elsewhere: Reach | None
+    engine: HttpEngine,
+    request: HttpRequest,
+    reply: HttpReply,
+    *,
+    elsewhere: Reach | None,
+    allowed: tuple[Network, ...],
 ) -> tuple[HttpRequest, HttpReply]:
     """What the redirects lead to in the end, from the first reply on."""
     followed = 0
     while True:
-        onward = follow(request, reply, elsewhere=elsewhere, followed=followed)
+        onward = follow(request, reply, elsewhere=elsewhere, followed=followed, allowed=allowed)
         if onward is None:
             return request, reply
         request, followed = onward, followed + 1

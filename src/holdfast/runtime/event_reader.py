@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.engine import HttpEngine
     from holdfast.wire.http import HttpRequest, HttpStream
     from holdfast.wire.limits import Limits
+    from holdfast.wire.reach import Network
 
 __all__ = ["EventReader"]
 
@@ -43,6 +44,7 @@ class EventReader(Generic[R]):
         decode: Makes a value of a reply or, where that gave None, of the data of an event, or
             raises an `A2AError`.
         decode_error: Makes the error of an event that is called one.
+        networks: Networks that a redirect may reach in any case.
     """
 
     _reply: HttpStream
@@ -58,6 +60,7 @@ class EventReader(Generic[R]):
         read: Callable[[bytes], R | None],
         decode: Callable[[HttpReply], R],
         decode_error: Callable[[HttpReply], A2AError],
+        networks: tuple[Network, ...] = (),
     ) -> None:
         self._engine = engine
         self._request = request
@@ -67,6 +70,7 @@ class EventReader(Generic[R]):
         self._read = read
         self._decode = decode
         self._decode_error = decode_error
+        self._networks = networks
         self._connection: AbstractAsyncContextManager[HttpStream] | None = None
         self._parser = EventStreamParser(limits)
         self._frames: deque[ServerSentEvent] = deque()
@@ -143,8 +147,12 @@ class EventReader(Generic[R]):
             self._status, self._headers = reply.status, reply.headers
             if not 300 <= reply.status < 400:
                 return
-            moved = HttpReply(status=reply.status, headers=reply.headers)
-            onward = follow(request, moved, elsewhere=None, followed=followed)
+            # Not every engine says where a stream comes from.
+            address: str | None = getattr(reply, "address", None)
+            moved = HttpReply(status=reply.status, headers=reply.headers, address=address)
+            onward = follow(
+                request, moved, elsewhere=None, followed=followed, allowed=self._networks
+            )
             if onward is None:
                 return
             await self.close()

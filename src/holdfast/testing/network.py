@@ -76,7 +76,7 @@ class FakeNetwork:
         """
         async with self.stream(request) as reply:
             body = await reply.read()
-            address = self.address_of(request.url)
+            address: str | None = getattr(reply, "address", None)
             return HttpReply(
                 status=reply.status, headers=reply.headers, body=body, address=address
             )
@@ -133,6 +133,7 @@ class _Connection:
         self._exchange: Exchange | None = None
         self._reply = Reply(status=0, headers={}, body=WholeBody(b""))
         self._open = False
+        self.address = network.address_of(request.url)
 
     async def __aenter__(self) -> HttpStream:
         network = self._network

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.errors import A2AError
     from holdfast.wire.credentials import Credentials
 
-__all__ = ["Secrets", "hidden_in_path", "redact", "secrets_in"]
+__all__ = ["Secrets", "hidden_in_path", "redact", "repeats", "secrets_in"]
 
 _SHORTEST_SECRET = 4
 """What is shorter is no secret, and would only make holes in the errors."""
@@ -118,6 +118,11 @@ def hidden_in_path(address: str, secrets: Iterable[str]) -> str:
     scheme, separator, rest = address.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{separator}{host}{slash}{_plain(found, path)}"
+
+
+def repeats(values: Iterable[str], text: str) -> bool:
+    """Whether a text holds one of the values, in a spelling that `redact` knows."""
+    return any(spelling in text for spelling in _spellings(values))
 
 
 def redact(error: A2AError, values: Iterable[str]) -> None:

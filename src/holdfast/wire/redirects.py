@@ -2,15 +2,18 @@
 
 Rules:
 - A call stays whole: its redirect is followed with 307 and 308 only, and within its origin.
-- A public document may have moved to another origin. Only the protocol's own headers go there, and
-  it reaches no further in than it is told to.
+- A public document may have moved to another origin. Only the protocol's own headers go there,
+  nothing of the query of the address that redirects, and it reaches no further in than it is told
+  to.
+- Within an origin a redirect reaches no further in than the host that redirects: a name can lead
+  elsewhere by the next request (DNS rebinding).
 - None leads from https to http, and after five there is no sixth.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import unquote_plus, urljoin, urlsplit
 
 import msgspec
 
@@ -18,10 +21,12 @@ from holdfast.errors import A2AHTTPError
 from holdfast.model.addresses import is_http_address
 from holdfast.wire.http import harmless_headers, presentable
 from holdfast.wire.origins import origin
+from holdfast.wire.reach import Reach, network, scope_of
+from holdfast.wire.redaction import repeats
 
 if TYPE_CHECKING:
     from holdfast.wire.http import HttpReply, HttpRequest
-    from holdfast.wire.reach import Reach
+    from holdfast.wire.reach import Network
 
 __all__ = ["follow"]
 
@@ -32,7 +37,12 @@ _OF_THE_PROTOCOL = frozenset(
 
 
 def follow(
-    request: HttpRequest, reply: HttpReply, *, elsewhere: Reach | None, followed: int
+    request: HttpRequest,
+    reply: HttpReply,
+    *,
+    elsewhere: Reach | None,
+    followed: int,
+    allowed: tuple[Network, ...] = (),
 ) -> HttpRequest | None:
     """Decides what a redirect asks for.
 
@@ -42,6 +52,7 @@ def follow(
         elsewhere: How far a redirect of a public document may reach at another origin; None for
             a call, and for what must stay where it is.
         followed: How many redirects were followed already.
+        allowed: Networks that a redirect within the origin may reach in any case.
 
     Returns:
         The request to send next, or None if the reply is no redirect.
@@ -61,9 +72,19 @@ def follow(
             agent=presentable(request.url),
         )
     if origin(target) == origin(request.url):
-        return msgspec.structs.replace(request, url=target)
+        return msgspec.structs.replace(request, url=target, reach=_reach(request, reply, allowed))
     kept = {name: value for name, value in request.headers.items() if name in _OF_THE_PROTOCOL}
     return msgspec.structs.replace(request, url=target, headers=kept, reach=elsewhere)
+
+
+def _reach(request: HttpRequest, reply: HttpReply, allowed: tuple[Network, ...]) -> Reach | None:
+    """How far the next request to the same origin may reach; None where nobody can say."""
+    if request.reach is not None or reply.address is None:
+        return request.reach
+    inward = scope_of(reply.address)
+    if inward == "metadata":  # where nothing leads, but for the host itself
+        allowed = (*allowed, network(reply.address.partition("%")[0]))
+    return Reach(inward=inward, allowed=allowed)
 
 
 def _target(here: str, location: str) -> str:
@@ -86,9 +107,23 @@ def _refusal(
     if (here.scheme, there.scheme) == ("https", "http"):
         return "it leads from https to http"
     if elsewhere is not None:
-        return None
+        return _refusal_of_query(request.url, target)
     if reply.status not in {307, 308}:
         return "it would turn the request into another one; use the final address"
     if origin(target) != origin(request.url):
         return "it leads to another origin; if you trust it, use that address"
+    return None
+
+
+def _refusal_of_query(here: str, target: str) -> str | None:
+    """Why a public document is not asked for at another address that repeats the query."""
+    if origin(here) == origin(target):
+        return None
+    pairs = (pair.partition("=") for pair in urlsplit(here).query.split("&"))
+    values = [unquote_plus(value or name) for name, _, value in pairs]
+    if repeats(values, target) or repeats(values, unquote_plus(target)):
+        return (
+            "it takes the query of the address, which may hold a key, to another origin; if you "
+            "trust it, use that address"
+        )
     return None
