@@ -168,8 +168,9 @@ SIGNATURES = {
         "*supported_protocol_bindings=() *protocol_version=None *allow_legacy=False "
         "*transport_producers=None *grpc_channel_factory=None *configuration=None "
         "*streaming=True *on_unknown='reconcile' *context_ids='agent' *journal=None "
-        "*headers=None *extensions=() *credential_origins=() *allowed_networks=() "
-        "*interceptors=() *consumers=() *observers=() *call_layers=() *attempt_layers=()"
+        "*shared_store=None *headers=None *extensions=() *credential_origins=() "
+        "*allowed_networks=() *interceptors=() *consumers=() *observers=() "
+        "*call_layers=() *attempt_layers=()"
     ),
     "diagnose": (
         "agent *send=None *twice=False *auth=None *headers=None *timeout=120.0 "

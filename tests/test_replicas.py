@@ -319,6 +319,52 @@ async def test_pages_of_a_list_come_from_one_place():
     assert len(home) in ran(agents)
 
 
+async def test_lists_of_two_replicas_walked_at_once_are_not_mixed():
+    agents, client = several(2)
+    for n in range(28):
+        await client.send_message(f"hello {n}")
+    tasks = [set(agent.tasks) for agent in agents]
+    assert all(tasks)
+
+    async def walk():
+        found = []
+        async for task in client.iter_tasks(limit=3):
+            found.append(task.id)
+            await asyncio.sleep(0.1)
+        return found
+
+    walks = await asyncio.gather(*(walk() for _ in range(10)))
+
+    assert all(len(walk) == len(set(walk)) and set(walk) in tasks for walk in walks)
+    assert {frozenset(walk) for walk in walks} == set(map(frozenset, tasks))
+
+
+async def test_a_page_token_leads_to_its_replica_from_another_program():
+    agents, client = several(2)
+    for n in range(20):
+        await client.send_message(f"hello {n}")
+    page = await client.list_tasks(limit=2)
+    home = next(agent for agent in agents if agent.calls("ListTasks"))
+    urls = [agent.url for agent in reversed(agents)]
+    other = connect(urls, engine=FakeNetwork(*agents), env=Dice(2))
+
+    for _ in range(4):
+        page = await other.list_tasks(limit=2, page_token=page.next_page_token)
+
+    assert len(home.calls("ListTasks")) == 5
+
+
+async def test_a_page_token_of_a_program_without_replicas_is_passed_on_as_it_is():
+    agents, client = several(2)
+    for agent in agents:
+        alone = connect(agent.url, engine=FakeNetwork(agent))
+        for _ in range(3):
+            await alone.send_message("hello")
+    token = (await alone.list_tasks(limit=2)).next_page_token
+
+    assert len((await client.list_tasks(limit=2, page_token=token)).tasks) == 1
+
+
 async def test_when_all_are_away_the_first_to_come_back_says_when():
     agents, client = several(2, resilience=ONCE)
     for agent in agents:

@@ -102,6 +102,7 @@ def connect(
     on_unknown: OnUnknown = "reconcile",
     context_ids: ContextIds = "agent",
     journal: str | os.PathLike[str] | Journal | None = None,
+    shared_store: bool | None = None,
     headers: Mapping[str, str] | None = None,
     extensions: Iterable[str] = (),
     credential_origins: Iterable[str] = (),
@@ -120,8 +121,8 @@ def connect(
     Args:
         agent: Where the agent is: its origin or address (the card is looked for below it), the
             card's own URL, a `Path` to the card's file, the card, or its JSON object. Or a list of
-            these: the same agent at several places, which stand in for each other; what belongs to
-            a task or a conversation goes where that was made.
+            these: replicas of the same agent. What belongs to a task or a conversation goes to the
+            replica that made it; while that one is away, to the others if they share its store.
         auth: A value for ``Authorization``, headers, an `AuthProvider`, or a `CredentialService`
             that is asked as the card's security requirements say; see `AuthInterceptor`.
         timeout: Seconds for a whole call, with everything that is tried again.
@@ -188,6 +189,11 @@ def connect(
             program dies: a file, as ``"calls.db"``, a `Path`, or ``"sqlite:///calls.db"`` (with
             four slashes for an absolute path); or a `Journal`, which may be shared and is not
             closed. See `Client.pending`.
+        shared_store: Whether the replicas of a list share a store of tasks, so that each of them
+            can serve every task. None learns it from what the replicas answer: while the replica
+            that made a task is away, the others are asked for the task. True tells it beforehand,
+            which helps where the first replica is away before any other has been asked; False
+            keeps each task at the replica that made it.
         headers: Sent with every request. Like `auth`, they go to the origin of `agent` and `url`
             (of the card's first interface, where the card was passed) and nowhere else.
         extensions: URIs of protocol extensions for ``A2A-Extensions``, asked for with every call
@@ -226,6 +232,7 @@ def connect(
     check_kind("streaming", streaming, bool)
     check_one_of("on_unknown", on_unknown, get_args(OnUnknown))
     check_one_of("context_ids", context_ids, get_args(ContextIds))
+    check_kind("shared_store", shared_store, (bool, type(None)))
     check_able("env", env, "wall", "random", "new_id")
     endpoints = KnownEndpoints(_registry(shared))
     admissions = _admissions(resilience)
@@ -305,7 +312,14 @@ def connect(
     )
     transport = layered_calls(
         bottom,
-        choice=_choice(resolvers, routes, endpoints, env),
+        choice=_choice(
+            resolvers,
+            routes,
+            endpoints,
+            env=env,
+            names=list(map(agent_name, in_hand)),
+            shared_store=shared_store,
+        ),
         resilience=resilience,
         env=env,
         observers=listening,
@@ -346,9 +360,12 @@ def _choice(
     resolvers: Sequence[AgentCardResolver],
     routes: Sequence[Route],
     endpoints: KnownEndpoints,
+    *,
     env: Env,
+    names: Sequence[str],
+    shared_store: bool | None,
 ) -> Layer:
-    """What chooses the place where a call goes: one of several, and an interface there."""
+    """What chooses where a call goes: one of several replicas, and an interface there."""
 
     def choosing(inner: Transport) -> Transport:
         ways = [
@@ -357,7 +374,8 @@ def _choice(
         ]
         if len(ways) == 1:
             return ways[0]
-        return ReplicaLayer(inner, list(map(Replica, ways)), env)
+        replicas = [Replica(way, name) for way, name in zip(ways, names, strict=True)]
+        return ReplicaLayer(inner, replicas, env, shared_store=shared_store)
 
     return choosing
 

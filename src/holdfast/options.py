@@ -114,6 +114,7 @@ class CreateOptions(ClientOptions, total=False):
     grpc_channel_factory: Callable[[str], aio.Channel] | None
     configuration: SendMessageConfiguration | None
     streaming: bool
+    shared_store: bool | None
     extensions: Iterable[str]
 
 

@@ -39,7 +39,8 @@ class ReplicaCards(UnaryOnly):
             A2AError: No place gives a card; what the first one said.
         """
         failures: list[A2AError] = []
-        for resolver in self._resolvers:
+        # One that need not be fetched first: the replica of another one may be away.
+        for resolver in sorted(self._resolvers, key=lambda resolver: resolver.fresh is None):
             try:
                 return Reply(value=await resolver.card(call))
             except A2AError as error:

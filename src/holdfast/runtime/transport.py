@@ -64,6 +64,8 @@ class Errand(msgspec.Struct):
             Written and read by `AdmissionLayer`.
         home: Number of the replica where a message was sent, and may have arrived; None where
             there is none. Written and read by `ReplicaLayer`.
+        message_id: Id of that message; None where another operation than a message was sent.
+            Written and read by `ReplicaLayer`.
         sends: How many tries were made to send a message. Written by `AttemptLayer`, read by
             those who made the call.
         operation: Name of the one that the caller asked for, which is the first; None before.
@@ -73,6 +75,7 @@ class Errand(msgspec.Struct):
     secrets: Secrets = msgspec.field(default_factory=Secrets)
     places: int = 0
     home: int | None = None
+    message_id: str | None = None
     sends: int = 0
     operation: str | None = None
 

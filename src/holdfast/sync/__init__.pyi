@@ -1371,6 +1371,7 @@ def connect(
     on_unknown: OnUnknown = "reconcile",
     context_ids: ContextIds = "agent",
     journal: str | os.PathLike[str] | Journal | None = None,
+    shared_store: bool | None = None,
     headers: Mapping[str, str] | None = None,
     extensions: Iterable[str] = (),
     credential_origins: Iterable[str] = (),
@@ -1389,8 +1390,8 @@ def connect(
     Args:
         agent: Where the agent is: its origin or address (the card is looked for below it), the
             card's own URL, a `Path` to the card's file, the card, or its JSON object. Or a list of
-            these: the same agent at several places, which stand in for each other; what belongs to
-            a task or a conversation goes where that was made.
+            these: replicas of the same agent. What belongs to a task or a conversation goes to the
+            replica that made it; while that one is away, to the others if they share its store.
         auth: A value for ``Authorization``, headers, an `AuthProvider`, or a `CredentialService`
             that is asked as the card's security requirements say; see `AuthInterceptor`.
         timeout: Seconds for a whole call, with everything that is tried again.
@@ -1457,6 +1458,11 @@ def connect(
             program dies: a file, as ``"calls.db"``, a `Path`, or ``"sqlite:///calls.db"`` (with
             four slashes for an absolute path); or a `Journal`, which may be shared and is not
             closed. See `Client.pending`.
+        shared_store: Whether the replicas of a list share a store of tasks, so that each of them
+            can serve every task. None learns it from what the replicas answer: while the replica
+            that made a task is away, the others are asked for the task. True tells it beforehand,
+            which helps where the first replica is away before any other has been asked; False
+            keeps each task at the replica that made it.
         headers: Sent with every request. Like `auth`, they go to the origin of `agent` and `url`
             (of the card's first interface, where the card was passed) and nowhere else.
         extensions: URIs of protocol extensions for ``A2A-Extensions``, asked for with every call

@@ -18,6 +18,7 @@ from holdfast.model.card import AgentCapabilities, AgentCard, AgentInterface, Ag
 from holdfast.model.operations import GET_EXTENDED_AGENT_CARD
 from holdfast.testing.exchange import Exchange
 from holdfast.testing.injected import InjectedFaults
+from holdfast.testing.lives import Store
 from holdfast.testing.operations import Contexts, Operations, Result
 from holdfast.testing.plans import echo
 from holdfast.testing.serverrequests import read_request
@@ -87,8 +88,10 @@ class FakeAgent:
         store_lag: Seconds until GetTask, ListTasks and the task that a subscription begins with
             show what happened.
         latency: Seconds before each reply.
-        id_suffix: What the ids that it makes end with; agents that are one in several places need
+        id_suffix: What the ids that it makes end with; replicas with stores of their own need
             different ones.
+        store: The `store` of another fake agent, which both share then, as the replicas of an
+            agent may; None for one of its own.
 
     Raises:
         ValueError: It is to speak no version, or one that there is not.
@@ -97,6 +100,7 @@ class FakeAgent:
         url: Its origin in process.
         card: The card that it shows in place of its own; None for its own.
         received: Every request that reached it, in order.
+        store: Its tasks and push notification configs, to be shared with other fake agents.
     """
 
     def __init__(
@@ -117,6 +121,7 @@ class FakeAgent:
         store_lag: float = 0.0,
         latency: float = 0.0,
         id_suffix: str = "",
+        store: Store | None = None,
     ) -> None:
         if not versions or not set(versions) <= {"1.0", "0.3"}:
             message = f"versions are '1.0', '0.3' or both, not {versions!r}"
@@ -124,6 +129,7 @@ class FakeAgent:
         self.url = url
         self.card = card
         self.received: list[Received] = []
+        self.store = Store() if store is None else store
         own = Streaming() if streaming is True else None
         self._streaming = streaming if isinstance(streaming, Streaming) else own
         self._streams: set[EventBody] = set()
@@ -136,6 +142,7 @@ class FakeAgent:
             streaming=self._streaming,
             store_lag=store_lag,
             id_suffix=id_suffix,
+            store=self.store,
         )
         self._bindings = bindings
         self._versions = versions

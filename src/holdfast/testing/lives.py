@@ -10,7 +10,7 @@ import asyncio
 from bisect import bisect_right
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from itertools import islice
+from itertools import count, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -31,9 +31,10 @@ from holdfast.model.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from holdfast.model.requests import TaskPushNotificationConfig
     from holdfast.testing.plans import Plan, Step
 
-__all__ = ["EPOCH", "Event", "Life", "Update", "folded", "http_date", "timestamp"]
+__all__ = ["EPOCH", "Event", "Life", "Store", "Update", "folded", "http_date", "timestamp"]
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 """Wall time of a fake agent when the event loop's clock shows zero, in seconds since 1970."""
@@ -285,6 +286,21 @@ class _Pieces:
             metadata = {**(first.metadata or {}), **self._metadata}
             first = msgspec.structs.replace(first, metadata=metadata)
         return first
+
+
+class Store:
+    """The tasks of a fake agent, or of several that share them.
+
+    Attributes:
+        lives: The tasks' lives, by id.
+        configs: Push notification configs, by the ids of task and config.
+        numbers: What tells the ids of tasks, contexts and messages apart.
+    """
+
+    def __init__(self) -> None:
+        self.lives: dict[str, Life] = {}
+        self.configs: dict[tuple[str, str], TaskPushNotificationConfig] = {}
+        self.numbers = count(1)
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

@@ -26,7 +26,7 @@ from holdfast.model.requests import (
     TaskPushNotificationConfig,
 )
 from holdfast.model.types import Message, StreamResponse, Task, TaskState
-from holdfast.testing.lives import EPOCH, Life
+from holdfast.testing.lives import EPOCH, Life, Store
 from holdfast.testing.plans import Behaviour, Plan, Step, Turn, completes
 from holdfast.testing.serverwire import Refusal
 from holdfast.testing.streaming import Events, Streaming
@@ -65,6 +65,8 @@ class Operations:
         contexts: What it does with a context that it does not know.
         streaming: How it streams; None if it does not.
         store_lag: Seconds until what is stored shows what happened.
+        id_suffix: What the ids that it makes end with.
+        store: Where its tasks and configurations are kept.
 
     Attributes:
         lives: The tasks' lives, by id.
@@ -83,8 +85,9 @@ class Operations:
         streaming: Streaming | None,
         store_lag: float,
         id_suffix: str,
+        store: Store,
     ) -> None:
-        self.lives: dict[str, Life] = {}
+        self.lives = store.lives
         self.executions: dict[str, list[str]] = {}
         self._behaviour = behaviour
         self._cancel_takes = cancel_takes
@@ -92,8 +95,8 @@ class Operations:
         self._contexts = contexts
         self._streaming = streaming
         self._store_lag = store_lag
-        self._configs: dict[tuple[str, str], TaskPushNotificationConfig] = {}
-        self._made = 0
+        self._configs = store.configs
+        self._numbers = store.numbers
         self._id_suffix = id_suffix
         self.epoch = EPOCH
         self._by_name: dict[str, Callable[[Any, float], Result]] = {
@@ -314,8 +317,7 @@ class Operations:
         return self._streaming
 
     def _new_id(self, kind: str) -> str:
-        self._made += 1
-        return f"{kind}-{self._made}{self._id_suffix}"
+        return f"{kind}-{next(self._numbers)}{self._id_suffix}"
 
 
 def _at_once(value: object) -> Result:
