@@ -60,8 +60,8 @@ def test_a_local_file_states_settings(run, local):
 
 
 def test_flag_beats_environment_beats_local_beats_global_beats_default(run, local, shared):
-    write(shared, "A2ACLI_TIMEOUT=11s\n")
-    write(local, "A2ACLI_TIMEOUT=12s\n")
+    write(shared, "A2ACLI_TIMEOUT=12s\n")
+    write(local, "A2ACLI_TIMEOUT=11s\n")
     flag, env = ["--timeout", "14s"], {"A2ACLI_TIMEOUT": "13s"}
     found = [
         shown(run("config", "show", "-o", "json", *words, env=variables))["timeout"]
@@ -70,11 +70,11 @@ def test_flag_beats_environment_beats_local_beats_global_beats_default(run, loca
     assert found == [
         ("14s", "flag", None),
         ("13s", "environment", None),
-        ("12s", "file", str(local)),
+        ("11s", "file", str(local)),
     ]
     local.unlink()
     done = run("config", "show", "-o", "json")
-    assert shown(done)["timeout"] == ("11s", "file", str(shared))
+    assert shown(done)["timeout"] == ("12s", "file", str(shared))
     shared.unlink()
     assert shown(run("config", "show", "-o", "json"))["timeout"] == ("15m", "default", None)
 
@@ -136,8 +136,8 @@ def test_help_is_shown_whatever_is_wrong_with_a_file(run):
     assert (done.exit, done.err) == (0, "")
 
 
-def test_an_empty_variable_undoes_what_a_file_states(run, local):
-    write(local, "A2ACLI_BEARER=secret-of-the-file\n")
+def test_an_empty_variable_undoes_what_a_file_states(run, shared):
+    write(shared, "A2ACLI_BEARER=secret-of-the-file\n")
     agent = FakeAgent()
     run("send", "hello", agent=agent, env={"A2ACLI_BEARER": ""})
     assert "authorization" not in agent.received[-1].headers
@@ -150,9 +150,9 @@ def test_an_empty_line_states_nothing(run, local, shared):
     assert (done.exit, done.err) == (0, "")
 
 
-def test_values_are_quoted_as_in_any_env_file_and_taken_literally(run, local):
+def test_values_are_quoted_as_in_any_env_file_and_taken_literally(run, shared):
     write(
-        local,
+        shared,
         "# mine\nexport A2ACLI_API_KEY='a$HOME'\nA2ACLI_SVC_PARAM=\"x-a:1\\nx-b:${HOME}\"\n"
         "A2ACLI_TRANSPORT=HTTP+JSON, JSONRPC\nOTHER=1\n!? nonsense\n",
     )
@@ -199,7 +199,7 @@ def test_a_wrong_value_is_told_with_its_file(run, local):
     write(local, "A2ACLI_TIMEOUT=soon\n")
     done = run("send", "hello")
     assert done.exit == 2
-    assert f"A2ACLI_TIMEOUT in {local}: 'soon' is not a duration" in done.err
+    assert f"A2ACLI_TIMEOUT in {local}, line 1: 'soon' is not a duration" in done.err
     assert str(local) not in run("send", "hello", "--timeout", "later").err
 
 
@@ -271,36 +271,32 @@ def test_a_directory_of_that_name_is_no_file(run, local):
 
 
 @posix
-@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
-@pytest.mark.parametrize("name", ["BEARER", "API_KEY", "SVC_PARAM"])
-def test_a_credential_that_others_can_read_is_told(run, local, mode, name):
-    value = f"x:{SECRET}" if name == "SVC_PARAM" else SECRET
-    local.write_text(f"A2ACLI_{name}={value}\n")
-    local.chmod(mode)
-    done = run("send", "hello")
-    assert done.exit == 0
-    assert f"Warning: {local} holds a credential, and other people can read it" in done.err
-    assert f"chmod 600 {local}" in done.err
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
+@pytest.mark.parametrize("how", ["global", "named"])
+def test_a_file_that_others_can_open_is_not_the_users_own(run, shared, tmp_path, mode, how):
+    path, agent = shared if how == "global" else tmp_path / "agent.env", FakeAgent()
+    write(path, f"A2ACLI_OUTPUT=json\n\nA2ACLI_BEARER={SECRET}\n")
+    path.chmod(mode)
+    env = {} if how == "global" else {"A2ACLI_CONFIG": str(path)}
+    done = run("send", "hello", agent=agent, env=env)
+    assert done.json["task"]
+    assert "authorization" not in agent.received[-1].headers
+    assert done.err == (
+        f"Warning: {path}, line 3: A2ACLI_BEARER is ignored: other users can open {path}: "
+        f"chmod 600 {path}\n"
+    )
 
 
 @posix
-def test_a_private_file_or_one_without_credentials_is_no_matter(run, local, shared):
-    write(shared, f"A2ACLI_BEARER={SECRET}\n")
-    local.write_text("A2ACLI_TIMEOUT=30s\nA2ACLI_BEARER=\n")
-    local.chmod(0o644)
-    assert run("send", "hello").err == ""
-
-
-@posix
-def test_a_found_file_of_somebody_else_is_left_alone(local, monkeypatch):
+def test_a_file_of_another_user_is_read_only_if_it_is_named(local, monkeypatch):
     write(local, "A2ACLI_AGENT_CARD=http://evil.test\n")
     monkeypatch.setattr(os, "getuid", lambda: 4321)
     places = {"home": lambda: Path("/no/such/home"), "directory": lambda: local.parent}
     monkeypatch.setattr(Path, "stat", _owned_by(4322, Path.stat))
     found = read_configuration(None, **places)
-    assert found.stated == {}
-    assert "belongs to somebody else" in found.problems[0]
-    assert "A2ACLI_AGENT_CARD" in read_configuration(local, **places).stated
+    assert found.names == set()
+    assert "belongs to another user" in found.problems[0]
+    assert "A2ACLI_AGENT_CARD" in read_configuration(local, **places).names
 
 
 def _owned_by(owner, stat):
@@ -354,9 +350,11 @@ def test_config_show_sends_nothing_and_writes_nothing(run, local, shared):
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_config_show_shows_no_secret(run, local, shared, form):
     write(shared, f"A2ACLI_API_KEY={SECRET}\n")
-    write(local, f'A2ACLI_SVC_PARAM="x-a:{SECRET}\nx-b:{SECRET}"\n')
+    write(local, f"A2ACLI_BEARER={SECRET}\n")
+    env = {"A2ACLI_BEARER": SECRET, "A2ACLI_SVC_PARAM": f"x-a:{SECRET}\nx-b:{SECRET}"}
+    env |= {"A2ACLI_CLIENT_SECRET": SECRET, "A2ACLI_CLIENT_KEY_PASSWORD": SECRET}
     done = run(
-        "config", "show", "-o", form, env={"A2ACLI_BEARER": SECRET},
+        "config", "show", "-o", form, env=env,
         card=f"{AGENT}/card.json?key={SECRET}",
     )  # fmt: skip
     assert done.exit == 0
@@ -375,11 +373,11 @@ def test_config_show_names_what_is_no_setting(run, local, form):
     )
 
 
-def test_help_shows_what_a_file_states(run, local):
-    write(local, f"A2ACLI_TIMEOUT=12s\nA2ACLI_BEARER={SECRET}\n")
+def test_help_shows_what_a_file_states(run, shared):
+    write(shared, f"A2ACLI_TIMEOUT=12s\nA2ACLI_BEARER={SECRET}\n")
     told = "".join(run("send", "--help", card=None).out.split())
-    assert f"A2ACLI_TIMEOUT;default:12s,from{local}]" in told
-    assert f"A2ACLI_BEARER;default:***,from{local}]" in told
+    assert f"A2ACLI_TIMEOUT;default:12s,from{shared}]" in told
+    assert f"A2ACLI_BEARER;default:***,from{shared}]" in told
     assert SECRET not in told
 
 

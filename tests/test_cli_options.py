@@ -176,10 +176,12 @@ def test_a_bearer_token_is_the_token_alone(tmp_path, token, says, by):
         message = refused("send", "hello", env={"A2ACLI_BEARER": token})
         named = "A2ACLI_BEARER"
     else:
-        (tmp_path / ".env").write_text(f"A2ACLI_BEARER='{token}'\n")
-        (tmp_path / ".env").chmod(0o600)
-        message = refused("send", "hello", directory=tmp_path)
-        named = f"A2ACLI_BEARER in {tmp_path / '.env'}"
+        file = tmp_path / ".config" / "a2a-cli" / ".env"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"A2ACLI_BEARER='{token}'\n")
+        file.chmod(0o600)
+        message = refused("send", "hello", home=tmp_path)
+        named = f"A2ACLI_BEARER in {file}, line 1"
     assert says in message
     assert named in message
     assert SECRET not in message

@@ -418,7 +418,7 @@ def test_settings_may_come_from_a_pipe_which_is_read_once(tmp_path):
         pipe.write_text("A2ACLI_OUTPUT=json\nA2ACLI_TIMEOUT=soon\n")
         out, err = process.communicate(timeout=BOUND)
     assert (process.returncode, err) == (2, "")
-    assert f"A2ACLI_TIMEOUT in {pipe}: 'soon'" in json.loads(out)["error"]["message"]
+    assert f"A2ACLI_TIMEOUT in {pipe}, line 2: 'soon'" in json.loads(out)["error"]["message"]
 
 
 COMPLETING = textwrap.dedent("""

@@ -134,7 +134,7 @@ async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
     except ImportError as error:
         raise click.UsageError(str(error)) from None
     try:
-        secret = client_secret(asked.secret_file)
+        secret = client_secret(asked.secret_file, session.settings.client_secret)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if asked.flow == "client-credentials" and secret is None and not session.settings.client_cert:

@@ -58,7 +58,8 @@ def run(arguments: Sequence[str], world: World) -> int:
     except click.UsageError as error:
         command = "holdfast" if error.ctx is None else error.ctx.command_path
         told = usage(_message(error), command)
-        return fail(_form(arguments, world, error.ctx), told, in_lines=in_lines)
+        form = _form(arguments, world, error.ctx)
+        return fail(form, told, in_lines=in_lines, ctx=error.ctx)
     except CommandError as error:  # before there was a session to tell it
         return fail(_form(arguments, world, None), error.failure, in_lines=in_lines)
     except (click.Abort, KeyboardInterrupt):
@@ -89,7 +90,7 @@ def _form(arguments: Sequence[str], world: World, ctx: click.Context | None) -> 
         named = _asked(arguments, r"--config[\0=]") or os.environ.get("A2ACLI_CONFIG") or None
         with contextlib.suppress(OSError, ValueError):
             configuration = loaded_configuration(ctx) or world.read_configuration(named)
-            stated = configuration.stated.get("A2ACLI_OUTPUT")
+            stated = configuration.find("A2ACLI_OUTPUT")
             asked = None if stated is None else stated.value
     form = (asked or "").lower()
     return form if form in OUTPUT_FORMATS else OUTPUT_FORMATS[0]

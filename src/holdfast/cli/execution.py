@@ -23,7 +23,7 @@ from holdfast.cli.diagnostics import Diagnostics
 from holdfast.cli.errors import CommandError, Failure, internal, unwritable
 from holdfast.cli.output import output_for
 from holdfast.cli.settings import read_settings
-from holdfast.cli.sources import configuration_of, unknown
+from holdfast.cli.sources import ignored, loaded_configuration, unknown
 from holdfast.cli.speaking import OutputError
 from holdfast.errors import A2AError
 
@@ -65,6 +65,8 @@ _NOTHING_TO_FOLLOW = (
     "line. To follow a task: holdfast task subscribe --stream TASK_ID"
 )
 
+_ANNOUNCED = "holdfast.cli.execution.announced"
+
 logger = logging.getLogger("holdfast.cli")
 
 Action = Callable[["Session", "Output"], Awaitable[None]]
@@ -95,19 +97,32 @@ def execute(
     if settings.stream and not can_follow and settings.output != "json":
         raise click.UsageError(_NOTHING_TO_FOLLOW, ctx)
     output = output or output_for(settings.output, settings)
-    announce(ctx, output)
+    announce(ctx, output, settings)
     reference = reference_of(ctx, settings)
     with Diagnostics(output, enabled=settings.debug):
         return perform(world, Session(world, settings, reference, output), output, action)
 
 
-def announce(ctx: click.Context, output: Output) -> None:
-    """Says what of the configuration may be a mistake."""
-    for problem in configuration_of(ctx).problems:
-        output.warn(problem)
-    for name, meant in unknown(ctx.find_root().command, configuration_of(ctx)):
-        if meant:  # others may be of another tool that follows the same specification
-            output.warn(not_a_setting(name, meant))
+def announce(ctx: click.Context, output: Output, settings: Settings | None = None) -> None:
+    """Say once what of the configuration may be a mistake, and what of it weakens a command.
+
+    Args:
+        ctx: The command's context.
+        output: Where it is said.
+        settings: The settings, as far as they are known.
+    """
+    configuration = loaded_configuration(ctx)
+    if configuration is not None and not ctx.meta.get(_ANNOUNCED):
+        ctx.meta[_ANNOUNCED] = True
+        for problem in configuration.problems:
+            output.warn(problem)
+        for one in ignored(ctx, configuration):
+            output.warn(str(one))
+        for name, meant in unknown(configuration):
+            if meant:  # others may be of another tool that follows the same specification
+                output.warn(not_a_setting(name, meant))
+    for weakness in () if settings is None else settings.weaknesses:
+        output.warn(weakness)
 
 
 def reference_of(ctx: click.Context, settings: Settings, *, absolute: bool = False) -> str | Path:
@@ -199,10 +214,13 @@ def _interrupted(session: Session, output: Output) -> None:
         output.warn(f"message {session.message_id} was on its way; the agent may have got it")
 
 
-def fail(form: str, failure: Failure, *, in_lines: bool) -> int:
-    """Reports what went wrong before the options were understood."""
+def fail(form: str, failure: Failure, *, in_lines: bool, ctx: click.Context | None = None) -> int:
+    """Reports what went wrong before the options were understood, which a file may explain."""
+    output = output_for(form, in_lines=in_lines)
     try:
-        output_for(form, in_lines=in_lines).failure(failure)
+        if ctx is not None:
+            announce(ctx, output)
+        output.failure(failure)
     except BrokenPipeError:
         return nobody_reads()
     except OSError as error:

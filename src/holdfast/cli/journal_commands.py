@@ -104,7 +104,7 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
         more=tuple(_given(ctx, settings)),
     )
     output = output_for(settings.output, settings)
-    announce(ctx, output)
+    announce(ctx, output, settings)
     session = WatchedSession(
         world, settings, reference_of(ctx, settings), output, journal_at(plan.journal)
     )
@@ -150,7 +150,7 @@ def resume(ctx: click.Context, /, **options: Any) -> int:
         raise click.UsageError(message, ctx)
     settings = read_settings(ctx, needs_agent=False)
     output = output_for(settings.output, settings, in_lines=True)
-    announce(ctx, output)
+    announce(ctx, output, settings)
     agent = settings.agent_card and str(reference_of(ctx, settings, absolute=True))
     if not (agent or options["lists"] or options["forget"]) and _goes_to_one(settings):
         raise click.UsageError(_WHOSE_CREDENTIALS, ctx)

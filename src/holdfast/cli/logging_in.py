@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Literal, get_args
 
-from holdfast.cli.configuration import PREFIX
+from holdfast.cli.trust import PREFIX
 from holdfast.cli.values import read_secret
 
 __all__ = ["CLIENT_SECRET", "DIRECTORY", "FLOWS", "Flow", "client_secret"]
@@ -21,17 +20,20 @@ DIRECTORY = (".config", "holdfast", "logins")
 """Where logins are kept, below the home directory."""
 
 CLIENT_SECRET = f"{PREFIX}CLIENT_SECRET"
-"""Variable of the environment that holds the client's secret."""
+"""Variable that holds the client's secret; there is no such flag, which would show it."""
 
 
-def client_secret(file: str | None) -> str | None:
-    """The client's secret: what a file holds, or standard input, else the environment.
+def client_secret(file: str | None, stated: str | None) -> str | None:
+    """The client's secret: what a file holds, or standard input, else what is set.
+
+    Args:
+        file: The file; ``-`` for standard input.
+        stated: What `CLIENT_SECRET` holds.
 
     Raises:
         ValueError: The file cannot be read, or holds none.
     """
     if file is None:
-        stated = os.environ.get(CLIENT_SECRET)
         return read_secret(stated) if stated else None
     try:
         text = sys.stdin.read() if file == "-" else Path(file).expanduser().read_text()

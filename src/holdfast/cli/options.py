@@ -210,10 +210,9 @@ EVERYWHERE = (
         metavar="PATH",
         type=Reads("path", read_id),
         is_eager=True,
-        in_files=False,
         shell_complete=complete_path,
         help="Read settings from this .env file in place of the one in the working directory or "
-        "above it.",
+        "above it. If it is yours and has mode 0600 it may decide all of them, as flags do.",
     ),
     _option(
         "--verbose",

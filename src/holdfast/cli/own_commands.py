@@ -22,7 +22,7 @@ from holdfast.cli.options import (
 )
 from holdfast.cli.output import output_for
 from holdfast.cli.settings import effective
-from holdfast.cli.sources import configuration_of, unknown
+from holdfast.cli.sources import configuration_of, ignored, unknown
 
 __all__ = ["COMPLETE", "completion", "config", "show_help"]
 
@@ -44,6 +44,11 @@ def config_show(ctx: click.Context, /, **_options: object) -> None:
     A flag beats the environment, which beats the local .env file (of the working directory or
     above it, or the one that --config names), which beats ~/.config/a2a-cli/.env, which beats the
     default. Nothing is changed: edit the files.
+
+    A file that is yours and has mode 0600, at ~/.config/a2a-cli/.env or named by --config, decides
+    every setting. Any other, such as one that is found in a working directory, may name the agent
+    and say how output looks; beyond that it may only make a command stricter. What is ignored is
+    named on stderr.
     """
     settings, configuration = list(effective(ctx)), configuration_of(ctx)
     form = next(setting.value for setting in settings if setting.name == "output")
@@ -51,7 +56,9 @@ def config_show(ctx: click.Context, /, **_options: object) -> None:
     output.settings(settings, configuration)
     for problem in configuration.problems:
         output.warn(problem)
-    for name, meant in unknown(ctx.find_root().command, configuration):
+    for one in ignored(ctx, configuration):
+        output.warn(str(one))
+    for name, meant in unknown(configuration):
         output.warn(not_a_setting(name, meant))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
 import uuid
 from typing import TYPE_CHECKING, Self, TypeGuard
 
@@ -18,12 +17,12 @@ import click
 from holdfast._version import __version__
 from holdfast.assembly import connect
 from holdfast.cli.card_keys import card_verifier
-from holdfast.cli.configuration import PREFIX
 from holdfast.cli.credentials import Credentials
 from holdfast.cli.described import describe
 from holdfast.cli.logging_in import DIRECTORY, client_secret
 from holdfast.cli.output import command_line
 from holdfast.cli.rehearsal import Rehearsed, rehearse
+from holdfast.cli.settings import CLIENT_KEY_PASSWORD
 from holdfast.cli.values import masked_reference, secrets_in_params, secrets_in_reference
 from holdfast.cli.wire_log import LoggedEngine
 from holdfast.cli.wording import reconnected, reconnecting, retrying
@@ -73,7 +72,7 @@ _SENDS = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name})
 _CERTIFICATE = {
     "cert_file": "--client-cert",
     "key_file": "--client-key",
-    "key_password": f"{PREFIX}CLIENT_KEY_PASSWORD",
+    "key_password": CLIENT_KEY_PASSWORD,
 }
 """What is a setting of a `TlsConfig` there, and of the command line here."""
 
@@ -224,7 +223,12 @@ class Session:
         logins = self.logins
         if not (logins.has(reference) if isinstance(reference, str) else logins.agents()):
             return None
-        return KeptCredentials(logins, lambda: client_secret(None), self.plain_engine, self.env)
+        return KeptCredentials(
+            logins,
+            lambda: client_secret(None, self.settings.client_secret),
+            self.plain_engine,
+            self.env,
+        )
 
     def check(self) -> None:
         """Checks what was asked for before anything is sent, and names what may surprise.
@@ -406,11 +410,8 @@ class Session:
                 self._output.warn(f"--transport {name} is skipped: it needs an extra, {how}")
         if not settings.insecure:
             return
-        self._output.warn(
-            "--insecure: TLS certificates are not verified; use this for development only"
-        )
         given = secrets_in_params(settings.svc_params) + secrets_in_reference(settings.agent_card)
-        if settings.credentials or given:
+        if self._auth is not None or given:
             self._output.warn(
                 "SECURITY: a credential, or what may be one, is sent over a connection whose "
                 "other end is not verified (--insecure); whoever sits between can read and use it"
@@ -431,7 +432,7 @@ def _own_certificate(settings: Settings) -> dict[str, TlsConfig]:
         tls = TlsConfig(
             cert_file=settings.client_cert,
             key_file=settings.client_key,
-            key_password=os.environ.get(f"{PREFIX}CLIENT_KEY_PASSWORD") or None,
+            key_password=settings.client_key_password,
             verify=not settings.insecure,
         )
     except (OSError, ValueError) as error:

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from holdfast.cli.configuration import DEFAULT, FLAG, PREFIX, Source
+from holdfast.cli.logging_in import CLIENT_SECRET
 from holdfast.cli.options import DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT
-from holdfast.cli.sources import SettingOption
+from holdfast.cli.sources import SettingOption, configuration_of, value_of
+from holdfast.cli.values import hidden, read_switch
 from holdfast.wire.bindings import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+CLIENT_KEY_PASSWORD = f"{PREFIX}CLIENT_KEY_PASSWORD"
+"""Variable that holds the password of the client's key; there is no such flag."""
 
 __all__ = ["Effective", "Settings", "effective", "read_settings"]
 
@@ -46,6 +51,10 @@ class Settings:
         card_keys: Keys that cards are signed with, as written.
         card_key_hosts: Hosts whose key sets count.
         require_signature: Whether a card must be verified.
+        client_secret: The client's secret, for authorization servers.
+        client_key_password: The password of the client's key.
+        named: How each setting is written where it comes from, by the option's name.
+        weaknesses: What makes the command less strict, each with where it comes from.
     """
 
     agent_card: str
@@ -71,6 +80,10 @@ class Settings:
     card_keys: str | None = None
     card_key_hosts: tuple[str, ...] = ()
     require_signature: bool = False
+    client_secret: str | None = field(default=None, repr=False)
+    client_key_password: str | None = field(default=None, repr=False)
+    named: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    weaknesses: tuple[str, ...] = ()
 
     @property
     def credentials(self) -> set[str]:
@@ -116,6 +129,7 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
             message = "--stream and --async contradict each other."
             raise click.UsageError(message, ctx)
         waits = True  # a flag beats what is set elsewhere
+    named = _named(ctx, sources)
     return Settings(
         agent_card=values["agent_card"] or "",
         config=values["config"] if sources["config"] is FLAG else None,
@@ -140,6 +154,10 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
         card_keys=values["card_keys"],
         card_key_hosts=tuple(dict.fromkeys(values["card_key_hosts"])),
         require_signature=values["require_signature"],
+        client_secret=value_of(ctx, CLIENT_SECRET)[0],
+        client_key_password=value_of(ctx, CLIENT_KEY_PASSWORD)[0],
+        named=named,
+        weaknesses=tuple(_weaknesses(ctx, values, named)),
     )
 
 
@@ -158,6 +176,38 @@ def effective(ctx: click.Context) -> Iterator[Effective]:
         if isinstance(param, SettingOption):
             shown, source = param.show(values[param.name]), sources[param.name]
             yield Effective(param.opts[0].lstrip("-"), param.variable, shown, source)
+    for variable in (CLIENT_SECRET, CLIENT_KEY_PASSWORD):
+        value, source = value_of(ctx, variable)
+        name = variable.removeprefix(PREFIX).lower().replace("_", "-")
+        yield Effective(name, variable, None if value is None else hidden(value), source)
+
+
+def _named(ctx: click.Context, sources: Mapping[str, Source]) -> dict[str, str]:
+    """How each setting is written where it comes from."""
+    params = (param for param in ctx.command.params if isinstance(param, SettingOption))
+    return {param.name: param.written(sources[param.name]) for param in params if param.name}
+
+
+def _weaknesses(
+    ctx: click.Context, values: Mapping[str, Any], named: Mapping[str, str]
+) -> Iterator[str]:
+    """What makes the command less strict than it is by default, or than a file asks for."""
+    if values["insecure"]:
+        where = "" if named["insecure"] == "--insecure" else f" ({named['insecure']})"
+        yield (
+            f"--insecure: TLS certificates are not verified{where}; use this for development only"
+        )
+    variable = f"{PREFIX}REQUIRE_SIGNATURE"
+    demanded = configuration_of(ctx).find(variable)
+    if demanded is not None and read_switch(demanded.value) and not values["require_signature"]:
+        yield (
+            f"{variable} in the environment turns off what {demanded.source.place} asks for: "
+            "cards need no signature"
+        )
+    for name in ("issuer", "trust_server"):
+        if values.get(name) and not named[name].startswith("-"):
+            shown = values[name] if name == "issuer" else ", ".join(values[name])
+            yield f"{named[name]} lets the login go to {shown}"
 
 
 def _merged(ctx: click.Context) -> tuple[dict[str, Any], dict[str, Source]]:

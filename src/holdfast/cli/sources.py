@@ -10,26 +10,32 @@ import click
 from click.core import ParameterSource
 
 from holdfast.cli.configuration import DEFAULT, ENVIRONMENT, FLAG, PREFIX
+from holdfast.cli.trust import RULES, rule_of
+from holdfast.cli.values import read_switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from click.types import OptionHelpExtra
 
-    from holdfast.cli.configuration import Configuration, Source, Stated
+    from holdfast.cli.configuration import Configuration, Ignored, Source, Stated
     from holdfast.cli.world import World
 
 __all__ = [
     "SettingOption",
     "configuration_of",
+    "ignored",
     "loaded_configuration",
     "setting_option",
     "unknown",
+    "value_of",
 ]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _CONFIGURATION = "holdfast.cli.sources.configuration"
+_MOST_NAMES = 50
+"""Names that are no settings and that are looked at; a file may hold thousands."""
 
 
 class SettingOption(click.Option):
@@ -38,7 +44,6 @@ class SettingOption(click.Option):
     Args:
         args: As of `click.Option`.
         variable: The environment variable.
-        in_files: Whether files may state it.
         shown: Writes a value as the environment would have it.
         mask: Takes what is secret out of what was written.
         attributes: As of `click.Option`.
@@ -51,13 +56,11 @@ class SettingOption(click.Option):
         self,
         *args: Any,
         variable: str,
-        in_files: bool = True,
         shown: Callable[[Any], str] = str,
         mask: Callable[[str], str] = str,
         **attributes: Any,
     ) -> None:
         self.variable = variable
-        self._in_files = in_files
         self._shown = shown
         self._mask = mask
         if attributes.get("is_flag"):
@@ -108,20 +111,27 @@ class SettingOption(click.Option):
     def get_error_hint(self, ctx: click.Context | None) -> str:
         """Names what a wrong value is written as, and where."""
         source = DEFAULT if ctx is None else self.source(ctx)
+        if source in {FLAG, DEFAULT}:
+            return super().get_error_hint(ctx)
+        return self.written(source)
+
+    def written(self, source: Source) -> str:
+        """How a value from a source is written there, for people to find it."""
         if source is ENVIRONMENT:
             return f"{self.variable} in the environment"
-        return (
-            super().get_error_hint(ctx)
-            if source.path is None
-            else f"{self.variable} in {source.path}"
-        )
+        return self.opts[0] if source.path is None else f"{self.variable} in {source.place}"
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as a file would have it; None for none, or a switch that is off."""
+        default: object = self.default
+        return default if isinstance(default, str) else None
 
     def _stated(self, ctx: click.Context) -> Stated | None:
         """What a file says, where the environment says nothing; an empty variable is a say."""
-        if not self._in_files or self.variable in os.environ:
+        if self.variable in os.environ:
             return None
-        stated = configuration_of(ctx).stated.get(self.variable)
-        return stated if stated is not None and stated.value else None
+        return configuration_of(ctx).find(self.variable, self.default_text)
 
 
 def setting_option(*names: str, **attributes: Any) -> Callable[[F], F]:
@@ -143,9 +153,9 @@ class _Switch(click.types.BoolParamType):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> bool:
         try:
-            return super().convert(value, param, ctx)
-        except click.BadParameter:
-            self.fail(f"{value!r} is neither true nor false; write 1 or 0", param, ctx)
+            return value if isinstance(value, bool) else read_switch(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 def configuration_of(ctx: click.Context) -> Configuration:
@@ -161,39 +171,49 @@ def configuration_of(ctx: click.Context) -> Configuration:
     return known[1]
 
 
+def value_of(ctx: click.Context, variable: str) -> tuple[str | None, Source]:
+    """A setting that has no flag, from the environment or a file, and where it comes from."""
+    if variable in os.environ:
+        return os.environ[variable] or None, ENVIRONMENT
+    stated = configuration_of(ctx).find(variable)
+    return (None, DEFAULT) if stated is None else (stated.value, stated.source)
+
+
 def loaded_configuration(ctx: click.Context | None) -> Configuration | None:
     """What the files say, if they were read; a pipe, for one, can be read only once."""
     known = None if ctx is None else ctx.meta.get(_CONFIGURATION)
     return None if known is None else known[1]
 
 
-def unknown(
-    command: click.Command, configuration: Configuration
-) -> Iterator[tuple[str, str | None]]:
-    """What looks like a setting and is none, in files and the environment.
+def unknown(configuration: Configuration) -> Iterator[tuple[str, str | None]]:
+    """Name what looks like a setting and is none, in files and the environment.
 
     Args:
-        command: Has all settings among its options, or those of the commands below it.
         configuration: What the files say.
 
     Yields:
         The name, and the one that was probably meant, if one is much like it.
     """
-    known = set(_variables(command))
-    names = {name.removeprefix(PREFIX): name for name in known}
-    for name in sorted({*configuration.stated, *os.environ} - known):
-        if name.startswith(PREFIX):
-            meant = get_close_matches(name.removeprefix(PREFIX), names, n=1, cutoff=0.75)
-            yield name, names[meant[0]] if meant else None
+    names = {name.removeprefix(PREFIX): name for name in RULES}
+    found = {name for name in {*configuration.names, *os.environ} if name.startswith(PREFIX)}
+    for name in sorted(found - RULES.keys())[:_MOST_NAMES]:
+        meant = get_close_matches(name.removeprefix(PREFIX), names, n=1, cutoff=0.75)
+        yield name, names[meant[0]] if meant else None
 
 
-def _variables(command: click.Command) -> Iterator[str]:
-    for param in command.params:
-        if isinstance(param, SettingOption):
-            yield param.variable
-    if isinstance(command, click.Group):
-        for below in command.commands.values():
-            yield from _variables(below)
+def ignored(ctx: click.Context, configuration: Configuration) -> Iterator[Ignored]:
+    """Name what files say and may not decide for a command.
+
+    Args:
+        ctx: The command's context.
+        configuration: What the files say.
+    """
+    options = [param for param in ctx.command.params if isinstance(param, SettingOption)]
+    defaults = {option.variable: option.default_text for option in options}
+    for one in configuration.ignored(defaults):
+        rule = rule_of(one.variable)
+        if rule.strictness is None or one.variable in defaults:  # of others there is no default
+            yield one
 
 
 def _named_file(ctx: click.Context) -> str | None:

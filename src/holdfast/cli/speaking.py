@@ -86,7 +86,13 @@ class Speaks:
 
 def _secrets(settings: Settings) -> list[str]:
     """What no diagnostic shows, also as a query spells it."""
-    given = [secret for secret in (settings.bearer, settings.api_key) if secret is not None]
+    stated = (
+        settings.bearer,
+        settings.api_key,
+        settings.client_secret,
+        settings.client_key_password,
+    )
+    given = [secret for secret in stated if secret is not None]
     given += secrets_in_params(settings.svc_params)
     given += secrets_in_reference(settings.agent_card)
     return [*given, *(quote(secret, safe="") for secret in given)]

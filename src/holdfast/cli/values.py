@@ -45,6 +45,7 @@ __all__ = [
     "read_secret",
     "read_state",
     "read_svc_param",
+    "read_switch",
     "read_time",
     "read_timeout",
     "read_transport",
@@ -102,6 +103,19 @@ def read_grace(text: str) -> float:
 
 
 _ZERO = re.compile(r"0+(?:\.0+)?(?:ms|s|m|h)?")
+
+
+def read_switch(text: str) -> bool:
+    """Read a switch: ``1``, ``true``, ``yes``, ``on`` or the opposite of each.
+
+    Raises:
+        ValueError: It is none of these.
+    """
+    is_on = click.types.BoolParamType.str_to_bool(text)
+    if is_on is None:
+        message = f"{text!r} is neither true nor false; write 1 or 0"
+        raise ValueError(message)
+    return is_on
 
 
 def read_rate(text: str) -> float:
