@@ -313,7 +313,7 @@ async def sent(running, *pieces):
 
 
 async def test_who_does_not_get_to_the_point_is_not_waited_for():
-    head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n"
+    head = b"POST / HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 1000\r\n"
     server = A2AServer(Scripted(), card={"name": "scripted"}, body_timeout=0.2, max_body=100)
     async with asyncio.timeout(LIMIT), server.serving() as running:
         nothing, half, slow = await asyncio.gather(

@@ -39,7 +39,8 @@ class ShortReply(msgspec.Struct, frozen=True):
     Attributes:
         status: HTTP status.
         text: One line for whoever looks into it; no secret is in it.
-        headers: Besides those of the text; names in lower case.
+        headers: Besides the length, and the type where that is not plain text; names in lower
+            case.
     """
 
     status: int
@@ -126,8 +127,8 @@ async def reply(send: ASGISend, answer: ShortReply) -> None:
     """Sends an answer; what is sent to a client that has left, or does not read, is lost."""
     body = f"{answer.text}\n".encode()
     headers = {
-        **answer.headers,
         "content-type": "text/plain; charset=utf-8",
+        **answer.headers,
         "content-length": str(len(body)),
     }
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]

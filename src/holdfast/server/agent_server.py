@@ -14,6 +14,7 @@ from holdfast.runtime.env import SystemEnv
 from holdfast.server.cards import interfaces, metadata_card
 from holdfast.server.executors import Executor, FunctionExecutor
 from holdfast.server.extra import need
+from holdfast.server.host_check import host_rules
 from holdfast.server.settings import ServerSettings
 from holdfast.wire.bindings import BINDINGS, HTTP_BINDINGS
 
@@ -75,7 +76,21 @@ class A2AServer:
         middleware: Functions that make an ASGI application of another one, the first one
             outermost. Authentication goes here: a ``scope["user"]`` as Starlette's has it is whom
             tasks belong to, and `Requester.user`. gRPC has interceptors instead, see `serving`.
-        max_body: Bytes that a request may have.
+        allowed_hosts: Hosts that the ``Host`` header of a request may name besides that of the
+            agent's address; ``*.example.com`` for all below a domain, ``*`` for all. None: where
+            the server listens on a loopback address, or an application's address is one, every
+            name of this machine is accepted and no other (protection against DNS rebinding);
+            elsewhere hosts are not checked. Others are answered by HTTP 421.
+        allowed_origins: Origins that the ``Origin`` header of a browser may name, such as
+            ``https://app.example.com``, besides those of the accepted hosts; ``*`` for all. None:
+            none besides, where hosts are checked; elsewhere any. Others are answered by HTTP 403.
+        max_body: Bytes that the body of a request may have; HTTP 413 beyond.
+        max_body_memory: Bytes that the bodies of all requests together may take in memory, the
+            first 64 KiB of each not counted; HTTP 503 with ``Retry-After`` beyond. None for four
+            times `max_body`. Of gRPC, each message is bounded by `max_body` alone.
+        max_parts: Parts that a message may have.
+        max_json_values: Objects, lists, members and items that a request may hold altogether;
+            HTTP 413 beyond.
         body_timeout: Seconds in which it has to come; on sockets its head, and then its body.
         keep_alive: Seconds without an event after which a stream says that it is alive.
         timeout: Seconds that a turn may take; None for no limit. Those of an SDK's executor are
@@ -105,7 +120,12 @@ class A2AServer:
         streaming: bool = True,
         extensions: Iterable[str | AgentExtension] = (),
         middleware: Iterable[Middleware] = (),
+        allowed_hosts: Iterable[str] | None = None,
+        allowed_origins: Iterable[str] | None = None,
         max_body: int = 16 * 1024 * 1024,
+        max_body_memory: int | None = None,
+        max_parts: int = 1_000,
+        max_json_values: int = 100_000,
         body_timeout: float = 30.0,
         keep_alive: float = 15.0,
         timeout: float | None = 3600.0,
@@ -133,7 +153,12 @@ class A2AServer:
                 _extension(extension) for extension in items("extensions", extensions)
             ),
             middleware=items("middleware", middleware),
+            allowed_hosts=_named("allowed_hosts", allowed_hosts),
+            allowed_origins=_named("allowed_origins", allowed_origins),
             max_body=max_body,
+            max_body_memory=4 * max_body if max_body_memory is None else max_body_memory,
+            max_parts=max_parts,
+            max_json_values=max_json_values,
             body_timeout=body_timeout,
             keep_alive=keep_alive,
             timeout=timeout,
@@ -204,7 +229,13 @@ class A2AServer:
         if "GRPC" in _bindings(bindings):
             raise ValueError("gRPC is no ASGI application: see serving()")
         card = self.agent_card(url=url, bindings=bindings)
-        return self._service(card).app(card, bindings)
+        rules = host_rules(
+            url,
+            listens_on=None,
+            allowed_hosts=self._settings.allowed_hosts,
+            allowed_origins=self._settings.allowed_origins,
+        )
+        return self._service(card).app(card, bindings, rules)
 
     def _service(self, card: AgentCard) -> Service:
         """The agent at work."""
@@ -325,6 +356,11 @@ class A2AServer:
             grace: Seconds that turns under way have to end by themselves.
         """
         await asyncio.gather(*(service.close(grace) for service in list(self._services)))
+
+
+def _named(name: str, given: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Names that may be left out."""
+    return None if given is None else items(name, given)
 
 
 def _executor(agent: object) -> Executor | AgentExecutor:

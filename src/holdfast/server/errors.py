@@ -48,6 +48,9 @@ _SENDING = 60.0
 _OF_THE_BODY = ("content-", "etag", "last-modified", "transfer-encoding", "accept-ranges")
 """Headers that go with the body that they came with."""
 
+_BY_THE_HEAD = frozenset({401, 403, 421})
+"""Statuses of requests that are refused before their body is read, as it may be large."""
+
 _BOUNDARIES = (b"\n\n", b"\r\r", b"\r\n\r\n")
 """What ends an event of a stream."""
 
@@ -172,14 +175,14 @@ class _Response:
         body = bytes(self._held)
         if status == HTTPStatus.REQUEST_TIMEOUT:  # it was waited for
             self._request.is_slow = True
-        is_rpc, _ = await self._request.rpc_id()
+        is_rpc, _ = await self._request.rpc_id(glance=status in _BY_THE_HEAD)
         if is_proper(headers, body, is_rpc=is_rpc):
             await self._let_pass()
             return
         if status == 500 and not is_final:
             return  # frameworks answer first, and raise what happened then
         error = error_of_status(status, headers, body, now=self._env.wall())
-        self._log(logging.WARNING, f"the application answered HTTP {status} without an error")
+        self._log(logging.WARNING, f"the application answered without an error: {error.message}")
         await self._answer(error, start, status=status)
 
     async def _let_pass(self) -> None:
@@ -256,7 +259,7 @@ class _Response:
     ) -> None:
         """Answers with an error, with the headers of what it stands for."""
         self._is_over = True
-        is_rpc, rpc_id = await self._request.rpc_id()
+        is_rpc, rpc_id = await self._request.rpc_id(glance=status in _BY_THE_HEAD)
         if self._request.is_gone:
             return
         usual, headers, body = answer(

@@ -19,6 +19,7 @@ from holdfast.errors.writing import own_words
 from holdfast.integrations.a2a_sdk.messages import to_value
 from holdfast.model.types import Message
 from holdfast.server.answers import error_of_failure
+from holdfast.server.json_requests import holds_more
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator
@@ -44,12 +45,22 @@ class Guarded:
         handler: The SDK's.
         agent: The name of the agent.
         required: The URIs of the extensions that whoever sends a message has to declare.
+        max_parts: Parts that a message may have.
+        max_values: JSON values that a message may hold.
     """
 
     def __init__(
-        self, handler: RequestHandler, agent: str, *, required: frozenset[str] = frozenset()
+        self,
+        handler: RequestHandler,
+        agent: str,
+        *,
+        required: frozenset[str] = frozenset(),
+        max_parts: int,
+        max_values: int,
     ) -> None:
         self._agent = agent
+        self._max_parts = max_parts
+        self._max_values = max_values
         self._required = required
         self._under_way = 0
         self._is_idle = asyncio.Event()
@@ -94,6 +105,12 @@ class Guarded:
         if method.__name__ not in _SENDS:
             return
         request, context = arguments[:2]
+        if len(request.message.parts) > self._max_parts:
+            text = f"the message has more than {self._max_parts} parts"
+            raise sdk.InvalidParamsError(text)
+        if holds_more(request, self._max_values):  # gRPC brings no JSON that was counted before
+            text = f"the request holds more than {self._max_values} JSON values"
+            raise sdk.InvalidParamsError(text)
         try:
             to_value(request.message, Message)
         except ValueError as error:

@@ -26,6 +26,9 @@ _KEPT = 256 * 1024
 _READING = 5.0
 """Seconds that the rest of those may take, where the application did not read them."""
 
+_GLANCING = 0.2
+"""Seconds that the first of them may take, where they are not to be read."""
+
 _ID = re.compile(r"[\w.:+/=-]{1,128}", re.ASCII)
 _SPACE = re.compile(r"[\s,:]*")
 
@@ -78,16 +81,20 @@ class TappedRequest:
             self._has_more = bool(message.get("more_body", False))
         return message
 
-    async def rpc_id(self) -> tuple[bool, Any]:
+    async def rpc_id(self, *, glance: bool = False) -> tuple[bool, Any]:
         """Whether it is JSON-RPC, and the ``id`` to answer to (JSON-RPC 2.0, 5).
 
         The id is None where it could not be told.
+
+        Args:
+            glance: Whether to look at no more of a body than what is there already: so it is of
+                a request that was refused by its head.
         """
         if self.method != "POST":
             return False, None
         try:
-            async with asyncio.timeout(_READING):
-                while self._is_wanting():
+            async with asyncio.timeout(_GLANCING if glance else _READING):
+                while self._is_wanting() and not (glance and self._body):
                     await self.receive()
         except TimeoutError:
             self.is_slow = True  # what there is has to do

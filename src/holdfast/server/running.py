@@ -20,6 +20,7 @@ import msgspec
 from holdfast.arguments import check_age, check_kind, check_port, check_url
 from holdfast.model.card import AgentCard
 from holdfast.server.extra import need
+from holdfast.server.host_check import host_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -187,7 +188,13 @@ class Serving(AbstractAsyncContextManager["Running"]):
         self._service = service = self._make_service(card)
         if self._grpc is not None:
             await self._grpc.start(service.handler, with_older="0.3" in self._settings.versions)
-        await self._start_http(service.app(card, self._bindings), listener)
+        rules = host_rules(
+            url,
+            listens_on=self._host,
+            allowed_hosts=self._settings.allowed_hosts,
+            allowed_origins=self._settings.allowed_origins,
+        )
+        await self._start_http(service.app(card, self._bindings, rules), listener)
         return Running(url=url, card=card, grpc_url=grpc_url)
 
     async def _start_http(self, app: Any, listener: socket.socket) -> None:

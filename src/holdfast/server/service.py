@@ -28,6 +28,7 @@ from holdfast.integrations.a2a_sdk.messages import to_proto
 from holdfast.server.bodies import BoundedBodies
 from holdfast.server.errors import ProtocolErrors
 from holdfast.server.guarding import Guarded
+from holdfast.server.host_check import HostCheck
 from holdfast.server.streams import with_own_streams
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from holdfast.model.card import AgentCard
     from holdfast.server.foreign_runs import ForeignRuns
+    from holdfast.server.host_check import HostRules
     from holdfast.server.runs import Runs
     from holdfast.server.settings import PushUrlValidator, ServerSettings
 
@@ -82,29 +84,39 @@ class Service:
             self._inner,
             card.name,
             required=frozenset(e.uri for e in card.capabilities.extensions if e.required),
+            max_parts=settings.max_parts,
+            max_values=settings.max_json_values,
         )
         self.handler = cast("RequestHandler", self._guarded)
 
-    def app(self, card: AgentCard, bindings: Sequence[str]) -> ProtocolErrors:
+    def app(self, card: AgentCard, bindings: Sequence[str], rules: HostRules) -> ProtocolErrors:
         """The ASGI application for the bindings that are HTTP.
 
         Args:
             card: As it is served.
             bindings: What is served.
+            rules: Which hosts and origins requests may name.
         """
-        is_older = _OLDER in self._settings.versions
+        settings = self._settings
+        is_older = _OLDER in settings.versions
         routes: list[BaseRoute] = [_card_route(card)]
         if "JSONRPC" in bindings:
             routes += create_jsonrpc_routes(self.handler, "/", enable_v0_3_compat=is_older)
         if "HTTP+JSON" in bindings:
             routes += create_rest_routes(self.handler, enable_v0_3_compat=is_older)
-        routes = with_own_streams(routes, keep_alive=self._settings.keep_alive)
+        routes = with_own_streams(
+            routes, keep_alive=settings.keep_alive, json_values=settings.max_json_values
+        )
         inner: Any = Starlette(routes=routes, lifespan=self._lifespan)
-        for wrap in reversed(self._settings.middleware):
+        for wrap in reversed(settings.middleware):
             inner = wrap(inner)
-        limit, seconds = self._settings.max_body, self._settings.body_timeout
-        bounded = BoundedBodies(inner, limit=limit, seconds=seconds)
-        return ProtocolErrors(bounded, agent=self._name)
+        bounded = BoundedBodies(
+            inner,
+            limit=settings.max_body,
+            seconds=settings.body_timeout,
+            memory=settings.max_body_memory,
+        )
+        return ProtocolErrors(HostCheck(bounded, rules), agent=self._name)
 
     async def close(self, grace: float = 0.0) -> int:
         """Lets what runs end, ends what does not, and frees everything; a second call waits too.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.arguments import check_kind, check_one_of, check_seconds
+from holdfast.arguments import check_kind, check_one_of, check_seconds, not_empty
 from holdfast.model.card import AgentCard, AgentExtension
 from holdfast.model.settings import check_count
 
@@ -27,6 +28,9 @@ PushUrlValidator = Callable[[str], "Awaitable[bool]"]
 
 _VERSIONS = ("1.0", "0.3")
 
+_PORT = re.compile(r"^[^:]*:[0-9]*$|\]:")
+_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#@]+")
+
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """See `A2AServer`."""
@@ -41,7 +45,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     streaming: bool = True
     extensions: tuple[AgentExtension, ...] = ()
     middleware: tuple[Any, ...] = ()
+    allowed_hosts: tuple[str, ...] | None = None
+    allowed_origins: tuple[str, ...] | None = None
     max_body: int = 16 * 1024 * 1024
+    max_body_memory: int = 64 * 1024 * 1024
+    max_parts: int = 1_000
+    max_json_values: int = 100_000
     body_timeout: float = 30.0
     keep_alive: float = 15.0
     timeout: float | None = 3600.0
@@ -53,7 +62,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         if not self.versions or len(set(self.versions)) != len(self.versions):
             raise ValueError("versions must name each version once, and at least one")
         check_kind("streaming", self.streaming, bool)
-        check_count("max_body", self.max_body, least=1)
+        for name in ("max_body", "max_parts", "max_json_values"):
+            check_count(name, getattr(self, name), least=1)
+        check_count("max_body_memory", self.max_body_memory, least=self.max_body)
+        _check_names(self.allowed_hosts, self.allowed_origins)
         check_seconds("body_timeout", self.body_timeout)
         check_seconds("keep_alive", self.keep_alive)
         if self.timeout is not None:
@@ -61,6 +73,11 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(self.push, bool) and not hasattr(self.push, "get_info"):
             kind = type(self.push).__name__
             raise TypeError(f"push must be True, False or a store of the SDK's, not {kind}")
+        self._check_callables()
+        if not self.push and (self.push_sender is not None or self.push_url_validator is not None):
+            raise ValueError("push_sender and push_url_validator need push=True or a store")
+
+    def _check_callables(self) -> None:
         for name in ("card_modifier", "push_url_validator"):
             value = getattr(self, name)
             if value is not None and not callable(value):
@@ -68,5 +85,16 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         for wrapper in self.middleware:
             if not callable(wrapper):
                 raise TypeError(f"middleware must be callables, not {type(wrapper).__name__}")
-        if not self.push and (self.push_sender is not None or self.push_url_validator is not None):
-            raise ValueError("push_sender and push_url_validator need push=True or a store")
+
+
+def _check_names(hosts: tuple[str, ...] | None, origins: tuple[str, ...] | None) -> None:
+    for host in hosts or ():
+        not_empty("one of allowed_hosts", host)
+        if "/" in host or _PORT.search(host):
+            text = f"{host!r} in allowed_hosts must be a host alone, without scheme and port"
+            raise ValueError(text)
+    for origin in origins or ():
+        not_empty("one of allowed_origins", origin)
+        if origin not in {"*", "null"} and not _ORIGIN.fullmatch(origin):
+            text = f"{origin!r} in allowed_origins is not an origin, such as 'https://example.com'"
+            raise ValueError(text)

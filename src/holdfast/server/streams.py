@@ -29,19 +29,23 @@ _ALIVE = b": alive\n\n"
 _SEPARATOR = "\n"
 
 
-def with_own_streams(routes: Iterable[BaseRoute], *, keep_alive: float) -> list[BaseRoute]:
-    """The same routes, whose streams are written here.
+def with_own_streams(
+    routes: Iterable[BaseRoute], *, keep_alive: float, json_values: int
+) -> list[BaseRoute]:
+    """The same routes, whose requests are checked and whose streams are written here.
 
     Args:
         routes: The SDK's.
         keep_alive: Seconds without an event after which a comment is sent.
+        json_values: Values that the JSON of a request may hold.
     """
-    return [_own(route, keep_alive) for route in routes]
+    return [_own(route, keep_alive, json_values) for route in routes]
 
 
-def _own(route: BaseRoute, keep_alive: float) -> BaseRoute:
+def _own(route: BaseRoute, keep_alive: float, json_values: int) -> BaseRoute:
     if isinstance(route, Mount):
-        return Mount(route.path, routes=with_own_streams(route.routes, keep_alive=keep_alive))
+        inner = with_own_streams(route.routes, keep_alive=keep_alive, json_values=json_values)
+        return Mount(route.path, routes=inner)
     if not isinstance(route, Route):
         return route
     answer: Callable[[Request], Awaitable[Response]] = route.endpoint
@@ -50,6 +54,8 @@ def _own(route: BaseRoute, keep_alive: float) -> BaseRoute:
         request = JsonRequest(given.scope, given.receive)
         if not await request.is_called_json():
             return Response("the body has to be JSON, and called so", status_code=415)
+        if refusal := await request.refusal(values=json_values, is_rpc=route.path == "/"):
+            return refusal
         response = await answer(request)
         if isinstance(response, EventSourceResponse):
             return _EventStream(response, keep_alive)

@@ -1,0 +1,150 @@
+"""Protection against DNS rebinding: which hosts and origins requests may name.
+
+A page in a browser can point a name of its own at 127.0.0.1, and then call a server that only
+listens there as if it were the page's own. The browser still says which name it called (``Host``,
+RFC 9110, 7.2) and which page calls (``Origin``, RFC 6454, 7); both are checked before anything
+else is. Browsers speak no gRPC, so of that only the origin is checked.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from holdfast.errors.values import one_line
+from holdfast.model.hosts import is_loopback, spelled
+from holdfast.server.refusing import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.push.asgi import ASGIReceive, ASGIScope, ASGISend
+    from holdfast.server.refusing import Application
+
+__all__ = ["HostCheck", "HostRules", "host_rules"]
+
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s\[\]:/?#@\\]+))(?::[0-9]*)?")
+_ANY = "*"
+_SHOWN = 200
+
+
+class HostRules(msgspec.Struct, frozen=True, kw_only=True):
+    """Which hosts and origins requests may name.
+
+    Attributes:
+        hosts: Names in the spelling of `holdfast.model.hosts.spelled`, ``*.`` before those whose
+            subdomains are meant, or ``*`` for all.
+        origins: Origins in lower case, or ``*`` for all.
+        loopback: Whether every name of this machine is accepted.
+        checks_hosts: Whether ``Host`` is checked.
+        checks_origins: Whether ``Origin`` is checked.
+    """
+
+    hosts: frozenset[str]
+    origins: frozenset[str]
+    loopback: bool
+    checks_hosts: bool
+    checks_origins: bool
+
+    def accepts_host(self, host: str) -> bool:
+        """Whether a host, as in an address without brackets, may be named."""
+        name = spelled(host).removesuffix(".")
+        if _ANY in self.hosts or name in self.hosts or (self.loopback and is_loopback(name)):
+            return True
+        return any(rule.startswith("*.") and name.endswith(rule[1:]) for rule in self.hosts)
+
+    def accepts_origin(self, origin: str) -> bool:
+        """Whether the value of an ``Origin`` header may be named; ports make no difference."""
+        if not self.checks_origins or not {_ANY, origin.lower()}.isdisjoint(self.origins):
+            return True
+        scheme, _, authority = origin.partition("://")
+        host = _host_of(authority)
+        return scheme.lower() in {"http", "https"} and bool(host) and self.accepts_host(host)
+
+
+def host_rules(
+    url: str,
+    *,
+    listens_on: str | None,
+    allowed_hosts: Iterable[str] | None,
+    allowed_origins: Iterable[str] | None,
+) -> HostRules:
+    """The rules of a server.
+
+    Args:
+        url: Where callers find it; its host is always accepted.
+        listens_on: The host that it listens on; None where that is not known, as of an
+            application that is mounted elsewhere: then the host of `url` stands for it.
+        allowed_hosts: More hosts; None for none, and no check but on a loopback address.
+        allowed_origins: More origins; None for none.
+    """
+    own = urlsplit(url).hostname or ""
+    is_local = is_loopback(own if listens_on is None else listens_on)
+    checks_hosts = is_local or allowed_hosts is not None
+    named = (own, *(() if allowed_hosts is None else allowed_hosts))
+    return HostRules(
+        hosts=frozenset(spelled(_unbracketed(host)).removesuffix(".") for host in named),
+        origins=frozenset(origin.lower() for origin in allowed_origins or ()),
+        loopback=is_local,
+        checks_hosts=checks_hosts,
+        checks_origins=checks_hosts or allowed_origins is not None,
+    )
+
+
+class HostCheck:
+    """An ASGI application around another, which gets only requests that the rules accept.
+
+    Args:
+        app: The application.
+        rules: Which hosts and origins are accepted.
+    """
+
+    def __init__(self, app: Application, rules: HostRules) -> None:
+        self._app = app
+        self._rules = rules
+
+    async def __call__(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
+        """Serves one request."""
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await refuse(send, *refusal)
+
+    def _refusal(self, scope: ASGIScope) -> tuple[int, str] | None:
+        """The status and reason to answer with; None for a request that is accepted."""
+        named: dict[bytes, list[str]] = {b"host": [], b"origin": []}
+        for name, value in scope.get("headers") or ():
+            if name.lower() in named:
+                named[name.lower()].append(value.decode("latin-1").strip())
+        if self._rules.checks_hosts:
+            hosts = [_host_of(value) for value in named[b"host"]]
+            if len(hosts) != 1 or not hosts[0]:  # RFC 9112, 3.2
+                return 400, "the request must have exactly one Host header, with a valid host"
+            if not self._rules.accepts_host(hosts[0]):
+                return 421, _hint("host", hosts[0], "allowed_hosts")
+        for origin in named[b"origin"]:
+            if not self._rules.accepts_origin(origin):
+                return 403, _hint("origin", origin, "allowed_origins")
+        return None
+
+
+def _hint(what: str, value: str, option: str) -> str:
+    shown = one_line(value, _SHOWN)
+    return (
+        f"this server does not accept requests for the {what} {shown!r} (protection against DNS "
+        f"rebinding); to accept it, its operator adds it to {option}="
+    )
+
+
+def _host_of(authority: str) -> str:
+    """The host of ``host[:port]``; empty if it is not one."""
+    found = _HOST.fullmatch(authority)
+    return "" if found is None else (found[1] or found[2])
+
+
+def _unbracketed(host: str) -> str:
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
