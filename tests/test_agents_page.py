@@ -10,6 +10,7 @@ from tests.pages import Page, execute
 import holdfast
 from holdfast.server import A2AServer, ProtocolErrors
 from holdfast.testing import AsgiNetwork, Fail, FakeAgent, FakeNetwork, make_test_client_factory
+from holdfast.wire.http import HttpRequest
 
 PAGE = Page("docs/agents.md")
 
@@ -115,6 +116,21 @@ async def test_it_is_part_of_an_application():
     await names["server"].close(grace=5)
 
 
+async def test_hosts_and_origins_are_allowed():
+    names = await execute(PAGE.block("async def countdown"))
+    names = await execute(PAGE.block("allowed_hosts="), **names)
+    app = names["server"].app(url="http://127.0.0.1:8000")
+    network = AsgiNetwork({"http://a.dev.example": app, "http://b.example": app})
+    statuses = []
+    for host, origin in [("a.dev", "https://console.example.com"), ("a.dev", "x://y"), ("b", "")]:
+        url = f"http://{host}.example/.well-known/agent-card.json"
+        headers = {"origin": origin} if origin else {}
+        reply = await network.request(HttpRequest(method="GET", url=url, headers=headers))
+        statuses.append(reply.status)
+
+    assert statuses == [200, 403, 421]
+
+
 async def test_an_agent_tells_its_callers_where_it_broke(monkeypatch):
     b = FakeAgent(url="https://b.example.com")
     broken = holdfast.AgentError("the model is overloaded", code=-32050)
@@ -145,6 +161,7 @@ def test_every_block_is_run():
         "class Reporting",
         ".serving(",
         "Mount(",
+        "allowed_hosts=",
         "wrap_downstream",
     )
 

@@ -14,7 +14,6 @@ from holdfast.runtime.env import SystemEnv
 from holdfast.server.cards import interfaces, metadata_card
 from holdfast.server.executors import Executor, FunctionExecutor
 from holdfast.server.extra import need
-from holdfast.server.host_check import host_rules
 from holdfast.server.settings import ServerSettings
 from holdfast.wire.bindings import BINDINGS, HTTP_BINDINGS
 
@@ -228,6 +227,8 @@ class A2AServer:
         """
         if "GRPC" in _bindings(bindings):
             raise ValueError("gRPC is no ASGI application: see serving()")
+        from holdfast.server.host_check import host_rules
+
         card = self.agent_card(url=url, bindings=bindings)
         rules = host_rules(
             url,

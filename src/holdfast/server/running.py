@@ -20,7 +20,6 @@ import msgspec
 from holdfast.arguments import check_age, check_kind, check_port, check_url
 from holdfast.model.card import AgentCard
 from holdfast.server.extra import need
-from holdfast.server.host_check import host_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -188,6 +187,8 @@ class Serving(AbstractAsyncContextManager["Running"]):
         self._service = service = self._make_service(card)
         if self._grpc is not None:
             await self._grpc.start(service.handler, with_older="0.3" in self._settings.versions)
+        from holdfast.server.host_check import host_rules
+
         rules = host_rules(
             url,
             listens_on=self._host,
