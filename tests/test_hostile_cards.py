@@ -525,6 +525,7 @@ BAD_URLS = {
     "http://agent.test:\u0668\u0660/rpc": NO_PORT,
     "http://\u24d0gent.test/rpc": READ_DIFFERENTLY,  # IDNA makes it agent.test
     "http://agent\u3002test/rpc": READ_DIFFERENTLY,
+    "http://\u0430gent.test/rpc": READ_DIFFERENTLY,  # Cyrillic
     "http://agent%2etest/rpc": READ_DIFFERENTLY,
     "http://agent.test%2f.elsewhere.test/rpc": READ_DIFFERENTLY,
     "http://agent.test%40elsewhere.test/rpc": READ_DIFFERENTLY,
@@ -540,7 +541,6 @@ OTHER_HOSTS = (
     "https://agent.test/rpc",
     "http://xn--agnt-epa.test/rpc",
     "http://ag\xe9nt.test/rpc",
-    "http://\u0430gent.test/rpc",  # Cyrillic
     "http://agent.test,elsewhere.test/rpc",
     "http://agent.test;elsewhere.test/rpc",
     "http://agent.test&elsewhere.test/rpc",

@@ -1,13 +1,16 @@
 """What a host says of itself, read in one way by all who ask."""
 
+import socket
 from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import strategies as st
 
-from holdfast import NetworkPolicyError
+from holdfast import A2AConnectionError, NetworkPolicyError, Resilience, connect
 from holdfast.cli.reference import read_reference
-from holdfast.model.hosts import is_loopback, number_of, spelled
+from holdfast.model.addresses import is_http_address
+from holdfast.model.grpc_addresses import GrpcAddress, grpc_address
+from holdfast.model.hosts import ascii_host, is_loopback, number_of, spelled
 from holdfast.net.sockets import ForbiddenAddressError, check_host
 from holdfast.testing import FakeNetwork
 from holdfast.wire.http import HttpRequest
@@ -95,6 +98,98 @@ def test_what_only_some_read_as_a_number_a_proxy_may_read_so(host):
         check_host(urls(host), Reach())
 
     assert caught.value.address == "127.0.0.1"
+
+
+# ── Names in other letters (UTS 46, IDNA 2008) ───────────────────────────────────────────────
+
+IN_ASCII = {
+    "b\xfccher.example": "xn--bcher-kva.example",
+    "B\xdcCHER.Example": "xn--bcher-kva.example",
+    "XN--Bcher-KVA.example": "xn--bcher-kva.example",
+    "stra\xdfe.example": "xn--strae-oqa.example",  # not strasse.example
+    "\u03b2\u03cc\u03bb\u03bf\u03c2.example": "xn--nxasmm1c.example",  # with its last sigma
+    "\u65e5\u672c\u8a9eabc.example": "xn--abc-s08fl0dtz6h.example",
+    "\u0dc1\u0dca\u200d\u0dbb\u0dd3.example": "xn--10cl1a0b660p.example",  # joined on purpose
+    "xn--10cl1a0b660p.example": "xn--10cl1a0b660p.example",
+    "a_b.b\xfccher.example.": "a_b.xn--bcher-kva.example.",
+    "xn--i-7iq.example": "xn--i-7iq.example",  # a heart, in the ASCII form only
+    "xn--pypal-4ve.example": "xn--pypal-4ve.example",
+    "r3---sn-ab.example": "r3---sn-ab.example",
+}
+REFUSED = {
+    # host: what is said of it
+    "\uff45xample.test": "two ways; if example is meant",  # fullwidth
+    "agent\u3002test": "two ways",
+    "agent\uff0etest": "two ways",
+    "\u24d0gent.test": "two ways; if agent is meant",
+    "bu\u0308cher.test": "two ways",  # one letter, written as two
+    "\u0392\u038c\u039b\u039f\u03a3.test": "two ways",  # which sigma?
+    "\u212aelvin.test": "two ways",
+    "a\xadgent.test": "two ways",
+    "p\u0430ypal.test": "Cyrillic and Latin letters.* write xn--pypal-4ve",
+    "\u03bfracle.test": "Greek and Latin",
+    "agent\u200d.test": "IDNA 2008",
+    "a\u200db.test": r"IDNA 2008 \(.*U\+200D",
+    "\u2764.test": "IDNA 2008",
+    "\u0301a.test": "IDNA 2008",
+    "a\u0661.test": "IDNA 2008",  # left and right
+    "xn--.test": "ASCII form of no name",
+    "xn--abc-.test": "ASCII form of no name",  # of what is ASCII
+    "xn--bcher-kv.test": "ASCII form of no name",
+    "xn--99999999.test": "ASCII form of no name",
+    "xn--bucher-xyd.test": "ASCII form of no name",
+    "xn--xample-hy68a.test": "ASCII form of no name",  # fullwidth
+    "xn--\u00fc.test": "IDNA 2008",
+    "\u0430" * 64: "more than 63",
+}
+
+
+@pytest.mark.parametrize(("host", "expected"), IN_ASCII.items(), ids=ascii)
+def test_a_name_in_other_letters_is_its_ascii_form(host, expected):
+    assert ascii_host(host) == ascii_host(expected) == expected
+    assert spelled(host) == expected
+    assert origin(f"https://{host}:1") == f"https://{expected}:1"
+    assert HttpRequest(method="GET", url=f"https://{host}:1/x").url.lower() == (
+        f"https://{expected}:1/x"
+    )
+    assert grpc_address(f"{host}:1") == GrpcAddress(expected, 1, is_secure=True)
+    assert is_http_address(f"https://{host}/")
+
+
+@pytest.mark.parametrize(("host", "said"), REFUSED.items(), ids=ascii)
+def test_a_name_that_could_be_another_hosts_is_refused(host, said):
+    with pytest.raises(ValueError, match=said):
+        ascii_host(host)
+    assert not is_http_address(f"https://{host}/")
+    with pytest.raises(ValueError, match=r"host that|control character"):
+        connect(f"https://{host}")
+
+
+@given(host=st.text(max_size=20) | st.text("abx\u0430\u03b1\xdf\u200d\uff41-.n", max_size=20))
+def test_what_is_sent_is_ascii_and_stays_so(host):
+    try:
+        encoded = ascii_host(host)
+    except ValueError:
+        return
+    assert encoded.isascii()
+    assert ascii_host(encoded) == encoded
+
+
+@pytest.mark.real_time
+async def test_the_resolver_is_asked_for_the_ascii_form(monkeypatch):
+    asked = []
+
+    def getaddrinfo(host, *_, **__):
+        asked.append(host)
+        raise socket.gaierror(socket.EAI_NONAME, "unknown")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    async with connect("https://stra\xdfe.example", resilience=Resilience.off()) as client:
+        with pytest.raises(A2AConnectionError) as caught:
+            await client.agent_card()
+
+    assert set(asked) == {"xn--strae-oqa.example"}
+    assert "xn--strae-oqa.example" in (caught.value.agent or "")
 
 
 @given(number=st.ip_addresses())

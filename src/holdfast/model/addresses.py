@@ -1,22 +1,24 @@
 """What is an address that can be called over HTTP, for all who read one from elsewhere.
 
 It means the same to everybody who reads it. A user name, a backslash or a character that is not
-printable is read in different ways by different libraries, which is how requests go astray.
+printable is read in different ways by different libraries, which is how requests go astray. What a
+host in other letters means is said by `holdfast.model.hosts`.
 """
 
 from __future__ import annotations
 
 import re
-from unicodedata import normalize
 from urllib.parse import urlsplit
 
-from holdfast.model.hosts import is_loopback, number_of
+from holdfast.model.hosts import HostError, ascii_host, is_loopback, number_of
 
-__all__ = ["doubt", "fault", "has_user", "is_http_address"]
+__all__ = ["doubt", "fault", "has_user", "in_ascii", "is_http_address"]
 
 _LONGEST = 8000
 """Characters of an address. More is not taken by common servers (RFC 9110, 4.1)."""
-_OTHER_DOTS = frozenset("\u3002\uff0e\uff61")
+_JOINERS = dict.fromkeys(map(ord, "\u200c\u200d"))
+"""What is not shown by itself, and changes how letters are joined: some names need it."""
+
 _AUTHORITY = re.compile(r"(?:[^:/?#@]*:)?/*([^/?#]*)")
 
 
@@ -47,21 +49,51 @@ def fault(url: str) -> str | None:
         return f"has more than {_LONGEST} characters"
     if "\\" in url:
         return "has a backslash in it"
-    if any(character.isspace() or not character.isprintable() for character in url):
+    before, authority, after = _around_authority(url)
+    shown = f"{before}{authority.translate(_JOINERS)}{after}"
+    if any(character.isspace() or not character.isprintable() for character in shown):
         return "has a space or a control character in it"
     try:
         parts = urlsplit(url)
         port, host = parts.port, parts.hostname or ""
     except ValueError as error:
         return f"is not a URL: {error}"
-    if ("%" in host and ":" not in host) or not _is_plain(host):
+    if "%" in host and ":" not in host:
         return "has a host that can be read in two ways"
+    try:
+        ascii_host(_host_in(authority))
+    except HostError as error:
+        return f"has a host that {error}"
     return "has port 0, which nobody listens on" if port == 0 else None
 
 
-def _is_plain(host: str) -> bool:
-    """Whether IDNA (UTS 46) leaves the characters of a host as they are, dots included."""
-    return normalize("NFKC", host) == host and not _OTHER_DOTS & set(host)
+def in_ascii(url: str) -> str:
+    """An address with its host in the letters that are sent; as it is if there are none.
+
+    Args:
+        url: One without a `fault`; any other may come back as it is.
+    """
+    before, authority, after = _around_authority(url)
+    if authority.isascii():
+        return url
+    host = _host_in(authority)
+    try:
+        return f"{before}{authority.replace(host, ascii_host(host))}{after}"
+    except HostError:
+        return url
+
+
+def _host_in(authority: str) -> str:
+    """The host as it is written; of a number in brackets nothing."""
+    place = authority.rpartition("@")[2]
+    return "" if place.startswith("[") else place.partition(":")[0]
+
+
+def _around_authority(url: str) -> tuple[str, str, str]:
+    """What stands before the authority of a URL, the authority, and what stands behind it."""
+    found = _AUTHORITY.match(url)
+    start, end = (0, 0) if found is None else found.span(1)
+    return url[:start], url[start:end], url[end:]
 
 
 def doubt(url: str, source: str | None) -> str | None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from holdfast.model.addresses import is_http_address
-from holdfast.model.hosts import is_loopback
+from holdfast.model.hosts import ascii_host, is_loopback
 
 __all__ = ["GrpcAddress", "grpc_address", "is_of_grpc_alone", "without_grpc"]
 
@@ -33,7 +33,7 @@ class GrpcAddress(NamedTuple):
     """Where a gRPC interface is.
 
     Attributes:
-        host: A name or a number, without brackets.
+        host: A name in ASCII or a number, without brackets.
         port: The port.
         is_secure: Whether TLS is spoken.
     """
@@ -60,7 +60,7 @@ def grpc_address(url: str) -> GrpcAddress | None:
         return None
     parts = urlsplit(form)
     port = _PORTS[parts.scheme] if parts.port is None else parts.port
-    return GrpcAddress(parts.hostname or "", port, parts.scheme == "https")
+    return GrpcAddress(ascii_host(parts.hostname or ""), port, parts.scheme == "https")
 
 
 def without_grpc(url: str) -> str:

@@ -17,7 +17,7 @@ import contextlib
 import math
 import ssl as tls
 import warnings
-from functools import lru_cache, partial
+from functools import lru_cache
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -97,7 +97,7 @@ class Pools:
         self._settings = settings
         self._now = asyncio.get_running_loop().time
         self._heard = -math.inf
-        self._parsed = lru_cache(maxsize=100)(partial(URL, encoded=True))
+        self._parsed = lru_cache(maxsize=100)(_parsed)
         self._made: _Sessions = {}
         self._at_last = _close_at_last(self._made)
         with contextlib.suppress(StopIteration):
@@ -191,6 +191,14 @@ class Pools:
                 middlewares=(_send_once,),
             )
         return session
+
+
+def _parsed(url: str) -> URL:
+    parsed = URL(url, encoded=True)
+    if not (parsed.raw_host or "").isascii():  # the system would make another host of some
+        text = "its host has no ASCII form"
+        raise ValueError(text)
+    return parsed
 
 
 async def _close(sessions: _Sessions) -> None:

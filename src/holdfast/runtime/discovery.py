@@ -186,7 +186,7 @@ class CardTransport(UnaryOnly):
             read = self._card_of(reply) if same is None else (same.card, same.document)
         except A2AError as error:
             told = about_card(error, self._limits)
-            asked = presentable(url)
+            asked = presentable(request.url)
             if told.agent not in {None, asked}:
                 told.message = f"{told.message}, where {asked} leads"
             told.agent = hidden_in_path(told.agent or asked, secrets.found())

@@ -9,6 +9,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Any
 
+from holdfast.model.addresses import in_ascii
 from holdfast.model.operations import CANCEL_TASK, CARD_BINDING
 from holdfast.policy.breaker import Breaker, BreakerPolicy, Switch
 from holdfast.policy.budget import BudgetPolicy, RetryBudget
@@ -80,7 +81,7 @@ class Endpoint:
 
     def __init__(self, interface: AgentInterface) -> None:
         self.interface = interface
-        self.agent = presentable(interface.url)
+        self.agent = presentable(in_ascii(interface.url))
         self.version = spoken_version(interface.protocol_version) or PROTOCOL_VERSION
         self.can_be_watched = self.version == PROTOCOL_VERSION
         self.clock_skew: float | None = None

@@ -13,6 +13,7 @@ from typing import Protocol, cast
 import msgspec
 
 from holdfast.errors.values import excerpt, presentable
+from holdfast.model.addresses import in_ascii
 from holdfast.model.discreet import Discreet
 from holdfast.model.settings import check_numbers
 from holdfast.wire.limits import Limits
@@ -131,7 +132,7 @@ class HttpRequest(Discreet, msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         method: In capitals.
-        url: Absolute, encoded; sent as it is.
+        url: Absolute, encoded; sent as it is, with a host in other letters in its ASCII form.
         headers: Everything but Host, Content-Length and Accept-Encoding.
         body: The whole body.
         timeouts: What the engine has to keep.
@@ -150,6 +151,10 @@ class HttpRequest(Discreet, msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     reach: Reach | None = None
     progress: Progress = msgspec.field(default_factory=Progress)
+
+    def __post_init__(self) -> None:
+        if not self.url.isascii():
+            msgspec.structs.force_setattr(self, "url", in_ascii(self.url))
 
     def __repr__(self) -> str:
         # Names only: the values of the headers are secret, and so may be query and body.

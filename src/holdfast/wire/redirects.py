@@ -18,7 +18,7 @@ from urllib.parse import unquote_plus, urljoin, urlsplit
 import msgspec
 
 from holdfast.errors import A2AHTTPError
-from holdfast.model.addresses import is_http_address
+from holdfast.model.addresses import in_ascii, is_http_address
 from holdfast.wire.http import harmless_headers, presentable
 from holdfast.wire.origins import origin
 from holdfast.wire.reach import Reach, network, scope_of
@@ -89,7 +89,7 @@ def _reach(request: HttpRequest, reply: HttpReply, allowed: tuple[Network, ...])
 
 def _target(here: str, location: str) -> str:
     try:
-        return urljoin(here, location).partition("#")[0]
+        return in_ascii(urljoin(here, location).partition("#")[0])
     except ValueError:
         return location  # and be refused for it
 
