@@ -6,6 +6,7 @@ import contextvars
 import gc
 import inspect
 import re
+import signal
 import sqlite3
 import threading
 import traceback
@@ -534,3 +535,40 @@ async def _nothing():
 def test_what_is_no_coroutine_is_told_at_once(given, told):
     with pytest.raises(TypeError, match=f"^run takes a coroutine, .*{told}"):
         holdfast.sync.run(given)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of POSIX")
+@pytest.mark.parametrize("walk", ["events", "text_deltas"])
+def test_ctrl_c_in_the_moment_in_which_an_event_arrives_loses_no_event(walk):
+    text = "".join(chr(ord("A") + number) for number in range(50))
+    client, _ = connected(streams(*text, every=0.002))
+    interrupted = []
+
+    def interrupt(_number, frame):
+        if frame.f_code.co_name == "_next":  # where the thread waits
+            interrupted.append(True)
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    said = []
+    try:
+        with client, client.stream_message("hi") as events:
+            walked = iter(events if walk == "events" else events.text_deltas())
+            signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0021)
+            while True:
+                try:
+                    step = next(walked, None)
+                except KeyboardInterrupt:
+                    continue
+                if step is None:
+                    break
+                said.append(step)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+    assert interrupted
+    if walk == "events":
+        said = [event.artifact.text for event in said if hasattr(event, "artifact")]
+    assert "".join(said) == text

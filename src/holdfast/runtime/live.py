@@ -101,6 +101,7 @@ class LiveStream:
         self.told = resume.told
         self._source = source
         self._patient_until: float | None = None  # as far as the connection is read
+        self._reading: asyncio.Future[StreamResponse] | None = None  # whose event is yet to come
         self._connect(connection)
         self._env = env
         self._deadline = deadline
@@ -149,7 +150,9 @@ class LiveStream:
         try:
             if resume.step is not Step.READ:
                 return self.told.take()
-            if self._source.is_closed or (response := self._at_hand()) is None:
+            if self._source.is_closed or self._reading is not None:
+                return None
+            if (response := self._at_hand()) is None:
                 return None
             chunk = response.artifact_update
             if chunk is not None and not resume.may_repeat:
@@ -218,6 +221,7 @@ class LiveStream:
     def _connect(self, connection: Stream[StreamResponse] | None) -> None:
         self._connection = connection
         self._patient_until = None
+        self._forget_reading()
         self._at_hand = _nothing if connection is None else connection.at_hand
 
     async def _read(self) -> None:
@@ -226,7 +230,7 @@ class LiveStream:
             self._resume.ended()
             return
         try:
-            is_watched = self._resume.patience is not None
+            is_watched = self._reading is not None or self._resume.patience is not None
             coming = self._watched(connection) if is_watched else connection.__anext__()
             response: StreamResponse | None = await coming
         except StopAsyncIteration:
@@ -248,9 +252,13 @@ class LiveStream:
                 self._resume.received(event)
 
     async def _watched(self, connection: Stream[StreamResponse]) -> StreamResponse | None:
-        """The next event; None if the task, asked for while it is quiet, has more to tell."""
-        resume = self._resume
-        reading = asyncio.ensure_future(connection.__anext__())
+        """The next event; None if the task, asked for while it is quiet, has more to tell.
+
+        An event that arrives in the moment in which this is cancelled is kept for the next call.
+        """
+        resume, reading = self._resume, self._reading
+        if reading is None or reading.cancelled():
+            reading = self._reading = asyncio.ensure_future(connection.__anext__())
         try:
             while not (await asyncio.wait({reading}, timeout=self._patience()))[0]:
                 self._patient_until = None
@@ -261,10 +269,14 @@ class LiveStream:
         finally:
             if reading.cancel():
                 await asyncio.wait({reading})
-            if not reading.cancelled():
-                reading.exception()  # which may be nobody's concern by now
-        is_over = reading.cancelled() or resume.step is Step.DONE
-        return None if is_over else reading.result()
+        self._forget_reading()
+        return None if reading.cancelled() or resume.step is Step.DONE else reading.result()
+
+    def _forget_reading(self) -> None:
+        """Forgets the event that was read last, whether it has arrived or not."""
+        reading, self._reading = self._reading, None
+        if reading is not None and reading.done() and not reading.cancelled():
+            reading.exception()  # nobody else asks for it
 
     async def _look_beside(self, reading: asyncio.Future[Any]) -> None:
         """Asks for the task, and no longer than until the connection goes on."""

@@ -53,15 +53,22 @@ _ENDING = frozenset({"close", "__aexit__"})
 class Blocking:
     """A blocking twin of an asynchronous object; made by `blocking_class`."""
 
-    __slots__ = ("__weakref__", "_callers", "_is_begun", "_source", "_twin_of")
+    __slots__ = ("__weakref__", "_callers", "_is_begun", "_source", "_twin_of", "_unclaimed")
 
     def _have(self, thing: Any, source: Blocking | None = None) -> Self:
         self._twin_of = thing
         self._source = source
         self._is_begun = False
+        self._unclaimed: list[Any] = []  # what came as the iterating thread was interrupted
         # Who iterates runs the functions for all that is under way.
         self._callers = Callers() if hasattr(thing, "__aiter__") else None
         return self
+
+    def _following(self, following: Callable[..., Any]) -> Any:
+        """What an iteration gives next; Ctrl-C, at whichever moment, costs nothing of it."""
+        if self._unclaimed:
+            return self._unclaimed.pop()
+        return _blocked(following, (self._twin_of,), {}, self._callers, self._unclaimed)
 
     def __del__(self) -> None:
         # An iteration that is left without a word is closed, as a plain generator is.
@@ -87,7 +94,7 @@ class Iteration(Blocking):
     def __next__(self) -> Any:
         """The next one."""
         try:
-            return _blocked(anext, (self._twin_of,), {}, self._callers)
+            return self._following(anext)
         except StopAsyncIteration:
             raise StopIteration from None
 
@@ -137,6 +144,7 @@ def blocking_function(function: Callable[..., Any]) -> Callable[..., Any]:
 def _method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     names = tuple(inspect.signature(function).parameters)[1:]
     is_ending, begins = name in _ENDING, name in {"__aenter__", "__aiter__", "__anext__"}
+    is_following = name == "__anext__"
 
     @functools.wraps(function)
     def blocking(self: Blocking, *args: Any, **kwargs: Any) -> Any:
@@ -146,7 +154,10 @@ def _method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
             self._is_begun = True
         args, kwargs = _ready(names, args, kwargs)
         try:
-            given = _blocked(function, (self._twin_of, *args), kwargs, self._callers)
+            if is_following:
+                given = self._following(function)
+            else:
+                given = _blocked(function, (self._twin_of, *args), kwargs, self._callers)
         except StopAsyncIteration:
             self._is_begun = False
             raise StopIteration from None
@@ -180,6 +191,7 @@ def _blocked(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     callers: Callers | None,
+    unclaimed: list[Any] | None = None,
 ) -> Any:
     """What a function of the asynchronous API gives, on the loop."""
 
@@ -189,7 +201,7 @@ def _blocked(
         is_result = type(given) in _twins or not inspect.isawaitable(given)
         return given if is_result else await given
 
-    return wait_for(begin, callers)
+    return wait_for(begin, callers, unclaimed)
 
 
 # ── What is given and taken ──────────────────────────────────────────────────────────────────

@@ -28,7 +28,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
 __all__ = ["Callers", "asked_of_caller", "is_over", "later", "run", "wait_for"]
 
@@ -192,18 +192,29 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     return wait_for(lambda: coroutine)
 
 
-def wait_for(begin: Callable[[], Awaitable[T]], callers: Callers | None = None) -> T:
+def wait_for(
+    begin: Callable[[], Awaitable[T]],
+    callers: Callers | None = None,
+    unclaimed: list[T] | None = None,
+) -> T:
     """Begins something on the loop, and waits for it, in the caller's context.
 
     Args:
         begin: Called on the loop.
         callers: Who runs the plain functions that it calls; this thread if left out.
+        unclaimed: Gets the result if this thread is interrupted in the moment in which it comes.
 
     Raises:
         RuntimeError: It is called on the loop, or at the end of the program.
         BaseException: What comes of it; or what is raised in this thread while it waits.
     """
-    return _Call(begin, _private.here(), Callers() if callers is None else callers).outcome()
+    call = _Call(begin, _private.here(), Callers() if callers is None else callers)
+    try:
+        return call.outcome()
+    except BaseException:
+        if unclaimed is not None:
+            unclaimed.extend(call.unclaimed())
+        raise
 
 
 def later(begin: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -245,14 +256,23 @@ class _Call(Generic[T]):
         except BaseException:
             self._give_up()
             raise
-        task, self._task = self._task, None  # whose error knows this frame
+        task = self._task
         if task is None:
             text = "the event loop of holdfast.sync was interrupted"
             raise RuntimeError(text)
         try:
             return task.result()
+        except BaseException:
+            self._task = None  # whose error knows this frame
+            raise
         finally:
             del task
+
+    def unclaimed(self) -> Iterator[T]:
+        """What has come of it, if that was not given to the thread."""
+        task, self._task = self._task, None
+        if task is not None and task.done() and not task.cancelled() and not task.exception():
+            yield task.result()
 
     def _next(self) -> _Request | None:
         while True:
@@ -290,7 +310,7 @@ class _Call(Generic[T]):
 
     def _cancel(self) -> None:
         self._callers.leave(self)
-        if self._task is None:
+        if self._task is None or self._task.done():
             self.inbox.put(None)
         else:
             self._task.cancel()
