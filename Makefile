@@ -36,6 +36,8 @@ export HOLDFAST_OAUTH_PYTHON := $(CURDIR)/$(OAUTH_VENV)/bin/python
 # Pyright runs on the node that comes from the package index, and looks for no newer version.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# The tests start some hundred processes, of which none should compile again what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

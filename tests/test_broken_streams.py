@@ -4,7 +4,7 @@ import functools
 import random
 
 import pytest
-from tests.effort import THOROUGH
+from tests.effort import THOROUGH, crossed
 
 from holdfast import (
     ReconnectError,
@@ -110,8 +110,8 @@ WAYS = [(binding, version) for binding in ("JSONRPC", "HTTP+JSON") for version i
 OFTEN = [
     (how, *way)
     for number, how in enumerate(AGENTS)
-    # Each agent over each binding and in each version, and in all four ways where there is time.
-    for way in (WAYS if THOROUGH else [(WAYS[0], WAYS[3]), (WAYS[1], WAYS[2])][number % 2])
+    # Each agent over one binding and in one version, and in all four ways where there is time.
+    for way in (WAYS if THOROUGH else [WAYS[number % 4]])
 ]
 
 
@@ -225,9 +225,7 @@ async def test_what_may_lack_something_is_no_answer(streaming, binding):
     assert (caught.value.task.id, caught.value.executed) == ("task-1", True)
 
 
-@both_bindings
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("lag", [0.3, 0.7, 1.5])
+@crossed("lag, seed, binding", [0.3, 0.7, 1.5], range(8), ["JSONRPC", "HTTP+JSON"], turns=2)
 async def test_no_text_comes_twice_from_a_store_that_is_late(lag, seed, binding):
     agent = FakeAgent(streams(*"abcdefgh", every=1), store_lag=lag)
     agent.inject(Cut(after_events=3), on="SendStreamingMessage")

@@ -29,7 +29,7 @@ from holdfast import (
 from holdfast.policy.limiter import asks_to_wait
 from holdfast.testing import FakeAgent, FakeNetwork, completes, run
 
-CANCELLATIONS = rounds(20_000, 100_000)
+CANCELLATIONS = rounds(8_000, 100_000)
 SEEDS = range(10)
 BINDINGS = ("JSONRPC", "HTTP+JSON")
 EACH = CANCELLATIONS // len(SEEDS) // len(BINDINGS)

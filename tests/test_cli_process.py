@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+from tests.effort import crossed
 from tests.raw_server import reply, serve_in_thread
 
 from holdfast.cli import main
@@ -265,9 +266,8 @@ def answering(turn):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device is always full here")
-@pytest.mark.parametrize("form", ["text", "json"])
-@pytest.mark.parametrize(
-    ("words", "so_far", "hint"),
+@crossed(
+    "said, form",
     [
         (["send", "hello"], SENT, "holdfast task get "),
         (["send", "hello", "--stream"], SENT, "holdfast task subscribe --stream task-1 "),
@@ -278,8 +278,10 @@ def answering(turn):
         (["send", "--help"], "", ""),
         (["send", "--version"], "", ""),
     ],
+    ["text", "json"],
 )
-def test_an_output_that_takes_nothing_more_is_told(words, so_far, hint, form):
+def test_an_output_that_takes_nothing_more_is_told(said, form):
+    words, so_far, hint = said
     with served(FakeAgent(answering)) as url, Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "holdfast", *words, "-o", form],
@@ -423,46 +425,49 @@ def test_settings_may_come_from_a_pipe_which_is_read_once(tmp_path):
 
 COMPLETING = textwrap.dedent("""
     eval "$(holdfast completion bash)"
-    COMP_WORDS=("$@")
-    COMP_CWORD=$(($# - 1))
-    compopt() { echo compopt "$@"; }
-    _holdfast_completion holdfast
-    echo "${COMPREPLY[@]}"
     complete -p holdfast
+    compopt() { echo compopt "$@"; }
+    while IFS= read -r line; do
+        read -r -a COMP_WORDS <<<"$line"
+        [[ $line == *" " ]] && COMP_WORDS+=("")
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+        COMPREPLY=()
+        _holdfast_completion holdfast </dev/null
+        echo "${COMPREPLY[@]}"
+    done
 """)
+COMPLETED = {
+    "ta": "task",
+    "task ": "cancel download get list push-config subscribe",
+    "send --tran": "--transport",
+    "send --transport h": "HTTP+JSON",
+    "send -o ": "text json",
+    "task list --status in": "input-required",
+    "task download t --to /tm": "compopt -o default\n",
+    "send --stre": "--stream",
+    "completion z": "zsh",
+    "help ta": "task",
+    "help task ": "cancel download get list push-config subscribe",
+    "send --file /tm": "compopt -o default\n",
+    "card get -a ./": "compopt -o default\n",
+}
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
-@pytest.mark.parametrize(
-    ("words", "completed"),
-    [
-        (["ta"], "task"),
-        (["task", ""], "cancel download get list push-config subscribe"),
-        (["send", "--tran"], "--transport"),
-        (["send", "--transport", "h"], "HTTP+JSON"),
-        (["send", "-o", ""], "text json"),
-        (["task", "list", "--status", "in"], "input-required"),
-        (["task", "download", "t", "--to", "/tm"], "compopt -o default\n"),
-        (["send", "--stre"], "--stream"),
-        (["completion", "z"], "zsh"),
-        (["help", "ta"], "task"),
-        (["help", "task", ""], "cancel download get list push-config subscribe"),
-        (["send", "--file", "/tm"], "compopt -o default\n"),
-        (["card", "get", "-a", "./"], "compopt -o default\n"),
-    ],
-)
-def test_bash_completes(words, completed, tmp_path):
+def test_bash_completes(tmp_path):
     command = tmp_path / "holdfast"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m holdfast "$@"\n')
     command.chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "--norc", "-c", COMPLETING, "bash", "holdfast", *words],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd="/",
-        env=environment(PATH=path),
+        ["bash", "--norc", "-c", COMPLETING],
+        input="".join(f"holdfast {words}\n" for words in COMPLETED),
+        capture_output=True, text=True, check=False, cwd="/", env=environment(PATH=path),
     )  # fmt: skip
     assert done.stderr == ""
-    assert done.stdout == f"{completed}\ncomplete -o nosort -F _holdfast_completion holdfast\n"
+    assert done.stdout == "complete -o nosort -F _holdfast_completion holdfast\n" + "".join(
+        f"{completed}\n" for completed in COMPLETED.values()
+    )
 
 
 def test_help_and_usage_errors_load_no_network_library():

@@ -10,6 +10,7 @@ from itertools import accumulate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.effort import crossed
 from tests.raw_server import LAST_CHUNK, chunk, head, reply, serve
 
 from holdfast import (
@@ -436,9 +437,7 @@ WAYS = {
 
 
 @pytest.mark.real_time
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("size", [BODY - 200, 4 * BODY], ids=["fitting", "too large"])
-@pytest.mark.parametrize("shape", SHAPES)
+@crossed("shape, size, way", SHAPES, [BODY - 200, 4 * BODY], WAYS, turns=2)
 async def test_whatever_an_agent_sends_the_memory_is_bounded(shape, size, way):
     pieces = pieces_of(b"".join(WAYS[way](SHAPES[shape](size))))
     async with serving(*pieces) as client:

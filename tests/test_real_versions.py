@@ -10,6 +10,7 @@ import json
 import uuid
 
 import pytest
+from tests.effort import case
 from tests.proxy import Fault, Proxy
 from tests.raw_server import serve
 from tests.real_agents import LIMIT, sdk03_process, sdk_process
@@ -347,21 +348,22 @@ async def test_an_agent_that_crashes_ran_once(client_of, url):
     assert len(await ran_as(url, message)) == 1
 
 
-@both_bindings
-async def test_only_the_right_token_opens(binding, version, tmp_path):
+async def test_only_the_right_token_opens(version, tmp_path):
     process = sdk_process if version == "1.0" else sdk03_process
     with process(tmp_path / "stderr", "--token", "right") as url:
-        async with asyncio.timeout(LIMIT):
-            async with connect(url, bindings=(binding,), auth="Bearer wrong") as client:
-                with pytest.raises(AuthenticationError):
-                    await client.ask("echo hello")
-            async with connect(url, bindings=(binding,), auth="Bearer right") as client:
-                assert (await client.ask("echo hello")).text == "hello"
-                card = await client.agent_card()
+        for binding in PATHS:
+            with case(binding):
+                async with asyncio.timeout(LIMIT):
+                    async with connect(url, bindings=(binding,), auth="Bearer wrong") as client:
+                        with pytest.raises(AuthenticationError):
+                            await client.ask("echo hello")
+                    async with connect(url, bindings=(binding,), auth="Bearer right") as client:
+                        assert (await client.ask("echo hello")).text == "hello"
+                        card = await client.agent_card()
 
-    (scheme,) = card.security_schemes.values()
-    assert scheme.http_auth_security_scheme.scheme == "Bearer"
-    assert len(card.security_requirements) == 1
+                (scheme,) = card.security_schemes.values()
+                assert scheme.http_auth_security_scheme.scheme == "Bearer"
+                assert len(card.security_requirements) == 1
 
 
 # ── Conversation ─────────────────────────────────────────────────────────────────────────────

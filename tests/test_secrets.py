@@ -15,6 +15,7 @@ import traceback
 from urllib.parse import quote, quote_plus
 
 import pytest
+from tests.effort import crossed
 from tests.raw_server import always, head, reply, serve
 
 from holdfast import (
@@ -280,9 +281,7 @@ def brisk():
     )
 
 
-@pytest.mark.parametrize("from_the_card_on", [False, True], ids=["call", "card"])
-@pytest.mark.parametrize("answer", ANSWERS)
-@pytest.mark.parametrize("place", PLACES)
+@crossed("place, answer, from_the_card_on", PLACES, ANSWERS, [False, True], turns=4)
 async def test_a_credential_shows_nowhere(place, answer, from_the_card_on, caplog, capfd):
     caplog.set_level(1)
     options = await options_for(place)
@@ -474,8 +473,7 @@ WIRES = {
 
 
 @pytest.mark.real_time
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("place", [name for name in PLACES if "query of" not in name])
+@crossed("place, wire", [name for name in PLACES if "query of" not in name], WIRES, turns=2)
 async def test_a_credential_shows_nowhere_on_a_socket(place, wire, caplog, capfd):
     caplog.set_level(1)
     asyncio.get_running_loop().set_debug(True)

@@ -6,6 +6,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import crossed
 
 from holdfast import (
     A2AConnectionError,
@@ -166,9 +167,7 @@ async def with_a_task(agent, binding, **options):
     return client
 
 
-@both_bindings
-@each_fault
-@pytest.mark.parametrize("operation", CONDITIONAL)
+@crossed("operation, name, binding", CONDITIONAL, FAULTS, ["JSONRPC", "HTTP+JSON"], turns=2)
 async def test_what_must_not_run_twice_does_not(binding, operation, name):
     fault, ran, passing = FAULTS[name]
     agent = FakeAgent()
@@ -196,9 +195,7 @@ async def test_what_must_not_run_twice_does_not(binding, operation, name):
     assert {len(made) for made in agent.executions.values()} == {1}
 
 
-@both_bindings
-@each_fault
-@pytest.mark.parametrize("operation", REPEATABLE)
+@crossed("operation, name, binding", REPEATABLE, FAULTS, ["JSONRPC", "HTTP+JSON"], turns=4)
 async def test_what_may_run_twice_outlasts_what_passes(binding, operation, name):
     fault, ran, passing = FAULTS[name]
     agent = FakeAgent(lambda _turn: works_forever())

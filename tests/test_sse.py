@@ -410,7 +410,7 @@ def test_an_endless_stream_of_small_things_is_within_the_limit():
         assert reading.feed(b"data: one\n: ping\n\n") == [message(b"one", last_id="1")]
 
 
-BOUND = 2**16
+BOUND = 2**14
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import itertools
 import json
 
 import pytest
+from tests.effort import crossed
 from tests.test_secrets import (
     HOST,
     PLACES,
@@ -111,8 +112,9 @@ def forget_task(error):
         error = error.__cause__
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("place", [name for name in PLACES if name != "query of the card"])
+@crossed(
+    "place, ending", [name for name in PLACES if name != "query of the card"], ENDINGS, turns=2
+)
 async def test_a_credential_shows_nowhere_on_a_stream(place, ending, caplog, capfd):
     caplog.set_level(1)
     options = await options_for(place)
