@@ -1062,3 +1062,32 @@ def test_an_address_of_grpc_is_for_interfaces_that_speak_it(options, said):
     options = {"agent": "http://agent.test", **options}
     with pytest.raises(ValueError, match=said):
         connect(options.pop("agent"), **options)
+
+
+# ── Replies ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_stream_that_begins_with_the_question_replied_to_ends_with_the_answer():
+    asking = pb.TaskStatus(state=pb.TASK_STATE_INPUT_REQUIRED)
+    asking.timestamp.FromSeconds(1_800_000_000)
+    waiting = pb.Task(id="t1", context_id="c1", status=asking)
+
+    async def look(request, context):
+        return waiting.SerializeToString()
+
+    async def stream(request, context):
+        yield pb.StreamResponse(task=waiting).SerializeToString()
+        yield event("One Margherita.")
+        yield pb.StreamResponse(task=task()).SerializeToString()
+
+    async with (
+        grpc_agent(GetTask=look, SendStreamingMessage=stream) as (port, calls, _),
+        connect(card_of(f"127.0.0.1:{port}")) as client,
+    ):
+        answer = await client.ask("Margherita", task_id="t1")
+
+    assert answer.task.state is TaskState.COMPLETED
+    assert [method.rpartition("/")[2] for method, _ in calls] == [
+        "GetTask",
+        "SendStreamingMessage",
+    ]

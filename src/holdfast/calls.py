@@ -41,8 +41,10 @@ from holdfast.model.requests import (
     GetTaskRequest,
     SendMessageConfiguration,
     SendMessageRequest,
+    SendMessageResponse,
     TaskPushNotificationConfig,
 )
+from holdfast.model.types import Task
 from holdfast.options import CallOptions, SendOptions
 from holdfast.policy.deadline import Deadline
 from holdfast.policy.reconcile import OnUnknown
@@ -63,6 +65,7 @@ from holdfast.runtime.transport import (
 )
 from holdfast.runtime.waiting import overrun
 from holdfast.runtime.waiting import until as wait_until
+from holdfast.tasks.replies import PendingReply, Replies
 from holdfast.wire.http import Timeouts, check_headers
 
 if TYPE_CHECKING:
@@ -71,7 +74,7 @@ if TYPE_CHECKING:
     from holdfast.journaling import Journaling
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Operation
-    from holdfast.model.types import Event, Task
+    from holdfast.model.types import Event, Message
     from holdfast.policy.reconcile import ContextIds
     from holdfast.policy.resilience import Resilience
     from holdfast.runtime.admission import Admission
@@ -138,6 +141,9 @@ class PerCall(msgspec.Struct, frozen=True, kw_only=True):
 _OPTIONS = tuple(CallOptions.__annotations__)
 _SEND_OPTIONS = (*_OPTIONS, *SendOptions.__annotations__.keys() - set(_OPTIONS))
 
+_LOOK = 5.0
+"""Seconds to learn what a task waits for before it is replied to."""
+
 _CLOSING = 10.0
 """Seconds that a stack has to close; what is in it has less."""
 
@@ -174,6 +180,7 @@ class Calls:
         resilience: How streams are picked up again, and lost replies looked for.
         limits: How large a streamed task may become.
         streaming: Whether to use streams where they are offered.
+        replies: What tasks waited for when they were last seen, and what was replied.
         hooks: Who looks at calls; a caller may add to them.
         auth: Where credentials come from; a caller may name it later.
         context_ids: Who names the context of a conversation.
@@ -217,6 +224,7 @@ class Calls:
         self.limits = limits
         self.streaming = streaming
         self.env = env
+        self.replies = Replies()
         self.hooks = hooks
         self.auth = auth
         self.context_ids = context_ids
@@ -415,11 +423,14 @@ class Calls:
         deadline: Deadline,
         per_call: PerCall,
         *,
+        is_retried: bool = True,
         progress: CallProgress | None = None,
     ) -> Reply[R]:
         """Makes one call."""
         return await self._made(
-            self._call(operation, params, deadline, per_call, progress=progress)
+            self._call(
+                operation, params, deadline, per_call, is_retried=is_retried, progress=progress
+            )
         )
 
     async def _made(self, call: Call[P, R]) -> Reply[R]:
@@ -428,6 +439,10 @@ class Calls:
         finally:
             self.endpoint = call.progress.endpoint or self.endpoint
         self._note(reply.endpoint)
+        value: object = reply.value
+        task = value.task if isinstance(value, SendMessageResponse) else value
+        if isinstance(task, Task):
+            self.replies.saw(task.id, task.status)
         return reply
 
     async def open(
@@ -486,6 +501,43 @@ class Calls:
     async def get_task(self, task_id: str, deadline: Deadline, per_call: PerCall) -> Task:
         """Fetches a task."""
         return (await self.run(GET_TASK, GetTaskRequest(id=task_id), deadline, per_call)).value
+
+    async def replying(
+        self,
+        message: Message,
+        deadline: Deadline,
+        per_call: PerCall,
+        *,
+        known: Task | None = None,
+        asks: bool = True,
+    ) -> PendingReply | None:
+        """The message as a reply to an interrupted task, before it is sent; None if it is none.
+
+        Args:
+            message: The message.
+            deadline: When the call ends.
+            per_call: What goes with each request.
+            known: The task, where the caller has it.
+            asks: Whether to ask for a task that was not seen yet: once, for 5 s at most. Without
+                an answer, what it waits for is unknown: see `PendingReply`.
+        """
+        task_id = message.task_id
+        if not task_id:
+            return None
+        question = known.status if known is not None else self.replies.question(task_id)
+        if question is None:
+            if not asks:
+                return None
+            now = asyncio.get_running_loop().time()
+            within = Deadline(name="look", timeout=_LOOK, at=min(deadline.at, now + _LOOK))
+            look = GetTaskRequest(id=task_id)
+            aside = msgspec.structs.replace(per_call, errand=Errand(secrets=per_call.secrets))
+            with contextlib.suppress(A2AError):
+                task = await self.run(GET_TASK, look, within, aside, is_retried=False)
+                question = task.value.status
+        if question is not None and not question.state.is_interrupted:
+            return None
+        return PendingReply(task_id, message.message_id, question)
 
     async def watch(
         self,

@@ -344,7 +344,11 @@ class Client(ClosingContext):
                 push_notification_config=push_notification_config,
             ),
         )
-        result = (await Sending(self._calls, request, deadline, per_call).answer()).value
+        reply = await self._calls.replying(
+            request.message, deadline, per_call, asks=_returns_immediately(request)
+        )
+        sending = Sending(self._calls, request, deadline, per_call, reply=reply)
+        result = (await sending.answer()).value
         if per_call.consumers:
             task = result if isinstance(result, Task) else None
             await self._calls.tell(per_call.consumers, result, task, deadline)
@@ -698,7 +702,8 @@ class Client(ClosingContext):
         """Waits until a task is over or needs input, and returns it in whatever state that is.
 
         Failures that may pass do not end the wait. A task that waits for an authorization is
-        watched on: it may be given out of band (A2A 7.6).
+        watched on: it may be given out of band (A2A 7.6). What the task waited for before this
+        client replied does not end it either: some servers show that for a while.
 
         Args:
             task_id: The task.
@@ -715,10 +720,16 @@ class Client(ClosingContext):
         if until is not None:
             check_hook("until", until)
         deadline, per_call = self._calls.begin("wait", options, of=Client.wait)
-        wanted = until or is_settled
+        reply, rule = self._calls.replies.pending(task_id), until or is_settled
+
+        def wanted(task: Task) -> bool:
+            return (reply is None or not reply.is_stale(task.status)) and rule(task)
+
         task = await self._calls.watch(
             task_id, None, deadline, poll_interval, per_call, until=lambda _task: True
         )
+        if reply is not None:
+            reply.saw(task)
         if wanted(task):
             return task
         calls = StreamCalls(
@@ -937,7 +948,10 @@ class Client(ClosingContext):
             not_empty("message_id", params.message.message_id)
             if operation.name == op.SEND_MESSAGE.name:
                 deadline, per_call = self._calls.begin("call", options, sends=True, of=Client.call)
-                sending = Sending(self._calls, params, deadline, per_call)
+                reply = await self._calls.replying(
+                    params.message, deadline, per_call, asks=_returns_immediately(params)
+                )
+                sending = Sending(self._calls, params, deadline, per_call, reply=reply)
                 return cast("Reply[R]", await sending.response())
         return await self._call(operation, params, options, of=Client.call)
 
@@ -1043,6 +1057,10 @@ def _stream_calls(
         bound = calls.deadline("call", opening)
         deadline = msgspec.structs.replace(bound, is_for_opening=True)
     return StreamCalls(calls, deadline, per_call, poll_interval=2.0)
+
+
+def _returns_immediately(request: SendMessageRequest) -> bool:
+    return request.configuration is not None and bool(request.configuration.return_immediately)
 
 
 def _ran_before(error: A2AError) -> bool:

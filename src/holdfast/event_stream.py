@@ -57,6 +57,11 @@ class Live(Protocol):
         """Whether the caller has been told of an answer."""
         ...
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether the task that the caller has still waits for what it was just given."""
+        ...
+
     def at_hand(self) -> Event | None:
         """The next event if nothing has to be waited for; what fails does so in `next`."""
         ...
@@ -137,6 +142,8 @@ class EventStream:
 
     def _end(self) -> None:
         self._is_over, self._at_hand = True, _nothing
+        if self._live is not None:
+            self._calls.saw(self._live.told)
 
     def __aiter__(self) -> Self:
         """Begins to iterate, or goes on with it.
@@ -242,6 +249,15 @@ class EventStream:
     def task(self) -> Task | None:
         """The task as the events so far make it; None where there is none."""
         return None if self._live is None else self._live.told.task
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether `task` still waits for what the stream's message replied to.
+
+        Some servers begin the stream of a reply with the task as it was before. That is an event
+        like any other, and no answer: `result` waits for the next one.
+        """
+        return self._live is not None and self._live.is_stale
 
     @property
     def message(self) -> Message | None:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.transport import CallProgress, Stream
     from holdfast.tasks.reconcile import SearchReport
+    from holdfast.tasks.replies import PendingReply
 
 __all__ = ["Sending"]
 
@@ -58,13 +59,20 @@ class Sending:
         request: The message, with its id.
         deadline: When all of it ends.
         per_call: What goes with each request, and what to do where the reply is lost.
+        reply: The message as a reply to an interrupted task; None where it is none.
 
     Attributes:
         call: What is written down of it; None where there is no journal.
     """
 
     def __init__(
-        self, calls: Calls, request: SendMessageRequest, deadline: Deadline, per_call: PerCall
+        self,
+        calls: Calls,
+        request: SendMessageRequest,
+        deadline: Deadline,
+        per_call: PerCall,
+        *,
+        reply: PendingReply | None = None,
     ) -> None:
         own = in_own_context(request, calls)
         self._given = request.message
@@ -73,6 +81,7 @@ class Sending:
         self._per_call = per_call
         self._request = own or request
         self._is_own_context = own is not None
+        self._reply = reply
         self.call: HeldCall | None = None
         self._progress: CallProgress | None = None
         self._is_lost = False
@@ -155,7 +164,10 @@ class Sending:
             ),
         )
         if isinstance(reply, Reply):
-            return _first_made(reply)
+            made = _first_made(reply)
+            if self._reply is not None:
+                self._reply.saw(made.value)
+            return made
         configuration = self._request.configuration
         if configuration is not None and configuration.return_immediately:
             return Reply(value=reply)
@@ -194,7 +206,7 @@ class Sending:
             progress = self._progress = self._calls.progress(self._per_call)
             first = first or progress
             try:
-                return await send(progress)
+                reply = await send(progress)
             except A2AError as error:
                 after = progress.began - first.began
                 attempts = joined_attempts(attempts, error.attempts, after=after)
@@ -203,6 +215,7 @@ class Sending:
                     lost, times, self._is_lost = error, times + 1, True
                     search = await self._looked_for(operation, lost, first.began)
                     if search is not None and isinstance(search.result, Found):
+                        self._taken()
                         return search.result.task
                     if not await self._may_resend(search, times):
                         raise outcome_unknown(lost, search, times=times) from lost.__cause__
@@ -220,6 +233,15 @@ class Sending:
                 else:
                     unknown = outcome_unknown(lost, search, times=times, failed=error)
                     raise unknown from lost.__cause__
+            else:
+                self._taken()
+                return reply
+
+    def _taken(self) -> None:
+        """Notes that the agent has got the message, as a reply, if it is one."""
+        task_id = self._request.message.task_id
+        if self._reply is not None and task_id:
+            self._calls.replies.sent(task_id, self._reply)
 
     async def _looked_for(
         self, operation: str, error: OutcomeUnknownError, began: float
@@ -259,16 +281,19 @@ class Sending:
 
     async def _answered(self, task: Task) -> Task:
         """The task once an agent would have answered with it."""
-        self._calls.check_watching(task.id)
+        calls, reply, clock = self._calls, self._reply, asyncio.get_running_loop().time
+        calls.check_watching(task.id)
+        began, longest = clock(), calls.resilience.reconnect.max_quiet
+
+        def is_answer(task: Task) -> bool:
+            if reply is None or not task.state.is_interrupted:
+                return task.state.is_terminal or task.state.is_interrupted
+            reply.saw(task)
+            patience = reply.patience(task.status, longest)
+            return not reply.is_stale(task.status) or clock() - began >= patience
+
         per_call = msgspec.structs.replace(self._per_call, consumers=())
-        return await self._calls.watch(
-            task.id,
-            task,
-            self._deadline,
-            _POLL,
-            per_call,
-            until=lambda task: task.state.is_terminal or task.state.is_interrupted,
-        )
+        return await calls.watch(task.id, task, self._deadline, _POLL, per_call, until=is_answer)
 
     def _too_late(self) -> DeadlineExceededError:
         deadline = self._deadline

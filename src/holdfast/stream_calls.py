@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.listeners import Consumer
     from holdfast.runtime.transport import Stream
+    from holdfast.tasks.replies import PendingReply
+    from holdfast.tasks.told import Told
 
 __all__ = ["StreamCalls"]
 
@@ -108,6 +110,11 @@ class StreamCalls:
         machine = partial(self._machine, known=known, has_gone_on=has_gone_on)
         return partial(self._send, request, known, machine)
 
+    def saw(self, told: Told) -> None:
+        """Notes how the task of a stream stands when that is over."""
+        if told.task_id is not None and told.status is not None:
+            self._calls.replies.saw(told.task_id, told.status)
+
     def has_begun(self) -> None:
         """Notes that there is a first event; see `Deadline.is_for_opening`."""
         if self.deadline.is_for_opening:
@@ -129,7 +136,13 @@ class StreamCalls:
     async def _send(
         self, request: SendMessageRequest, known: Task | None, machine: Callable[..., Resume]
     ) -> LiveStream:
-        sending = self._sending = Sending(self._calls, request, self.deadline, self.per_call)
+        reply = await self._calls.replying(
+            request.message, self.deadline, self.per_call, known=known
+        )
+        sending = self._sending = Sending(
+            self._calls, request, self.deadline, self.per_call, reply=reply
+        )
+        machine = partial(machine, reply=reply)
         if self.call is not None and known is not None:  # whose answer this message is for
             await self.call.answered(known)
         try:
@@ -162,13 +175,14 @@ class StreamCalls:
         return self._live(resume, None)
 
     async def _subscribe_to(self, task_id: str) -> LiveStream:
-        resume = self._machine(task_id=task_id)
+        resume = self._machine(task_id=task_id, reply=self._calls.replies.pending(task_id))
         if not await self._are_streams_offered():
             resume.polled()
         return self._live(resume, None)
 
     async def _follow(self, task_id: str, task: Task | None) -> LiveStream:
-        resume = self._machine(task_id=task_id, task=task)
+        reply = self._calls.replies.pending(task_id)
+        resume = self._machine(task_id=task_id, task=task, reply=reply)
         if not (await self._are_streams_offered() and await self._may_subscribe(task_id)):
             resume.polled()
         return self._live(resume, None)
@@ -192,6 +206,7 @@ class StreamCalls:
         task_id: str | None = None,
         task: Task | None = None,
         known: Task | None = None,
+        reply: PendingReply | None = None,
         resubscribes: bool = True,
         has_gone_on: Callable[[Task], bool] | None = None,
     ) -> Resume:
@@ -202,6 +217,7 @@ class StreamCalls:
             task_id=task_id,
             task=task,
             known=known,
+            reply=reply,
             resubscribes=resubscribes,
             has_gone_on=has_gone_on,
         )

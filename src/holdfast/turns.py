@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import A2AError, DeadlineExceededError
 from holdfast.runtime.waiting import Endable
-from holdfast.tasks.resume import still_waits
+from holdfast.tasks.replies import still_waits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -89,6 +89,11 @@ class Turn:
     def cause(self) -> A2AError | None:
         """At the end, what a connection broke with, unless the agent went on after that."""
         return self._live.cause
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the task that the caller has still waits for what it was just given."""
+        return self._live.is_stale
 
     @property
     def is_settled(self) -> bool:

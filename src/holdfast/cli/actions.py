@@ -92,7 +92,9 @@ async def send(
         output.result(SendMessageResponse(message=answer))
         return
     waits = session.settings.waits is not False
-    if waits and not session.is_at_rest(answer):
+    # A server may answer a reply with the task as it was before.
+    may_be_stale = task_id is not None and answer.state.is_interrupted
+    if waits and (may_be_stale or not session.is_at_rest(answer)):
         output.began(answer)
         answer = await _wait(session, answer.id)
     output.result(SendMessageResponse(task=answer))
@@ -247,7 +249,9 @@ async def _follow(session: Session, output: Output, events: EventStream) -> None
             elif task is not None and not began:
                 began = True
                 output.began(task)
-            if task is not None and task.state.is_interrupted and session.is_at_rest(task):
+            if task is None or not task.state.is_interrupted or events.is_stale:
+                continue
+            if session.is_at_rest(task):
                 break
         task = events.task
     if task is None:

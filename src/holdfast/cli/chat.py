@@ -19,7 +19,6 @@ from holdfast.cli.described import describe
 from holdfast.cli.terminal import InterruptedLine
 from holdfast.errors import A2AError, OutcomeUnknownError, UnsupportedOperationError
 from holdfast.model.types import Message, Part, Role, TaskArtifactUpdateEvent, TaskState
-from holdfast.tasks.resume import still_waits
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -182,7 +181,7 @@ class Chat:
         events = self._conversation.stream_message(
             message, metadata=self._metadata, timeout=session.left(), headers=session.svc_params
         )
-        await self._let(self._show(events, None if task is None else task.status))
+        await self._let(self._show(events))
 
     async def _follow(self) -> None:
         """Goes on with an answer that was left, if there is one."""
@@ -196,7 +195,7 @@ class Chat:
             timeout=session.left(),
             headers=session.svc_params,
         )
-        await self._let(self._show(events, None))
+        await self._let(self._show(events))
         if events.task is not None:
             self._go_on(events.task, None)
 
@@ -222,13 +221,8 @@ class Chat:
             self._answer = None
             self._session.message_id = None
 
-    async def _show(self, events: EventStream, asked: TaskStatus | None) -> None:
-        """Shows an answer while it comes.
-
-        Args:
-            events: The answer.
-            asked: What the task waited for before, which the agent may tell once more.
-        """
+    async def _show(self, events: EventStream) -> None:
+        """Shows an answer while it comes."""
         async with events:
             self._session.message_id = None
             async for event in events:
@@ -237,7 +231,7 @@ class Chat:
                 status = _status(event)
                 if task is None or status is None:
                     continue
-                if asked is not None and still_waits(status, asked):
+                if events.is_stale:
                     continue
                 if status.state is TaskState.INPUT_REQUIRED:
                     break

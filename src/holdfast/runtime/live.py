@@ -29,9 +29,6 @@ __all__ = ["LiveStream", "TaskSource"]
 _LAST_WORD = 1.0
 """Seconds that an agent has to tell the whole task at its end."""
 
-_UNDATED = 60.0
-"""Seconds that an agent has to go on with a task whose status does not say how old it is."""
-
 
 class TaskSource(Protocol):
     """Where a stream comes from: the calls that it is made of."""
@@ -137,12 +134,18 @@ class LiveStream:
         return self._resume.cause
 
     @property
+    def is_stale(self) -> bool:
+        """Whether the task that the caller has still waits for what it was just given."""
+        reply, task = self._resume.reply, self.told.task
+        return reply is not None and task is not None and reply.is_stale(task.status)
+
+    @property
     def is_settled(self) -> bool:
         """Whether the caller has been told of an answer."""
         state = self.told.state
         if state is None:
             return self.told.message is not None
-        return state.is_settled and not self.told.has_news
+        return state.is_settled and not self.told.has_news and not self._resume.is_stale
 
     def at_hand(self) -> Event | None:
         """The next event if nothing has to be waited for; what fails does so in `next`."""
@@ -184,6 +187,7 @@ class LiveStream:
                     await self._let_go()  # of what came meanwhile
                     return None
                 if step is Step.DONE:
+                    self._resume.waited_enough()
                     await self.settle()
                     return None
                 self._check_open()
@@ -264,6 +268,7 @@ class LiveStream:
                 self._patient_until = None
                 resume.quiet()
                 await self._going_on.wait(self._look_beside(reading))
+                self._check_stale(asyncio.get_running_loop().time())
                 if resume.step is not Step.READ or self.told.has_news or self._going_on.is_ended:
                     break
         finally:
@@ -347,10 +352,10 @@ class LiveStream:
             return
         if self._stale_since is None:
             self._stale_since = now
-        status, bound = self.told.status, self._policy.max_quiet
-        if status is None or status.time is None:  # it may have asked the same once more
-            bound = min(bound, _UNDATED)
-        if now - self._stale_since >= bound:
+        reply, status = self._resume.reply, self.told.status
+        if reply is None or status is None:
+            return
+        if now - self._stale_since >= reply.patience(status, self._policy.max_quiet):
             self._resume.waited_enough()
 
     def _check_hint(self, step: Wait) -> None:

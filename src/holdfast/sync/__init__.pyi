@@ -623,7 +623,8 @@ class Client:
         """Waits until a task is over or needs input, and returns it in whatever state that is.
 
         Failures that may pass do not end the wait. A task that waits for an authorization is
-        watched on: it may be given out of band (A2A 7.6).
+        watched on: it may be given out of band (A2A 7.6). What the task waited for before this
+        client replied does not end it either: some servers show that for a while.
 
         Args:
             task_id: The task.
@@ -1130,6 +1131,14 @@ class EventStream:
     @property
     def task(self) -> Task | None:
         """The task as the events so far make it; None where there is none."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether `task` still waits for what the stream's message replied to.
+
+        Some servers begin the stream of a reply with the task as it was before. That is an event
+        like any other, and no answer: `result` waits for the next one.
+        """
 
     @property
     def message(self) -> Message | None:

@@ -6,6 +6,8 @@ the caller is to be told goes into `Resume.told`, each event once, whatever the 
 Rules (A2A 3.1.2, 3.1.6, 7):
 - A stream ends when its first event is a `Message`, at a terminal state, or when its connection
   ends in good order after INPUT_REQUIRED. Every other end of a connection is a cut.
+- INPUT_REQUIRED as it was before the reply that the stream answers is no end
+  (`holdfast.tasks.replies`).
 - After a cut the task is subscribed to again. What the new connection brings may have been told
   already, and the task is asked for (`holdfast.tasks.subscription`).
 - A task that is over, or that the agent no longer has subscriptions for, is asked for.
@@ -40,9 +42,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.model.types import Event, TaskStatus
+    from holdfast.tasks.replies import PendingReply
     from holdfast.wire.limits import Limits
 
-__all__ = ["Resume", "Step", "Wait", "still_waits"]
+__all__ = ["Resume", "Step", "Wait"]
 
 
 class _Why(Enum):
@@ -50,9 +53,17 @@ class _Why(Enum):
 
     CONNECTION = auto()  # the connection that was subscribed with has to know
     REFUSED = auto()  # it cannot be subscribed to
+    SILENT = auto()  # the first connection says nothing, and may be behind the task
     RESTING = auto()  # the connection ended, or said nothing, as if the task waited for input
     POLLING = auto()
 
+
+_SILENCE = 2.0
+"""Seconds without an event after which a task is asked for that still waits for what it was given;
+twice as many each time."""
+
+_LONGEST_SILENCE = 60.0
+"""The most of these seconds."""
 
 _IN_VAIN = 2
 """Subscriptions in a row that end without an event, until the task is polled instead."""
@@ -71,6 +82,7 @@ class Resume:
         task_id: The task, where it is known from the beginning.
         task: The same, as the caller has it already; it is subscribed to first.
         known: A task that the caller has, and that the first event may be of.
+        reply: The reply to an interrupted task that the stream answers; None for none.
         resubscribes: Whether a task that was cut off may be subscribed to.
         has_gone_on: Says of the known task, whose status is the same, whether the agent has done
             something about what it was given.
@@ -84,6 +96,7 @@ class Resume:
         error: What a connection broke with last; None if none broke, or they merely ended.
         cause: At the end, what a connection broke with, unless the agent went on after that: why
             a task is over that does not say so itself.
+        reply: The reply to an interrupted task that the stream answers; None for none.
         may_repeat: Whether the connection may tell what was told before. If not, its chunks can go
             to the caller at once: `Told.pass_on` does for them what `received` and `Told.take` do.
     """
@@ -97,11 +110,12 @@ class Resume:
         task_id: str | None = None,
         task: Task | None = None,
         known: Task | None = None,
+        reply: PendingReply | None = None,
         resubscribes: bool = True,
         has_gone_on: Callable[[Task], bool] | None = None,
     ) -> None:
         self.told = Told(limits, task_id=task_id, task=task, known=known)
-        self._stale = None if known is None else known.status  # until the agent has gone on
+        self.reply = reply
         self._has_gone_on = has_gone_on
         self.step: Step | Wait = Step.READ if self.told.task_id is None else Step.SUBSCRIBE
         self.reconnects = 0
@@ -118,6 +132,8 @@ class Resume:
         self._counted = 0  # events told when the last reconnect was counted
         self._in_vain = 0
         self._why = _Why.POLLING
+        self._patience: float | None = _SILENCE
+        self._behind: int | None = None  # events told when the task had more to tell than them
         self._is_cut = False  # and not yet subscribed to again
         self.may_repeat = False
         self._subscription: Subscription | None = None  # which the connection came about with
@@ -139,6 +155,8 @@ class Resume:
 
     def received(self, event: Event) -> None:
         """The connection brought an event."""
+        if self.reply is not None:
+            self.reply.saw(event)
         subscription = self._subscription
         if subscription is None:
             self.told.put(event)
@@ -154,20 +172,25 @@ class Resume:
     def patience(self) -> float | None:
         """Seconds without an event after which to say `quiet`; None for any number."""
         subscription, state = self._subscription, self.told.state
-        if subscription is None or state is None or state.is_settled:
+        if state is None or (state.is_settled and not self.is_stale):
             return None
-        return subscription.patience
+        if subscription is not None:
+            return subscription.patience
+        return self._patience if self.is_stale else None
 
     def quiet(self) -> None:
         """The connection has brought nothing for as long as patience lasts."""
         if self._subscription is not None:
             self._go_on(self._subscription.quiet(), self._subscription)
+        elif self._patience is not None:
+            self._patience = min(2 * self._patience, _LONGEST_SILENCE)
+            self._look(_Why.SILENT)
 
     def ended(self) -> None:
         """The connection came to its end in good order."""
         if self.told.state is not TaskState.INPUT_REQUIRED:
             self.cut(None)
-        elif self.may_repeat or self.is_stale:
+        elif self.may_repeat or (self.is_stale and (self._max_reconnects or self._patient)):
             self._look(_Why.RESTING)
         else:
             self.step = Step.DONE
@@ -230,20 +253,28 @@ class Resume:
     def is_stale(self) -> bool:
         """Whether the task, as last seen, still waits for what it was just given."""
         status = self.told.status
-        return self._stale is not None and status is not None and still_waits(status, self._stale)
+        return self.reply is not None and status is not None and self.reply.is_stale(status)
 
     def waited_enough(self) -> None:
         """The agent had all the time to go on: what its task waits for is what it says."""
-        self._stale = None
+        if self.reply is not None:
+            self.reply.is_over = True
+        if self.step is Step.READ:
+            self.step = Step.DONE
 
     def found(self, task: Task) -> None:
         """The agent's task, as it was asked for."""
+        if self.reply is not None:
+            self.reply.saw(task)
         if task.state.is_terminal:
             self._believe(task)
             return
         subscription = self._subscription
         if self._why is _Why.CONNECTION and subscription is not None:
             self._go_on(subscription.found(task), subscription)
+            return
+        if self._why is _Why.SILENT:
+            self._compare_with(task)
             return
         self.told.adopt(task)  # which may be older
         if self.told.status is not None and self._rests_at(self.told.status):
@@ -265,7 +296,10 @@ class Resume:
             if step is not None:
                 self._go_on(step, subscription)
                 return
-        if error.transient:
+        if self._why is _Why.SILENT:
+            self._patience = self._patience if error.transient else None
+            self.step = Step.READ
+        elif error.transient:
             self._again(Step.LOOK, error)
         elif self._resubscribes or not _is_not_kept(error):
             raise error
@@ -284,6 +318,15 @@ class Resume:
                 step = Step.READ
         self._why, self.step = _Why.CONNECTION, step
 
+    def _compare_with(self, task: Task) -> None:
+        """Cuts a connection off that has had time to tell what the task shows, and has not."""
+        if not self.told.lacks(task):
+            self.step = Step.READ
+        elif self._behind != self.told.count:
+            self._behind, self.step = self.told.count, Step.READ
+        else:
+            self.cut(None)
+
     def _check_end(self, event: Event) -> None:
         """Ends with an event that nothing comes after."""
         state = self.told.state
@@ -297,7 +340,10 @@ class Resume:
         if not self.is_stale:
             return True
         task = self.told.whole()
-        return self._has_gone_on is not None and task is not None and self._has_gone_on(task)
+        if self._has_gone_on is None or task is None or not self._has_gone_on(task):
+            return False
+        self.waited_enough()
+        return True
 
     def _believe(self, task: Task) -> None:
         self._check_cause()
@@ -348,12 +394,6 @@ class Resume:
         failure = "" if error is None else f"; what failed last: {error.message}"
         facts = Facts() if error is None else error.facts()
         return ReconnectError(f"{what}{failure}", task=self.told.whole(), **facts)
-
-
-def still_waits(status: TaskStatus, asked: TaskStatus) -> bool:
-    """Whether a task waits for the same as before; what was asked may be in its history by now."""
-    is_same = (status.state, status.timestamp) == (asked.state, asked.timestamp)
-    return is_same and status.message in (None, asked.message)
 
 
 def _is_not_kept(error: A2AError) -> bool:

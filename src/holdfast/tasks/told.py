@@ -163,6 +163,11 @@ class Told:
         self._tell(have, taken)
         self.is_whole = taken == task
 
+    def lacks(self, task: Task) -> bool:
+        """Whether a task, which may be older than what the caller has, has more to tell."""
+        have = self.whole()
+        return have is None or bool(difference(have, _not_older(have, task)))
+
     def believe(self, task: Task) -> None:
         """Puts what the caller lacks of a task, and takes back what the task has not."""
         self._tell(self.whole(), task)

@@ -87,6 +87,9 @@ class FakeAgent:
         extensions: What its card declares; of these it activates what a request asks for.
         store_lag: Seconds until GetTask, ListTasks and the task that a subscription begins with
             show what happened.
+        reply_lag: Seconds for which a task that was replied to stays as it was, for everybody, as
+            on servers that store and publish nothing before their agent does: the stream of the
+            reply, a SendMessage that returns at once and GetTask show the question once more.
         latency: Seconds before each reply.
         id_suffix: What the ids that it makes end with; replicas with stores of their own need
             different ones.
@@ -119,6 +122,7 @@ class FakeAgent:
         streaming: bool | Streaming = True,
         extensions: Sequence[AgentExtension] = (),
         store_lag: float = 0.0,
+        reply_lag: float = 0.0,
         latency: float = 0.0,
         id_suffix: str = "",
         store: Store | None = None,
@@ -141,6 +145,7 @@ class FakeAgent:
             contexts=contexts,
             streaming=self._streaming,
             store_lag=store_lag,
+            reply_lag=reply_lag,
             id_suffix=id_suffix,
             store=self.store,
         )

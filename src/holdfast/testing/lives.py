@@ -97,28 +97,32 @@ class Life:
         self._crash: str | None = None
         self._waiting: set[asyncio.Future[None]] = set()
 
-    def begin(self, plan: Plan, message: Message | None, now: float) -> None:
+    def begin(self, plan: Plan, message: Message | None, now: float, *, lag: float = 0.0) -> None:
         """Starts a plan; what an earlier one would still have done does not happen.
 
         Args:
             plan: What happens from now on.
             message: The message that caused it; None for none.
             now: The event loop's time in seconds.
+            lag: Seconds for which the task stays as it is first, the message included.
         """
         del self._events[self.place(now) :]
+        self.newest = self.opening = len(self._events)
+        now += lag
         if message is not None:
             message = msgspec.structs.replace(
                 message, task_id=self.task_id, context_id=self.context_id
             )
             self._events.append(Event(now, message, is_told=False))
-        self.newest = self.opening = len(self._events)
+        if not lag:
+            self.newest = self.opening = len(self._events)
         self._crash = plan.crash
         at = now
         for number, step in enumerate(plan.steps):
             at += step.after
             for update in self._updates(step, at):
                 self._events.append(Event(at, update, step.is_stored))
-            if number == 0 and step.after == 0:
+            if number == 0 and step.after == 0 and not lag:
                 self.opening = len(self._events)
         self.stir()
 

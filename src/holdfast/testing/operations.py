@@ -65,6 +65,7 @@ class Operations:
         contexts: What it does with a context that it does not know.
         streaming: How it streams; None if it does not.
         store_lag: Seconds until what is stored shows what happened.
+        reply_lag: Seconds for which a task stays as it is after a reply.
         id_suffix: What the ids that it makes end with.
         store: Where its tasks and configurations are kept.
 
@@ -84,6 +85,7 @@ class Operations:
         contexts: Contexts,
         streaming: Streaming | None,
         store_lag: float,
+        reply_lag: float,
         id_suffix: str,
         store: Store,
     ) -> None:
@@ -95,6 +97,7 @@ class Operations:
         self._contexts = contexts
         self._streaming = streaming
         self._store_lag = store_lag
+        self._reply_lag = reply_lag
         self._configs = store.configs
         self._numbers = store.numbers
         self._id_suffix = id_suffix
@@ -192,7 +195,11 @@ class Operations:
             self.lives[life.task_id] = life
         made.append(life.task_id)
         plan = completes(outcome) if isinstance(outcome, str) else outcome
-        life.begin(plan, message, now)
+        lag = 0.0 if present is None else self._reply_lag
+        if lag:  # such a server does not publish the task anew
+            steps = (step for step in plan.steps if step.state is not TaskState.SUBMITTED)
+            plan = Plan(tuple(steps), plan.crash)
+        life.begin(plan, message, now, lag=lag)
         push = None if configuration is None else configuration.task_push_notification_config
         if push is not None:
             self._create_config(msgspec.structs.replace(push, task_id=life.task_id), now)
