@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 from a2a.server.agent_execution import AgentExecutor
 from a2a.types import a2a_pb2
+from tests.served_agents import URL, calling, echo, post
 
 import holdfast
 from holdfast import (
@@ -35,43 +36,11 @@ from holdfast.server import (
 from holdfast.testing import AsgiNetwork
 from holdfast.wire.http import HttpRequest
 
-URL = "http://agent.test"
 SAYING = (
     b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": '
     b'{"messageId": "a", "role": "ROLE_USER", "parts": [{"data": %b}]}}}'
 )
 BOTH = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-
-
-@contextlib.asynccontextmanager
-async def calling(agent, binding="JSONRPC", **options):
-    """A client of the agent, over one binding; at the end nothing is left running."""
-    server = agent if isinstance(agent, A2AServer) else A2AServer(agent, **options)
-    network = AsgiNetwork({URL: server.app(url=URL)})
-    try:
-        async with holdfast.connect(URL, engine=network, bindings=[binding]) as client:
-            yield client
-    finally:
-        await server.close()
-        assert network.crashes == []
-
-
-async def post(server, document, path="/", **headers):
-    """Sends bytes or JSON to the server's application; gives status and what was answered."""
-    body = document if isinstance(document, bytes) else json.dumps(document).encode()
-    named = {"content-type": "application/json", "a2a-version": "1.0", **headers}
-    network = AsgiNetwork({URL: server.app(url=URL)})
-    request = HttpRequest(method="POST", url=f"{URL}{path}", headers=named, body=body)
-    reply = await network.request(request)
-    return reply.status, json.loads(reply.body)
-
-
-async def echo(message):
-    """Says what it was told.
-
-    And nothing else.
-    """
-    return f"You said {message.text}"
 
 
 class Counting(Executor):

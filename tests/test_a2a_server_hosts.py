@@ -5,6 +5,7 @@ import json
 import httpx
 import pytest
 from tests.real_agents import LIMIT
+from tests.served_agents import echo
 
 import holdfast
 from holdfast.server import A2AServer
@@ -12,10 +13,6 @@ from holdfast.testing import pick_free_port
 
 CARD = "/.well-known/agent-card.json"
 ASKED = {"jsonrpc": "2.0", "id": 7, "method": "GetTask", "params": {"id": "no"}}
-
-
-async def echo(message):
-    return f"You said {message.text}"
 
 
 async def call(app, method, path, document=None, **headers):

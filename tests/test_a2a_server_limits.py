@@ -6,7 +6,7 @@ import json
 import pytest
 from a2a.types import a2a_pb2
 from google.protobuf.json_format import ParseDict
-from tests.test_a2a_server import URL, echo, post
+from tests.served_agents import URL, echo, post
 
 import holdfast
 from holdfast.server import A2AServer

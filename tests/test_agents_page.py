@@ -1,5 +1,6 @@
 """The code in docs/agents.md runs as it stands, and does what the page says."""
 
+import contextlib
 import functools
 import json
 
@@ -116,6 +117,22 @@ async def test_it_is_part_of_an_application():
     await names["server"].close(grace=5)
 
 
+async def test_pushes_reach_a_network_of_ones_own():
+    names = await execute(PAGE.block("async def countdown"))
+    names = await execute(PAGE.block("push_networks="), **names)
+    network = AsgiNetwork({"http://a.test": names["server"].app(url="http://a.test")})
+    async with holdfast.connect("http://a.test", engine=network) as agent:
+        task = (await agent.ask("1")).task
+        for url in ("http://10.20.1.1/", "http://10.21.1.1/"):
+            config = holdfast.TaskPushNotificationConfig(task_id=task.id, url=url)
+            with contextlib.suppress(holdfast.InvalidParamsError):
+                await agent.create_task_push_notification_config(config)
+        kept = await agent.list_task_push_notification_configs(task.id)
+    await names["server"].close()
+
+    assert [config.url for config in kept.configs] == ["http://10.20.1.1/"]
+
+
 async def test_hosts_and_origins_are_allowed():
     names = await execute(PAGE.block("async def countdown"))
     names = await execute(PAGE.block("allowed_hosts="), **names)
@@ -161,6 +178,7 @@ def test_every_block_is_run():
         "class Reporting",
         ".serving(",
         "Mount(",
+        "push_networks=",
         "allowed_hosts=",
         "wrap_downstream",
     )

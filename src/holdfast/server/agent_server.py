@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.arguments import check_kind, check_one_of, check_url, items
+from holdfast.arguments import (
+    check_able,
+    check_kind,
+    check_networks,
+    check_one_of,
+    check_url,
+    items,
+)
 from holdfast.model.card import AgentCapabilities, AgentCard, AgentExtension
 from holdfast.runtime.env import SystemEnv
 from holdfast.server.cards import interfaces, metadata_card
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
         TaskStore,
     )
 
+    from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
     from holdfast.server.errors import ProtocolErrors
     from holdfast.server.running import Serving
@@ -66,9 +74,17 @@ class A2AServer:
         task_store: The SDK's; None for one in memory, which forgets everything at its end.
         push: Whether clients may have themselves be told of their tasks (A2A 4.3.3), or the
             SDK's store of what they want.
-        push_sender: The SDK's, in place of its own.
-        push_url_validator: Says whether pushing to an address is allowed; None for the SDK's
-            own, which allows none that is not public.
+        push_sender: One of the SDK's kind, in place of the server's own; where it connects to is
+            then its own affair.
+        push_url_validator: Says of the address in a configuration whether pushing there is
+            allowed, before it is kept. Without `push_networks` its word counts for addresses of
+            this machine and of private networks, too.
+        push_networks: Networks such as ``10.0.0.0/8`` that pushes reach besides public addresses,
+            checked for each socket that is made. None: none, or where there is a
+            `push_url_validator`, what it allows, but neither link-local nor metadata addresses;
+            ``()`` keeps pushes to public addresses, whatever it allows.
+        push_engine: What carries pushes, such as an `AiohttpEngine` with a certificate authority
+            of your own; it stays open. None for one of the server's own, without proxies.
         versions: Of the protocol, the preferred one first: ``"1.0"`` and ``"0.3"``.
         streaming: Whether answers can be streamed.
         extensions: That the agent supports: URIs, or with more to say `AgentExtension`.
@@ -115,6 +131,8 @@ class A2AServer:
         push: bool | PushNotificationConfigStore = False,
         push_sender: PushNotificationSender | None = None,
         push_url_validator: PushUrlValidator | None = None,
+        push_networks: Iterable[str] | None = None,
+        push_engine: HttpEngine | None = None,
         versions: Sequence[str] = ("1.0",),
         streaming: bool = True,
         extensions: Iterable[str | AgentExtension] = (),
@@ -146,6 +164,10 @@ class A2AServer:
             push=push,
             push_sender=push_sender,
             push_url_validator=push_url_validator,
+            push_networks=None
+            if push_networks is None
+            else check_networks("push_networks", push_networks),
+            push_engine=_engine(push_engine),
             versions=items("versions", versions),
             streaming=streaming,
             extensions=tuple(
@@ -362,6 +384,13 @@ class A2AServer:
 def _named(name: str, given: Iterable[str] | None) -> tuple[str, ...] | None:
     """Names that may be left out."""
     return None if given is None else items(name, given)
+
+
+def _engine(engine: HttpEngine | None) -> HttpEngine | None:
+    """An engine that may be left out."""
+    if engine is not None:
+        check_able("push_engine", engine, "request", "stream", "close")
+    return engine
 
 
 def _executor(agent: object) -> Executor | AgentExecutor:

@@ -18,7 +18,7 @@ import msgspec
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 from a2a.server.routes import create_jsonrpc_routes, create_rest_routes
-from a2a.server.tasks import BasePushNotificationSender, InMemoryPushNotificationConfigStore
+from a2a.server.tasks import InMemoryPushNotificationConfigStore
 from a2a.types import a2a_pb2
 from starlette.applications import Starlette
 from starlette.responses import Response
@@ -29,6 +29,7 @@ from holdfast.server.bodies import BoundedBodies
 from holdfast.server.errors import ProtocolErrors
 from holdfast.server.guarding import Guarded
 from holdfast.server.host_check import HostCheck
+from holdfast.server.push_sending import PushSender, PushTargets
 from holdfast.server.streams import with_own_streams
 
 if TYPE_CHECKING:
@@ -40,10 +41,11 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from holdfast.model.card import AgentCard
+    from holdfast.runtime.engine import HttpEngine
     from holdfast.server.foreign_runs import ForeignRuns
     from holdfast.server.host_check import HostRules
     from holdfast.server.runs import Runs
-    from holdfast.server.settings import PushUrlValidator, ServerSettings
+    from holdfast.server.settings import ServerSettings
 
 __all__ = ["Service"]
 
@@ -77,7 +79,7 @@ class Service:
         self._runs = runs
         self._name = card.name
         self._settings = settings
-        self._client: Any = None
+        self._engine: HttpEngine | None = None
         self._closing: asyncio.Task[int] | None = None
         self._inner = self._handler(runs, card)
         self._guarded = Guarded(
@@ -147,8 +149,8 @@ class Service:
                     await aclose()
             except TimeoutError:
                 logger.warning("the tasks of %s did not end within %g s", self._name, _CLOSING)
-        if self._client is not None:
-            await self._client.aclose()
+        if self._engine is not None:
+            await self._engine.close()
         return ended
 
     @contextlib.asynccontextmanager
@@ -181,34 +183,23 @@ class Service:
         )
 
     def _pushing(self) -> dict[str, Any]:
-        """What the SDK needs to push: a store, who sends, and who says where to."""
+        """What the SDK needs to push: a store, a sender, and which addresses it may take."""
         settings = self._settings
         store = InMemoryPushNotificationConfigStore() if settings.push is True else settings.push
-        validate = settings.push_url_validator or _public_only()
+        targets = PushTargets(settings.push_networks, settings.push_url_validator)
         sender = settings.push_sender
         if sender is None:
-            import httpx
+            engine = settings.push_engine
+            if engine is None:
+                from holdfast.net.aiohttp import AiohttpEngine  # heavy; serving is not
 
-            self._client = httpx.AsyncClient(trust_env=False, timeout=10.0)
-            allowed: dict[str, Any] = {"push_url_validator": validate}
-            sender = BasePushNotificationSender(self._client, store, **allowed)
+                engine = self._engine = AiohttpEngine(proxies=False)
+            sender = PushSender(engine, store, targets)
         return {
             "push_config_store": store,
             "push_sender": sender,
-            "push_url_validator": validate,
+            "push_url_validator": targets.accepts,
         }
-
-
-def _public_only() -> PushUrlValidator:
-    """The SDK's own word on where pushing is allowed: to no address that is not public."""
-    try:
-        from a2a.utils.push_url_validator import validate_push_notification_url
-    except ModuleNotFoundError:
-        raise ValueError(
-            "the a2a-sdk that is installed does not say which addresses are safe to push to: "
-            "say it by push_url_validator=, or install a newer one"
-        ) from None
-    return validate_push_notification_url
 
 
 def _card_route(card: AgentCard) -> Route:

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.arguments import check_kind, check_one_of, check_seconds, not_empty
 from holdfast.model.card import AgentCard, AgentExtension
 from holdfast.model.settings import check_count
+from holdfast.wire.reach import Network
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -41,6 +42,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     push: Any = False
     push_sender: Any = None
     push_url_validator: Any = None
+    push_networks: tuple[Network, ...] | None = None
+    push_engine: Any = None
     versions: tuple[str, ...] = ("1.0",)
     streaming: bool = True
     extensions: tuple[AgentExtension, ...] = ()
@@ -74,8 +77,13 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             kind = type(self.push).__name__
             raise TypeError(f"push must be True, False or a store of the SDK's, not {kind}")
         self._check_callables()
-        if not self.push and (self.push_sender is not None or self.push_url_validator is not None):
-            raise ValueError("push_sender and push_url_validator need push=True or a store")
+        pushing = ("push_sender", "push_url_validator", "push_networks", "push_engine")
+        if not self.push and any(getattr(self, name) is not None for name in pushing):
+            raise ValueError(
+                f"{', '.join(pushing[:-1])} and {pushing[-1]} need push=True or a store"
+            )
+        if self.push_sender is not None and self.push_engine is not None:
+            raise ValueError("push_engine is for the server's own sender: leave out push_sender")
 
     def _check_callables(self) -> None:
         for name in ("card_modifier", "push_url_validator"):

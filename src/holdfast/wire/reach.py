@@ -49,6 +49,7 @@ _METADATA = frozenset(
     ip_address(number)
     for number in (
         "100.100.100.200",  # Alibaba Cloud
+        "100.96.0.96",  # Volcengine
         "168.63.129.16",  # Azure
         "169.254.169.254",  # most clouds
         "169.254.170.2",  # AWS, of containers
@@ -56,9 +57,11 @@ _METADATA = frozenset(
         "169.254.42.42",  # Scaleway
         "169.254.0.23",  # Tencent Cloud
         "192.0.0.192",  # Oracle Cloud
+        "fd00:c1::a9fe:a9fe",
         "fd00:ec2::23",  # AWS
         "fd00:ec2::254",
         "fd00:42::42",  # Scaleway
+        "fd00:a9fe:a9fe::1",  # Linode
         "fe80::a9fe:a9fe",  # OpenStack
         "fd20:ce::254",  # Google Cloud
     )

@@ -1,0 +1,253 @@
+"""Push notifications that a served agent sends: what they hold, and where they may lead."""
+
+import asyncio
+import json
+import socket
+
+import pytest
+from tests.asgi_server import serving
+from tests.real_agents import LIMIT
+from tests.served_agents import calling, echo
+
+import holdfast
+from holdfast import PushReceiver, TaskPushNotificationConfig
+from holdfast.server import A2AServer
+from holdfast.wire.http import HttpReply
+
+METADATA = [
+    "169.254.169.254",
+    "[::ffff:169.254.169.254]",
+    "[64:ff9b::a9fe:a9fe]",
+    "169.254.170.2",
+    "100.100.100.200",
+    "100.96.0.96",
+    "192.0.0.192",
+    "168.63.129.16",
+    "[fd00:ec2::254]",
+    "[fd20:ce::254]",
+    "[fd00:c1::a9fe:a9fe]",
+    "[fd00:a9fe:a9fe::1]",
+]
+
+
+class Carrying:
+    """An engine that notes what it is to carry, and answers as it is told."""
+
+    def __init__(self, status=200):
+        self.status = status
+        self.requests = []
+        self.closed = False
+
+    async def request(self, request):
+        raise AssertionError("the reply of a push is not read")
+
+    def stream(self, request):
+        self.requests.append(request)
+        return Replied(self.status)
+
+    async def close(self):
+        self.closed = True
+
+
+class Replied:
+    def __init__(self, status):
+        self.status = status
+
+    async def __aenter__(self):
+        if isinstance(self.status, Exception):
+            raise self.status
+        return HttpReply(status=self.status)
+
+    async def __aexit__(self, *_):
+        pass
+
+
+@pytest.fixture
+def resolving(monkeypatch):
+    """Has a name lead to one address after the other, and then always to the last."""
+    real = socket.getaddrinfo
+    addresses = []
+
+    def getaddrinfo(host, port, *args, **kwargs):
+        if host == "hooks.test":
+            host = addresses.pop(0) if len(addresses) > 1 else addresses[0]
+        return real(host, port, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    return addresses
+
+
+def config(url, **members):
+    return TaskPushNotificationConfig(url=url, **members)
+
+
+async def ask(server_options, url, **members):
+    async with calling(echo, push=True, **server_options) as client:
+        return await client.ask("hello", push_notification_config=config(url, **members))
+
+
+# ── What is sent ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_pushes_go_through_the_engine_with_what_the_client_gave():
+    engine = Carrying()
+    basic = holdfast.AuthenticationInfo(scheme="Bearer", credentials="secret")
+    options = {"push_engine": engine, "push_networks": ["127.0.0.0/8"]}
+
+    await ask(options, "http://127.0.0.1/hook", token="mine", authentication=basic)
+
+    kinds = [next(iter(json.loads(request.body))) for request in engine.requests]
+    assert kinds == ["task", "statusUpdate", "artifactUpdate", "statusUpdate"]
+    first = engine.requests[0]
+    assert (first.method, first.url) == ("POST", "http://127.0.0.1/hook")
+    assert first.headers == {
+        "content-type": "application/json",
+        "x-a2a-notification-token": "mine",
+        "authorization": "Bearer secret",
+    }
+    assert not first.reach.refuses("127.0.0.1")
+    assert first.reach.refuses("10.0.0.1")
+    assert not engine.closed
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [(302, "HTTP 302"), (500, "HTTP 500"), (RuntimeError("broken"), "broken")],
+)
+async def test_a_push_that_fails_is_logged_and_leaves_the_task_alone(status, says, caplog):
+    options = {"push_engine": Carrying(status), "push_networks": ["127.0.0.0/8"]}
+
+    answer = await ask(options, "http://127.0.0.1/hook?key=hunter2", token="hunter2")
+
+    assert answer.text == "You said hello"
+    assert says in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize("token", ["a\r\nx: y", "snow\u2603"])
+async def test_a_token_that_is_no_header_is_not_sent(token):
+    engine = Carrying()
+
+    await ask(
+        {"push_engine": engine, "push_networks": ["127.0.0.0/8"]}, "http://127.0.0.1/", token=token
+    )
+
+    assert engine.requests == []
+
+
+# ── Where they may lead ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1/",
+        "http://localhost:1/",
+        "http://10.0.0.1/",
+        "http://[::1]/",
+        "http://0.0.0.0/",
+        "http://169.254.1.1/",
+        "ftp://8.8.8.8/",
+        "http://me@8.8.8.8/",
+        "http://8.8.8.8\\@127.0.0.1/",
+        "file:///etc/passwd",
+        *(f"http://{host}/latest/meta-data" for host in METADATA),
+    ],
+)
+async def test_an_address_inside_is_refused_when_it_is_named(url, caplog):
+    with pytest.raises(holdfast.InvalidParamsError):
+        await ask({"push_engine": Carrying()}, url)
+
+    assert "are refused: " in caplog.text
+
+
+@pytest.mark.parametrize("host", METADATA)
+async def test_a_validator_opens_private_networks_and_no_metadata(host):
+    async def anything(_):
+        return True
+
+    engine = Carrying()
+    options = {"push_engine": engine, "push_url_validator": anything}
+    await ask(options, "http://10.0.0.1/")
+    assert engine.requests
+
+    with pytest.raises(holdfast.InvalidParamsError):
+        await ask(options, f"http://{host}/")
+    with pytest.raises(holdfast.InvalidParamsError):
+        await ask({**options, "push_networks": ()}, "http://10.0.0.1/")
+
+
+async def test_a_validator_narrows():
+    async def nothing(_):
+        return False
+
+    with pytest.raises(holdfast.InvalidParamsError):
+        await ask({"push_engine": Carrying(), "push_url_validator": nothing}, "http://8.8.8.8/")
+
+
+@pytest.mark.real_time
+async def test_a_name_that_leads_inside_later_is_refused_where_the_socket_is_made(
+    resolving, caplog
+):
+    resolving += ["8.8.8.8", "127.0.0.1"]
+    connections = []
+    async with asyncio.timeout(LIMIT):
+        listener = await asyncio.start_server(
+            lambda _, writer: (connections.append(1), writer.close()), "127.0.0.1", 0
+        )
+        async with listener:
+            port = listener.sockets[0].getsockname()[1]
+            answer = await ask({}, f"http://hooks.test:{port}/")
+
+    assert answer.text == "You said hello"
+    assert connections == []
+    assert "leads to 127.0.0.1" in caplog.text
+    assert 'push_networks=("127.0.0.1",)' in caplog.text
+
+
+@pytest.mark.real_time
+async def test_a_push_arrives_in_a_network_that_is_allowed(resolving):
+    resolving += ["127.0.0.1"]
+    seen = []
+
+    def received(url):
+        port = url.rpartition(":")[2]
+        receiver = PushReceiver(f"http://hooks.test:{port}/push")
+
+        async def serve(scope, receive, send):
+            seen.append(scope["method"])
+            await receiver(scope, receive, send)
+
+        serve.receiver = receiver
+        return serve
+
+    async with asyncio.timeout(LIMIT), serving(received) as app:
+        receiver = app.receiver
+        pushed = receiver.config()
+        async with calling(echo, push=True, push_networks=["127.0.0.1"]) as client:
+            answer = await client.ask("hello", push_notification_config=pushed)
+            receiver.expect(answer.task_id, pushed)
+            done = await receiver.wait(answer.task_id)
+
+    assert done.text == "You said hello"
+    assert set(seen) == {"POST"}
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "says"),
+    [
+        ({"push_networks": ["10.0.0.0/8"]}, ValueError, "need push=True"),
+        ({"push_engine": Carrying()}, ValueError, "need push=True"),
+        ({"push": True, "push_networks": "10.0.0.0/8"}, TypeError, "a sequence"),
+        ({"push": True, "push_networks": ["x"]}, ValueError, "not a network"),
+        ({"push": True, "push_engine": 1}, TypeError, "push_engine must have the methods"),
+        (
+            {"push": True, "push_engine": Carrying(), "push_sender": object()},
+            ValueError,
+            "leave out push_sender",
+        ),
+    ],
+)
+def test_options_that_cannot_be_right_are_errors(options, kind, says):
+    with pytest.raises(kind, match=says):
+        A2AServer(echo, **options)
