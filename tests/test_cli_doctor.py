@@ -250,7 +250,7 @@ def test_the_message_goes_out_in_the_version_that_is_asked_for():
     agent = FakeAgent(versions=("0.3",))
 
     assert "1.0 was asked for" in " ".join(
-        holdfast("doctor", "--send", "x", agent=agent).out.split()
+        holdfast("doctor", "--send", "x", "--a2a-version", "1.0", agent=agent).out.split()
     )
     assert agent.executions == {}
 

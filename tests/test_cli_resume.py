@@ -35,7 +35,7 @@ class Left:
         """Messages that were sent, and whose answer nobody waited for."""
         source = self.path.with_name("in.txt")
         source.write_text("".join(f"{text}\n" for text in texts))
-        words = ["--input", str(source), "--output", "-", "--journal", str(self.path)]
+        words = ["--input", str(source), "--results", "-", "--journal", str(self.path)]
         done = holdfast("run", *words, "--grace", "0", agent=agent, stops=[5])
         assert done.exit == 130
 

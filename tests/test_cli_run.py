@@ -49,7 +49,7 @@ class Runs:
             text = lines if isinstance(lines, bytes) else "".join(f"{x}\n" for x in lines).encode()
             self.input.write_bytes(text)
         named = ["--input", str(self.input)] if "--input" not in words else []
-        named += ["--output", str(output or self.output), "--journal", str(self.journal)]
+        named += ["--results", str(output or self.output), "--journal", str(self.journal)]
         return holdfast("run", *named, *words, agent=self.agent, **more)
 
     @property
@@ -755,7 +755,7 @@ def test_after_an_interruption_what_is_under_way_comes_to_its_end(tmp_path):
     assert "Warning: no more is sent; waiting up to 30s for 4 under way" in done.err
     assert "Summary: 4 completed, 6 left\n" in done.err
     assert (
-        f"Hint: to go on: holdfast run --input {runs.input} --output {runs.output} --journal "
+        f"Hint: to go on: holdfast run --input {runs.input} --results {runs.output} --journal "
         f"{runs.journal} --rate 50/s --concurrency 4 --agent-card {AGENT}\n"
     ) in done.err
     assert runs.sent == 4
@@ -790,11 +790,11 @@ def test_what_is_not_waited_for_is_gone_on_with_by_the_next_run(tmp_path, grace,
         (["--input", "{}/none"], "{}/none cannot be read: No such file or directory"),
         (["--input", "{}"], "{} cannot be read: Is a directory"),
         (["--input", "/dev/null"], "/dev/null is no file, whose path could name the run"),
-        (["--output", "{}"], "{} cannot be written: Is a directory"),
-        (["--output", "{}/none/out"], "{}/none/out cannot be written: No such file or directory"),
-        (["--output", "{}/notes/out"], "{}/notes/out cannot be written: Not a directory"),
-        (["--output", "{}/notes"], "{}/notes holds something that is no result, on line 1"),
-        (["--output", "{}/in"], "{}/in is named by --input and by --output"),
+        (["--results", "{}"], "{} cannot be written: Is a directory"),
+        (["--results", "{}/none/out"], "{}/none/out cannot be written: No such file or directory"),
+        (["--results", "{}/notes/out"], "{}/notes/out cannot be written: Not a directory"),
+        (["--results", "{}/notes"], "{}/notes holds something that is no result, on line 1"),
+        (["--results", "{}/in"], "{}/in is named by --input and by --results"),
         (["--journal", "{}/in"], "{}/in is named by --input and by --journal"),
         (["--journal", "{}"], "the journal {} cannot be used: unable to open database file"),
         (["--journal", "{}/notes"], "the journal {}/notes cannot be used: file is not a database"),
@@ -803,7 +803,7 @@ def test_what_is_not_waited_for_is_gone_on_with_by_the_next_run(tmp_path, grace,
 def test_a_file_that_cannot_be_used_is_told_before_anything_is_sent(tmp_path, words, told):
     (tmp_path / "in").write_text("a\n")
     (tmp_path / "notes").write_text("my own notes, with no end of the line")
-    given = {"--input": "{}/in", "--output": "{}/out", "--journal": "{}/calls.db"}
+    given = {"--input": "{}/in", "--results": "{}/out", "--journal": "{}/calls.db"}
     given |= dict([words])
     agent = FakeAgent()
     named = [word.format(tmp_path) for pair in given.items() for word in pair]
@@ -816,16 +816,23 @@ def test_a_file_that_cannot_be_used_is_told_before_anything_is_sent(tmp_path, wo
     assert (tmp_path / "notes").read_text() == "my own notes, with no end of the line"
 
 
+def test_the_output_option_is_the_form_as_everywhere(runs):
+    assert runs("--output", "json", lines=["a"]).json["run"]["completed"] == 1
+    refused = runs("--output", "results.jsonl", lines=["a"])
+    assert refused.exit == 2
+    assert "'results.jsonl' is not one of 'text', 'json'" in refused.err
+
+
 def test_a_journal_is_named_as_a_program_names_it(runs):
     runs(lines=["a"])
     address = f"sqlite:///{runs.journal}"
-    words = ("--input", str(runs.input), "--output", "-", "--journal", address)
+    words = ("--input", str(runs.input), "--results", "-", "--journal", address)
     done = holdfast("run", *words, agent=runs.agent)
     shared = holdfast("run", *words[:3], str(runs.journal), *words[4:], agent=runs.agent)
 
     assert text_of(json.loads(done.out)) == "A"
     assert runs.sent == 1
-    assert f"Error: {runs.journal} is named by --output and by --journal" in shared.err
+    assert f"Error: {runs.journal} is named by --results and by --journal" in shared.err
 
 
 def test_a_result_in_the_middle_of_something_else_is_left_alone(runs):
@@ -891,7 +898,7 @@ def test_what_is_under_way_is_not_waited_for_where_nobody_reads_results(tmp_path
     agent = FakeAgent(lambda turn: completes("x", after=0 if turn.message.text == "0" else 3000))
     source = tmp_path / "in.txt"
     source.write_text("".join(f"{number}\n" for number in range(5)))
-    words = ("run", "--input", str(source), "--output", "-")
+    words = ("run", "--input", str(source), "--results", "-")
     words += ("--journal", str(tmp_path / "calls.db"))
     with served(agent) as url, start(*words, "-a", url) as process:
         process.stdout.close()
@@ -973,7 +980,6 @@ def test_no_grace_is_a_grace():
     ("words", "told"),
     [
         (["--input", "-"], "--input -: standard input has no name"),
-        (["--output", "json"], "--output: names a file here; the form is -o json"),
         (["--concurrency", "0"], "0 is not in the range x>=1"),
         (["--on-bad-line", "ignore"], "'ignore' is not one of 'skip', 'fail'"),
     ],
@@ -1000,7 +1006,7 @@ def test_a_run_that_was_killed_goes_on_with_the_same_command(tmp_path):
     agent = echo(after=0.2)
     source, output = tmp_path / "in.txt", tmp_path / "out.jsonl"
     source.write_text("".join(f"line {number}\n" for number in range(1, 41)))
-    words = ("run", "--input", str(source), "--output", str(output), "--concurrency", "8")
+    words = ("run", "--input", str(source), "--results", str(output), "--concurrency", "8")
     words += ("--journal", str(tmp_path / "calls.db"))
     with served(agent) as url:
         with start(*words, "-a", url) as process:
@@ -1030,7 +1036,7 @@ def test_a_run_that_was_killed_goes_on_with_the_same_command(tmp_path):
 
 
 def test_an_interruption_of_a_run_that_waits_for_its_input_is_quiet(tmp_path):
-    words = ("run", "--input", "/dev/stdin", "--run-id", "r", "--output", "-")
+    words = ("run", "--input", "/dev/stdin", "--run-id", "r", "--results", "-")
     words += ("--journal", str(tmp_path / "calls.db"))
     reader, writer = os.pipe()
     with served(echo()) as url, start(*words, "-a", url, stdin=reader) as process:
@@ -1052,7 +1058,7 @@ def test_somebody_who_looks_on_is_told_how_many_of_how_many_are_done(tmp_path):
 
     source = tmp_path / "in.txt"
     source.write_text("a\n\nb\nc\n")
-    words = ("run", "--input", str(source), "--output", str(tmp_path / "out"))
+    words = ("run", "--input", str(source), "--results", str(tmp_path / "out"))
     words += ("--journal", str(tmp_path / "calls.db"), "--concurrency", "1")
     mine, theirs = pty.openpty()
     agent = echo(after=0.5)

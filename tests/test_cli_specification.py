@@ -1154,9 +1154,8 @@ def test_ver_001_negotiates_down_within_1(version):
     assert fake.versions() == {"1.0"}
 
 
-@pytest.mark.parametrize("version", ["0.3", "2.0"])
-def test_ver_001_never_negotiates_another_one(version):
-    fake = Fake(FakeAgent(card=card_with(interface(version=version))))
+def test_ver_001_never_negotiates_a_version_that_it_does_not_speak():
+    fake = Fake(FakeAgent(card=card_with(interface(version="2.0"))))
     done = fake.run("send", "hello", "-o", "json")
     assert (done.exit, done.error["code"]) == (1, "VersionNotSupportedError")
     assert fake.agent.calls("SendMessage") == []
@@ -1194,9 +1193,22 @@ def test_ver_001_a_patch_number_says_nothing(version):
     assert fake.versions() == {"0.3"}
 
 
-def test_ver_001_the_card_of_an_older_agent_is_shown_with_what_to_pass():
+_OLDER = (
+    "Warning: the agent's card declares no protocol newer than 0.3, which is spoken; "
+    "--a2a-version 1.0 refuses that\n"
+)
+
+
+@pytest.mark.parametrize("words", [["card", "get"], ["send", "hello"], ["send", "x", "--stream"]])
+def test_ver_001_an_agent_of_0_3_is_spoken_to_with_one_warning(words):
     fake = Fake(FakeAgent(versions=("0.3",)))
-    done = fake.run("card", "get")
+    done = fake.run(*words)
+    assert (done.exit, done.err) == (0, _OLDER)
+
+
+def test_ver_001_the_card_of_an_older_agent_is_shown_where_1_0_is_asked_for():
+    fake = Fake(FakeAgent(versions=("0.3",)))
+    done = fake.run("card", "get", "--a2a-version", "1.0")
     assert (done.exit, "Fake agent" in done.out) == (0, True)
     assert "0.3.0, and not 1.0" in done.err
     assert "nothing was sent" not in done.err
@@ -1214,7 +1226,7 @@ def test_ver_001_an_older_version_that_no_card_declares_is_warned_of(words):
 @pytest.mark.parametrize("words", [["send", "hello"], ["task", "get", "t"]])
 def test_ver_001_what_to_pass_to_an_older_agent_is_told(words):
     fake = Fake(FakeAgent(versions=("0.3",)))
-    done = fake.run(*words, "-o", "json")
+    done = fake.run(*words, "-o", "json", "--a2a-version", "1.0")
     assert (done.exit, done.error["code"]) == (1, "VersionNotSupportedError")
     assert "0.3.0, and not 1.0" in done.error["message"]
     assert done.error["hint"] == "if the agent speaks 0.3: --a2a-version 0.3"
@@ -1247,6 +1259,87 @@ def test_ver_001_what_the_agent_says_of_the_version_is_told(fake):
 
 
 # ── DEFAULT ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("words", [["send", "hello", "-v"], ["-v", "send", "hello"]])
+def test_v_is_verbose_where_there_is_a_command(fake, words):
+    assert "Sent message: " in fake.run(*words).out
+
+
+def test_the_part_flags_have_their_newer_names_too(fake, tmp_path):
+    (tmp_path / "a.json").write_text('{"k": 1}')
+    words = ("--data-part", str(tmp_path / "a.json"), "--media-type", "application/x-k")
+    fake.run("send", "--text-part", "a", *words, "--text", "b", "--file-part", "https://x.test/y")
+    (sent,) = fake.agent.calls("SendMessage")
+    parts = json.loads(sent.body)["params"]["message"]["parts"]
+    assert [set(part) - {"filename"} for part in parts] == [
+        {"text"}, {"data", "mediaType"}, {"text"}, {"url"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [("JsonRpc", "/rpc"), ("Rest", "/rest"), ("REST", "/rest"), ("http+json", "/rest")],
+)
+def test_an_endpoint_is_called_without_its_card(written, path):
+    agent = FakeAgent(scripted, bindings=("JSONRPC", "HTTP+JSON"))
+    words = ("-e", f"{AGENT}{path}", "--transport", written)
+    sent = holdfast("send", "ask more", *words, card=None, agent=agent)
+    assert sent.exit == 0, sent.err
+    assert {call.operation for call in agent.received} == {"SendMessage"}
+    assert f"<reply>' --endpoint {AGENT}{path}" in sent.err
+    shown = holdfast("task", "get", sent.field("Task ID"), *words, card=None, agent=agent)
+    assert shown.exit == 0
+    streamed = holdfast("send", "x", "--stream", *words, card=None, agent=agent)
+    assert (streamed.exit, streamed.err) == (0, "")
+    assert agent.calls("GetAgentCard") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["send", "x", "-e", AGENT], "--endpoint needs one --transport"),
+        (["send", "x", "-e", AGENT, "--transport", "rest", "--transport", "grpc"], "needs one"),
+        (["send", "x", "-e", AGENT, "--transport", "rest", "-a", AGENT], "contradict each other"),
+        (["send", "x", "-e", "host:1", "--transport", "rest"], "--endpoint"),
+        (["card", "get", "-e", AGENT, "--transport", "rest"], "use --agent-card"),
+        (["doctor", "-e", AGENT, "--transport", "rest"], "use --agent-card"),
+    ],
+)
+def test_an_endpoint_that_is_not_enough_is_a_usage_error(words, told):
+    agent = FakeAgent()
+    done = holdfast(*words, card=None, agent=agent)
+    assert (done.exit, agent.received) == (2, [])
+    assert told in done.err
+
+
+def test_an_endpoint_by_flag_beats_a_card_in_the_environment():
+    agent = FakeAgent()
+    words = ("-e", f"{AGENT}/rpc", "--transport", "jsonrpc")
+    env = {"A2ACLI_AGENT_CARD": "http://other.test"}
+    assert holdfast("send", "x", *words, card=None, agent=agent, env=env).exit == 0
+    words, env = ("-a", AGENT), {"A2ACLI_ENDPOINT": "http://other.test/rpc"}
+    assert holdfast("send", "x", *words, card=None, agent=agent, env=env).exit == 0
+
+
+def test_send_reads_its_text_from_standard_input(fake):
+    assert fake.run("send", "-", stdin=b"first\nsecond\n").exit == 0
+    (sent,) = fake.agent.calls("SendMessage")
+    assert json.loads(sent.body)["params"]["message"]["parts"] == [{"text": "first\nsecond"}]
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "told"),
+    [
+        (["-"], b"", "Standard input is empty"),
+        (["-"], b"\xff", "Standard input is not UTF-8"),
+        (["-", "--data", "-"], b"{}", "there are 'TEXT -' and '--data -'"),
+    ],
+)
+def test_standard_input_that_is_no_text_is_a_usage_error(fake, words, stdin, told):
+    done = fake.run("send", *words, stdin=stdin)
+    assert (done.exit, fake.agent.received) == (2, [])
+    assert told in done.err
 
 
 def test_default_001_transport_server_preference_order():
@@ -1306,7 +1399,7 @@ def test_default_001_transport_security_tls_on():
         "default: (the order of the card)",
         "Default of send and cancel",
         "default: text",
-        "default: 1.0",
+        "default: (the newest that the card declares)",
         "default: 15m",
         "default: 2s",
         "Do not verify TLS certificates, as is done otherwise",
@@ -1385,7 +1478,7 @@ def test_cli_001_help_for_everything(words):
     assert done.out.startswith("Usage: holdfast")
 
 
-@pytest.mark.parametrize("words", [["--version"], ["-v"], ["send", "-v"], ["task", "get", "-v"]])
+@pytest.mark.parametrize("words", [["--version"], ["-v"], ["send", "--version"]])
 def test_cli_001_the_version(words):
     done = holdfast(*words, card=None)
     assert (done.exit, done.out) == (0, f"holdfast {__version__}\n")
@@ -1685,7 +1778,7 @@ def test_cli_002_a_completion_script_for_each_shell(shell, registers):
 
 
 def test_demo_server_001_an_agent_to_practise_with():
-    served = holdfast("demo-server", "--port", "0", card=None, on_sockets=True, stops=[0.01])
+    served = holdfast("server", "--port", "0", card=None, on_sockets=True, stops=[0.01])
     assert (served.exit, served.err) == (0, "")
     assert "holdfast send -a http://127.0.0.1:" in served.out
 

@@ -20,7 +20,14 @@ from holdfast.cli.errors import CommandError, usage
 from holdfast.cli.execution import CONTEXT, INTERRUPTED, cannot_write, execute, fail, nobody_reads
 from holdfast.cli.journal_commands import resume, run_lines
 from holdfast.cli.message_commands import chat, send
-from holdfast.cli.options import CARD, EVERYWHERE, LINES, OUTPUT_FORMATS, with_options
+from holdfast.cli.options import (
+    CARD,
+    EVERYWHERE,
+    LINES,
+    OUTPUT_FORMATS,
+    version_line,
+    with_options,
+)
 from holdfast.cli.own_commands import COMPLETE, completion, config, show_help
 from holdfast.cli.skill_command import skill
 from holdfast.cli.sources import loaded_configuration
@@ -83,9 +90,7 @@ def _message(error: click.UsageError) -> str:
 
 def _form(arguments: Sequence[str], world: World, ctx: click.Context | None) -> str:
     """The output format that is asked for, whatever else is wrong with the arguments."""
-    names_file = ctx is not None and ctx.info_name == "run"
-    flags = r"-o[\0=]?" if names_file else r"-o[\0=]?|--output[\0=]"
-    asked = _asked(arguments, flags) or os.environ.get("A2ACLI_OUTPUT")
+    asked = _asked(arguments, r"-o[\0=]?|--output[\0=]") or os.environ.get("A2ACLI_OUTPUT")
     if asked is None:
         named = _asked(arguments, r"--config[\0=]") or os.environ.get("A2ACLI_CONFIG") or None
         with contextlib.suppress(OSError, ValueError):
@@ -104,6 +109,8 @@ def _asked(arguments: Sequence[str], flags: str) -> str | None:
 
 @click.group(
     context_settings=CONTEXT,
+    invoke_without_command=True,
+    no_args_is_help=True,
     epilog="Each option of a command can also be set by the environment variable that its help "
     "names, or in a .env file under that name: see holdfast config show --help. Exit codes: 0 "
     "done, 1 failed, 2 wrong usage, 3 agent not reachable, 4 not authenticated, 5 timeout, 130 "
@@ -111,8 +118,14 @@ def _asked(arguments: Sequence[str], flags: str) -> str | None:
     "exit code.",
 )
 @with_options(EVERYWHERE)
-def app(**_options: object) -> None:
+@click.pass_context
+def app(ctx: click.Context, /, **options: object) -> None:
     """Talk to agents over A2A, the Agent2Agent protocol."""
+    if ctx.invoked_subcommand is not None:
+        return
+    if not options["verbose"]:
+        ctx.fail("Missing command.")
+    click.echo(version_line())  # what -v alone asks other tools for
 
 
 @app.group("card", context_settings=CONTEXT)
@@ -131,6 +144,7 @@ def card_get(ctx: click.Context, /, **options: Any) -> int:
         lambda session, output: get_card(
             session, output, validate=options["validate"], extended=options["extended"]
         ),
+        needs_card=True,
     )
 
 
@@ -140,6 +154,7 @@ app.add_command(completion)
 app.add_command(config)
 app.add_command(conformance)
 app.add_command(demo_server)
+app.add_command(demo_server, "server")
 app.add_command(doctor)
 app.add_command(resume)
 app.add_command(run_lines)

@@ -75,4 +75,4 @@ def conformance(ctx: click.Context, /, **options: Any) -> int:
             python=options["python"],
         )
 
-    return execute(ctx, act)
+    return execute(ctx, act, needs_card=True)

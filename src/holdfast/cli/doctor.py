@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from holdfast.cli.card_keys import card_verifier
 from holdfast.cli.errors import CommandError, Failure
 from holdfast.diagnosis import Examination
-from holdfast.wire.bindings import HTTP_BINDINGS, PROTOCOL_VERSIONS
+from holdfast.wire.bindings import HTTP_BINDINGS
 
 if TYPE_CHECKING:
     from holdfast.cli.output import Output
@@ -62,7 +62,7 @@ async def examine(
         auth=session.auth,
         headers=session.svc_params,
         timeout=settings.timeout,
-        protocol_version=next((v for v in PROTOCOL_VERSIONS if v == settings.version), None),
+        protocol_version=session.asked_version,
         bindings=tuple(name for name in settings.transports if name in HTTP_BINDINGS),
         env=world.env,
         card_verifier=card_verifier(settings),

@@ -63,4 +63,5 @@ def doctor(ctx: click.Context, /, **options: Any) -> int:
     return execute(
         ctx,
         lambda session, output: examine(session, output, send=text, twice=twice, world=world),
+        needs_card=True,
     )

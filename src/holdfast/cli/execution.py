@@ -66,6 +66,7 @@ _NOTHING_TO_FOLLOW = (
 )
 
 _ANNOUNCED = "holdfast.cli.execution.announced"
+_NEEDS_CARD = "--endpoint leaves out the card, which this command needs: use --agent-card."
 
 logger = logging.getLogger("holdfast.cli")
 
@@ -77,6 +78,7 @@ def execute(
     action: Action,
     *,
     can_follow: bool = False,
+    needs_card: bool = False,
     output: TextOutput | JsonOutput | None = None,
 ) -> int:
     """Runs an action against the agent, and reports how it failed, if it did.
@@ -85,6 +87,7 @@ def execute(
         ctx: The command's context.
         action: What to do.
         can_follow: Whether there is something to follow with ``--stream``.
+        needs_card: Whether it is about the agent's card, and not about an interface alone.
         output: Where things are said; what the options say if left out.
 
     Raises:
@@ -96,6 +99,8 @@ def execute(
     settings = read_settings(ctx)
     if settings.stream and not can_follow and settings.output != "json":
         raise click.UsageError(_NOTHING_TO_FOLLOW, ctx)
+    if settings.endpoint and needs_card:
+        raise click.UsageError(_NEEDS_CARD, ctx)
     output = output or output_for(settings.output, settings)
     announce(ctx, output, settings)
     reference = reference_of(ctx, settings)

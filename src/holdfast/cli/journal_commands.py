@@ -13,8 +13,6 @@ from holdfast.cli.errors import CommandError, Failure
 from holdfast.cli.journal_options import DEFAULT_CONCURRENCY, RESUMING, RUNNING
 from holdfast.cli.options import (
     EVERYWHERE,
-    EVERYWHERE_BUT_FILES,
-    OUTPUT_FORMATS,
     POLLING,
     with_options,
 )
@@ -50,23 +48,23 @@ _NO_QUERY = "a journal keeps no query of an address; name the agent with --agent
 
 
 @click.command("run", context_settings=CONTEXT)
-@with_options(RUNNING, POLLING, EVERYWHERE_BUT_FILES)
+@with_options(RUNNING, POLLING, EVERYWHERE)
 @click.pass_context
 def run_lines(ctx: click.Context, /, **options: Any) -> int:
     """Send many messages, a few at a time, each once, whatever happens to the command.
 
-    Each line of the input is a message: text; a JSON string; a Message of the protocol; or an
-    object {"id": …, "text": …} or {"id": …, "message": {…}}, its id optional. Each line of the
-    output is the result of one: {"id": …, "line": n, "digest": …, "task": {…}}, or "message" or
+    Each line of --input is a message: text; a JSON string; a Message of the protocol; or an
+    object {"id": …, "text": …} or {"id": …, "message": {…}}, its id optional. Each line of
+    --results is the result of one: {"id": …, "line": n, "digest": …, "task": {…}}, or "message" or
     "error" in place of the task. Results come as they come; each line has one.
 
-    However it ended, killed or interrupted, the same command goes on: what is in the output is
+    However it ended, killed or interrupted, the same command goes on: what is in the results is
     over, what was sent is waited for, the rest is sent, and so is a line whose error has
     "executed": false. --timeout is the time of each answer.
 
     A line is known by its id, or else by what it says, wherever it stands: the same line twice is
     two messages, a changed one is another, and an id whose message has changed is an error. What
-    the output holds of other inputs stays there, and a line that says the same is over, too.
+    the results hold of other inputs stays there, and a line that says the same is over, too.
 
     Ctrl-C sends no more, and waits for what is under way; a second one leaves it to the agent and
     to the next run. While the agent cannot be reached, at the start too, no more is sent; after 5
@@ -84,10 +82,6 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
 
     if options["source"] == STANDARD and options["run_id"] is None:
         raise click.UsageError(_NO_NAME, ctx)
-    if options["results"].lower() in OUTPUT_FORMATS:
-        form = options["results"].lower()
-        message = f"--output: names a file here; the form is -o {form}, a file ./{form}"
-        raise click.UsageError(message, ctx)
     world: World = ctx.obj
     settings = read_settings(ctx)
     plan = Plan(

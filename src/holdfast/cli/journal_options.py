@@ -24,7 +24,7 @@ RUNNING = (
         help="Messages, one on each line; - for standard input, with --run-id.",
     ),
     click.option(
-        "--output",
+        "--results",
         "results",
         metavar="FILE",
         required=True,

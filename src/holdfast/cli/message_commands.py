@@ -45,7 +45,8 @@ _NO_TERMINAL = (
 def send(ctx: click.Context, /, **options: Any) -> int:
     """Send a message, and wait for the outcome, or follow how it comes about with --stream.
 
-    The message is TEXT, or parts in the order of their flags, or both. It is never sent twice.
+    The message is TEXT, or parts in the order of their flags, or both; TEXT - is what standard
+    input holds. It is never sent twice.
     """
     parts = read_parts(ctx, options["words"])
     return execute(

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import click
 
 from holdfast._version import __version__
-from holdfast.cli.configuration import PREFIX
 from holdfast.cli.logging_in import FLOWS
 from holdfast.cli.sources import setting_option as _option
 from holdfast.cli.values import (
+    SHORT_BINDINGS,
     Reads,
     complete_path,
     hidden,
@@ -25,6 +25,7 @@ from holdfast.cli.values import (
     masked_reference,
     read_bearer,
     read_duration,
+    read_endpoint,
     read_extension,
     read_id,
     read_metadata,
@@ -45,7 +46,6 @@ __all__ = [
     "DEFAULT_TIMEOUT",
     "EVERYWHERE",
     "EVERYWHERE_BRIEFLY",
-    "EVERYWHERE_BUT_FILES",
     "HISTORY",
     "LINES",
     "METADATA",
@@ -56,6 +56,7 @@ __all__ = [
     "REPLY",
     "STREAMING",
     "WAITING",
+    "version_line",
     "with_options",
 ]
 
@@ -70,7 +71,8 @@ DEFAULT_POLL_INTERVAL = 2.0
 def _complete_transport(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[str]:
-    return [name for name in BINDINGS if name.startswith(incomplete.upper())]
+    known = (*BINDINGS, *SHORT_BINDINGS)
+    return [name for name in known if name.upper().startswith(incomplete.upper())]
 
 
 def _as_flag(value: object) -> str:
@@ -79,8 +81,13 @@ def _as_flag(value: object) -> str:
 
 def _print_version(ctx: click.Context, _param: click.Parameter, value: object) -> None:
     if value and not ctx.resilient_parsing:
-        click.echo(f"holdfast {__version__}")
+        click.echo(version_line())
         ctx.exit()
+
+
+def version_line() -> str:
+    """What ``--version`` shows."""
+    return f"holdfast {__version__}"
 
 
 def _timeout(seconds: float) -> Callable[[F], F]:
@@ -149,6 +156,15 @@ EVERYWHERE = (
         "or CATALOG#NAME, an entry of a JSON catalog of agents at a path or URL.",
     ),
     _option(
+        "--endpoint",
+        "-e",
+        metavar="URL",
+        type=Reads("url", read_endpoint),
+        mask=masked_reference,
+        help="The agent, by the address of its interface, in place of --agent-card: no card is "
+        "fetched, and one --transport says what is spoken there.",
+    ),
+    _option(
         "--output",
         "-o",
         type=click.Choice(OUTPUT_FORMATS, case_sensitive=False),
@@ -162,16 +178,17 @@ EVERYWHERE = (
         type=Reads("binding", read_transport, r"[,\s]+"),
         show_default="the order of the card",
         shell_complete=_complete_transport,
-        help=f"Preferred binding ({', '.join(BINDINGS)}); can be repeated, best first. One that "
-        "the card does not offer is skipped.",
+        help=f"Preferred binding ({', '.join(BINDINGS)}, or jsonrpc, rest, grpc); can be "
+        "repeated, best first. One that the card does not offer is skipped.",
     ),
     _option(
         "--a2a-version",
         metavar="VERSION",
         type=Reads("version", read_version),
-        default=PROTOCOL_VERSION,
-        help=f"Protocol version to speak: {PROTOCOL_VERSION}, or {OLDER_VERSION}, which is spoken "
-        "only with this option, even where the card declares nothing else.",
+        show_default="the newest that the card declares",
+        help=f"Protocol version to speak: {PROTOCOL_VERSION} or {OLDER_VERSION}, and no other. "
+        f"Without it, {OLDER_VERSION} is spoken, with a warning, where the card declares nothing "
+        "newer.",
     ),
     _option(
         "--bearer",
@@ -216,6 +233,7 @@ EVERYWHERE = (
     ),
     _option(
         "--verbose",
+        "-v",
         is_flag=True,
         shown=_as_flag,
         help="Show everything that was sent and received, not only the outcome.",
@@ -252,7 +270,6 @@ EVERYWHERE = (
     ),
     click.option(
         "--version",
-        "-v",
         is_flag=True,
         is_eager=True,
         expose_value=False,
@@ -263,21 +280,7 @@ EVERYWHERE = (
 )
 """Options of every command; they can also stand before it."""
 
-EVERYWHERE_BUT_FILES = (
-    EVERYWHERE[0],
-    _option(
-        "-o",
-        "output",
-        variable=f"{PREFIX}OUTPUT",
-        type=click.Choice(OUTPUT_FORMATS, case_sensitive=False),
-        default="text",
-        help="Output format: words, or a document. What --output names is JSON either way.",
-    ),
-    *EVERYWHERE[2:],
-)
-"""The same where ``--output`` names a file."""
-
-EVERYWHERE_BRIEFLY = (*EVERYWHERE[:8], _timeout(DEFAULT_TIMEOUT_OF_DOCTOR), *EVERYWHERE[9:])
+EVERYWHERE_BRIEFLY = (*EVERYWHERE[:9], _timeout(DEFAULT_TIMEOUT_OF_DOCTOR), *EVERYWHERE[10:])
 """The same where nobody waits for a task."""
 
 WAITING = (

@@ -26,10 +26,16 @@ __all__ = ["PARTS", "PartsCommand", "read_parts", "read_text"]
 
 PARTS = (
     click.option(
-        "--text", "text", multiple=True, metavar="TEXT", help="A part with text; can be repeated."
+        "--text",
+        "--text-part",
+        "text",
+        multiple=True,
+        metavar="TEXT",
+        help="A part with text; can be repeated.",
     ),
     click.option(
         "--file",
+        "--file-part",
         "file",
         multiple=True,
         metavar="PATH|URL",
@@ -39,6 +45,7 @@ PARTS = (
     ),
     click.option(
         "--data",
+        "--data-part",
         "data",
         multiple=True,
         metavar="PATH|-",
@@ -55,6 +62,7 @@ PARTS = (
     ),
 )
 _FLAGS = {"text": "--text", "file": "--file", "data": "--data", "media_type": "--media-type"}
+_FROM_STANDARD_INPUT = ("TEXT", "--data")
 _ORDER = "holdfast.cli.parts.order"
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[\x20-\x7e]*)?")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.*", re.DOTALL)
@@ -98,14 +106,17 @@ def read_parts(ctx: click.Context, words: Sequence[str]) -> tuple[Part, ...]:
     if not drafts:
         message = "There is nothing to send: give TEXT, --text, --file or --data."
         raise click.UsageError(message, ctx)
-    if sum(draft.flag == "--data" and draft.value == "-" for draft in drafts) > 1:
-        message = "Standard input can be read once: there are two '--data -'."
+    reads = [d.flag for d in drafts if d.value == "-" and d.flag in _FROM_STANDARD_INPUT]
+    if len(reads) > 1:
+        both = " and ".join(f"'{flag} -'" for flag in dict.fromkeys(reads))
+        count = "two " if len(set(reads)) == 1 else ""
+        message = f"Standard input can be read once: there are {count}{both}."
         raise click.UsageError(message, ctx)
     return _parts(ctx, drafts)
 
 
 def read_text(ctx: click.Context, words: Sequence[str]) -> Part | None:
-    """Makes the part of the positional text, if there is one.
+    """Make the part of the positional text, if there is one.
 
     Args:
         ctx: Names the command.
@@ -147,6 +158,23 @@ def _drafts(order: Sequence[str], params: Mapping[str, Any]) -> list[_Draft]:
             raise click.UsageError(message)
         drafts[-1].media_type = value
     return drafts
+
+
+def _argument(draft: _Draft) -> Part:
+    """The positional text; ``-`` stands for what standard input holds."""
+    if draft.value != "-":
+        return _text(draft)
+    try:
+        said = _standard_input().decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        message = "Standard input is not UTF-8: it cannot be a text; send it with --file."
+        raise ValueError(message) from None
+    except (OSError, ValueError) as error:
+        raise _unreadable("TEXT", "from standard input", error) from None
+    if not said.strip():
+        message = "Standard input is empty: there is no text to send."
+        raise ValueError(message)
+    return _text(_Draft("TEXT", said))
 
 
 def _text(draft: _Draft) -> Part:
@@ -214,7 +242,7 @@ def _unreadable(flag: str, what: str, error: Exception) -> ValueError:
 
 
 _READ: Mapping[str, Callable[[_Draft], Part]] = {
-    "TEXT": _text,
+    "TEXT": _argument,
     "--text": _text,
     "--file": _file,
     "--data": _data,

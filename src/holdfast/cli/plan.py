@@ -60,7 +60,7 @@ class Plan:
 
     def words(self, *, run_id: str | None = None) -> list[str]:
         """The words of the command that goes on; under another name, if one is given."""
-        given = {"--input": self.input, "--output": self.output, "--journal": self.journal}
+        given = {"--input": self.input, "--results": self.output, "--journal": self.journal}
         named = run_id or self.run_id
         if named is not None:
             given["--run-id"] = named
@@ -75,7 +75,7 @@ class Plan:
         Raises:
             CommandError: One is.
         """
-        names = {"--input": self.input, "--output": self.output, "--journal": str(journal)}
+        names = {"--input": self.input, "--results": self.output, "--journal": str(journal)}
         seen: dict[Path, str] = {}
         for flag, name in names.items():
             if flag != "--journal" and name == STANDARD:

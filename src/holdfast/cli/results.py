@@ -172,7 +172,7 @@ class Results:
                 if result is None or not line.endswith(b"\n"):
                     raise unusable(
                         path, f"holds something that is no result, on line {number}",
-                        "name a file that is not there yet with --output",
+                        "name a file that is not there yet with --results",
                     )  # fmt: skip
                 end += len(line)
                 if self._stays(result):

@@ -26,7 +26,7 @@ from holdfast.cli.settings import CLIENT_KEY_PASSWORD
 from holdfast.cli.values import masked_reference, secrets_in_params, secrets_in_reference
 from holdfast.cli.wire_log import LoggedEngine
 from holdfast.cli.wording import reconnected, reconnecting, retrying
-from holdfast.errors import A2AError, VersionNotSupportedError
+from holdfast.errors import A2AError, InvalidAgentCardError, VersionNotSupportedError
 from holdfast.model.extras import how_to_install
 from holdfast.model.operations import (
     GET_TASK,
@@ -45,6 +45,7 @@ from holdfast.wire.bindings import (
     OLDER_VERSION,
     PROTOCOL_VERSION,
     PROTOCOL_VERSIONS,
+    spoken_version,
 )
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.journal import Journal
     from holdfast.runtime.listeners import Observation
     from holdfast.runtime.transport import AuthProvider
+    from holdfast.wire.bindings import ProtocolVersion
 
 __all__ = ["Session"]
 
@@ -127,6 +129,7 @@ class Session:
         self.follows = settings.stream
         self.asks_for_config = False
         self._output = output
+        self._is_warned_of_version = False
         self._broke_with: A2AError | None = None  # as far as it was told
         self.reference = reference
         self._ends = math.inf
@@ -148,7 +151,7 @@ class Session:
         try:
             self._auth = self._credentials or self._kept(reference)
             self.client: Client = connect(
-                reference,
+                _card_of_endpoint(settings) if settings.endpoint else reference,
                 auth=self._auth,
                 timeout=settings.timeout,
                 resilience=self._resilience,
@@ -157,9 +160,7 @@ class Session:
                 extensions=settings.extensions,
                 bindings=tuple(name for name in settings.transports if name in self._spoken),
                 supported_protocol_bindings=BINDINGS if grpc == "spoken" else (),
-                protocol_version=next(
-                    (v for v in PROTOCOL_VERSIONS if v == settings.version), None
-                ),
+                protocol_version=self.asked_version,
                 consumers=(self._saw,),
                 observers=(self._observed,),
                 attempt_layers=(Rehearsed,),
@@ -169,7 +170,14 @@ class Session:
                 env=world.env,
             )
         except ValueError as error:
-            raise click.UsageError(f"--agent-card: {error}") from None
+            flag = "--endpoint" if settings.endpoint else "--agent-card"
+            raise click.UsageError(f"{flag}: {error}") from None
+        except InvalidAgentCardError:
+            if not settings.endpoint:
+                raise
+            where, binding = masked_reference(settings.agent_card), settings.transports[0]
+            message = f"--endpoint: {where!r} is not an address for {binding}"
+            raise click.UsageError(message) from None
 
     async def __aenter__(self) -> Self:
         self.begin()
@@ -263,12 +271,13 @@ class Session:
         """
         card = await self.get_card()
         interface = await self._interface()
+        self._speaks(interface)
         logger.debug(
             "card of %s: calls go to %s by %s, protocol %s",
             card.name,
             masked_reference(interface.url),
             interface.protocol_binding,
-            self.settings.version,
+            spoken_version(interface.protocol_version),
         )
         self.fit(card)
 
@@ -294,13 +303,15 @@ class Session:
     async def chosen(self) -> AgentInterface | None:
         """The interface that calls would use; None, and a warning, if they would use none."""
         try:
-            return await self._interface()
+            interface = await self._interface()
         except A2AError as error:
             failure = describe(error, self)
             self._output.warn(failure.message)
             if failure.hint:
                 self._output.hint(failure.hint)
             return None
+        self._speaks(interface)
+        return interface
 
     async def named_address(self) -> str:
         """The address that the caller stands for: of the agent, or on the card in a file."""
@@ -309,9 +320,28 @@ class Session:
         return (await self._interface()).url
 
     async def _interface(self) -> AgentInterface:
-        if self.settings.version == PROTOCOL_VERSION:
+        if self.asked_version == PROTOCOL_VERSION:
             _check_declared(self.card or await self.client.agent_card(timeout=self.left()))
         return await rehearse(self.client, timeout=self.left(), headers=self.svc_params)
+
+    @property
+    def asked_version(self) -> ProtocolVersion | None:
+        """The version that the caller asked for; None leaves it to the card."""
+        settings = self.settings
+        if not settings.version_given:
+            return PROTOCOL_VERSION if settings.endpoint else None
+        return next((v for v in PROTOCOL_VERSIONS if v == settings.version), None)
+
+    def _speaks(self, interface: AgentInterface) -> None:
+        """Warns, once, where an older version is spoken that the caller did not ask for."""
+        if self.settings.version_given or self._is_warned_of_version:
+            return
+        if spoken_version(interface.protocol_version) == OLDER_VERSION:
+            self._is_warned_of_version = True
+            self._output.warn(
+                f"the agent's card declares no protocol newer than {OLDER_VERSION}, which is "
+                f"spoken; --a2a-version {PROTOCOL_VERSION} refuses that"
+            )
 
     def command(self, *words: str) -> str:
         """A command to go on with, with what this one was told about the agent."""
@@ -327,7 +357,8 @@ class Session:
         is_newest = settings.version == PROTOCOL_VERSION
         version = [] if is_newest else ["--a2a-version", settings.version]
         config = [] if settings.config is None else ["--config", settings.config]
-        card = ["--agent-card", masked_reference(settings.agent_card)]
+        flag = "--endpoint" if settings.endpoint else "--agent-card"
+        card = [flag, masked_reference(settings.agent_card)]
         return command_line(
             [*words, *card, *config, *version, *transports, *extensions, *insecure]
         )
@@ -416,6 +447,29 @@ class Session:
                 "SECURITY: a credential, or what may be one, is sent over a connection whose "
                 "other end is not verified (--insecure); whoever sits between can read and use it"
             )
+
+
+def _card_of_endpoint(settings: Settings) -> AgentCard:
+    """What stands for the card where the caller names an interface instead (``--endpoint``).
+
+    What an agent can do is not known then: it is asked.
+    """
+    from holdfast.model.card import AgentCapabilities, AgentCard, AgentInterface
+
+    url = settings.agent_card
+    return AgentCard(
+        name=masked_reference(url),
+        capabilities=AgentCapabilities(
+            streaming=True, push_notifications=True, extended_agent_card=True
+        ),
+        supported_interfaces=(
+            AgentInterface(
+                url=url,
+                protocol_binding=settings.transports[0],
+                protocol_version=settings.version,
+            ),
+        ),
+    )
 
 
 def _own_certificate(settings: Settings) -> dict[str, TlsConfig]:

@@ -28,14 +28,16 @@ class Settings:
     """What every command is told.
 
     Attributes:
-        agent_card: The reference, as written.
+        agent_card: The reference, as written; the interface's address if that is named instead.
+        endpoint: Whether it is the address of an interface, and no card is fetched.
         config: The configuration file that the caller named by a flag, as written.
         bearer: A bearer token.
         api_key: An API key.
         svc_params: Service parameters (A2A 3.2.6), names in lower case.
         extensions: URIs of extensions that messages follow.
         transports: Preferred bindings, best first.
-        version: The protocol version to signal.
+        version: The protocol version to signal; the newest unless the caller asked for one.
+        version_given: Whether the caller did.
         insecure: Whether certificates are left unverified.
         client_cert: File of a certificate to show.
         client_key: File of its key.
@@ -58,6 +60,7 @@ class Settings:
     """
 
     agent_card: str
+    endpoint: bool = False
     config: str | None = None
     bearer: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
@@ -65,6 +68,7 @@ class Settings:
     extensions: tuple[str, ...] = ()
     transports: tuple[str, ...] = ()
     version: str = PROTOCOL_VERSION
+    version_given: bool = False
     insecure: bool = False
     client_cert: str | None = None
     client_key: str | None = None
@@ -119,7 +123,8 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
         click.UsageError: Options contradict each other, or one is missing.
     """
     values, sources = _merged(ctx)
-    if values.get("agent_card") is None and needs_agent:
+    endpoint = _endpoint(ctx, values, sources)
+    if endpoint is None and values.get("agent_card") is None and needs_agent:
         message = "Missing option '--agent-card' / '-a': name the agent."
         raise click.UsageError(message, ctx)
     waits, source = _waits(ctx, values, sources)
@@ -131,14 +136,16 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
         waits = True  # a flag beats what is set elsewhere
     named = _named(ctx, sources)
     return Settings(
-        agent_card=values["agent_card"] or "",
+        agent_card=endpoint or values["agent_card"] or "",
+        endpoint=endpoint is not None,
         config=values["config"] if sources["config"] is FLAG else None,
         bearer=values["bearer"],
         api_key=values["api_key"],
         svc_params=_no_repeats(ctx, values["svc_param"]),
         extensions=tuple(dict.fromkeys(values["extension"])),
         transports=tuple(dict.fromkeys(values["transport"])),
-        version=values["a2a_version"],
+        version=values["a2a_version"] or PROTOCOL_VERSION,
+        version_given=values["a2a_version"] is not None,
         insecure=values["insecure"],
         client_cert=values["client_cert"],
         client_key=values["client_key"],
@@ -251,12 +258,33 @@ def _waits(
     return waits, source
 
 
+def _endpoint(
+    ctx: click.Context, values: Mapping[str, Any], sources: Mapping[str, Source]
+) -> str | None:
+    """The address of the interface, where that names the agent: the better source counts."""
+    endpoint: str | None = values.get("endpoint")
+    if endpoint is None:
+        return None
+    if values.get("agent_card") is not None:
+        card, interface = sources["agent_card"], sources["endpoint"]
+        if card.rank == interface.rank:
+            message = f"{_spelled('endpoint', 'agent-card', interface)} contradict each other."
+            raise click.UsageError(message, ctx)
+        if card < interface:
+            return None
+    if len(set(values["transport"])) != 1:
+        message = "--endpoint needs one --transport, which says what is spoken there."
+        raise click.UsageError(message, ctx)
+    return endpoint
+
+
 def _spelled(one: str, other: str, source: Source) -> str:
     """Two options as they are written where they come from."""
     if source is FLAG:
         return f"--{one} and --{other}"
     where = "" if source.path is None else f" in {source.path}"
-    return f"{PREFIX}{one.upper()} and {PREFIX}{other.upper()}{where}"
+    named = (f"{PREFIX}{name.upper().replace('-', '_')}" for name in (one, other))
+    return f"{' and '.join(named)}{where}"
 
 
 def _no_repeats(ctx: click.Context, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 __all__ = [
+    "SHORT_BINDINGS",
     "Reads",
     "complete_path",
     "complete_state",
@@ -34,6 +35,7 @@ __all__ = [
     "names_user",
     "read_bearer",
     "read_duration",
+    "read_endpoint",
     "read_extension",
     "read_grace",
     "read_id",
@@ -181,16 +183,30 @@ def read_extension(text: str) -> str:
 
 
 def read_transport(text: str) -> str:
-    """Reads the name of a binding of the protocol, in capitals or not."""
+    """Reads the name of a binding of the protocol, or its short name, in capitals or not."""
     binding = text.strip().upper().replace("-", "")
+    binding = SHORT_BINDINGS.get(binding.lower(), binding)
     if binding not in BINDINGS:
         message = f"{text!r} is not a transport of A2A; holdfast speaks {_BINDINGS}"
         raise ValueError(message)
     return binding
 
 
+SHORT_BINDINGS = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON", "grpc": "GRPC"}
+"""The names that the a2a command line gives the bindings."""
+
 _BINDINGS = ", ".join(BINDINGS)
 _OWN_PARAMETERS = {"a2a-version": "--a2a-version", "host": "--agent-card"}
+
+
+def read_endpoint(text: str) -> str:
+    """Reads the address of an agent's interface; a host without a scheme is one of gRPC.
+
+    Raises:
+        ValueError: It is no address.
+    """
+    url = read_id(text).strip()
+    return check_url(url, "address") if "://" in url else url
 
 
 def read_svc_param(text: str) -> tuple[str, str]:
