@@ -844,6 +844,13 @@ async def test_what_others_name_is_not_called_with_credentials_or_further_inside
         async with called(f"http://inside.test:{port}", auth="Bearer x") as client:
             with pytest.raises(CredentialOriginError, match=rf"http://inside\.test:{port}"):
                 await client.get_task("t1")
+        # Nor does one that the caller names, where only public addresses may be reached.
+        for own in ({}, {"grpc_channel_factory": aio.insecure_channel}):
+            url = f"grpc://inside.test:{port}"
+            async with called(url, credential_origins=[url], reach="public", **own) as client:
+                with pytest.raises(NetworkPolicyError, match='reach="public"') as caught:
+                    await client.get_task("t1")
+                assert caught.value.address == (None if own else "127.0.0.1")
         assert calls == []
         # Where it may go, it goes to the number that was judged, under the name that it has.
         async with called(

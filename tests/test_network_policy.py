@@ -9,9 +9,19 @@ import aiohttp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.card_signing import SIGNER
 from tests.raw_server import always, reply, serve
 
-from holdfast import AiohttpEngine, NetworkPolicyError, Resilience, connect
+from holdfast import (
+    A2ACardResolver,
+    AiohttpEngine,
+    AuthenticationError,
+    CardVerifier,
+    NetworkPolicyError,
+    Resilience,
+    connect,
+)
+from holdfast.auth.oauth import ClientCredentials
 from holdfast.testing import FakeAgent, FakeNetwork, Respond
 from holdfast.wire.http import HttpReply, HttpRequest
 from holdfast.wire.reach import Reach, network, scope_of, scope_of_host
@@ -302,6 +312,83 @@ async def test_a_redirect_within_the_origin_stays_where_the_agent_is(operation, 
     assert len(agent.calls(operation)) == 1
 
 
+# ── A client that reaches public addresses only ──────────────────────────────────────────────
+
+INSIDE = "http://inside.test"
+NAMED_BY_THE_CALLER = {
+    "agent": (INSIDE, {}),
+    "url": ("http://agent.test", {"url": f"{INSIDE}/rpc"}),
+    "origin": ("http://agent.test", {"credential_origins": [INSIDE]}),
+    "card": (card(f"{INSIDE}/rpc"), {}),
+}
+
+
+@pytest.mark.parametrize("named", NAMED_BY_THE_CALLER)
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_a_client_for_public_addresses_reaches_no_other_whoever_named_it(named, scope):
+    agent, options = NAMED_BY_THE_CALLER[named]
+    address = EXAMPLES[scope][0]
+    pages = {CARD: page(card(f"{INSIDE}/rpc"))}
+    network = Hosts({"agent.test": "8.8.8.8", "inside.test": address}, pages)
+
+    def client(**more):
+        return connect(agent, engine=network, auth="Bearer s3cret", **options, **more)
+
+    if scope != "public":
+        error = await refused(client(reach="public"))
+        assert (error.address, error.executed) == (address, False)
+        assert 'reach="public"' in str(error)
+        assert not any(url.startswith(INSIDE) for url in network.seen)
+    await client(reach="public", allowed_networks=[address]).ask("hello")
+    await client(reach="any").ask("hello")
+
+
+@pytest.mark.parametrize("way", ["redirect", "interface"])
+async def test_an_allowed_network_opens_no_other_to_a_card(way):
+    there = f"{INSIDE}/rpc"
+    pages = {CARD: redirect(there)} if way == "redirect" else {CARD: page(card(there))}
+    network = Hosts({"agent.test": "10.0.0.1", "inside.test": "10.0.0.2"}, pages)
+
+    error = await refused(
+        connect("http://agent.test", engine=network, reach="public", allowed_networks=["10.0.0.1"])
+    )
+
+    assert error.address == "10.0.0.2"
+
+
+async def test_a_name_that_changes_its_mind_does_not_pass_at_a_redirect_either():
+    _, client = rebinding("SendMessage", "10.0.0.2", reach="public")
+
+    with pytest.raises(NetworkPolicyError, match='reach="public"'):
+        await client.send_message("hello")
+
+
+async def test_key_sets_and_authorization_servers_are_held_to_it():
+    network = Hosts({"agent.test": "8.8.8.8", "inside.test": "127.0.0.1"})
+    network.pages[CARD] = page(SIGNER.sign(card("http://agent.test/rpc")))
+    keys = CardVerifier(f"https://{'inside.test'}/jwks.json")
+    auth = ClientCredentials("https://inside.test", "client", client_secret="s", engine=network)
+
+    options = {"engine": network, "reach": "public", "resilience": Resilience.off()}
+    async with connect("http://agent.test", card_verifier=keys, **options) as client:
+        await client.agent_card()
+        assert client.card_verification.outcome == "unverifiable"
+    async with connect("http://agent.test", auth=auth, **options) as client:
+        with pytest.raises(AuthenticationError, match='reach="public"'):
+            await client.ask("hello")
+
+    assert not any("inside.test" in url for url in network.seen)
+    resolver = A2ACardResolver(INSIDE, engine=network, reach="public")
+    with pytest.raises(NetworkPolicyError):
+        await resolver.get_agent_card()
+
+
+@pytest.mark.parametrize("given", ["private", "", None, 1])
+def test_how_far_a_client_may_reach_is_one_of_two(given):
+    with pytest.raises((ValueError, TypeError), match="reach"):
+        connect("http://agent.test", reach=given)
+
+
 async def test_an_old_card_is_not_confirmed_by_the_page_of_another():
     first, second = ("http://agent.test/1.json", "http://agent.test/2.json")
     old = page(card("http://agent.test/rpc"))
@@ -420,6 +507,47 @@ async def test_a_call_is_not_redirected_to_where_its_name_leads_by_then(names, o
 
         assert (caught.value.address, caught.value.executed) == ("169.254.169.254", False)
         assert len(server.requests) == 1
+
+
+@pytest.mark.real_time
+async def test_a_client_for_public_addresses_looks_at_the_number_that_it_connects_to(names):
+    names["named.test"] = ["127.0.0.1"]
+    async with serve(always()) as server, AiohttpEngine() as engine:
+        url = f"http://named.test:{server.url.rpartition(':')[2]}"
+
+        for agent in (url, card(url)):
+            error = await refused(connect(agent, engine=engine, reach="public"))
+            assert (error.address, error.transient) == ("127.0.0.1", False)
+        assert server.connections == []
+
+
+@pytest.mark.real_time
+async def test_what_cannot_be_looked_at_is_refused_to_a_client_for_public_addresses(
+    monkeypatch, names
+):
+    names["named.test"] = ["127.0.0.1"]
+    strict = Reach(is_strict=True)
+    async with serve(always()) as proxy:
+        async with aiohttp.ClientSession() as session:
+            lent = AiohttpEngine(session=session)
+            url = f"http://named.test:{proxy.url.rpartition(':')[2]}"
+            assert await outcome(lent, url, strict) == "127.0.0.1"
+        async with aiohttp.ClientSession(proxy=proxy.url) as session:
+            lent = AiohttpEngine(session=session)
+            with pytest.raises(NetworkPolicyError, match="resolved by a proxy"):
+                await lent.request(HttpRequest(method="POST", url=url, reach=strict))
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("NO_PROXY", "")
+        async with connect("http://named.test", reach="public") as client:
+            error = await refused(client)
+
+        assert "resolved by a proxy" in str(error)
+        assert (error.address, error.executed, error.agent) == (
+            None,
+            False,
+            "http://named.test/.well-known/agent-card.json",
+        )
+        assert proxy.requests == []
 
 
 @pytest.mark.real_time

@@ -169,7 +169,7 @@ SIGNATURES = {
         "*transport_producers=None *grpc_channel_factory=None *configuration=None "
         "*streaming=True *on_unknown='reconcile' *context_ids='agent' *journal=None "
         "*shared_store=None *headers=None *extensions=() *credential_origins=() "
-        "*allowed_networks=() *interceptors=() *consumers=() *observers=() "
+        "*allowed_networks=() *reach='any' *interceptors=() *consumers=() *observers=() "
         "*call_layers=() *attempt_layers=()"
     ),
     "diagnose": (
@@ -369,7 +369,7 @@ SIGNATURES = {
 CONSTRUCTORS = {
     "A2ACardResolver": (
         "base_url agent_card_path=None *auth=None *headers=None *timeout=900.0 "
-        "*resilience=None *limits=None *allowed_networks=() *engine=None *tls=None "
+        "*resilience=None *limits=None *allowed_networks=() *reach='any' *engine=None *tls=None "
         "*card_verifier=None *require_signature=False *env=None"
     ),
     "A2AConnectionError": "message='' *failure **facts",

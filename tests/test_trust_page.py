@@ -149,6 +149,15 @@ async def test_cards_are_signed_and_verified(monkeypatch):
     assert "key '2026' is not known" in printed[1][2]
 
 
+async def test_a_users_address_leads_nowhere_inside(monkeypatch, capsys):
+    network = FakeNetwork(FakeAgent(url="http://127.0.0.1:9000"))
+    reach(monkeypatch, network)
+
+    await execute(PAGE.block('reach="public"'))
+
+    assert capsys.readouterr().out == "127.0.0.1\n"
+
+
 def test_every_block_is_run():
     PAGE.check_complete(
         "sessionId",
@@ -158,6 +167,7 @@ def test_every_block_is_run():
         "max_streams",
         "holdfast.CardVerifier(",
         "sign_card(",
+        'reach="public"',
     )
 
 

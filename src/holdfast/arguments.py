@@ -12,14 +12,14 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 from urllib.parse import urlsplit
 
 from holdfast.model.addresses import fault, has_user, is_http_address
 from holdfast.model.requests import SendMessageConfiguration, TaskPushNotificationConfig
 from holdfast.model.settings import check_count, check_kind, check_number
 from holdfast.wire.http import check_headers
-from holdfast.wire.reach import Network, network
+from holdfast.wire.reach import AgentReach, Network, Reach, network
 
 __all__ = [
     "check_able",
@@ -212,6 +212,17 @@ def check_networks(name: str, given: Iterable[str]) -> tuple[Network, ...]:
             message = f"{text!r} in {name} is not a network, such as '10.0.0.0/8'"
             raise ValueError(message) from None
     return tuple(found)
+
+
+def check_reach(reach: AgentReach, networks: tuple[Network, ...]) -> Reach | None:
+    """Reads how far the addresses of a client may lead; None for anywhere.
+
+    Args:
+        reach: What the caller passes.
+        networks: Those that are reached in any case.
+    """
+    check_one_of("reach", reach, get_args(AgentReach))
+    return Reach(allowed=networks, is_strict=True) if reach == "public" else None
 
 
 def check_able(name: str, value: object, *methods: str) -> None:

@@ -13,6 +13,7 @@ from holdfast.arguments import (
     check_kind,
     check_networks,
     check_one_of,
+    check_reach,
     check_seconds,
     extension_uris,
     hooks,
@@ -35,6 +36,7 @@ from holdfast.runtime.agent_name import agent_name
 from holdfast.runtime.card_trust import CardTrust
 from holdfast.runtime.credentials import AuthSlot
 from holdfast.runtime.endpoints import Endpoints, KnownEndpoints
+from holdfast.runtime.engine import EngineWithin
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.listeners import Consumer, Hooks, Interceptor, Observer, Observers
 from holdfast.runtime.perloop import PerLoop
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.produced import TransportProducer
     from holdfast.runtime.transport import Layer, Transport
     from holdfast.wire.bindings import ProtocolVersion
+    from holdfast.wire.reach import AgentReach
 
 __all__ = ["ask", "connect"]
 
@@ -107,6 +110,7 @@ def connect(
     extensions: Iterable[str] = (),
     credential_origins: Iterable[str] = (),
     allowed_networks: Iterable[str] = (),
+    reach: AgentReach = "any",
     interceptors: Sequence[Interceptor] = (),
     consumers: Sequence[Consumer] = (),
     observers: Sequence[Observer] = (),
@@ -204,6 +208,13 @@ def connect(
             ``"10.0.0.0/8"``. Into others they may point from another origin only where the agent
             itself is at least as far inside (private, link-local, loopback), and never at a
             cloud's metadata.
+        reach: Where the addresses of this client may lead, whoever named them: ``"any"``, or
+            ``"public"`` for public addresses and `allowed_networks` alone, which is for services
+            that get agents' addresses from their users. It holds for `agent` and `url`, cards,
+            redirects, interfaces over HTTP and gRPC, key sets, and the authorization server of
+            `auth`, by the number that each connection is made to (`NetworkPolicyError`). A name
+            that a proxy or `grpc_channel_factory` resolves is refused, since nobody can say here
+            where it leads.
         interceptors: See `Interceptor`. An `AuthInterceptor` among them is the same as `auth`.
         consumers: Called with the tasks and messages that sending and waiting give; see
             `Consumer`.
@@ -248,6 +259,7 @@ def connect(
     call_layers = hooks("call_layers", call_layers, "__call__")
     attempt_layers = hooks("attempt_layers", attempt_layers, "__call__")
     networks = check_networks("allowed_networks", allowed_networks)
+    within = check_reach(reach, networks)
     if grpc_channel_factory is not None:
         check_hook("grpc_channel_factory", grpc_channel_factory)
     grpc = use_of_grpc(engine, grpc_channel_factory)
@@ -264,6 +276,7 @@ def connect(
             produced=producers,
             credential_origins=credential_origins,
             networks=networks,
+            within=within,
             grpc=grpc,
         )
         for one in agents
@@ -271,6 +284,8 @@ def connect(
     in_hand = [card_in_hand(one, route) for one, route in zip(agents, routes, strict=True)]
     kept = None if journal is None else journal_of(journal)
     used, owned = engine_of(engine, tls)
+    if within is not None:
+        used = EngineWithin(used, within)
     listening = Observers(observers)
     trust = CardTrust(
         card_checker(card_verifier, used, env), is_required=require_signature, observers=listening
@@ -296,6 +311,7 @@ def connect(
             limits=limits,
             trust=trust,
             document=dict(given) if isinstance(given, Mapping) else None,
+            reach=within,
         )
         for one, given in zip(in_hand, agents, strict=True)
     ]

@@ -9,6 +9,7 @@ from holdfast.arguments import (
     check_able,
     check_kind,
     check_networks,
+    check_reach,
     check_seconds,
     check_url,
     not_empty,
@@ -25,6 +26,7 @@ from holdfast.runtime.card_trust import CardTrust, ReceivedCard
 from holdfast.runtime.closing import ClosingContext
 from holdfast.runtime.discovery import CardLocation
 from holdfast.runtime.endpoints import Endpoints
+from holdfast.runtime.engine import EngineWithin
 from holdfast.runtime.env import Env, SystemEnv
 from holdfast.runtime.layers import DeadlineLayer, ObservedLayer
 from holdfast.runtime.listeners import Observers
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from holdfast.model.card import AgentCard
     from holdfast.net.tls_config import TlsConfig
     from holdfast.runtime.engine import HttpEngine
+    from holdfast.wire.reach import AgentReach
 
 __all__ = ["A2ACardResolver"]
 
@@ -69,6 +72,7 @@ class A2ACardResolver(ClosingContext):
         resilience: What to do when things go wrong; `Resilience.standard()` if left out.
         limits: How large a card may be.
         allowed_networks: Networks that a redirect may lead to, as for `connect`.
+        reach: Where the addresses of cards, redirects and key sets may lead, as for `connect`.
         engine: What carries requests, as for `connect`.
         tls: Whom to trust and which certificate to show, without `engine`.
         card_verifier: Who verifies the signatures of cards, as for `connect`.
@@ -92,6 +96,7 @@ class A2ACardResolver(ClosingContext):
         resilience: Resilience | None = None,
         limits: Limits | None = None,
         allowed_networks: Iterable[str] = (),
+        reach: AgentReach = "any",
         engine: HttpEngine | aiohttp.ClientSession | None = None,
         tls: TlsConfig | None = None,
         card_verifier: CardVerifier | CardVerifierCallable | None = None,
@@ -119,14 +124,17 @@ class A2ACardResolver(ClosingContext):
         self._server = Endpoints().of(
             AgentInterface(url=origin(base_url), protocol_binding=CARD_BINDING)
         )
+        networks = check_networks("allowed_networks", allowed_networks)
+        self._reach = check_reach(reach, networks)
         used, self._owned = engine_of(engine, tls)
+        if self._reach is not None:
+            used = EngineWithin(used, self._reach)
         observers = Observers(())
         self._trust = CardTrust(
             card_checker(card_verifier, used, env),
             is_required=require_signature,
             observers=observers,
         )
-        networks = check_networks("allowed_networks", allowed_networks)
         cards = card_source(used, resilience, env, observers, limits=limits, networks=networks)
         self._closed = False
         self._cards = ObservedLayer(DeadlineLayer(cards), observers)
@@ -182,6 +190,7 @@ class A2ACardResolver(ClosingContext):
             headers={**self._headers, **check_headers({} if headers is None else headers)},
             endpoint=self._server,
             auth=self._auth,
+            reach=self._reach,
             progress=CallProgress(began=now),
         )
         try:

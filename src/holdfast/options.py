@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast.wire.bindings import ProtocolVersion
     from holdfast.wire.http import Timeouts
     from holdfast.wire.limits import Limits
+    from holdfast.wire.reach import AgentReach
 
 __all__ = [
     "CALL_TIMEOUT",
@@ -97,6 +98,7 @@ class ClientOptions(TypedDict, total=False):
     headers: Mapping[str, str] | None
     credential_origins: Iterable[str]
     allowed_networks: Iterable[str]
+    reach: AgentReach
     observers: Sequence[Observer]
     call_layers: Sequence[Layer]
     attempt_layers: Sequence[Layer]

@@ -26,7 +26,7 @@ from holdfast.wire.origins import origin_and_aliases
 if TYPE_CHECKING:
     from holdfast.net.grpc_extra import GrpcUse
     from holdfast.runtime.produced import TransportProducer
-    from holdfast.wire.reach import Network
+    from holdfast.wire.reach import Network, Reach
 
 __all__ = ["AnAgent", "card_in_hand", "places_of", "producers_of", "route_to"]
 
@@ -70,6 +70,7 @@ def route_to(
     produced: Mapping[str, TransportProducer],
     credential_origins: Iterable[str],
     networks: tuple[Network, ...],
+    within: Reach | None = None,
     grpc: GrpcUse = "left out",
 ) -> Route:
     """The way to an agent, from what the caller says of it; see `holdfast.connect`.
@@ -126,6 +127,7 @@ def route_to(
         source=agent if isinstance(agent, str) else None,
         left_out=left_out,
         networks=networks,
+        within=within,
     )
 
 

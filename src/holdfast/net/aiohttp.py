@@ -168,7 +168,7 @@ class _Exchange:
         self._sent = False
         self._transport: asyncio.Transport | None = None
         self._inflater: Inflater | None = None
-        self._forbidden: str | None = None
+        self._forbidden: ForbiddenAddressError | None = None
         self._is_useless = False  # the body, which is encoded as nobody asked for
 
     async def __aenter__(self) -> Self:
@@ -305,9 +305,10 @@ class _Exchange:
         reach = self._request.reach
         if reach is not None and self._pools.lent:
             address = self.address
-            if address is not None and reach.refuses(address):
-                self._forbidden = address
-                raise ForbiddenAddressError(address)
+            is_refused = reach.is_strict if address is None else reach.refuses(address)
+            if is_refused:
+                self._forbidden = ForbiddenAddressError(address)
+                raise self._forbidden
         self.enter(phase)
         self._sent = self._request.progress.sent = True
 

@@ -41,13 +41,13 @@ class Failing(NamedTuple):
         request: What was to be carried.
         phase: What was waited for.
         sent: Whether a byte of it may have left.
-        forbidden: The number that a lent session led to, if the request must not reach it.
+        forbidden: Where a lent session led, if the request must not reach it.
     """
 
     request: HttpRequest
     phase: TimeoutPhase
     sent: bool
-    forbidden: str | None
+    forbidden: ForbiddenAddressError | None
 
     def told(self, error: aiohttp.ClientError | OSError | ValueError) -> A2AError | None:
         """What kept a reply from coming; None if that is no failure of the request."""
@@ -65,9 +65,9 @@ class Failing(NamedTuple):
         """What an error of aiohttp, or of the system under it, means."""
         if isinstance(error, TimeoutError):
             return timeout_error(self.request, self.phase, sent=self.sent)
-        forbidden = self.forbidden or _forbidden_address(error)
+        forbidden = self.forbidden or _forbidden(error)
         if forbidden is not None:
-            return reach_error(self.request.url, forbidden)
+            return reach_error(self.request.url, forbidden.address, self.request.reach)
         if _has_large_headers(error):
             return self.large_headers()
         why = _unreadable(error)
@@ -172,11 +172,11 @@ def _is_due_to(error: BaseException | None, kind: type[Exception]) -> bool:
     return error is not None
 
 
-def _forbidden_address(error: Exception) -> str | None:
-    """The address that must not be reached, if that is the failure."""
+def _forbidden(error: Exception) -> ForbiddenAddressError | None:
+    """What says that an address must not be reached, if that is the failure."""
     if isinstance(error, aiohttp.ClientConnectorError):
         error = error.os_error
-    return error.address if isinstance(error, ForbiddenAddressError) else None
+    return error if isinstance(error, ForbiddenAddressError) else None
 
 
 def _has_large_headers(error: Exception) -> bool:

@@ -34,16 +34,21 @@ class ForbiddenAddressError(OSError):
     Its text is always the same: where all addresses of a name are refused, that is one reason.
 
     Attributes:
-        address: The number.
+        address: The number; None where it cannot be known, and has to be.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str | None) -> None:
         super().__init__("the address must not be reached")
         self.address = address
 
 
-def check_host(url: str, reach: Reach) -> None:
+def check_host(url: str, reach: Reach, *, is_looked_up_later: bool = False) -> None:
     """Checks an address whose name somebody else resolves: its number, if it is one.
+
+    Args:
+        url: The address.
+        reach: What may be reached.
+        is_looked_up_later: Whether the number of a name is checked later.
 
     Raises:
         ForbiddenAddressError: It must not be reached.
@@ -54,7 +59,8 @@ def check_host(url: str, reach: Reach) -> None:
     if address is None:
         with contextlib.suppress(OSError):  # what only some read as a number, such as 127.1
             address = socket.inet_ntoa(socket.inet_aton(host.removesuffix(".")))
-    if address is not None and reach.refuses(address):
+    is_unknown = address is None and reach.is_strict and not is_looked_up_later
+    if is_unknown or (address is not None and reach.refuses(address)):
         raise ForbiddenAddressError(address)
 
 

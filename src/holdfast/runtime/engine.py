@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import msgspec
+
 from holdfast.errors import (
     A2AConnectionError,
     A2ATimeoutError,
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 __all__ = [
+    "EngineWithin",
     "Fetched",
     "HttpEngine",
     "connection_error",
@@ -53,6 +56,39 @@ class HttpEngine(Protocol):
     async def close(self) -> None:
         """Frees everything; can be called twice, and the engine can be used again after it."""
         ...
+
+
+class EngineWithin:
+    """An engine whose requests reach no further than to public addresses, whoever named them.
+
+    Args:
+        inner: What carries them.
+        reach: Where they may lead; its ``inward`` is ``"public"``, so that no request may reach
+            less far.
+
+    Attributes:
+        tls: How it speaks TLS, for what connects beside it.
+    """
+
+    def __init__(self, inner: HttpEngine, reach: Reach) -> None:
+        self._inner = inner
+        self._reach = reach
+        self.tls: object = getattr(inner, "tls", None)
+
+    async def request(self, request: HttpRequest) -> HttpReply:
+        """Sends a request and reads its reply; see `HttpEngine`."""
+        return await self._inner.request(self._within(request))
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
+        """Sends a request whose body is read later; see `HttpEngine`."""
+        return self._inner.stream(self._within(request))
+
+    async def close(self) -> None:
+        """Closes the engine below."""
+        await self._inner.close()
+
+    def _within(self, request: HttpRequest) -> HttpRequest:
+        return msgspec.structs.replace(request, reach=self._reach)
 
 
 async def redirected(
@@ -208,17 +244,28 @@ def timeout_error(request: HttpRequest, phase: TimeoutPhase, *, sent: bool) -> A
     )
 
 
-def reach_error(url: str, address: str) -> NetworkPolicyError:
+def reach_error(url: str, address: str | None, reach: Reach | None = None) -> NetworkPolicyError:
     """The error that an engine raises where the request's reach refuses an address.
 
     Args:
         url: Where it was to go.
-        address: The number that its host led to.
+        address: The number that its host led to; None where that cannot be known, and has to be.
+        reach: What refuses it.
     """
+    if address is None:
+        text = (
+            f"{presentable(url)} was not called: its name is resolved by a proxy or a channel of "
+            'the caller\'s, and reach="public" cannot be checked there. Exempt the host from the '
+            "proxy, or leave the check to the proxy and reach= out"
+        )
+        return NetworkPolicyError(text, executed=False, agent=presentable(url))
+    if reach is not None and reach.is_strict:
+        why = 'and reach="public" allows public addresses only'
+    else:
+        why = "further inside than an address may that the agent's card or a redirect names"
     return NetworkPolicyError(
-        f"{presentable(url)} leads to {address} ({scope_of(address)}), further inside "
-        "than an address may that the agent's card or a redirect names; nothing was sent there. "
-        f'If you trust it, pass allowed_networks=("{address}",)',
+        f"{presentable(url)} leads to {address} ({scope_of(address)}), {why}; nothing was sent "
+        f'there. If you trust it, pass allowed_networks=("{address}",)',
         address=address,
         executed=False,
         agent=presentable(url),

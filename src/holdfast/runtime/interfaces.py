@@ -44,6 +44,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         source: Where the card is fetched; None if the caller brought it along.
         left_out: Why a binding is not among the supported ones that could be, by its name.
         networks: Networks, wherever they lie, that may be reached at addresses others named.
+        within: How far inside any address may lie, whoever named it; None for anywhere.
     """
 
     bindings: tuple[str, ...] = ()
@@ -58,6 +59,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     source: str | None = None
     left_out: tuple[tuple[str, str], ...] = ()
     networks: tuple[Network, ...] = ()
+    within: Reach | None = None
 
     def allows_loopback(self, url: str) -> bool:
         """Whether an address is of this machine, and in a network that may be reached."""

@@ -206,7 +206,7 @@ def _check_host(url: str, reach: Reach) -> None:
     host = urlsplit(url).hostname or url.rpartition(":")[0].strip("[]")
     number = number_of(host)
     if number is not None and reach.refuses(str(number)):
-        raise reach_error(url, str(number))
+        raise reach_error(url, str(number), reach)
 
 
 def _produce(producer: TransportProducer, card: AgentCard, interface: AgentInterface) -> Transport:

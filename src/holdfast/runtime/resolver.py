@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.credentials import AuthSlot
     from holdfast.runtime.endpoints import KnownEndpoints
     from holdfast.wire.limits import Limits
-    from holdfast.wire.reach import Scope
+    from holdfast.wire.reach import Reach, Scope
 
 __all__ = ["FETCH_CARD", "AgentCardResolver"]
 
@@ -73,6 +73,8 @@ class AgentCardResolver(UnaryOnly):
         limits: How large a card in a file may be.
         trust: Decides which cards are used.
         document: The JSON object that a card in hand was read from, if it was.
+        reach: How far inside the card's server may lie, and what is asked on behalf of the fetch;
+            None for anywhere.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class AgentCardResolver(UnaryOnly):
         limits: Limits,
         trust: CardTrust,
         document: Mapping[str, Any] | None = None,
+        reach: Reach | None = None,
     ) -> None:
         self._agent = agent
         self._fetch = fetch
@@ -97,6 +100,7 @@ class AgentCardResolver(UnaryOnly):
         self._limits = limits
         self._trust = trust
         self._document = document
+        self._reach = reach
         self._believed: BelievedCard | None = None  # what came from the source last
         self._used: BelievedCard | None = None
         self._card: AgentCard | None = None
@@ -277,6 +281,7 @@ class AgentCardResolver(UnaryOnly):
                 headers=self._headers,
                 endpoint=self._endpoints.of(server),
                 auth=self._auth.provider,
+                reach=self._reach,
                 progress=progress,
             )
         )

@@ -263,7 +263,9 @@ class InterfaceLayer(PassThrough):
     ) -> _Choice:
         _check_address(interface, card, self._route, source=self._source_of(interface, trusted))
         refusal = _check_origin(interface, trusted)
-        reach = None if refusal is None else self._reach(trusted)
+        reach = self._route.within
+        if reach is None and refusal is not None:
+            reach = self._reach(trusted)
         endpoint = self._endpoints.of(interface)
         if self._resolver.secrets:  # which the card may repeat
             endpoint.agent = hidden_in_path(endpoint.agent, self._resolver.secrets)

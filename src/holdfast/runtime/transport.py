@@ -197,7 +197,7 @@ class Call(Discreet, msgspec.Struct, Generic[P, R], frozen=True, kw_only=True):
         extensions: URIs for ``A2A-Extensions``.
         context: What the caller says about it.
         endpoint: Where the call goes; None until it is chosen.
-        reach: How far inside that may lie; None where the caller named it.
+        reach: How far inside that may lie; None where the caller named it and set no bound.
         card: The card that names the endpoint; None until it is chosen.
         auth: Where credentials come from; None for nowhere.
         attempt: Number of the try, from 1.

@@ -71,6 +71,7 @@ from holdfast.tasks.fold import TaskUpdate
 from holdfast.tasks.text import TextChange
 from holdfast.wire.bindings import ProtocolVersion
 from holdfast.wire.limits import Limits
+from holdfast.wire.reach import AgentReach
 
 E = TypeVar("E")
 
@@ -117,6 +118,7 @@ class A2ACardResolver:
         resilience: What to do when things go wrong; `Resilience.standard()` if left out.
         limits: How large a card may be.
         allowed_networks: Networks that a redirect may lead to, as for `connect`.
+        reach: Where the addresses of cards, redirects and key sets may lead, as for `connect`.
         engine: What carries requests, as for `connect`.
         tls: Whom to trust and which certificate to show, without `engine`.
         card_verifier: Who verifies the signatures of cards, as for `connect`.
@@ -139,6 +141,7 @@ class A2ACardResolver:
         resilience: Resilience | None = None,
         limits: Limits | None = None,
         allowed_networks: Iterable[str] = (),
+        reach: AgentReach = "any",
         engine: HttpEngine | aiohttp.ClientSession | None = None,
         tls: TlsConfig | None = None,
         card_verifier: CardVerifier | CardVerifierCallable | None = None,
@@ -1385,6 +1388,7 @@ def connect(
     extensions: Iterable[str] = (),
     credential_origins: Iterable[str] = (),
     allowed_networks: Iterable[str] = (),
+    reach: AgentReach = "any",
     interceptors: Sequence[Interceptor] = (),
     consumers: Sequence[Consumer] = (),
     observers: Sequence[Observer] = (),
@@ -1482,6 +1486,13 @@ def connect(
             ``"10.0.0.0/8"``. Into others they may point from another origin only where the agent
             itself is at least as far inside (private, link-local, loopback), and never at a
             cloud's metadata.
+        reach: Where the addresses of this client may lead, whoever named them: ``"any"``, or
+            ``"public"`` for public addresses and `allowed_networks` alone, which is for services
+            that get agents' addresses from their users. It holds for `agent` and `url`, cards,
+            redirects, interfaces over HTTP and gRPC, key sets, and the authorization server of
+            `auth`, by the number that each connection is made to (`NetworkPolicyError`). A name
+            that a proxy or `grpc_channel_factory` resolves is refused, since nobody can say here
+            where it leads.
         interceptors: See `Interceptor`. An `AuthInterceptor` among them is the same as `auth`.
         consumers: Called with the tasks and messages that sending and waiting give; see
             `Consumer`.

@@ -150,7 +150,7 @@ class AsgiNetwork:
         """
         number = _number_in(request.url)
         if request.reach is not None and number is not None and request.reach.refuses(number):
-            raise reach_error(request.url, number)
+            raise reach_error(request.url, number, request.reach)
         url = origin(request.url)
         app = self._apps.get(url)
         if app is None:  # nobody has that name, now or later

@@ -104,7 +104,7 @@ class FakeNetwork:
         """
         address = self.address_of(request.url)
         if request.reach is not None and address is not None and request.reach.refuses(address):
-            raise reach_error(request.url, address)
+            raise reach_error(request.url, address, request.reach)
         agent = self._agents.get(origin(request.url))
         limit = request.timeouts.connect
         await asyncio.sleep(min(self._latency, limit))

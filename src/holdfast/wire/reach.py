@@ -27,7 +27,16 @@ from holdfast.model.hosts import number_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Network", "Reach", "Scope", "furthest_in", "network", "scope_of", "scope_of_host"]
+__all__ = [
+    "AgentReach",
+    "Network",
+    "Reach",
+    "Scope",
+    "furthest_in",
+    "network",
+    "scope_of",
+    "scope_of_host",
+]
 
 Scope = Literal["public", "private", "link-local", "loopback", "metadata"]
 """Where an address lies, from the outside in."""
@@ -40,6 +49,9 @@ _REACHED: Mapping[Scope, frozenset[Scope]] = {
     "metadata": frozenset({"public", "private", "loopback"}),
 }
 """What may be reached from where."""
+
+AgentReach = Literal["any", "public"]
+"""Where a client's addresses may lead, whoever named them."""
 
 Network = IPv4Network | IPv6Network
 
@@ -118,10 +130,14 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
             addresses are reached from there only, since much of a machine's own equipment has
             them, and metadata never.
         allowed: Networks that are reached all the same.
+        is_strict: Whether it holds for all that a client connects to, whoever named it
+            (``reach="public"``), so that a host whose number cannot be known here, as behind a
+            proxy, is refused.
     """
 
     inward: Scope = "public"
     allowed: tuple[Network, ...] = ()
+    is_strict: bool = False
 
     def refuses(self, address: str) -> bool:
         """Whether a socket to this number must not be made."""

@@ -35,6 +35,7 @@ from holdfast.auth.oauth.tokens import MemoryTokenStore, Token
 from holdfast.engines import check_tls, engine_of
 from holdfast.errors import A2AError, AuthenticationError, CredentialOriginError
 from holdfast.model.settings import check_kind, check_number
+from holdfast.runtime.engine import EngineWithin
 from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.perloop import PerLoop
 from holdfast.wire.challenges import bearer_challenge
@@ -88,12 +89,16 @@ class Asking(NamedTuple):
 
 
 class _Purpose(NamedTuple):
-    """What tokens are for that are the same for all: who gives them, whom they are shown to."""
+    """What tokens are for that are the same for all: who gives them, whom they are shown to.
+
+    How far inside whoever gives them may be is said by the client that asks.
+    """
 
     place: str
     metadata_url: str | None
     server: AuthorizationServer | None
     scopes: tuple[str, ...]
+    reach: Reach | None = None
 
     def key(self, client_id: str, scopes: tuple[str, ...], resource: str | None) -> str:
         return " ".join((self.place, client_id, *sorted(scopes), f"resource={resource or ''}"))
@@ -270,9 +275,12 @@ class OAuthProvider(ABC):
     # ── What for ─────────────────────────────────────────────────────────────────────────────
 
     def _purpose(self, call: AnyCall) -> _Purpose | None:
-        return self._purpose_for(
+        purpose = self._purpose_for(
             call.card, "" if call.endpoint is None else call.endpoint.interface.url
         )
+        if purpose is None or call.reach is None or not call.reach.is_strict:
+            return purpose
+        return purpose._replace(reach=call.reach)
 
     def _purpose_for(self, card: AgentCard | None, url: str) -> _Purpose | None:
         server = self._server
@@ -350,6 +358,8 @@ class OAuthProvider(ABC):
                 return token
             owned: HttpEngine | None = None
             used, owned = engine_of(self._engine, self._tls)
+            if purpose.reach is not None:
+                used = EngineWithin(used, purpose.reach)
             try:
                 fresh = await self._got(purpose, scopes, used, token, flight)
             except A2AError:

@@ -31,7 +31,7 @@ def check_own_number(address: GrpcAddress, url: str, reach: Reach) -> None:
     try:
         check_host(address.url, reach)
     except ForbiddenAddressError as error:
-        raise reach_error(url, error.address) from None
+        raise reach_error(url, error.address, reach) from None
 
 
 async def target_within(reach: Reach, address: GrpcAddress, url: str, request: HttpRequest) -> str:
@@ -60,7 +60,7 @@ async def target_within(reach: Reach, address: GrpcAddress, url: str, request: H
     numbers = list(dict.fromkeys(str(info[4][0]) for info in known))
     allowed = [number for number in numbers if not reach.refuses(number)]
     if not allowed:
-        raise reach_error(url, numbers[0])
+        raise reach_error(url, numbers[0], reach)
     # A target is of one family; the system puts the better one first.
     version = _version(allowed[0])
     places = [_place(n, address.port) for n in allowed if _version(n) == version]
