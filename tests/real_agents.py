@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.testing import pick_free_port
 
 __all__ = [
     "LIMIT",
+    "ClusterReplica",
     "adk_client",
     "ag2_client",
     "ag2_process",
@@ -90,6 +92,64 @@ def oauth_process(errors):
     python = sdk_python("HOLDFAST_OAUTH_PYTHON", ".venv-oauth")
     with _started(errors, python, "oauth_server.py") as (_, said):
         yield said
+
+
+class ClusterReplica:
+    """A real replica of an agent, which can be killed, and started again at the same address.
+
+    Args:
+        store: The SQLite file that it shares with other replicas.
+        errors: The file that gets its standard error.
+        shown: Ports of HTTP and gRPC that its card names; its own if left out.
+
+    Attributes:
+        url: Its origin.
+        ports: Its own ports of HTTP and gRPC.
+        is_running: Whether it was started, and not ended since.
+    """
+
+    def __init__(self, store, errors, shown=None):
+        self.ports = pick_free_port(), pick_free_port()
+        self.url = f"http://127.0.0.1:{self.ports[0]}"
+        self.is_running = False
+        self._errors = errors
+        port, grpc_port = map(str, self.ports)
+        self._command = [sdk_python(), HERE / "agents" / "cluster_agent.py", "--store", store]
+        self._command += ["--port", port, "--grpc-port", grpc_port]
+        if shown is not None:
+            self._command += ["--shown", f"http://127.0.0.1:{shown[0]}", f"127.0.0.1:{shown[1]}"]
+
+    def start(self):
+        """Starts the process; `wait_until_ready` waits for it."""
+        with self._errors.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            )
+        self.is_running = True
+
+    def wait_until_ready(self):
+        """Waits until it takes calls."""
+        watchdog = threading.Timer(LIMIT * 3, self._process.kill)
+        watchdog.start()
+        line = self._process.stdout.readline()
+        watchdog.cancel()
+        if not line:
+            pytest.fail(f"a replica did not start:\n{self._errors.read_text()}", pytrace=False)
+
+    def stop(self):
+        """Lets it finish what it does, and waits until it has ended."""
+        self._process.stdin.close()
+        assert self._process.wait(LIMIT) == 0
+        self._process.stdout.close()
+        self.is_running = False
+
+    def kill(self):
+        """Ends it at once, as `kill -9` does."""
+        self._process.kill()
+        self._process.wait(LIMIT)
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self.is_running = False
 
 
 @contextlib.contextmanager

@@ -151,6 +151,21 @@ async def test_while_the_home_is_away_reads_go_to_the_others_at_once():
     assert (len(world.home.pending_faults), asyncio.get_running_loop().time()) == before
 
 
+async def test_when_another_replica_dies_reads_go_to_a_home_that_is_back():
+    world = World(works_forever())
+    task = await world.begin()
+    world.kill()
+    await world.client.get_task(task.id)
+    await asyncio.sleep(3)
+    world.revive()
+    world.kill(world.other)
+
+    for _ in range(5):
+        await world.client.get_task(task.id)
+
+    assert len(world.other.pending_faults) == 100_000 - 1
+
+
 async def test_when_the_home_is_back_reads_go_there_again():
     world = World(works_forever())
     task = await world.begin()

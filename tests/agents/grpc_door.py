@@ -25,12 +25,12 @@ REPORTED_METADATA: Final = ("a2a-version", "a2a-extensions", "user-agent")
 class GrpcDoor(aio.ServerInterceptor):
     """A server on a port of its own; a `token` of None lets everybody in."""
 
-    def __init__(self, record: Record, token: str | None) -> None:
-        """Take a port, of which the card can tell before anything is served there."""
+    def __init__(self, record: Record, token: str | None, *, port: int = 0) -> None:
+        """Take a port, of which the card can tell before anything is served there; 0 for any."""
         self._record = record
         self._token = token
         self.server = aio.server(interceptors=(self,))
-        self.address = f"{HOST}:{self.server.add_insecure_port(f'{HOST}:0')}"
+        self.address = f"{HOST}:{self.server.add_insecure_port(f'{HOST}:{port}')}"
 
     async def stop(self) -> None:
         """Tell clients to go, and give their calls some time."""

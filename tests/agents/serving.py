@@ -140,14 +140,21 @@ def stop_with_stdin(server: AnnouncingServer) -> None:
     threading.Thread(target=drain, name="stdin", daemon=True).start()
 
 
-async def serve(build_app: Callable[[str], ASGIApp], max_seconds: float) -> None:
+async def serve(
+    build_app: Callable[[str], ASGIApp],
+    max_seconds: float,
+    *,
+    port: int = 0,
+) -> None:
     """Run one agent until it is told to stop or its time is up.
 
-    It is built when its address is known.
+    It is built when its address is known. A `port` of 0 takes any that is free.
     """
     # Named as TCP, so that asyncio sends small replies without delay.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
-        listener.bind((HOST, 0))
+        if port:  # which connections of the agent before may still block
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
         listener.listen(128)
         url = f"http://{HOST}:{listener.getsockname()[1]}"
         config = uvicorn.Config(

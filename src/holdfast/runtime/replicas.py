@@ -102,13 +102,10 @@ class Replica:
 
     def load(self, now: float) -> int:
         """Return what speaks against it: an integer, so that old failures count nothing."""
-        return self.in_flight + self._penalty(now)
+        return self.in_flight + self.penalty(now)
 
-    def is_away(self, now: float) -> bool:
-        """Return whether a call has failed there lately."""
-        return self._penalty(now) > 0
-
-    def _penalty(self, now: float) -> int:
+    def penalty(self, now: float) -> int:
+        """Return what its failures count for; 0 where none was of late."""
         return round(_FAILURE * self._left(now))
 
     def _left(self, now: float) -> float:
@@ -211,7 +208,7 @@ class ReplicaLayer(PassThrough):
         if _may_have_arrived(call):
             return await first_that_takes(call, [home], make)
         shares = self._homes.shares_store(now)
-        if shares is None and home.is_away(now):
+        if shares is None and home.penalty(now):
             shares = bool(await self._ask_for_store(home, call))
         if shares is None:
             for replica in self._replicas:  # a retry may find out, and go there
@@ -232,11 +229,11 @@ class ReplicaLayer(PassThrough):
         """Where a call may be made, the best replica first."""
         if not shares:
             return [home]
-        others = [replica for replica in self._in_order() if replica is not home]
-        is_away = home.is_away(asyncio.get_running_loop().time())
-        if is_away and call.operation.safety != "conditional":
-            return [*others, home]
-        return [home, *others]
+        now, ways = asyncio.get_running_loop().time(), self._in_order()
+        ways.sort(key=lambda replica: replica is not home)
+        if call.operation.safety != "conditional":
+            ways.sort(key=lambda replica: replica.penalty(now))
+        return ways
 
     async def _stand_in(
         self, replica: Replica, call: Call[P, R], onward: Onward[P, R, T]
