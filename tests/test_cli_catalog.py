@@ -73,6 +73,46 @@ def test_card_get_005_what_is_wrong_is_told_in_the_envelope(content, status, cod
     assert not agent.calls("SendMessage")
 
 
+@pytest.mark.parametrize("inside", ["127.0.0.1", "10.0.0.7", "169.254.169.254"])
+@pytest.mark.parametrize("words", [("card", "get"), ("send", "hello"), ("doctor",)])
+def test_an_entry_whose_name_leads_further_inside_than_the_catalog_gets_nothing(words, inside):
+    catalog, agent = FakeAgent(), FakeAgent(url="http://inside.test")
+    entry = json.dumps({"agents": {"one": "http://inside.test"}}).encode()
+
+    def called(**addresses):
+        catalog.inject(Respond(status=200, body=entry), on="GetAgentCard", times=1)
+        hosts = {f"{name}.test": number for name, number in addresses.items()}
+        network = FakeNetwork(catalog, agent, addresses=hosts)
+        card = f"{AGENT}/.well-known/agent-card.json#one"
+        return holdfast(*words, "-o", "json", card=card, engine=lambda **_: network)
+
+    done = called(inside=inside)
+    assert done.exit != 0
+    assert inside in done.out
+    assert agent.received == []
+    if inside != "169.254.169.254":  # a catalog that lies there itself may name it
+        assert called(inside=inside, agent=inside).exit == 0
+
+
+def test_an_entry_that_leads_inside_by_the_next_connection_gets_nothing():
+    agent = FakeAgent()
+
+    class Rebinding(FakeNetwork):
+        async def connect(self, request):
+            agent = await super().connect(request)
+            self._addresses["agent.test"] = "10.0.0.7"
+            return agent
+
+    entry = json.dumps({"agents": {"one": AGENT}}).encode()
+    agent.inject(Respond(status=200, body=entry), on="GetAgentCard", times=1)
+    network = Rebinding(agent, addresses={"agent.test": "8.8.8.8"})
+    card = f"{AGENT}/.well-known/agent-card.json#one"
+    done = holdfast("send", "hello", "-o", "json", card=card, engine=lambda **_: network)
+
+    assert "10.0.0.7" in done.error["message"]
+    assert agent.received == []
+
+
 def test_card_get_005_the_entries_there_are_are_named():
     _, done = fetched({"agents": {"two": AGENT, "three": AGENT}})
     assert done.error["hint"] == "it has three, two"

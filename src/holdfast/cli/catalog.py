@@ -3,8 +3,9 @@
 Rules: ``CATALOG#NAME`` is the entry NAME of a catalog, a JSON file or an http address; a file of
 that whole name is a card. A catalog is an object whose ``agents`` is an object by name, or a list
 of objects with a ``name`` (or ``id``); an entry is a reference, or has one as ``agentCard``,
-``card`` or ``url``. It is resolved before anything else; no credential goes to a catalog, and one
-from elsewhere cannot name an address that lies further inside this network than itself.
+``card`` or ``url``. It is resolved before anything else; no credential goes to a catalog. What one
+from elsewhere names leads no further inside this network than the catalog itself lies, by the
+number of each connection, as what a card names.
 """
 
 from __future__ import annotations
@@ -12,22 +13,24 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urljoin
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from urllib.parse import urljoin, urlsplit
 
 from holdfast.cli.errors import FAILURE, UNREACHABLE, CommandError, Failure
 from holdfast.cli.reference import is_file, read_reference
 from holdfast.cli.values import masked_reference
 from holdfast.errors import A2AError
-from holdfast.wire.reach import furthest_in, scope_of_host
+from holdfast.model.hosts import number_of
+from holdfast.wire.reach import Reach, furthest_in, scope_of_host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.cli.settings import Settings
     from holdfast.cli.world import World
+    from holdfast.wire.reach import Scope
 
-__all__ = ["find_agent"]
+__all__ = ["ListedAddress", "find_agent"]
 
 _LARGEST = 4 * 1024 * 1024
 """Bytes of a catalog."""
@@ -35,6 +38,32 @@ _LONGEST = 30.0
 """Seconds that it may take to come."""
 _NAMED = 10
 """Entries that a hint names."""
+
+
+class ListedAddress(str):
+    """An address that a catalog from elsewhere names.
+
+    Attributes:
+        reach: How far inside this network it may lead.
+    """
+
+    __slots__ = ("reach",)
+
+    reach: Reach
+
+    @classmethod
+    def of(cls, address: str, reach: Reach) -> ListedAddress:
+        """An address, and how far inside it may lead."""
+        listed = cls(address)
+        listed.reach = reach
+        return listed
+
+
+class _Fetched(NamedTuple):
+    """A catalog from elsewhere, and where the host lies that was asked."""
+
+    body: bytes
+    scope: Scope
 
 
 def find_agent(world: World, settings: Settings) -> str | Path:
@@ -54,14 +83,14 @@ def find_agent(world: World, settings: Settings) -> str | Path:
         return found
     catalog = read_reference(place)
     if isinstance(catalog, Path):
-        return _entry(_read(catalog), catalog, name)
-    fetched = bytearray()
+        return _entry(_read(catalog), catalog, name, None)
+    fetched: list[_Fetched] = []
 
     async def look() -> None:
         timeout = min(settings.timeout, _LONGEST)
         try:
             async with asyncio.timeout(timeout):
-                fetched.extend(await _fetch(world, settings, catalog))
+                fetched.append(await _fetch(world, settings, catalog))
         except TimeoutError as error:
             if isinstance(error, A2AError):
                 raise
@@ -71,10 +100,10 @@ def find_agent(world: World, settings: Settings) -> str | Path:
         world.run(look())
     except A2AError as error:
         raise _not_found(catalog, f"cannot be fetched: {error}") from None
-    return _entry(bytes(fetched), catalog, name)
+    return _entry(fetched[0].body, catalog, name, fetched[0].scope)
 
 
-async def _fetch(world: World, settings: Settings, url: str) -> bytes:
+async def _fetch(world: World, settings: Settings, url: str) -> _Fetched:
     from holdfast.runtime.engine import fetch  # heavy, as the rest is
     from holdfast.wire.http import HttpRequest
     from holdfast.wire.limits import Limits
@@ -87,12 +116,12 @@ async def _fetch(world: World, settings: Settings, url: str) -> bytes:
             headers={"accept": "application/json"},
             limits=Limits(body=_LARGEST),
         )
-        reply = (await fetch(engine, request)).reply
+        reply, _, scope = await fetch(engine, request)
     finally:
         await engine.close()
     if not 200 <= reply.status < 300:
         raise _not_found(url, f"answered HTTP {reply.status}")
-    return reply.body
+    return _Fetched(reply.body, furthest_in((scope, scope_of_host(url))))
 
 
 def _read(path: Path) -> bytes:
@@ -123,7 +152,7 @@ def _check_card(path: Path) -> None:
         raise CommandError(failure)
 
 
-def _entry(content: bytes, catalog: str | Path, name: str) -> str | Path:
+def _entry(content: bytes, catalog: str | Path, name: str, scope: Scope | None) -> str | Path:
     try:
         found: Any = json.loads(content)
     except (ValueError, RecursionError):
@@ -139,7 +168,7 @@ def _entry(content: bytes, catalog: str | Path, name: str) -> str | Path:
     reference = agents[name]
     if reference is None:
         raise _invalid(catalog, f"names no address for {name!r}")
-    return _below(catalog, reference, name)
+    return _below(catalog, reference, name, scope)
 
 
 def _agents(found: object) -> dict[str, str | None] | None:
@@ -168,21 +197,23 @@ def _reference(entry: object) -> str | None:
     return entry if isinstance(entry, str) and entry.strip() else None
 
 
-def _below(catalog: str | Path, reference: str, name: str) -> str | Path:
+def _below(catalog: str | Path, reference: str, name: str, scope: Scope | None) -> str | Path:
     """What a reference means where it stands."""
     try:
-        if isinstance(catalog, Path):
+        if isinstance(catalog, Path) or scope is None:
             found = read_reference(reference)
-            return catalog.parent / found if isinstance(found, Path) else found
+            return Path(catalog).parent / found if isinstance(found, Path) else found
         found = read_reference(urljoin(catalog, reference))
     except ValueError as error:
         raise _invalid(catalog, f"names no address for {name!r}: {error}") from None
-    own = scope_of_host(catalog)
-    if isinstance(found, Path) or furthest_in((own, scope_of_host(found))) != own:
+    reach = Reach(inward=scope)
+    number = None if isinstance(found, Path) else number_of(urlsplit(found).hostname or "")
+    is_inside = number is not None and reach.refuses(str(number))
+    if isinstance(found, Path) or is_inside:
         raise _invalid(
             catalog, f"names an address for {name!r} that lies further inside this network"
         )
-    return found
+    return ListedAddress.of(found, reach)
 
 
 def _not_found(catalog: str | Path, why: str, hint: str | None = None) -> CommandError:

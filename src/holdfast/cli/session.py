@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Self, TypeGuard
 
 import click
@@ -17,6 +18,7 @@ import click
 from holdfast._version import __version__
 from holdfast.assembly import connect
 from holdfast.cli.card_keys import card_verifier
+from holdfast.cli.catalog import ListedAddress
 from holdfast.cli.credentials import Credentials
 from holdfast.cli.described import describe
 from holdfast.cli.logging_in import DIRECTORY, client_secret
@@ -37,8 +39,10 @@ from holdfast.model.operations import (
 from holdfast.model.types import TaskState
 from holdfast.net.grpc_extra import use_of_grpc
 from holdfast.policy.resilience import Resilience
+from holdfast.runtime.engine import EngineWithin
 from holdfast.runtime.interfaces import declared_versions, leaves_room_for
 from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, Reconnected, RetryScheduled
+from holdfast.runtime.reaching import ReachLayer
 from holdfast.wire.bindings import (
     BINDINGS,
     HTTP_BINDINGS,
@@ -47,6 +51,7 @@ from holdfast.wire.bindings import (
     PROTOCOL_VERSIONS,
     spoken_version,
 )
+from holdfast.wire.origins import origin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +68,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.journal import Journal
     from holdfast.runtime.listeners import Observation
-    from holdfast.runtime.transport import AuthProvider
+    from holdfast.runtime.transport import AuthProvider, Layer
     from holdfast.wire.bindings import ProtocolVersion
 
 __all__ = ["Session"]
@@ -143,6 +148,10 @@ class Session:
         self.plain_engine: HttpEngine = engine
         grpc = use_of_grpc(engine, None)
         self._spoken = HTTP_BINDINGS if grpc == "missing" else BINDINGS
+        layers: tuple[Layer, ...] = (Rehearsed,)
+        if isinstance(reference, ListedAddress):
+            engine = EngineWithin(engine, reference.reach, only=origin(reference))
+            layers = (*layers, partial(ReachLayer, reach=reference.reach))
         if settings.debug:
             engine = LoggedEngine(engine)
         self.engine: HttpEngine = engine
@@ -163,7 +172,7 @@ class Session:
                 protocol_version=self.asked_version,
                 consumers=(self._saw,),
                 observers=(self._observed,),
-                attempt_layers=(Rehearsed,),
+                attempt_layers=layers,
                 card_verifier=verifier,
                 require_signature=settings.require_signature,
                 journal=journal,

@@ -169,7 +169,7 @@ def inside(error: A2AError, _situation: Situation) -> str:
     address = cast("errors.NetworkPolicyError", error).address
     return (
         f"{error.agent} leads to {address}, further inside this network than an address may that "
-        "a card or a redirect names; nothing was sent there"
+        "a card, a catalog or a redirect names; nothing was sent there"
     )
 
 

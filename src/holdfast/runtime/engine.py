@@ -14,6 +14,7 @@ from holdfast.errors import (
     TimeoutPhase,
 )
 from holdfast.wire.http import HttpReply, HttpRequest, HttpStream, presentable
+from holdfast.wire.origins import origin
 from holdfast.wire.reach import Network, Reach, Scope, scope_of
 from holdfast.wire.redirects import follow
 
@@ -59,20 +60,21 @@ class HttpEngine(Protocol):
 
 
 class EngineWithin:
-    """An engine whose requests reach no further than to public addresses, whoever named them.
+    """An engine whose requests reach no further than it is told.
 
     Args:
         inner: What carries them.
-        reach: Where they may lead; its ``inward`` is ``"public"``, so that no request may reach
-            less far.
+        reach: Where they may lead, in place of what each of them says; so no request says less.
+        only: The origin for which that is so, where a request says nothing; None for all.
 
     Attributes:
         tls: How it speaks TLS, for what connects beside it.
     """
 
-    def __init__(self, inner: HttpEngine, reach: Reach) -> None:
+    def __init__(self, inner: HttpEngine, reach: Reach, *, only: str | None = None) -> None:
         self._inner = inner
         self._reach = reach
+        self._only = only
         self.tls: object = getattr(inner, "tls", None)
 
     async def request(self, request: HttpRequest) -> HttpReply:
@@ -88,6 +90,10 @@ class EngineWithin:
         await self._inner.close()
 
     def _within(self, request: HttpRequest) -> HttpRequest:
+        if self._only is not None and (
+            request.reach is not None or origin(request.url) != self._only
+        ):
+            return request
         return msgspec.structs.replace(request, reach=self._reach)
 
 
