@@ -117,6 +117,25 @@ async def test_it_is_part_of_an_application():
     await names["server"].close(grace=5)
 
 
+async def test_callers_are_authenticated():
+    names = await execute(PAGE.block("async def countdown"))
+    names = await execute(PAGE.block("authenticate=who"), **names)
+    names["TOKENS"].update(ada="1", bob="2")
+    network = AsgiNetwork({"http://a.test": names["server"].app(url="http://a.test")})
+    seen = []
+    for token in ("1", "2"):
+        headers = {"authorization": f"Bearer {token}"}
+        async with holdfast.connect("http://a.test", engine=network, headers=headers) as agent:
+            await agent.ask("1")
+            seen.append(len((await agent.list_tasks()).tasks))
+    async with holdfast.connect("http://a.test", engine=network) as agent:
+        with pytest.raises(holdfast.AuthenticationError):
+            await agent.ask("1")
+    await names["server"].close()
+
+    assert seen == [1, 1]
+
+
 async def test_pushes_reach_a_network_of_ones_own():
     names = await execute(PAGE.block("async def countdown"))
     names = await execute(PAGE.block("push_networks="), **names)
@@ -178,6 +197,7 @@ def test_every_block_is_run():
         "class Reporting",
         ".serving(",
         "Mount(",
+        "authenticate=who",
         "push_networks=",
         "allowed_hosts=",
         "wrap_downstream",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
     from holdfast.server.errors import ProtocolErrors
+    from holdfast.server.identity import Authenticate
     from holdfast.server.running import Serving
     from holdfast.server.service import Service
     from holdfast.server.settings import CardModifier, Middleware, PushUrlValidator
@@ -88,9 +89,14 @@ class A2AServer:
         versions: Of the protocol, the preferred one first: ``"1.0"`` and ``"0.3"``.
         streaming: Whether answers can be streamed.
         extensions: That the agent supports: URIs, or with more to say `AgentExtension`.
+        authenticate: Gives the name of a caller by the headers of a request, names in lower case,
+            over every binding, before a body is read; may be a coroutine function. None refuses
+            the request: HTTP 401, UNAUTHENTICATED over gRPC. Tasks belong to the name, and it is
+            `Requester.user`; what belongs to another is not found. The public card is for
+            everybody. None in its place: no authentication, all callers share all tasks.
         middleware: Functions that make an ASGI application of another one, the first one
-            outermost. Authentication goes here: a ``scope["user"]`` as Starlette's has it is whom
-            tasks belong to, and `Requester.user`. gRPC has interceptors instead, see `serving`.
+            outermost, behind `authenticate`. A ``scope["user"]`` as Starlette's has it is whom
+            tasks belong to, by its ``identity`` or else its ``display_name``. Not for gRPC.
         allowed_hosts: Hosts that the ``Host`` header of a request may name besides that of the
             agent's address; ``*.example.com`` for all below a domain, ``*`` for all. None: where
             the server listens on a loopback address, or an application's address is one, every
@@ -136,6 +142,7 @@ class A2AServer:
         versions: Sequence[str] = ("1.0",),
         streaming: bool = True,
         extensions: Iterable[str | AgentExtension] = (),
+        authenticate: Authenticate | None = None,
         middleware: Iterable[Middleware] = (),
         allowed_hosts: Iterable[str] | None = None,
         allowed_origins: Iterable[str] | None = None,
@@ -173,6 +180,7 @@ class A2AServer:
             extensions=tuple(
                 _extension(extension) for extension in items("extensions", extensions)
             ),
+            authenticate=authenticate,
             middleware=items("middleware", middleware),
             allowed_hosts=_named("allowed_hosts", allowed_hosts),
             allowed_origins=_named("allowed_origins", allowed_origins),
@@ -306,7 +314,7 @@ class A2AServer:
             grace: Seconds that turns under way have at the end.
             cert_file: The certificate for TLS in PEM, with its chain.
             key_file: The key that goes with it.
-            grpc_interceptors: Of grpc.aio, for authentication and the like.
+            grpc_interceptors: Of grpc.aio, behind `authenticate`; they cannot say who calls.
 
         Raises:
             ImportError: The extra of a binding is not installed.

@@ -9,10 +9,14 @@ import grpc
 from a2a.server.request_handlers.grpc_handler import GrpcHandler
 from a2a.types import a2a_pb2_grpc
 
+from holdfast.server.grpc_gate import GrpcContextBuilder
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from a2a.server.request_handlers import RequestHandler
+
+    from holdfast.server.grpc_gate import GrpcGate
 
 __all__ = ["GrpcServer"]
 
@@ -24,7 +28,8 @@ class GrpcServer:
         address: ``host:port``; port 0 for any that is free.
         cert_file: For TLS, with the chain; None for none.
         key_file: That goes with it.
-        interceptors: Of grpc.aio; authentication goes here.
+        gate: Who gets through.
+        interceptors: Of grpc.aio, behind the gate.
         max_body: Bytes that a message of a client's may have.
 
     Attributes:
@@ -40,11 +45,12 @@ class GrpcServer:
         *,
         cert_file: str | None,
         key_file: str | None,
+        gate: GrpcGate,
         interceptors: Sequence[Any],
         max_body: int,
     ) -> None:
         self._server = grpc.aio.server(
-            interceptors=tuple(interceptors),
+            interceptors=(gate, *interceptors),
             options=[("grpc.max_receive_message_length", max_body), ("grpc.so_reuseport", 0)],
         )
         try:
@@ -64,12 +70,13 @@ class GrpcServer:
             handler: What answers.
             with_older: Whether protocol 0.3 is spoken as well.
         """
-        _add_to(a2a_pb2_grpc)(GrpcHandler(handler), self._server)
+        builder = GrpcContextBuilder()
+        _add_to(a2a_pb2_grpc)(GrpcHandler(handler, builder), self._server)
         if with_older:
             from a2a.compat.v0_3 import a2a_v0_3_pb2_grpc
             from a2a.compat.v0_3.grpc_handler import CompatGrpcHandler
 
-            _add_to(a2a_v0_3_pb2_grpc)(CompatGrpcHandler(handler), self._server)
+            _add_to(a2a_v0_3_pb2_grpc)(CompatGrpcHandler(handler, builder), self._server)
         await self._server.start()
 
     async def stop(self, grace: float) -> None:

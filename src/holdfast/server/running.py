@@ -168,17 +168,27 @@ class Serving(AbstractAsyncContextManager["Running"]):
             self._http.force_exit = True
 
     async def _start(self, listener: socket.socket) -> Running:
+        from holdfast.server.host_check import host_rules
+
         scheme = "http" if self._cert_file is None else "https"
         host, port = _shown(self._host), listener.getsockname()[1]
         url = self._url or f"{scheme}://{host}:{port}"
+        rules = host_rules(
+            url,
+            listens_on=self._host,
+            allowed_hosts=self._settings.allowed_hosts,
+            allowed_origins=self._settings.allowed_origins,
+        )
         grpc_url: str | None = None
         if "GRPC" in self._bindings:
+            from holdfast.server.grpc_gate import GrpcGate
             from holdfast.server.grpc_server import GrpcServer
 
             self._grpc = grpc = GrpcServer(
                 f"{host}:{self._grpc_port}",
                 cert_file=self._cert_file,
                 key_file=self._key_file,
+                gate=GrpcGate(rules, self._settings.authenticate),
                 interceptors=self._interceptors,
                 max_body=self._settings.max_body,
             )
@@ -187,14 +197,6 @@ class Serving(AbstractAsyncContextManager["Running"]):
         self._service = service = self._make_service(card)
         if self._grpc is not None:
             await self._grpc.start(service.handler, with_older="0.3" in self._settings.versions)
-        from holdfast.server.host_check import host_rules
-
-        rules = host_rules(
-            url,
-            listens_on=self._host,
-            allowed_hosts=self._settings.allowed_hosts,
-            allowed_origins=self._settings.allowed_origins,
-        )
         await self._start_http(service.app(card, self._bindings, rules), listener)
         return Running(url=url, card=card, grpc_url=grpc_url)
 

@@ -29,6 +29,7 @@ from holdfast.server.bodies import BoundedBodies
 from holdfast.server.errors import ProtocolErrors
 from holdfast.server.guarding import Guarded
 from holdfast.server.host_check import HostCheck
+from holdfast.server.identity import Authentication, HttpContextBuilder
 from holdfast.server.push_sending import PushSender, PushTargets
 from holdfast.server.streams import with_own_streams
 
@@ -103,15 +104,22 @@ class Service:
         is_older = _OLDER in settings.versions
         routes: list[BaseRoute] = [_card_route(card)]
         if "JSONRPC" in bindings:
-            routes += create_jsonrpc_routes(self.handler, "/", enable_v0_3_compat=is_older)
+            routes += create_jsonrpc_routes(
+                self.handler, "/", HttpContextBuilder(), enable_v0_3_compat=is_older
+            )
         if "HTTP+JSON" in bindings:
-            routes += create_rest_routes(self.handler, enable_v0_3_compat=is_older)
+            routes += create_rest_routes(
+                self.handler, HttpContextBuilder(), enable_v0_3_compat=is_older
+            )
         routes = with_own_streams(
             routes, keep_alive=settings.keep_alive, json_values=settings.max_json_values
         )
         inner: Any = Starlette(routes=routes, lifespan=self._lifespan)
         for wrap in reversed(settings.middleware):
             inner = wrap(inner)
+        if settings.authenticate is not None:
+            inner = Authentication(inner, settings.authenticate, public=frozenset({_CARD_PATH}))
+        self._log_who_may_call(is_local=rules.loopback)
         bounded = BoundedBodies(
             inner,
             limit=settings.max_body,
@@ -119,6 +127,16 @@ class Service:
             memory=settings.max_body_memory,
         )
         return ProtocolErrors(HostCheck(bounded, rules), agent=self._name)
+
+    def _log_who_may_call(self, *, is_local: bool) -> None:
+        """Says it where callers are not told apart."""
+        if self._settings.authenticate is None and not self._settings.middleware:
+            logger.log(
+                logging.INFO if is_local else logging.WARNING,
+                "%s is served without authentication: whoever can call it can read and cancel all "
+                "tasks; authenticate= keeps callers apart",
+                self._name,
+            )
 
     async def close(self, grace: float = 0.0) -> int:
         """Lets what runs end, ends what does not, and frees everything; a second call waits too.

@@ -47,6 +47,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     versions: tuple[str, ...] = ("1.0",)
     streaming: bool = True
     extensions: tuple[AgentExtension, ...] = ()
+    authenticate: Any = None
     middleware: tuple[Any, ...] = ()
     allowed_hosts: tuple[str, ...] | None = None
     allowed_origins: tuple[str, ...] | None = None
@@ -86,7 +87,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("push_engine is for the server's own sender: leave out push_sender")
 
     def _check_callables(self) -> None:
-        for name in ("card_modifier", "push_url_validator"):
+        for name in ("card_modifier", "push_url_validator", "authenticate"):
             value = getattr(self, name)
             if value is not None and not callable(value):
                 raise TypeError(f"{name} must be callable, not {type(value).__name__}")
