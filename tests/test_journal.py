@@ -13,6 +13,7 @@ import pytest
 from holdfast import (
     A2AConnectionError,
     A2AError,
+    ConcurrencyPolicy,
     DeadlineExceededError,
     InvalidParamsError,
     JournalError,
@@ -21,6 +22,7 @@ from holdfast import (
     OutcomeUnknownError,
     Part,
     PassThrough,
+    Resilience,
     Role,
     RunItem,
     SqliteJournal,
@@ -31,6 +33,7 @@ from holdfast import (
 from holdfast.model.digest import digest_of
 from holdfast.runtime.env import SystemEnv
 from holdfast.testing import (
+    Delay,
     Fail,
     FakeAgent,
     FakeNetwork,
@@ -650,6 +653,45 @@ async def test_who_gives_up_while_it_is_written_down_leaves_nothing_to_look_for(
 
 
 # ── Two at once ──────────────────────────────────────────────────────────────────────────────
+
+
+class Overtaken(SqliteJournal):
+    """Another process has taken over each call by the time at which its lease is renewed."""
+
+    steps = 0  # of the event loop, until that is known
+
+    async def renew(self, held, lease_until, /):
+        for _ in range(self.steps):
+            await asyncio.sleep(0)
+        return set()
+
+
+@pytest.mark.parametrize("way", ["stream_message", "ask", "send_message"])
+async def test_a_lease_found_lost_as_the_reply_arrives_leaks_nothing(path, way):
+    agent = FakeAgent(streams("a", "b", every=1))
+    journal, network = Overtaken(path, lease=30.0), FakeNetwork(agent)
+    limit = Resilience(concurrency=ConcurrencyPolicy(limit=1))
+    reasons = []
+    async with connected(agent, journal, engine=network, resilience=limit) as client:
+        for steps in range(16):
+            journal.steps = steps
+            # The first event comes in the moment in which the lease is renewed.
+            agent.inject(Delay(seconds=10), on=SENDS[way != "send_message"])
+            try:
+                if way == "stream_message":
+                    async with client.stream_message("hi") as events:
+                        await events.result()
+                else:
+                    await getattr(client, way)("hi")
+            except JournalError as error:
+                reasons.append(error.reason)
+            gc.collect()
+            assert network.in_flight == 0
+        journal.steps = 0
+        assert (await client.ask("hi", timeout=5.0)).text == "ab"
+    await journal.close()
+
+    assert set(reasons) == {"taken_over"}
 
 
 async def test_what_one_process_works_on_is_not_taken_over_by_another(path):

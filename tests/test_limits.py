@@ -396,8 +396,10 @@ def items(before, item, after):
 
 
 def text(before, character, after):
-    return lambda size: before + character * size + after
+    return lambda size: before + character * (size // len(character)) + after
 
+
+RAW = WHOLE + b'"artifacts":[{"artifactId":"a","parts":[{"raw":"'
 
 SHAPES = {
     "objects": items(WHOLE + b'"metadata":{"a":[', b"{}", b"]}}"),
@@ -413,6 +415,8 @@ SHAPES = {
     "backslashes": text(b'{"a":"', b"\\\\", b'"}'),
     "text": text(WHOLE + b'"metadata":{"a":"', b"x", b'"}}'),
     "wide": text(WHOLE + b'"metadata":{"a":"' + "😀".encode(), b"x", b'"}}'),
+    "spaced raw": text(RAW, b"AB ", b'"}]}]}'),
+    "wide raw": text(RAW + "😀".encode(), b"AB ", b'"}]}]}'),
     "error": text(b'{"error":{"code":500,"message":"', b"x", b'"}}'),
     "html": text(b"<html>", b"{", b""),
 }

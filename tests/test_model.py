@@ -454,3 +454,12 @@ def test_defaults_are_not_shared_between_cards():
 
     assert second.security_schemes == {}
     assert msgspec.structs.replace(second, name="x") == AgentCard(name="x")
+
+
+def test_a_state_that_cannot_be_encoded_is_shown_escaped():
+    state = TaskState("\ud800\x1b[2J")
+    task = Task(id="t", status=TaskStatus(state=state))
+
+    assert "<TaskState.\\ud800\\x1b[2J: '\\ud800\\x1b[2J'>" in repr(task)
+    assert "<Role.\\ud800: " in repr(Message(role=Role("\ud800")))
+    assert repr(TaskState.WORKING) == "<TaskState.WORKING: 'TASK_STATE_WORKING'>"

@@ -159,6 +159,56 @@ async def test_who_is_ended_is_ended_once():
     assert tidied == [3, 4, 11]
 
 
+async def test_a_limit_that_is_moved_back_to_a_moment_strikes_there_once():
+    watchdog = Watchdog()
+
+    async def working():
+        try:
+            with watchdog.until(10.0) as limit:
+                await asyncio.sleep(1)
+                limit.restart(4.0)  # to 5
+                await asyncio.sleep(3)
+                limit.restart(6.0)  # and back to 10
+                await asyncio.sleep(60)
+        except TimeoutError:
+            return now(), asyncio.current_task().cancelling()
+
+    async def other(at):  # which wakes the watchdog in between
+        with contextlib.suppress(TimeoutError), watchdog.until(at):
+            await asyncio.sleep(60)
+
+    moved, *_ = await asyncio.gather(working(), other(0.5), other(2.0))
+
+    assert moved == (10.0, 0)
+
+
+async def test_a_limit_that_has_struck_does_not_strike_again_with_all_the_others(monkeypatch):
+    watchdog, loop = Watchdog(), asyncio.get_running_loop()
+
+    async def working():
+        try:
+            with watchdog.until(20.0) as limit:
+                try:
+                    await asyncio.sleep(1)
+                    limit.restart(9.0)  # to 10, while it is known to end at 20
+                    await asyncio.sleep(60)
+                finally:
+                    with monkeypatch.context() as early:  # as timers may be
+                        early.setattr(loop, "time", lambda: 9.999)
+                        watchdog.end_all()
+                    await asyncio.sleep(0)
+        except TimeoutError:
+            return limit.ended, asyncio.current_task().cancelling()
+
+    async def other(at):
+        with contextlib.suppress(TimeoutError), watchdog.until(at):
+            await asyncio.sleep(60)
+
+    struck, *_ = await asyncio.gather(working(), other(0.5), other(11.0))
+
+    assert struck == (False, 0)
+
+
 async def test_infinity_is_never():
     watchdog = Watchdog()
 

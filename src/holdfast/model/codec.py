@@ -257,11 +257,13 @@ def _enum_by_number(kind: type[Enum], number: int) -> str:
 
 def _bytes(text: str) -> Any:
     """Decodes here: the conversion would take the base64 text ``null`` for a null."""
-    compact = "".join(text.split()).replace("-", "+").replace("_", "/").rstrip("=")
     try:
-        return base64.b64decode(compact + "=" * (-len(compact) % 4), validate=True)
+        compact = text.encode("ascii").translate(_STANDARD, _WHITE_SPACE).rstrip(b"=")
+        return base64.b64decode(compact + b"=" * (-len(compact) % 4), validate=True)
     except ValueError:
         return _NOT_BASE64  # let the conversion name the member
 
 
+_STANDARD = bytes.maketrans(b"-_", b"+/")
+_WHITE_SPACE = bytes(byte for byte in range(128) if chr(byte).isspace())
 _NOT_BASE64 = "?"

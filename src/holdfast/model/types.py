@@ -76,6 +76,10 @@ class _OpenEnum(str, Enum):  # noqa: UP042  StrEnum's members cannot be made by 
         member._value_ = value
         return member
 
+    def __repr__(self) -> str:
+        # A name that is kept as received may hold what cannot be shown, or encoded.
+        return f"<{type(self).__name__}.{repr(self.name)[1:-1]}: {self.value!r}>"
+
     def __str__(self) -> str:
         return str(self.value)
 

@@ -106,5 +106,7 @@ async def _begun(
     finally:
         if first.cancel():
             await asyncio.wait({first})
+        if not first.cancelled():
+            first.exception()  # which may come while the look at the task fails
     text = f"there is nothing to subscribe to: the task is {state.name}"
     raise UnsupportedOperationError(text, executed=False)

@@ -56,10 +56,13 @@ class Endable:
         self._scope: asyncio.Timeout | None = None
 
     async def result(self, awaitable: Awaitable[T]) -> T:
-        """What something gives, if that is there before `end`, which cancels it.
+        """Return what something gives, unless `end` comes first, which cancels it.
+
+        A result that arrives in the same moment is returned: it may be a connection, and nobody
+        else could close it. `is_ended` tells of the end.
 
         Raises:
-            Ended: It is not; what was ended before is not begun.
+            Ended: There is no result; what was ended before is not begun.
         """
         if self.is_ended:
             if asyncio.iscoroutine(awaitable):
@@ -68,16 +71,13 @@ class Endable:
         scope = self._scope = asyncio.timeout(None)
         try:
             async with scope:
-                result = await awaitable
+                return await awaitable
         except TimeoutError as error:
             if isinstance(error, A2AError) or not scope.expired():
                 raise
             raise Ended from None
         finally:
             self._scope = None
-        if self.is_ended:
-            raise Ended
-        return result
 
     async def wait(self, awaitable: Awaitable[object]) -> None:
         """Waits for something, and no longer than until `end`; `is_ended` says which it was."""

@@ -67,7 +67,7 @@ class Watchdog:
         now = self._loop.time()
         self._queue_new()
         for _, _, limit in self._heap:
-            if limit.at > now and limit.is_open:
+            if limit.at > now and limit.is_open and not limit.expired:
                 limit.at = now
                 limit.ended = True
                 self._new[limit] = None
@@ -144,9 +144,9 @@ class Watchdog:
 
 
 def _counts(entry: tuple[float, int, TimeLimit]) -> bool:
-    """Whether an entry of the heap leads to a limit."""
+    """Whether an entry of the heap leads to a limit, which strikes once."""
     at, _, limit = entry
-    return at == limit.queued_at and limit.is_open
+    return at == limit.queued_at and limit.is_open and not limit.expired
 
 
 class TimeLimit(msgspec.Struct, eq=False):
