@@ -599,6 +599,10 @@ async def test_a_card_of_03_is_verified_as_its_sdk_signs_it_and_whole():
         for path in (("url",), ("securitySchemes", "bearer", "type"), ("protocolVersion",)):
             to = "0.3.9" if path == ("protocolVersion",) else "http://evil.test"
             await refused(changed(card, path, to))
+        for name in OLDER["securitySchemes"]:
+            untyped = copy.deepcopy(card)
+            del untyped["securitySchemes"][name]["type"]
+            await refused(untyped)
 
 
 async def test_an_agent_card_in_hand_is_verified_as_far_as_it_goes():

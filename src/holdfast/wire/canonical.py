@@ -14,7 +14,9 @@ and nothing else of what was received is. The forms, strictest first:
   the signed card declares the scheme: who adds one can only have the client send what its caller
   gave for that scheme of that agent, and where the signed card wants it.
 
-Of protocol 0.3, which defines no form, there are the first and the last one.
+Of protocol 0.3, which defines no form, there are the first and the last one. There the last one
+does not cover the type of a security scheme, which its other members imply: a card that lacks such
+a type, which the SDK always writes, has no such form, so that removing one breaks the signature.
 """
 
 from __future__ import annotations
@@ -129,6 +131,8 @@ def _forms(content: dict[str, Any]) -> Iterator[SignedForm]:
 def _forms_of_03(content: dict[str, Any]) -> Iterator[SignedForm]:
     yield SignedForm("received", content, canonical(content))
     lean = _lean(content)
+    if not _has_types(lean):
+        return
     payload = canonical(_without_implied(lean))
     yield SignedForm("sdk", lean, payload, _with_bare(content, lean, "security"))
 
@@ -246,6 +250,15 @@ _TYPES: Mapping[str, str] = {
 """By a member that no other kind of scheme has in protocol 0.3: its type."""
 
 _DEFAULTS_OF_03: Mapping[str, str] = {"protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"}
+
+
+def _has_types(card: Mapping[str, Any]) -> bool:
+    """Whether each security scheme of a card of 0.3 says of which type it is."""
+    schemes = card.get("securitySchemes")
+    if not isinstance(schemes, dict):
+        return True
+    known = cast("dict[str, Any]", schemes).values()
+    return all(isinstance(scheme, dict) and "type" in scheme for scheme in known)
 
 
 def _without_implied(card: Mapping[str, Any]) -> dict[str, Any]:
