@@ -857,6 +857,77 @@ async def test_keys_rotate(by):
     assert net.urls.count(KEYS_URL) == 2
 
 
+KEPT_FOR_A_DAY = {"cache-control": "max-age=86400", "etag": '"1"'}
+
+
+@pytest.mark.parametrize("source", ["jku", "address"])
+@pytest.mark.parametrize("card", ["kept for a day", "unchanged", "in hand"])
+async def test_a_key_that_was_withdrawn_counts_no_longer_than_its_set_is_fresh(source, card):
+    net = Net(pages={KEYS_URL: SIGNER.jwks, CARD: card_of()})
+    if card == "kept for a day":
+        net.pages[CARD] = page(card_of(), **KEPT_FOR_A_DAY)
+
+    async with connect(
+        card_of() if card == "in hand" else "http://agent.test",
+        engine=net,
+        card_verifier=BY_JKU if source == "jku" else CardVerifier(KEYS_URL),
+        require_signature=True,
+    ) as client:
+        await client.agent_card()
+        net.pages[KEYS_URL] = Signer("new").jwks
+        await asyncio.sleep(299)
+        await client.agent_card()
+        await asyncio.sleep(2)
+        with pytest.raises(CardSignatureError, match="key 'k-1' is not known"):
+            await client.agent_card()
+        net.pages[KEYS_URL] = SIGNER.jwks
+        await asyncio.sleep(11)
+        await client.agent_card()
+
+
+async def test_a_withdrawn_key_counts_for_a_day_more_where_its_set_cannot_be_fetched():
+    net = Net(pages={KEYS_URL: SIGNER.jwks})
+
+    async with connect(
+        card_of(), engine=net, card_verifier=BY_JKU, require_signature=True
+    ) as client:
+        await client.agent_card()
+        net.pages[KEYS_URL] = page(b"", 503)
+        await asyncio.sleep(24 * 3600 - 1)
+        await client.agent_card()
+        await asyncio.sleep(12)
+        with pytest.raises(CardSignatureError, match="cannot be had"):
+            await client.agent_card()
+
+
+async def test_an_extended_card_whose_key_was_withdrawn_gives_way_to_the_public_one():
+    other = Signer("other")
+    url, written = EXTENDED["HTTP+JSON"]
+    public = document()
+    public["supportedInterfaces"][0] |= {
+        "url": url.removesuffix("/extendedAgentCard"),
+        "protocolBinding": "HTTP+JSON",
+    }
+    both = {"keys": [SIGNER.jwk, other.jwk]}
+    net = Answering(url, written, pages={CARD: SIGNER.sign(public), KEYS_URL: both})
+    net.card = other.sign({**public, "name": "Extended"})
+
+    async with connect(
+        "http://agent.test",
+        engine=net,
+        card_verifier=CardVerifier(KEYS_URL),
+        require_signature=True,
+        card_ttl=100.0,
+    ) as client:
+        await client.get_extended_agent_card()
+        await asyncio.sleep(301)
+        assert (await client.agent_card()).name == "Extended"
+        net.pages[KEYS_URL] = SIGNER.jwks
+        await asyncio.sleep(301)
+        assert (await client.agent_card()).name == "Signed"
+        assert client.card_verification.key_id == "k-1"
+
+
 async def test_unknown_keys_are_looked_for_at_a_bounded_rate():
     net = Net(pages={KEYS_URL: SIGNER.jwks, CARD: card_of(Signer("stranger"))})
 

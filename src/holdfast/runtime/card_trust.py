@@ -2,11 +2,13 @@
 
 Rules: what is used of a card that is verified is what its signature covers; a card whose signature
 is wrong is never used; one that nobody can verify is, unless the caller requires a signature. A
-card that has not changed is not verified again.
+card that has not changed is verified again once the keys that verified it are no longer fresh, so
+that a key which its owner withdrew stops counting.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
@@ -109,10 +111,12 @@ class Checked(NamedTuple):
     Attributes:
         verification: What its signatures are worth.
         document: What of it may be used; None for all of it.
+        fresh_for: Seconds for which that holds: as long as its keys are fresh.
     """
 
     verification: CardVerification
     document: Mapping[str, Any] | None = None
+    fresh_for: float = math.inf
 
 
 class CardChecker(Protocol):
@@ -134,11 +138,13 @@ class BelievedCard(NamedTuple):
         card: What of it is used.
         verification: What its signatures are worth.
         received: The card as it came.
+        fresh_for: Seconds, from when it was verified, after which it is to be verified again.
     """
 
     card: AgentCard
     verification: CardVerification
     received: ReceivedCard
+    fresh_for: float = math.inf
 
 
 _ABSENT = CardVerification(outcome="absent", reason="the card is not signed")
@@ -184,11 +190,11 @@ class CardTrust:
         if found.outcome == "invalid" or (self._is_required and found.outcome != "verified"):
             raise _refused(found, received.card)
         if checked.document is None:
-            return BelievedCard(received.card, found, received)
+            return BelievedCard(received.card, found, received, checked.fresh_for)
         signatures = received.card.signatures
         card = read_card(checked.document)
         card = msgspec.structs.replace(card, signatures=signatures)
-        return BelievedCard(card, found, received)
+        return BelievedCard(card, found, received, checked.fresh_for)
 
     async def close(self) -> None:
         """Lets go of what is under way."""

@@ -10,6 +10,7 @@ keys that it had count for a day, and of others nobody can say.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from holdfast.errors import A2AError
@@ -54,6 +55,11 @@ class KeysUnavailableError(A2AError):
 class KeySource(Protocol):
     """Where keys come from."""
 
+    @property
+    def fresh_for(self) -> float:
+        """Seconds until its keys are to be fetched again; infinite where they never are."""
+        ...
+
     async def find(self, kid: str | None) -> Sequence[Jwk]:
         """The keys of that id; without one the only key, if there is but one.
 
@@ -83,6 +89,11 @@ class FixedKeys:
             text = "keys has no key to verify signatures with; it is a JWK set (RFC 7517)"
             raise ValueError(text)
 
+    @property
+    def fresh_for(self) -> float:
+        """Infinite."""
+        return math.inf
+
     async def find(self, kid: str | None) -> Sequence[Jwk]:
         """The keys of that id."""
         return _matching(self._keys, kid)
@@ -110,6 +121,12 @@ class FetchedKeys:
         self._fresh_for = 0.0
         self._failure: A2AError | None = None
         self._flights = PerLoop(_Flight)
+
+    @property
+    def fresh_for(self) -> float:
+        """Seconds until the set is fetched again; while that fails, until the next attempt."""
+        now = asyncio.get_running_loop().time()
+        return max(self._fetched_at + self._fresh_for - now, _SHORTEST)
 
     async def find(self, kid: str | None) -> Sequence[Jwk]:
         """The keys of that id; a set that is too old, or has none, is fetched anew."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from holdfast.errors import A2AError
+from holdfast.errors import A2AError, CardSignatureError
 from holdfast.model.card import AgentCard, AgentInterface
 from holdfast.model.operations import CARD_BINDING, GET_AGENT_CARD
 from holdfast.policy.retry import TOO_LATE
@@ -102,6 +102,8 @@ class AgentCardResolver(UnaryOnly):
         self._document = document
         self._reach = reach
         self._believed: BelievedCard | None = None  # what came from the source last
+        self._believed_until = -math.inf
+        self._replaced_until = math.inf
         self._used: BelievedCard | None = None
         self._card: AgentCard | None = None
         self._source: AgentCard | None = None  # which is another one if `replace` was called
@@ -196,8 +198,35 @@ class AgentCardResolver(UnaryOnly):
         """
         self._card, self._used = believed.card, believed
         self._secrets = secrets
+        self._replaced_until = asyncio.get_running_loop().time() + believed.fresh_for
+        self._fresh_until = min(self._fresh_until, self._replaced_until)
 
     async def _load(self, call: AnyCall) -> AgentCard:
+        card = await self._loaded(call)
+        used = self._used
+        if card is self._source or used is None:
+            return card
+        return await self._verified_replacement(call, used)
+
+    async def _verified_replacement(self, call: AnyCall, used: BelievedCard) -> AgentCard:
+        """The card that replaced the source's, verified again when its keys are due.
+
+        One that is no longer verified is dropped for the source's.
+        """
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._replaced_until:
+            try:
+                used = await self._trust.believed(call, used.received)
+            except CardSignatureError:
+                self._card, self._used = self._source, self._believed
+                self._replaced_until = math.inf
+            else:
+                self._card, self._used = used.card, used
+                self._replaced_until = loop.time() + used.fresh_for
+        self._fresh_until = min(self._fresh_until, self._replaced_until)
+        return cast("AgentCard", self._card)
+
+    async def _loaded(self, call: AnyCall) -> AgentCard:
         match self._agent:
             case AgentCard():
                 document = self._document
@@ -211,12 +240,15 @@ class AgentCardResolver(UnaryOnly):
                 return self._keep(await self._trusted(call, ReceivedCard(*read)), self._ttl)
 
     async def _trusted(self, call: AnyCall, received: ReceivedCard) -> BelievedCard:
-        """The card that may be used; one that is verified and has not changed is not again."""
+        """The card that may be used; verified again only if it or its keys may have changed."""
+        loop = asyncio.get_running_loop()
         before = self._believed
         # Of one that nobody could verify, the key may be there by now.
         settled = before is not None and before.verification.outcome != "unverifiable"
-        if before is None or not settled or before.received != received:
+        is_due = loop.time() >= self._believed_until
+        if before is None or is_due or not settled or before.received != received:
             before = self._believed = await self._trust.believed(call, received)
+            self._believed_until = loop.time() + before.fresh_for
         return before
 
     async def _load_from(self, agent: str, call: AnyCall) -> AgentCard:
@@ -263,7 +295,8 @@ class AgentCardResolver(UnaryOnly):
             self._used = believed
         if believed.verification.is_for_now:
             lifetime = min(lifetime, _PAUSE)
-        self._fresh_until = asyncio.get_running_loop().time() + lifetime
+        now = asyncio.get_running_loop().time()
+        self._fresh_until = min(now + lifetime, self._believed_until)
         self._usable_until = self._fresh_until + grace
         return self._card
 

@@ -75,8 +75,11 @@ class CardVerifier:
     Args:
         keys: A JWK set or key (RFC 7517), keys by their ids (as JWK or PEM), a public key as PEM,
             which counts whatever a signature calls its key, or the address of a JWK set, which is
-            fetched when it is needed, kept as long as its server says, and fetched anew for a key
-            that it did not have, at most every 10 s.
+            fetched when it is needed, kept as long as its server says (between 10 s and 24 h;
+            300 s where it says nothing), and fetched anew for a key that it did not have, at most
+            every 10 s. A card is verified again when the set that verified it is no longer fresh:
+            a key that was removed from its set counts until then, and for at most 24 h more where
+            the set cannot be fetched.
         jku_hosts: Hosts whose key sets count where a signature names one (``jku``): a host, which
             is asked over https and at its usual port, or an origin such as
             ``"https://keys.example:8443"``. Whoever may put a file there can sign.
@@ -176,9 +179,9 @@ class _Checker:
         signatures = _signatures(received)
         found: list[CardVerification] = []
         for number, signature in enumerate(signatures[:_MOST_SIGNATURES], start=1):
-            verification, form = await self._tried(signature, number, forms, received)
+            verification, form, fresh_for = await self._tried(signature, number, forms, received)
             if form is not None:
-                return Checked(verification, form.used)
+                return Checked(verification, form.used, fresh_for)
             found.append(verification)
         # A wrong one tells most; then one that may turn out better.
         ranked = sorted(found, key=lambda one: (one.outcome != "invalid", not one.is_for_now))
@@ -195,13 +198,14 @@ class _Checker:
         number: int,
         forms: tuple[SignedForm, ...],
         received: ReceivedCard,
-    ) -> tuple[CardVerification, SignedForm | None]:
-        """What one signature is worth, and the form in which it is right."""
+    ) -> tuple[CardVerification, SignedForm | None, float]:
+        """The result for one signature, the form in which it is right, and for how long (s)."""
         try:
             header = read_header(signature, self._algorithms)
         except UnusableError as error:
             reason = f"signature {number}: {error}"
-            return CardVerification(outcome="unverifiable", reason=reason, number=number), None
+            refused = CardVerification(outcome="unverifiable", reason=reason, number=number)
+            return refused, None, 0.0
         about = CardVerification(
             outcome="unverifiable",
             key_id=header.key_id,
@@ -218,17 +222,18 @@ class _Checker:
             for form in forms:
                 is_right = is_signed_by(signature, form.payload, keys, header.algorithm)
                 if is_right:
-                    return replace(
+                    verified = replace(
                         about,
                         outcome="verified",
                         key_url=None if url is None else presentable(url),
                         unsigned=left_out(received.document, form.document),
-                    ), form
+                    )
+                    return verified, form, source.fresh_for
                 is_wrong |= is_right is False and is_named
         named = "its key" if header.key_id is None else f"key {_shown(header.key_id)}"
         if is_wrong and received.is_whole:
             reason = f"signature {number} does not match the card and {named}"
-            return replace(about, outcome="invalid", reason=reason), None
+            return replace(about, outcome="invalid", reason=reason), None, 0.0
         if is_wrong:
             reason = f"signature {number} does not match: {received.doubt}"
         elif unavailable is not None:
@@ -238,7 +243,7 @@ class _Checker:
         else:
             reason = f"signature {number}: {named} is not known"
         is_for_now = unavailable is not None and not is_wrong
-        return replace(about, reason=reason, is_for_now=is_for_now), None
+        return replace(about, reason=reason, is_for_now=is_for_now), None, 0.0
 
     def _sources(self, header: ProtectedHeader) -> list[tuple[str | None, KeySource]]:
         """Where the key may be: what the caller gave comes first."""
