@@ -796,13 +796,24 @@ async def test_garbage_is_an_invalid_response(answer):
         assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.9\r\n", b"\x15\x03\x01\x00\x02\x02\x16"])
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"SSH-2.0-OpenSSH_9.9\r\n", "it begins b'SSH-2.0-OpenSSH_9.9"),
+        (b"\x15\x03\x01\x00\x02\x02\x16", "it begins with 7 bytes that are not text"),
+        (
+            b"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00",
+            "HTTP/2, as a gRPC server",
+        ),
+    ],
+)
 @on_a_loop
-async def test_what_is_not_http_is_told_in_plain_words(answer):
+async def test_what_is_not_http_is_told_in_plain_words(answer, told):
     async with serve(always(answer)) as server, made() as engine:
         error = await failing(engine.request(post(server.url)), InvalidAgentResponseError)
 
     assert error.message.startswith("the reply is not HTTP/1.1")
+    assert told in error.message
     assert "status line" not in str(error)
 
 

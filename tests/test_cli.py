@@ -10,6 +10,7 @@ from tests.cli_harness import AGENT, holdfast
 from holdfast.model.card import AgentCapabilities, AgentCard, AgentExtension, AgentInterface
 from holdfast.model.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from holdfast.testing import (
+    Cut,
     Delay,
     FakeAgent,
     FakeNetwork,
@@ -26,6 +27,7 @@ from holdfast.testing import (
     rate_limited,
     rejects,
     replies,
+    streams,
     works_forever,
 )
 
@@ -277,9 +279,58 @@ def test_a_message_lost_to_the_timeout_is_a_timeout_that_names_it():
     message_id = sent(agent)["message"]["messageId"]
     assert message_id in done.error["message"]
     assert done.error["hint"] == (
-        f"look for message {message_id} among the agent's tasks; send it again only if running "
-        "it twice does no harm"
+        f"look for message {message_id} in holdfast task list --history 10 -o json --agent-card "
+        f"{AGENT}; send it again only if running it twice does no harm"
     )
+
+
+def test_the_search_for_a_lost_reply_is_reported_when_it_begins():
+    agent = FakeAgent()
+    agent.inject(Respond(status=500, body=b"oops"), on="SendMessage")
+    agent.inject(Respond(status=503, body=b"busy"), on="ListTasks")
+    done = holdfast("send", "hello", agent=agent)
+    assert done.exit == 1
+    (searching,) = [line for line in done.err.splitlines() if "searching for its task" in line]
+    assert searching.startswith("Warning: SendMessage: HTTP 500 Internal Server Error (agent ")
+    assert "for up to 30s, the message is not sent again" in searching
+    assert "Warning: ListTasks: HTTP 503 Service Unavailable" in done.err
+    assert done.err.index("searching") < done.err.index("Warning: ListTasks: ")
+    assert f"in holdfast task list --history 10 -o json --agent-card {AGENT}; send" in done.err
+
+
+def test_a_task_that_the_search_found_is_reported():
+    agent = FakeAgent()
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    done = holdfast("send", "hello", agent=agent)
+    assert (done.exit, done.field("State")) == (0, "TASK_STATE_COMPLETED")
+    first, second, *_ = done.err.splitlines()
+    assert first.startswith("Warning: SendMessage: the connection was")
+    assert second.startswith(f"Warning: the search found task {done.field('Task ID')}, which ")
+
+
+def test_a_wait_says_once_that_the_agent_is_away_and_once_that_it_is_back():
+    agent = FakeAgent(streams("one ", "two", every=20))
+    agent.inject(Cut(after_events=2), on="SubscribeToTask")
+    agent.inject(Refuse(), on="SubscribeToTask", times=4)
+    done = holdfast("send", "hello", agent=agent)
+    assert (done.exit, done.field("State")) == (0, "TASK_STATE_COMPLETED")
+    away, back = done.err.splitlines()
+    assert away.startswith("Warning: SubscribeToTask: the connection was refused (agent ")
+    assert away.endswith(
+        f"; waiting for task {done.field('Task ID')} until the agent answers again"
+    )
+    assert back == "Warning: the agent answers again"
+
+
+def test_a_task_that_the_agent_forgot_is_told_as_such():
+    error = {"code": -32001, "message": "Task not found"}
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+    missing = Respond(status=200, headers={"content-type": "application/json"}, body=body)
+    agent = FakeAgent(completes("x", after=60), bindings=("JSONRPC",), streaming=False)
+    agent.inject(missing, on="GetTask", times=50)
+    done = holdfast("send", "hello", "-o", "json", agent=agent)
+    assert done.error["code"] == "TaskNotFoundError"
+    assert "knew task" in done.error["hint"]
 
 
 def test_a_read_that_was_not_answered_may_be_given_more_time():
@@ -331,7 +382,8 @@ def test_a_wait_before_another_try_is_told_on_stderr_only(form, operation, where
     done = holdfast("send", "hello", "-o", form, agent=agent)
     assert done.exit == 0
     told = [line for line in done.err.splitlines() if not line.startswith("Task ID: ")]
-    why = f"Warning: HTTP 503 Service Unavailable (agent {AGENT}{where}); trying again in "
+    why = f"HTTP 503 Service Unavailable (agent {AGENT}{where}); trying again in "
+    why = f"Warning: {operation}: {why}"
     assert [re.sub(r"[23](\.\d)?s", "2s", line) for line in told] == [
         f"{why}2s{count}" for count in counts
     ]
@@ -807,6 +859,16 @@ def slow_to_cancel(seconds):
 def test_cancel_waits_until_the_task_is_over():
     done = holdfast("task", "cancel", "task-1", engine=slow_to_cancel(20))
     assert done.field("State") == "TASK_STATE_CANCELED"
+
+
+def test_cancel_of_a_task_that_ends_by_itself_says_that_it_was_not_canceled():
+    agent = FakeAgent(completes("done", after=10), cancel_takes=None)
+    network = FakeNetwork(agent)
+    sent = holdfast("send", "x", "--async", engine=lambda **_: network)
+    task_id = sent.field("Task ID")
+    done = holdfast("task", "cancel", task_id, engine=lambda **_: network)
+    assert (done.exit, done.field("State")) == (0, "TASK_STATE_COMPLETED")
+    assert f"Warning: task {task_id} was not canceled: it is TASK_STATE_COMPLETED" in done.err
 
 
 def test_cancel_without_waiting_tells_the_state_as_it_is():

@@ -333,7 +333,8 @@ def test_while_an_answer_cannot_be_picked_up_no_tries_are_counted(version):
     agent.inject(Refuse(), on="GetTask", times=6)
     done = holdfast("chat", "--a2a-version", version, agent=agent, terminal=Typist("go"))
     assert "one two" in done.out
-    assert "Warning: the stream was cut, and cannot be picked up yet: the connection" in done.err
+    asked = "SubscribeToTask" if version == "1.0" else "GetTask"
+    assert f"the stream was cut, and cannot be resumed yet: {asked}: the connection" in done.err
     assert "attempt" not in done.err
 
 

@@ -345,7 +345,9 @@ def test_a_stream_that_cannot_be_picked_up_yet_is_told():
     done = holdfast("send", "hello", "--stream", agent=agent)
     assert done.exit == 0
     assert len(re.findall("^Warning: .* reconnected", done.err, re.MULTILINE)) == 1
-    assert done.err.count("cannot be picked up yet: the connection was refused") == 2
+    assert (
+        done.err.count("cannot be resumed yet: SubscribeToTask: the connection was refused") == 2
+    )
 
 
 def test_a_task_that_ended_while_nobody_listened_is_told_to_its_end():

@@ -201,7 +201,7 @@ async def cancel_task(
         output.warn(f"task {task.id} is still {task.state}")
         output.hint(session.command("task", "get", "--wait", task.id))
     elif task.state is not TaskState.CANCELED:
-        output.warn(f"task {task.id} was over before: {task.state}")
+        output.warn(f"task {task.id} was not canceled: it is {task.state}")
 
 
 async def _canceled_before(

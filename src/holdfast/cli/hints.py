@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
 
 from holdfast import errors
 from holdfast.cli.credentials import Need, ways_in
@@ -79,12 +80,14 @@ def wait_for_task(error: A2AError, situation: Situation) -> str | None:
     return situation.go_on(task.id)
 
 
-def look_for_message(error: A2AError, _situation: Situation) -> str | None:
-    """What to do about a message of which nobody knows whether it was executed."""
-    message_id = cast("errors.OutcomeUnknownError", error).message_id
+def look_for_message(error: A2AError, situation: Situation) -> str | None:
+    """Name the command that searches for a message whose outcome is unknown."""
+    lost = cast("errors.OutcomeUnknownError", error)
+    context = ["--context-id", lost.context_id] if lost.context_id else []
+    search = situation.command("task", "list", *context, "--history", "10", "-o", "json")
     return (
-        f"look for message {message_id} among the agent's tasks; send it again only if running "
-        "it twice does no harm"
+        f"look for message {lost.message_id} in {search}; send it again only if running it twice "
+        "does no harm"
     )
 
 
@@ -93,6 +96,12 @@ def name_card(error: A2AError, situation: Situation) -> str | None:
     if (error.http_status or 0) >= _SERVER_ERROR:
         return come_back(error, situation)
     reference = masked_reference(situation.settings.agent_card)
+    if "HTTP/2" in error.message:
+        host = urlsplit(error.agent or "").netloc
+        return (
+            f"for an agent that speaks gRPC alone: --endpoint {host} --transport grpc; else name "
+            "the address of its card"
+        )
     return f"check --agent-card {reference}: a host, a card's URL, or a card's file"
 
 
@@ -263,4 +272,12 @@ def find_task(_error: A2AError, situation: Situation) -> str | None:
     """What to look at where there is no such task, or configuration."""
     if situation.asks_for_config:
         return "check the ids of the task and of the configuration, and that both are this agent's"
-    return "check the task's id, and that it is this agent's"
+    if situation.task is not None:
+        return (
+            f"the agent knew task {situation.task.id} before, and does not know it now: an agent "
+            "that keeps its tasks in memory forgets them when it restarts"
+        )
+    return (
+        "check the task's id, and that it is this agent's; an agent that was restarted may have "
+        "forgotten its tasks"
+    )

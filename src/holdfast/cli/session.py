@@ -27,11 +27,19 @@ from holdfast.cli.rehearsal import Rehearsed, rehearse
 from holdfast.cli.settings import CLIENT_KEY_PASSWORD
 from holdfast.cli.values import masked_reference, secrets_in_params, secrets_in_reference
 from holdfast.cli.wire_log import LoggedEngine
-from holdfast.cli.wording import reconnected, reconnecting, retrying
+from holdfast.cli.wording import (
+    found,
+    reconnected,
+    reconnecting,
+    retrying,
+    searching,
+    waiting_out,
+)
 from holdfast.errors import A2AError, InvalidAgentCardError, VersionNotSupportedError
 from holdfast.model.extras import how_to_install
 from holdfast.model.operations import (
     GET_TASK,
+    LIST_TASKS,
     SEND_MESSAGE,
     SEND_STREAMING_MESSAGE,
     SUBSCRIBE_TO_TASK,
@@ -41,7 +49,13 @@ from holdfast.net.grpc_extra import use_of_grpc
 from holdfast.policy.resilience import Resilience
 from holdfast.runtime.engine import EngineWithin
 from holdfast.runtime.interfaces import declared_versions, leaves_room_for
-from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, Reconnected, RetryScheduled
+from holdfast.runtime.listeners import (
+    AttemptFailed,
+    AttemptStarted,
+    Reconciled,
+    Reconnected,
+    RetryScheduled,
+)
 from holdfast.runtime.reaching import ReachLayer
 from holdfast.wire.bindings import (
     BINDINGS,
@@ -76,6 +90,10 @@ __all__ = ["Session"]
 logger = logging.getLogger("holdfast.cli")
 
 _SENDS = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name})
+_SEARCHES = frozenset({LIST_TASKS.name, GET_TASK.name})
+
+_TOLD = 2
+"""Failures one after the other from which on it is said that the agent is away."""
 _CERTIFICATE = {
     "cert_file": "--client-cert",
     "key_file": "--client-key",
@@ -135,6 +153,8 @@ class Session:
         self.asks_for_config = False
         self._output = output
         self._is_warned_of_version = False
+        self._failures = 0  # of subscriptions, one after the other
+        self._failed_to_send: A2AError | None = None
         self._broke_with: A2AError | None = None  # as far as it was told
         self.reference = reference
         self._ends = math.inf
@@ -394,6 +414,7 @@ class Session:
         return self.message_id
 
     def _saw(self, _event: Event, task: Task | None, _card: AgentCard) -> None:
+        self._answers_again()
         if task is None:
             return
         if self.task is None or self.task.state is not task.state:
@@ -415,22 +436,53 @@ class Session:
         """
         if isinstance(observation, AttemptStarted):
             self.is_under_way |= observation.operation in _SENDS
+            self._report_search(observation)
+        elif isinstance(observation, AttemptFailed) and observation.operation in _SENDS:
+            self._failed_to_send = observation.error
+        elif isinstance(observation, Reconciled):
+            if observation.task_id is not None:
+                self._output.warn(found(observation))
         elif isinstance(observation, RetryScheduled):
             self._output.warn(self._retrying(observation))
         elif not self.follows:
-            return  # who waits for the outcome alone misses nothing of a cut
+            self._wait_out(observation)
         elif isinstance(observation, Reconnected):
             if self._was_cut(observation):
                 self._output.warn(reconnected(observation))
         elif _is_cut(observation):
-            self._output.warn(reconnecting(observation.error))
+            self._output.warn(reconnecting(observation))
+
+    def _report_search(self, started: AttemptStarted) -> None:
+        """Says, once a message, that its task is searched for because its reply is lost."""
+        error = self._failed_to_send
+        if started.operation in _SENDS:
+            self._failed_to_send = None
+        elif started.operation in _SEARCHES and error is not None and self.message_id is not None:
+            self._failed_to_send = None
+            limit = min(self._resilience.reconcile.timeout, self.left())
+            sent = (SEND_STREAMING_MESSAGE if self.settings.stream else SEND_MESSAGE).name
+            self._output.warn(searching(sent, error, self.message_id, limit))
+
+    def _wait_out(self, observation: Observation) -> None:
+        """Says, once an outage, that the agent is away; a cut alone costs who waits nothing."""
+        if isinstance(observation, Reconnected):
+            self._answers_again()
+        elif _is_cut(observation) and self.task is not None:
+            self._failures += 1
+            if self._failures == _TOLD:
+                self._output.warn(waiting_out(observation, self.task.id))
+
+    def _answers_again(self) -> None:
+        if self._failures >= _TOLD:
+            self._output.warn("the agent answers again")
+        self._failures = 0
 
     def _retrying(self, retry: RetryScheduled) -> str:
         """What is said of another try; a task that is waited for is asked for without end."""
         if retry.operation != GET_TASK.name or self.task is None:
             return retrying(retry, self._resilience.retry.max_retries + 1)
         offers = self.card is not None and bool(self.card.capabilities.streaming)
-        return reconnecting(retry.error) if self.follows and offers else retrying(retry, None)
+        return reconnecting(retry) if self.follows and offers else retrying(retry, None)
 
     def _was_cut(self, observation: Reconnected) -> bool:
         """Whether it was a cut: where a task waits for somebody, a stream may end in good order.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.options import REPLY
+from holdfast.cli.sources import setting_option
 from holdfast.cli.values import (
     Reads,
     complete_path,
@@ -19,7 +19,12 @@ from holdfast.cli.values import (
 __all__ = ["LISTING", "PAGES", "RECEIVING", "SAVING"]
 
 LISTING = (
-    REPLY[1],
+    setting_option(
+        "--context-id",
+        metavar="ID",
+        type=Reads("id", read_id),
+        help="Only tasks of this context.",
+    ),
     click.option(
         "--status",
         metavar="STATE",

@@ -13,13 +13,19 @@ from holdfast.wire.security import ADVICE
 if TYPE_CHECKING:
     from holdfast.cli.errors import Situation
     from holdfast.errors import A2AError
-    from holdfast.runtime.listeners import Reconnected, RetryScheduled
+    from holdfast.runtime.listeners import (
+        AttemptFailed,
+        Reconciled,
+        Reconnected,
+        RetryScheduled,
+    )
 
 __all__ = [
     "SEARCH",
     "as_told",
     "away",
     "bare",
+    "found",
     "inside",
     "is_about_address",
     "not_canceled",
@@ -29,9 +35,11 @@ __all__ = [
     "reply_lost",
     "required",
     "retrying",
+    "searching",
     "timed_out",
     "unauthorized",
     "undeclared",
+    "waiting_out",
     "with_state",
     "withheld",
     "without_advice",
@@ -52,7 +60,7 @@ def retrying(retry: RetryScheduled, tries: int | None) -> str:
     told.excerpt = None
     wait = shown_duration(math.ceil(retry.wait * 10) / 10)
     count = "" if tries is None else f" (attempt {retry.number} of {tries})"
-    return f"{bare(told)}; trying again in {wait}{count}"
+    return f"{retry.operation}: {bare(told)}; trying again in {wait}{count}"
 
 
 def reconnected(observation: Reconnected) -> str:
@@ -68,11 +76,41 @@ def reconnected(observation: Reconnected) -> str:
     )
 
 
-def reconnecting(error: A2AError) -> str:
-    """What is said where a stream that was cut cannot be picked up yet, in one line."""
+def reconnecting(failed: AttemptFailed | RetryScheduled) -> str:
+    """Say that a stream that was cut cannot be resumed yet, in one line."""
+    told = copy.copy(failed.error)
+    told.excerpt = None
+    return (
+        f"the stream was cut, and cannot be resumed yet: {failed.operation}: {bare(told)}; trying "
+        "again"
+    )
+
+
+def waiting_out(failed: AttemptFailed, task_id: str) -> str:
+    """Say that the agent cannot be reached while a task is waited for, in one line."""
+    told = copy.copy(failed.error)
+    told.excerpt = None
+    return (
+        f"{failed.operation}: {bare(told)}; waiting for task {task_id} until the agent answers "
+        "again"
+    )
+
+
+def searching(operation: str, error: A2AError, message_id: str, seconds: float) -> str:
+    """Say that the reply to a message is lost and that its task is searched for, in one line."""
     told = copy.copy(error)
     told.excerpt = None
-    return f"the stream was cut, and cannot be picked up yet: {bare(told)}; trying again"
+    return (
+        f"{operation}: {bare(told)}; the reply to message {message_id} is lost: searching for its "
+        f"task for up to {shown_duration(seconds)}, the message is not sent again"
+    )
+
+
+def found(reconciled: Reconciled) -> str:
+    """Say that the search for a message's task has found it, in one line."""
+    return (
+        f"the search found task {reconciled.task_id}, which message {reconciled.message_id} made"
+    )
 
 
 def away(error: A2AError) -> str:

@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import ast
 import socket
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -162,7 +163,26 @@ def _unreadable(error: Exception) -> str | None:
     begins = begin.strip("^ \n")
     if not _is_due_to(error, BadStatusLine):
         return f"the reply cannot be read: {what} {begins}".rstrip()
-    return f"the reply is not HTTP/1.1{f'; it begins {begins}' if begins else ''}"
+    return f"the reply is not HTTP/1.1{_how_it_begins(begins)}"
+
+
+def _how_it_begins(begins: str) -> str:
+    """Describe what came instead of HTTP/1.1, from how Python writes its first bytes."""
+    try:
+        first = ast.literal_eval(begins)
+    except (SyntaxError, ValueError):
+        return f"; it begins {begins}" if begins else ""
+    if not isinstance(first, bytes):
+        return f"; it begins {begins}"
+    if first[3:9] == _SETTINGS:
+        return ", but HTTP/2, as a gRPC server speaks it"
+    if first.isascii() and all(byte >= 32 or byte in b"\t\r\n" for byte in first):
+        return f"; it begins {begins}"
+    return f"; it begins with {len(first)} bytes that are not text"
+
+
+_SETTINGS = b"\x04\x00\x00\x00\x00\x00"
+"""Type, flags and stream of the frame with which an HTTP/2 server begins (RFC 9113 3.4, 6.5)."""
 
 
 def _is_due_to(error: BaseException | None, kind: type[Exception]) -> bool:
