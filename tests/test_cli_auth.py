@@ -23,7 +23,7 @@ from holdfast.model.card import (
     SecurityScheme,
     StringList,
 )
-from holdfast.testing import FakeAgent, FakeNetwork, needs_auth, run
+from holdfast.testing import FakeAgent, FakeNetwork, Respond, needs_auth, run
 
 SECRET = "client-s3cret"
 CREDENTIALS = ("auth", "login", "--flow", "client-credentials", "--client-id", "me")
@@ -34,7 +34,7 @@ class Scene:
     """A home, an agent and an authorization server, for one command after the other."""
 
     def __init__(self, home, agent=None, **options):
-        self.agent = agent or FakeAgent()
+        self.agent = agent or with_scheme(device_scheme())
         self.home = home
         self.wall = VirtualWall()
         self.server = FakeAuthorizationServer(FakeNetwork(self.agent), **options)
@@ -231,6 +231,37 @@ def test_auth_007_a_file_that_others_can_read_is_not_used(scene):
     assert "can be read by others" in done.error["message"]
 
 
+def test_auth_007_a_token_goes_only_where_the_card_asks_for_one(tmp_path):
+    scene = Scene(tmp_path, FakeAgent())
+    scene.run(*DEVICE)
+    done = scene.run("send", "hello")
+
+    assert done.exit == 0
+    assert "the token of your login is not sent: the card asks for none" in done.err
+    assert set(scene.shown) == {None}
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_auth_008_a_cards_server_that_asks_for_a_token_gets_none_unless_it_is_named(scene, named):
+    scene.run(*DEVICE)
+    agent, seen = scene.agent, []
+
+    class Guarded(FakeNetwork):
+        async def request(self, request):
+            seen.append(request.headers.get("authorization"))
+            return await super().request(request)
+
+    network = Guarded(agent)
+    challenge = {"www-authenticate": 'Bearer realm="x"'}
+    agent.inject(Respond(status=401, headers=challenge), on="GetAgentCard")
+    words = ("--credential-origin", agent.url) if named else ()
+    done = holdfast(
+        "card", "get", *words, engine=lambda *, verify: network, home=scene.home, wall=scene.wall
+    )
+
+    assert (done.exit, seen) == ((0, [None, "Bearer token-1"]) if named else (4, [None]))
+
+
 def test_auth_007_a_token_is_for_one_origin(scene):
     scene.run(*DEVICE)
     other = FakeAgent(url="http://other.test")
@@ -394,8 +425,8 @@ def test_auth_011_a_task_that_waits_for_an_authorization_says_how_to_go_on(tmp_p
         ((*CREDENTIALS, "--client-secret-file", "/no/such/file"), "cannot be read"),
     ],
 )
-def test_auth_wrong_usage_is_told(words, told, scene):
-    done = scene.run(*words, "-o", "json")
+def test_auth_wrong_usage_is_told(words, told, tmp_path):
+    done = Scene(tmp_path, FakeAgent()).run(*words, "-o", "json")
 
     assert (done.exit, done.error["code"]) == (2, "A2ACLI_ERR_USAGE")
     assert told in done.error["message"]

@@ -524,13 +524,26 @@ def test_a_bearer_token_goes_with_each_call_and_not_to_the_card():
         assert call.headers.get("authorization") == expected
 
 
-def test_a_card_that_asks_for_a_bearer_token_gets_it():
-    agent = FakeAgent()
+def test_a_card_that_asks_for_a_bearer_token_gets_it_only_from_those_who_name_its_origin():
+    class Recording(FakeNetwork):
+        async def request(self, request):
+            seen.append(request.headers.get("authorization"))
+            return await super().request(request)
+
     challenge = {"www-authenticate": 'Bearer realm="x"'}
-    agent.inject(Respond(status=401, headers=challenge), on="GetAgentCard")
-    done = holdfast("card", "get", "--bearer", SECRET, agent=agent)
-    assert done.exit == 0
-    assert agent.received[-1].headers["authorization"] == f"Bearer {SECRET}"
+    for origins, shown in (
+        ([], [None]),
+        (["--credential-origin", "http://other.test"], [None]),
+        (["--credential-origin", AGENT], [None, f"Bearer {SECRET}"]),
+    ):
+        agent, seen = FakeAgent(), []
+        network = Recording(agent)
+        agent.inject(Respond(status=401, headers=challenge), on="GetAgentCard")
+        words = ("card", "get", "--bearer", SECRET, *origins)
+        done = holdfast(*words, engine=lambda *, verify: network)  # noqa: B023
+        assert (done.exit, seen) == (4 if len(shown) == 1 else 0, shown)
+        hint = f"if you trust this server: --credential-origin {AGENT}"
+        assert (hint in done.err) is (len(shown) == 1)
 
 
 @pytest.mark.parametrize("words", [["task", "get", "t"], ["card", "get"]])

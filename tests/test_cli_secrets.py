@@ -97,11 +97,13 @@ def run(tmp_path):
     """Runs a command with the credential in its place; it must not come out of it."""
 
     def run(place, *words, form="text", **more):
-        (tmp_path / ".env").write_text(place.file)
-        (tmp_path / ".env").chmod(0o600)
+        own = tmp_path / ".config" / "a2a-cli" / ".env"
+        own.parent.mkdir(parents=True, exist_ok=True)
+        own.write_text(place.file)
+        own.chmod(0o600)
         done = holdfast(
             *words, *place.words, "-o", form, card=place.card or None, env=place.env,
-            directory=tmp_path, **more,
+            home=tmp_path, **more,
         )  # fmt: skip
         for piece in ("canary", "4bd1f0a7"):
             assert piece not in done.out

@@ -129,6 +129,13 @@ async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
     from holdfast.cli.logins import Login
     from holdfast.errors import A2AError, AuthenticationError
 
+    named = session.settings.sources["agent_card"]
+    if not named.is_trusted:
+        message = (
+            f"{named.place} names the agent, and may be anybody's; name the agent of a login "
+            "with --agent-card"
+        )
+        raise click.UsageError(message)
     try:
         oauth_library()
     except ImportError as error:

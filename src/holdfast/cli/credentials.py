@@ -1,8 +1,10 @@
 """Credentials of the command line, carried as the agent's card declares (A2A 7.3, 4.5).
 
-Rules: the card is fetched without them, unless its server asks for a bearer token; then they go
-with each request, in a header, a cookie or the query, and to the agent's own origin only. To the
-address of the extended card go those that the card declares a scheme for (a2a-cli 12.4).
+Rules: the card is fetched without them, even where its server asks for them: no card declares yet
+what takes them (a2a-cli, AUTH_008). A server that the caller named by ``--credential-origin`` gets
+a token that it asks for. Then they go with each request, in a header, a cookie or the query, and
+to the agent's own origin only; the token of a login only if the card asks for one. To the address
+of the extended card go those that the card declares a scheme for (a2a-cli 12.4).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.transport import AnyCall
     from holdfast.wire.security import Alternative
 
-__all__ = ["Credentials", "Need", "Way", "ways_in"]
+__all__ = ["Credentials", "Need", "Way", "asks_for_token", "ways_in"]
 
 _DEFAULT_HEADER = "X-API-Key"
 
@@ -37,9 +39,12 @@ class Credentials:
     Args:
         bearer: The token, if there is one.
         api_key: The key, if there is one.
+        answers: Whether a card's server that asks for a token gets it, though its card is not
+            known yet: the caller named it as one that credentials are for.
     """
 
-    def __init__(self, bearer: str | None, api_key: str | None) -> None:
+    def __init__(self, bearer: str | None, api_key: str | None, *, answers: bool = False) -> None:
+        self._answers = answers
         self._bearer = {} if bearer is None else {"authorization": f"Bearer {bearer}"}
         self._api_key = api_key
         self._key = Carried()
@@ -97,9 +102,9 @@ class Credentials:
         )
 
     async def on_unauthorized(self, _call: AnyCall, error: AuthenticationError, /) -> bool:
-        """Shows the token to a card's server that asks for one; nobody else gets a second try."""
-        asked = bearer_challenge(error.headers)
-        self._card_is_guarded = asked is not None and bool(self._bearer) and not self._has_card
+        """Show the token to a card's server that asks for one, if the caller named it for that."""
+        asked = self._answers and bearer_challenge(error.headers) is not None
+        self._card_is_guarded = asked and bool(self._bearer) and not self._has_card
         return self._card_is_guarded
 
 
@@ -163,6 +168,27 @@ class Way(NamedTuple):
 def ways_in(card: AgentCard) -> list[Way]:
     """What the card asks for or, if it asks for nothing, what it declares."""
     return [_way(one, card) for one in wanted(card)]
+
+
+def asks_for_token(card: AgentCard) -> bool:
+    """Return whether a card, or a skill on it, asks for a bearer token of any kind.
+
+    A card that requires nothing asks for what it declares.
+    """
+    by_skills = (one for skill in card.skills for one in skill.security_requirements)
+    names = {name for one in wanted(card) for name in one.schemes}
+    names.update(name for one in by_skills for name in one.schemes)
+    schemes = (card.security_schemes.get(name) for name in names)
+    return any(scheme is not None and _takes_token(scheme) for scheme in schemes)
+
+
+def _takes_token(scheme: SecurityScheme) -> bool:
+    http = scheme.http_auth_security_scheme
+    return (
+        scheme.oauth2_security_scheme is not None
+        or scheme.open_id_connect_security_scheme is not None
+        or (http is not None and http.scheme.lower() == "bearer")
+    )
 
 
 def _way(one: Alternative, card: AgentCard) -> Way:

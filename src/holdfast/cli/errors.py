@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from holdfast.cli.settings import Settings
     from holdfast.model.card import AgentCard
     from holdfast.model.types import Task
+    from holdfast.runtime.transport import AuthProvider
 
 __all__ = [
     "AUTH",
@@ -81,6 +82,9 @@ class Situation(Protocol):
 
     @property
     def card(self) -> AgentCard | None: ...
+
+    @property
+    def auth(self) -> AuthProvider | None: ...
 
     @property
     def task(self) -> Task | None: ...

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from holdfast.cli.binding import bind
 from holdfast.cli.catalog import find_agent
 from holdfast.cli.described import describe
 from holdfast.cli.diagnostics import Diagnostics
@@ -104,6 +105,7 @@ def execute(
     output = output or output_for(settings.output, settings)
     announce(ctx, output, settings)
     reference = reference_of(ctx, settings)
+    settings = bind(ctx, settings, reference, output)
     with Diagnostics(output, enabled=settings.debug):
         return perform(world, Session(world, settings, reference, output), output, action)
 

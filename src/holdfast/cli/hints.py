@@ -11,6 +11,7 @@ from holdfast.cli.credentials import Need, ways_in
 from holdfast.cli.values import masked_reference, shown_duration
 from holdfast.cli.wording import is_about_address
 from holdfast.wire.bindings import PROTOCOL_VERSIONS
+from holdfast.wire.challenges import bearer_challenge
 from holdfast.wire.redaction import secrets_in
 
 if TYPE_CHECKING:
@@ -105,8 +106,20 @@ def name_card(error: A2AError, situation: Situation) -> str | None:
     return f"check --agent-card {reference}: a host, a card's URL, or a card's file"
 
 
-def give_credentials(_error: A2AError, situation: Situation) -> str | None:
+def give_credentials(error: A2AError, situation: Situation) -> str | None:
     """The credentials that are missing, or that these are not the right ones."""
+    settings = situation.settings
+    if situation.card is None and bearer_challenge(error.headers) is not None:
+        has_token = situation.auth is not None and (settings.bearer or not settings.credentials)
+        if not has_token or settings.is_credential_origin:
+            return _what_to_give(situation)
+        shown = masked_reference(str(situation.reference))
+        return (
+            "no credential is sent before the card says what takes it; if you trust this server: "
+            f"--credential-origin {shown}"
+        )
+    if settings.withheld and not settings.credentials:
+        return "the credentials that are set are for another agent; see the warnings above"
     if gave_what_is_asked_for(situation):
         return "check the credentials: the agent does not take them"
     return _what_to_give(situation)

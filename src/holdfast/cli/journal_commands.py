@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli.binding import bind
 from holdfast.cli.catalog import find_agent
 from holdfast.cli.diagnostics import Diagnostics
 from holdfast.cli.errors import CommandError, Failure
@@ -99,9 +100,9 @@ def run_lines(ctx: click.Context, /, **options: Any) -> int:
     )
     output = output_for(settings.output, settings)
     announce(ctx, output, settings)
-    session = WatchedSession(
-        world, settings, reference_of(ctx, settings), output, journal_at(plan.journal)
-    )
+    reference = reference_of(ctx, settings)
+    settings = bind(ctx, settings, reference, output)
+    session = WatchedSession(world, settings, reference, output, journal_at(plan.journal))
     run = Run(session, output, plan, world.interrupts)
     with Diagnostics(output, enabled=settings.debug):
         return perform(world, session, output, lambda _session, _output: run.run())
@@ -210,6 +211,7 @@ def _resume(
     world: World = ctx.obj
     try:
         reference = find_agent(world, settings)
+        settings = bind(ctx, settings, reference, output)
         journal = journal_at(ctx.params["journal"])
         session = JournaledSession(world, settings, reference, output, journal)
     except (ValueError, click.UsageError, CommandError) as error:

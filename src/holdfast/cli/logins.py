@@ -19,6 +19,7 @@ from holdfast.auth.oauth import (
     OAuthProvider,
 )
 from holdfast.auth.oauth.files import read_private, write_private
+from holdfast.cli.credentials import asks_for_token
 from holdfast.cli.logging_in import DIRECTORY, Flow
 from holdfast.errors import AuthenticationError
 from holdfast.model.operations import GET_AGENT_CARD
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from holdfast.auth.oauth import OAuthOptions, Token, TokenStore
     from holdfast.auth.oauth.provider import Asking
+    from holdfast.model.card import AgentCard
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
     from holdfast.runtime.transport import AnyCall
@@ -180,11 +182,21 @@ class KeptCredentials:
         secret: Gives the client's secret, if there is one.
         engine: What carries requests to authorization servers.
         env: Where wall time comes from.
+        answers: Whether a card's server that asks for a token gets it, though its card is not
+            known yet: the caller named it as one that credentials are for.
     """
 
     def __init__(
-        self, logins: Logins, secret: Callable[[], str | None], engine: HttpEngine, env: Env
+        self,
+        logins: Logins,
+        secret: Callable[[], str | None],
+        engine: HttpEngine,
+        env: Env,
+        *,
+        answers: bool = False,
     ) -> None:
+        self._answers = answers
+        self._is_asked_for = False
         self._logins = logins
         self._secret = secret
         self._engine = engine
@@ -192,19 +204,35 @@ class KeptCredentials:
         self._providers: dict[str, OAuthProvider | None] = {}
         self._card_is_guarded = False
 
+    def fit(self, card: AgentCard) -> bool:
+        """Learn from the card whether it asks for a token; none goes elsewhere.
+
+        Returns:
+            Whether there is a login that the card does not ask for.
+        """
+        self._is_asked_for = asks_for_token(card)
+        if self._is_asked_for:
+            return False
+        agents = {canonical_origin(one.url) for one in card.supported_interfaces}
+        return any(self._logins.has(agent) for agent in agents)
+
     async def credentials(self, call: AnyCall, /) -> Credentials:
-        """The token for the origin of a call; a card is fetched without, where it can be."""
-        is_open = call.operation is GET_AGENT_CARD and not self._card_is_guarded
-        provider = None if is_open else self._provider(call)
+        """The token for the origin of a call whose card asks for one."""
+        is_card = call.operation is GET_AGENT_CARD
+        is_asked = self._card_is_guarded if is_card else self._is_asked_for
+        provider = self._provider(call) if is_asked else None
         return Credentials() if provider is None else await provider.credentials(call)
 
     async def on_unauthorized(self, call: AnyCall, error: AuthenticationError, /) -> bool:
         """Whether there is another token."""
         provider = self._provider(call)
         if call.operation is GET_AGENT_CARD and not self._card_is_guarded:
-            self._card_is_guarded = bearer_challenge(error.headers) is not None
-            return self._card_is_guarded and provider is not None
-        return provider is not None and await provider.on_unauthorized(call, error)
+            asked = self._answers and bearer_challenge(error.headers) is not None
+            self._card_is_guarded = asked
+            return asked and provider is not None
+        if provider is None or not self._is_asked_for:
+            return False
+        return await provider.on_unauthorized(call, error)
 
     def note_refused(self, call: AnyCall, error: AuthenticationError, /) -> None:
         """Told of a token that is of no use any more."""

@@ -277,6 +277,16 @@ EVERYWHERE = (
         help="Show the version and exit.",
     ),
     *TRUST,
+    _option(
+        "--credential-origin",
+        "credential_origins",
+        multiple=True,
+        metavar="ORIGIN",
+        type=Reads("origin", read_id, r"[,\s]+"),
+        help="Agent, or origin, that credentials may be sent to, also to one that asks for them "
+        "before it shows its card; can be repeated. Else those of the environment or of a file go "
+        "to the agent that is named there beside them, or to the one that you name.",
+    ),
 )
 """Options of every command; they can also stand before it."""
 

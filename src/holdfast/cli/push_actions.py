@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+import click
+
 from holdfast.cli.values import secrets_in_reference
 
 if TYPE_CHECKING:
@@ -18,7 +20,14 @@ __all__ = ["create_push_config", "delete_push_config", "get_push_config", "list_
 async def create_push_config(
     session: Session, output: Output, *, config: TaskPushNotificationConfig
 ) -> None:
-    """Tells the agent where to send news of a task."""
+    """Tells the agent where to send news of a task.
+
+    Raises:
+        click.UsageError: The secrets in it are for another agent.
+    """
+    for name in ("push_token", "push_credentials"):
+        if name in session.settings.withheld:  # without them it would be another configuration
+            raise click.UsageError(session.settings.withheld[name])
     output.hide((*config.secrets, *secrets_in_reference(config.url)))
     await session.prepare()
     created = await session.client.create_task_push_notification_config(

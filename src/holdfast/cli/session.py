@@ -11,12 +11,14 @@ import logging
 import math
 import uuid
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeGuard
 
 import click
 
 from holdfast._version import __version__
 from holdfast.assembly import connect
+from holdfast.cli.binding import origin_of
 from holdfast.cli.card_keys import card_verifier
 from holdfast.cli.catalog import ListedAddress
 from holdfast.cli.credentials import Credentials
@@ -68,7 +70,6 @@ from holdfast.wire.bindings import (
 from holdfast.wire.origins import origin
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import TracebackType
 
     from holdfast.cli.logins import KeptCredentials, Logins
@@ -159,7 +160,9 @@ class Session:
         self.reference = reference
         self._ends = math.inf
         self._credentials = (
-            Credentials(settings.bearer, settings.api_key) if settings.credentials else None
+            Credentials(settings.bearer, settings.api_key, answers=settings.is_credential_origin)
+            if settings.credentials
+            else None
         )
         # One who waits for one agent has nowhere else to go: who is away is asked again.
         self._resilience = Resilience(breaker=None)
@@ -178,7 +181,8 @@ class Session:
         self._world = world
         verifier = card_verifier(settings)
         try:
-            self._auth = self._credentials or self._kept(reference)
+            self._login = None if self._credentials else self._kept(reference)
+            self._auth = self._credentials or self._login
             self.client: Client = connect(
                 _card_of_endpoint(settings) if settings.endpoint else reference,
                 auth=self._auth,
@@ -265,6 +269,7 @@ class Session:
             lambda: client_secret(None, self.settings.client_secret),
             self.plain_engine,
             self.env,
+            answers=self.settings.is_credential_origin,
         )
 
     def check(self) -> None:
@@ -315,9 +320,18 @@ class Session:
 
         Raises:
             InvalidAgentCardError: It wants them where they cannot be.
-            click.UsageError: They cannot be carried as it wants.
+            click.UsageError: They cannot be carried as it wants, or its file has changed.
         """
         self.card = card
+        bound_to = self.settings.bound_to
+        if isinstance(self.reference, Path) and bound_to not in {None, origin_of(card)}:
+            message = f"--agent-card: {self.reference} changed while the command began"
+            raise click.UsageError(message)
+        if self._login is not None and self._login.fit(card):
+            self._output.warn(
+                "the token of your login is not sent: the card asks for none (no OAuth, OpenID "
+                "Connect or bearer scheme)"
+            )
         if self._credentials is not None:
             try:
                 self._credentials.fit(card)

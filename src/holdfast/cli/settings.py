@@ -55,6 +55,11 @@ class Settings:
         require_signature: Whether a card must be verified.
         client_secret: The client's secret, for authorization servers.
         client_key_password: The password of the client's key.
+        credential_origins: Agents, or origins, that the user gives credentials to.
+        withheld: Why credentials do not go to the agent, by the option's name.
+        bound_to: The origin that the others go to; None if it is not known.
+        is_credential_origin: Whether `credential_origins` has the agent.
+        sources: Where each setting comes from, by the option's name.
         named: How each setting is written where it comes from, by the option's name.
         weaknesses: What makes the command less strict, each with where it comes from.
     """
@@ -86,6 +91,11 @@ class Settings:
     require_signature: bool = False
     client_secret: str | None = field(default=None, repr=False)
     client_key_password: str | None = field(default=None, repr=False)
+    credential_origins: tuple[str, ...] = ()
+    withheld: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    bound_to: str | None = None
+    is_credential_origin: bool = False
+    sources: Mapping[str, Source] = field(default_factory=dict[str, Source], repr=False)
     named: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     weaknesses: tuple[str, ...] = ()
 
@@ -163,6 +173,8 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
         require_signature=values["require_signature"],
         client_secret=value_of(ctx, CLIENT_SECRET)[0],
         client_key_password=value_of(ctx, CLIENT_KEY_PASSWORD)[0],
+        credential_origins=tuple(dict.fromkeys(values["credential_origins"])),
+        sources=sources,
         named=named,
         weaknesses=tuple(_weaknesses(ctx, values, named)),
     )

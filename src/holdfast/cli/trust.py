@@ -113,6 +113,7 @@ RULES: Mapping[str, Rule] = {
         "METADATA": _OWN_FILE,
         "EXTENSION": _OWN_FILE,
         # Trust: who vouches for whom.
+        "CREDENTIAL_ORIGIN": _OWN_FILE,
         "CARD_KEYS": _OWN_FILE,
         "CARD_KEY_HOST": _OWN_FILE,
         "FLOW": _OWN_FILE,
