@@ -29,6 +29,14 @@ NOT_BUILT = "not claimed: not built"
 MARKS = {"pass": "✅ Pass", "partial": "◐ Partial", "fail": "❌ Fail", "na": "— N/A"}
 
 
+REMARKS = {
+    "CONFIG_002": "a found file may only name the agent, say how output looks, and make a command "
+    "stricter: stricter than §8.3, see settings.md",
+    "AUTH_008": "a server that --credential-origin names gets a token that it asks for",
+}
+"""What is to be known of requirements that are met."""
+
+
 class Requirement(NamedTuple):
     """A requirement in our words."""
 
@@ -51,7 +59,7 @@ class Requirement(NamedTuple):
 
     @property
     def note(self) -> str | None:
-        return None if self.status == "pass" else NOT_BUILT
+        return REMARKS.get(self.name) if self.status == "pass" else NOT_BUILT
 
 
 def one(name, spec, what):

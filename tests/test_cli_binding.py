@@ -72,7 +72,7 @@ def test_they_stay_with_the_agent_that_is_named_beside_them(send, own, names, by
     assert (done.exit, done.err, got_it) == (0, "", True)
     done, got_it = send(OTHER, **where)
     assert (done.exit, got_it) == (0, False)
-    assert done.err.count(" is not sent: it is for http://agent.test/ ") == 3
+    assert done.err.count(" is not sent: it is for http://agent.test/, which ") == 3
     assert done.err.count(f"--credential-origin {OTHER}:80\n") == 3
     done, got_it = send(OTHER, "--credential-origin", OTHER, **where)
     assert (done.exit, done.err, got_it) == (0, "", True)
@@ -145,3 +145,14 @@ def test_a_login_is_not_made_for_an_agent_that_a_found_file_names(found):
     assert done.exit == 2
     assert f"{found}, line 1 names the agent" in done.err
     assert agent.received == []
+
+
+def test_an_address_without_a_card_is_an_agent_like_any_other(found):
+    words = ("send", "hello", "--transport", "JSONRPC", "--bearer", SECRET)
+    for name, by in (("environment", {"env": {"A2ACLI_ENDPOINT": f"{OTHER}/rpc"}}), ("file", {})):
+        found.write_text("" if by else f"A2ACLI_ENDPOINT={OTHER}/rpc\n")
+        agent = FakeAgent(url=OTHER)
+        done = holdfast(*words, card=None, agent=agent, directory=found.parent, **by)
+        assert done.exit == 0, done.err
+        shown = {one.headers.get("authorization") for one in agent.received}
+        assert shown == ({f"Bearer {SECRET}"} if name == "environment" else {None})

@@ -129,7 +129,7 @@ async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
     from holdfast.cli.logins import Login
     from holdfast.errors import A2AError, AuthenticationError
 
-    named = session.settings.sources["agent_card"]
+    named = session.settings.agent_source
     if not named.is_trusted:
         message = (
             f"{named.place} names the agent, and may be anybody's; name the agent of a login "

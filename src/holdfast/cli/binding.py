@@ -46,7 +46,8 @@ _CREDENTIALS = (
 )
 """Options that hold one."""
 
-_ORIGIN, _AGENT = f"{PREFIX}CREDENTIAL_ORIGIN", f"{PREFIX}AGENT_CARD"
+_ORIGIN = f"{PREFIX}CREDENTIAL_ORIGIN"
+_AGENTS = (f"{PREFIX}AGENT_CARD", f"{PREFIX}ENDPOINT")
 
 
 def bind(
@@ -63,8 +64,8 @@ def bind(
     Returns:
         The settings without what is withheld; `Settings.withheld` has the reasons.
     """
-    named = settings.sources.get("agent_card", FLAG)
-    agent = _Agent(settings.agent_card, named, _origin_of_reference(reference))
+    origin = _origin_of_reference(reference)
+    agent = _Agent(settings.agent_card, settings.agent_source, origin)
     withheld: dict[str, str] = {}
     for name in _CREDENTIALS:
         source = settings.sources.get(name)
@@ -128,22 +129,21 @@ def _reason(ctx: click.Context, settings: Settings, source: Source, agent: _Agen
         if any(agent.is_named_by(one) for one in more):
             return None
     shown = masked_reference(agent.text)
-    own, variable = _said(ctx, source, _ORIGIN), _ORIGIN
-    if own is None:
-        own, variable = _said(ctx, source, _AGENT), _AGENT
-    if own is None:
+    origins = _said(ctx, source, _ORIGIN)
+    agents = re.split(r"[,\s]+", origins.strip()) if origins else []
+    agents = agents or [said for name in _AGENTS if (said := _said(ctx, source, name))]
+    if not agents:
         if agent.source.is_trusted:
             return None
         return (
             f"{agent.source.place} names the agent {shown}, and may be anybody's; if you trust "
             f"it: --agent-card {shown}"
         )
-    agents = re.split(r"[,\s]+", own.strip()) if variable == _ORIGIN else [own]
     if any(agent.is_named_by(one) for one in agents):
         return None
     meant = ", ".join(masked_reference(one) for one in agents)
     return (
-        f"it is for {meant} ({variable} beside it), and not for {shown}; if it is for both: "
+        f"it is for {meant}, which is named beside it, and not for {shown}; if it is for both: "
         f"--credential-origin {agent.origin or shown}"
     )
 

@@ -59,6 +59,7 @@ class Settings:
         withheld: Why credentials do not go to the agent, by the option's name.
         bound_to: The origin that the others go to; None if it is not known.
         is_credential_origin: Whether `credential_origins` has the agent.
+        agent_source: Where the agent is named.
         sources: Where each setting comes from, by the option's name.
         named: How each setting is written where it comes from, by the option's name.
         weaknesses: What makes the command less strict, each with where it comes from.
@@ -95,6 +96,7 @@ class Settings:
     withheld: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     bound_to: str | None = None
     is_credential_origin: bool = False
+    agent_source: Source = DEFAULT
     sources: Mapping[str, Source] = field(default_factory=dict[str, Source], repr=False)
     named: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     weaknesses: tuple[str, ...] = ()
@@ -174,6 +176,7 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
         client_secret=value_of(ctx, CLIENT_SECRET)[0],
         client_key_password=value_of(ctx, CLIENT_KEY_PASSWORD)[0],
         credential_origins=tuple(dict.fromkeys(values["credential_origins"])),
+        agent_source=sources["agent_card" if endpoint is None else "endpoint"],
         sources=sources,
         named=named,
         weaknesses=tuple(_weaknesses(ctx, values, named)),

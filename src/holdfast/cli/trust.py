@@ -83,6 +83,7 @@ RULES: Mapping[str, Rule] = {
     for name, rule in {
         # The agent, how it is spoken to, and how output looks.
         "AGENT_CARD": _ANY_FILE,
+        "ENDPOINT": _ANY_FILE,
         "A2A_VERSION": _ANY_FILE,
         "TRANSPORT": _ANY_FILE,
         "OUTPUT": _ANY_FILE,
