@@ -1,11 +1,14 @@
 """``holdfast demo-server``: the words, the faults, and the server itself."""
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import urllib.error
+import urllib.request
 
 import pytest
 from tests.cli_harness import holdfast
@@ -14,6 +17,7 @@ from holdfast import TaskFailedError, TaskRejectedError, TaskState, connect
 from holdfast.cli.demo_agent import DemoAgent
 from holdfast.cli.demo_faults import FAULTS, SETS, read_faults
 from holdfast.cli.demo_words import WORDS
+from holdfast.server.host_check import host_rules
 from holdfast.testing import (
     Cut,
     Delay,
@@ -276,6 +280,42 @@ def test_the_help_tells_words_and_faults():
         assert f"\n  {name}" in done.out
 
 
+def status(url, **headers):
+    """The status of a request with headers as a browser sends them."""
+    request = urllib.request.Request(f"{url}/.well-known/agent-card.json", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            return reply.status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+async def test_what_a_page_sends_that_had_its_name_lead_here_is_refused_and_meets_no_fault():
+    rules = host_rules(
+        "http://127.0.0.1", listens_on="127.0.0.1", allowed_hosts=None, allowed_origins=None
+    )
+    agent = DemoAgent(read_faults("reset"), told=LINES.append, rules=rules)
+    network = FakeNetwork(agent)
+    send = {"message": {"messageId": "a", "role": "ROLE_USER", "parts": [{"text": "hello"}]}}
+    LINES.clear()
+    replies = [
+        await network.request(
+            HttpRequest(
+                method="POST",
+                url=f"{agent.url}/message:send",
+                headers={"host": host, "a2a-version": "1.0"},
+                body=json.dumps(send).encode(),
+            )
+        )
+        for host in ("rebound.example", "localhost.rebound.example")
+    ]
+
+    assert [reply.status for reply in replies] == [421, 421]
+    assert b"'rebound.example'" in replies[0].body
+    assert (len(LINES), agent.executions, agent.pending_faults) == (2, {}, ())
+
+
 def test_a_process_serves_until_it_is_told_to_end():
     command = [sys.executable, "-m", "holdfast", "demo-server", "--port", "0"]
     served = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -284,6 +324,7 @@ def test_a_process_serves_until_it_is_told_to_end():
     try:
         first = served.stdout.readline()
         url = first.split()[5].rstrip(";")
+        refused = [status(url, host="rebound.example"), status(url, origin="https://page.example")]
         done = holdfast("send", "stream a b", card=url, on_sockets=True)
         while "Message" not in (out := served.stdout.readline()):
             assert out
@@ -297,6 +338,7 @@ def test_a_process_serves_until_it_is_told_to_end():
         served.kill()
         served.wait()
 
+    assert refused == [421, 403]
     assert done.exit == 0
     assert "a b" in done.out
     assert (again.exit, "still there" in again.out) == (0, True)

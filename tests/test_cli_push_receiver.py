@@ -37,9 +37,9 @@ def config_of(agent):
     return json.loads(call.body)["params"]
 
 
-def push(config, event, *, token=None):
+def push(config, event, *, token=None, **headers):
     """Posts an event, as the agent would; gives the status of the answer."""
-    headers = {
+    headers |= {
         "content-type": "application/json",
         "x-a2a-notification-token": token or config["token"],
     }
@@ -94,6 +94,7 @@ def test_push_002_each_event_is_a_line_and_the_last_one_carries_the_state():
         assert run.push(artifact("Hello")) == 200
         assert run.push(artifact("Hello")) == 200  # delivered twice, shown once
         assert run.push({}, token="wrong") == 401
+        assert run.push(artifact("Hello"), host="rebound.example") == 421
         run.cancel()
         assert run.push(status("CANCELED")) == 200
         out, err = run.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,13 @@ from holdfast.cli.demo_words import behaviour, card_of
 from holdfast.integrations.recognizing import recognize
 from holdfast.model import codec
 from holdfast.model.operations import CARD_BINDING
-from holdfast.testing import FakeAgent
+from holdfast.testing import FakeAgent, Respond
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.cli.demo_faults import WrittenFault
+    from holdfast.server.host_check import HostRules
     from holdfast.testing.exchange import Exchange
     from holdfast.wire.http import HttpRequest
 
@@ -30,17 +32,30 @@ class DemoAgent(FakeAgent):
     Args:
         faults: What each new message meets, one request after the other.
         told: Called with a line for each request.
+        rules: Which hosts and origins requests may name; None for any.
     """
 
-    def __init__(self, faults: Sequence[WrittenFault], *, told: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        faults: Sequence[WrittenFault],
+        *,
+        told: Callable[[str], None],
+        rules: HostRules | None = None,
+    ) -> None:
         super().__init__(behaviour, card=card_of)
         self._of_each = tuple(faults)
         self._left: deque[WrittenFault] = deque()
         self._messages: deque[str] = deque(maxlen=_KNOWN)
         self._told = told
+        self._rules = rules
 
     def exchange(self, request: HttpRequest) -> Exchange:
         """Meets a request."""
+        if refusal := self._refusal(request):
+            self._told(f"refused: {json.loads(refusal.body)['detail']}")
+            exchange = super().exchange(request)
+            exchange.fault = refusal
+            return exchange
         recognized = recognize(request.method, request.url, request.body)
         message_id = _message_id(request.body)
         if message_id is not None and message_id not in self._messages:
@@ -55,6 +70,18 @@ class DemoAgent(FakeAgent):
                 self.inject(written.fault)
         self._told(line)
         return super().exchange(request)
+
+    def _refusal(self, request: HttpRequest) -> Respond | None:
+        """The answer to a request that names another host, or comes from another page."""
+        if self._rules is None:
+            return None
+        named = ([request.headers[n]] if n in request.headers else [] for n in ("host", "origin"))
+        refusal = self._rules.refusal(*named)
+        if refusal is None:
+            return None
+        status, reason = refusal
+        body = json.dumps({"detail": reason}).encode()
+        return Respond(status=status, headers={"content-type": "application/json"}, body=body)
 
 
 def _message_id(body: bytes) -> str | None:

@@ -134,9 +134,17 @@ async def _serve(
     world: World, host: str, port: int, faults: tuple[WrittenFault, ...], ended: _Ended
 ) -> None:
     from holdfast.cli.demo_agent import DemoAgent  # heavy; help is not
+    from holdfast.server.host_check import host_rules
     from holdfast.testing import LoopbackServer
 
-    server = LoopbackServer(DemoAgent(faults, told=_log), host=host, port=port)
+    rules = host_rules(
+        f"http://[{host}]" if ":" in host else f"http://{host}",
+        listens_on=host,
+        allowed_hosts=None,
+        allowed_origins=None,
+        hint="call it by a name of this machine, such as localhost",
+    )
+    server = LoopbackServer(DemoAgent(faults, told=_log, rules=rules), host=host, port=port)
     stopped = asyncio.Event()
     try:
         await server.listen()

@@ -21,6 +21,7 @@ from holdfast.errors import A2AError
 from holdfast.model.hosts import is_loopback
 from holdfast.model.types import Task, TaskStatusUpdateEvent
 from holdfast.push import PushReceiver
+from holdfast.server.host_check import HostCheck, host_rules
 from holdfast.wire.limits import Limits
 from holdfast.wire.notifications import read_notification
 
@@ -69,11 +70,11 @@ async def receive(
             hint = "name another address with --listen HOST:PORT"
             failure = Failure(code="HOLDFAST_ERR_LISTEN", message=told, hint=hint)
             raise CommandError(failure) from None
-        await _receive(session, output, served, task_id, url or served.url)
+        await _receive(session, output, served, task_id, url or served.url, listens_on=host)
 
 
 async def _receive(
-    session: Session, output: Output, served: Served, task_id: str, url: str
+    session: Session, output: Output, served: Served, task_id: str, url: str, *, listens_on: str
 ) -> None:
     if urlsplit(url).scheme != "https" and not is_loopback(urlsplit(url).hostname or ""):
         output.warn(f"{url} is not https: what the agent pushes can be listened to, and forged")
@@ -81,7 +82,14 @@ async def _receive(
         config = receiver.config(task_id)
         output.hide(config.secrets)
         taken = _Taken(receiver, task_id)
-        served.application = taken
+        rules = host_rules(
+            url,
+            listens_on=listens_on,
+            allowed_hosts=None,
+            allowed_origins=None,
+            hint="the agent must call the address that --url names",
+        )
+        served.application = HostCheck(taken, rules)
         created = await session.client.create_task_push_notification_config(
             config, timeout=session.left(), headers=session.svc_params
         )

@@ -41,6 +41,7 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
         loopback: Whether every name of this machine is accepted.
         checks_hosts: Whether ``Host`` is checked.
         checks_origins: Whether ``Origin`` is checked.
+        hint: What the operator can do about a refusal; None for the options of `A2AServer`.
     """
 
     hosts: frozenset[str]
@@ -48,6 +49,32 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
     loopback: bool
     checks_hosts: bool
     checks_origins: bool
+    hint: str | None = None
+
+    def refusal(self, hosts: list[str], origins: list[str]) -> tuple[int, str] | None:
+        """The HTTP status and reason to answer a request with; None for one that is accepted.
+
+        Args:
+            hosts: The values of its ``Host`` headers.
+            origins: Those of its ``Origin`` headers.
+        """
+        if self.checks_hosts:
+            host = _host_of(hosts[0]) if len(hosts) == 1 else ""
+            if not host:  # RFC 9112, 3.2
+                return 400, "the request must have exactly one Host header, with a valid host"
+            if not self.accepts_host(host):
+                return 421, self._reason("host", host, "allowed_hosts")
+        for origin in origins:
+            if not self.accepts_origin(origin):
+                return 403, self._reason("origin", origin, "allowed_origins")
+        return None
+
+    def _reason(self, what: str, value: str, option: str) -> str:
+        hint = self.hint or f"to accept it, its operator adds it to {option}="
+        return (
+            f"this server does not accept requests for the {what} {one_line(value, _SHOWN)!r} "
+            f"(protection against DNS rebinding); {hint}"
+        )
 
     def accepts_host(self, host: str) -> bool:
         """Whether a host, as in an address without brackets, may be named."""
@@ -71,6 +98,7 @@ def host_rules(
     listens_on: str | None,
     allowed_hosts: Iterable[str] | None,
     allowed_origins: Iterable[str] | None,
+    hint: str | None = None,
 ) -> HostRules:
     """The rules of a server.
 
@@ -80,6 +108,7 @@ def host_rules(
             application that is mounted elsewhere: then the host of `url` stands for it.
         allowed_hosts: More hosts; None for none, and no check but on a loopback address.
         allowed_origins: More origins; None for none.
+        hint: See `HostRules`.
     """
     own = urlsplit(url).hostname or ""
     is_local = is_loopback(own if listens_on is None else listens_on)
@@ -91,6 +120,7 @@ def host_rules(
         loopback=is_local,
         checks_hosts=checks_hosts,
         checks_origins=checks_hosts or allowed_origins is not None,
+        hint=hint,
     )
 
 
@@ -108,36 +138,20 @@ class HostCheck:
 
     async def __call__(self, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
         """Serves one request."""
-        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        refusal = None
+        if scope["type"] == "http":
+            named = [_values(scope, name) for name in (b"host", b"origin")]
+            refusal = self._rules.refusal(*named)
         if refusal is None:
             await self._app(scope, receive, send)
         else:
             await refuse(send, *refusal)
 
-    def _refusal(self, scope: ASGIScope) -> tuple[int, str] | None:
-        """The status and reason to answer with; None for a request that is accepted."""
-        named: dict[bytes, list[str]] = {b"host": [], b"origin": []}
-        for name, value in scope.get("headers") or ():
-            if name.lower() in named:
-                named[name.lower()].append(value.decode("latin-1").strip())
-        if self._rules.checks_hosts:
-            hosts = [_host_of(value) for value in named[b"host"]]
-            if len(hosts) != 1 or not hosts[0]:  # RFC 9112, 3.2
-                return 400, "the request must have exactly one Host header, with a valid host"
-            if not self._rules.accepts_host(hosts[0]):
-                return 421, _hint("host", hosts[0], "allowed_hosts")
-        for origin in named[b"origin"]:
-            if not self._rules.accepts_origin(origin):
-                return 403, _hint("origin", origin, "allowed_origins")
-        return None
 
-
-def _hint(what: str, value: str, option: str) -> str:
-    shown = one_line(value, _SHOWN)
-    return (
-        f"this server does not accept requests for the {what} {shown!r} (protection against DNS "
-        f"rebinding); to accept it, its operator adds it to {option}="
-    )
+def _values(scope: ASGIScope, name: bytes) -> list[str]:
+    """Each value of a header."""
+    headers = scope.get("headers") or ()
+    return [value.decode("latin-1").strip() for n, value in headers if n.lower() == name]
 
 
 def _host_of(authority: str) -> str:
