@@ -156,8 +156,10 @@ async def test_s03_a_stream_that_ends_in_working_is_no_end(fault, binding, versi
     assert events.gap
     # A subscription to an agent of 0.3 might not leave the task as it is.
     again = {"1.0": ("SubscribeToTask", 1), "0.3": ("GetTask", 0)}[version]
-    assert (operations(agent)[1], events.reconnects) == again
-    assert operations(agent)[0] == STREAMED
+    first, *others = operations(agent)
+    if isinstance(fault, Stall):  # where the task is asked for before the stream counts as cut
+        others = others[others.index(again[0]) :]
+    assert (first, others[0], events.reconnects) == (STREAMED, *again)
 
 
 @both_bindings
@@ -192,7 +194,9 @@ async def test_s11_comments_alone_keep_a_stream_alive(binding):
         answer = await events.result()
 
     assert (answer.text, events.reconnects, now()) == ("ab", 0, 2700)
-    assert operations(agent) == [STREAMED, "GetTask"]
+    first, *others = operations(agent)
+    assert (first, {*others}) == (STREAMED, {"GetTask"})  # which is asked ever less often
+    assert len(others) <= 12
 
 
 @both_bindings

@@ -65,11 +65,13 @@ from holdfast.runtime.transport import (
 )
 from holdfast.runtime.waiting import overrun
 from holdfast.runtime.waiting import until as wait_until
+from holdfast.runtime.watchdog import Watchdog
 from holdfast.tasks.replies import PendingReply, Replies
 from holdfast.wire.http import Timeouts, check_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
+    from weakref import WeakSet
 
     from holdfast.journaling import Journaling
     from holdfast.model.card import AgentCard
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.endpoints import Endpoint, KnownEndpoints
     from holdfast.runtime.env import Env
     from holdfast.runtime.listeners import Observers
+    from holdfast.runtime.live import LiveStream
     from holdfast.runtime.replica_cards import ReplicaCards
     from holdfast.runtime.resolver import AgentCardResolver
     from holdfast.wire.limits import Limits
@@ -192,6 +195,7 @@ class Calls:
         can_be_watched: Whether a subscription leaves a task there as it is; None until somebody
             has answered.
         is_closed: Whether it takes no more calls.
+        streams: Those that are open, by the tasks that they are of.
     """
 
     def __init__(
@@ -247,6 +251,8 @@ class Calls:
         self._numbers = count(1)
         self.is_closed = False
         self._closing = PerLoop(asyncio.Event)
+        self._watchdogs = PerLoop(Watchdog)
+        self.streams: dict[str, WeakSet[LiveStream]] = {}
 
     async def close(self) -> None:
         """Takes no more calls, wakes who waits between two of them, and frees what is below."""
@@ -255,6 +261,16 @@ class Calls:
         if self.journaling is not None:
             await self.journaling.close()
         await close_in_turn((self._transport, self._cards, self._trust), seconds=_CLOSING)
+
+    @property
+    def watchdog(self) -> Watchdog:
+        """Time limits of streams in the running event loop."""
+        return self._watchdogs.here()
+
+    def hurry(self, task_id: str) -> None:
+        """Has streams of a task look soon how it stands."""
+        for live in tuple(self.streams.get(task_id, ())):
+            live.hurry()
 
     async def pause(self, seconds: float) -> None:
         """Waits between two calls, and no longer than until the client is closed."""

@@ -811,10 +811,11 @@ class Client(ClosingContext):
             task = (await self._calls.run(op.CANCEL_TASK, request, deadline, per_call)).value
         except (TaskNotCancelableError, TaskNotFoundError) as error:
             task = await self._canceled_before(task_id, error, deadline, per_call)
+        self._calls.hurry(task_id)  # of those who watch it, not all are told
         if not confirm or task.state.is_terminal:
             return task
         try:
-            return await self._calls.watch(
+            task = await self._calls.watch(
                 task_id, task, deadline, poll_interval, per_call, until=is_terminal
             )
         except (DeadlineExceededError, TaskAuthRequiredError) as error:
@@ -824,6 +825,8 @@ class Client(ClosingContext):
                 task=error.task or task,
                 **error.facts(),
             ) from error
+        self._calls.hurry(task_id)
+        return task
 
     # ── Push notifications ───────────────────────────────────────────────────────────────────
 

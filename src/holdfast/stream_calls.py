@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from holdfast.errors import A2AError, UnsupportedOperationError
 from holdfast.model.operations import SUBSCRIBE_TO_TASK
@@ -229,6 +230,7 @@ class StreamCalls:
             self,
             connection,
             env=self._calls.env,
+            watchdog=self._calls.watchdog,
             deadline=self.deadline,
             policy=resilience.reconnect,
             max_retry_after=None if self._patient else resilience.retry.max_retry_after,
@@ -266,6 +268,17 @@ class StreamCalls:
             number=number,
             error=error,
         )
+
+    def follows(self, task_id: str, live: LiveStream) -> None:
+        """Notes a stream of a task."""
+        self._calls.streams.setdefault(task_id, WeakSet()).add(live)
+
+    def leaves(self, task_id: str, live: LiveStream) -> None:
+        """Forgets it."""
+        others = self._calls.streams.get(task_id, WeakSet[LiveStream]())
+        others.discard(live)
+        if not others:
+            self._calls.streams.pop(task_id, None)
 
     async def tell(self, consumers: Iterable[Consumer], event: Event, task: Task | None) -> None:
         """Tells consumers of an event."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from holdfast.errors import A2AError, DeadlineExceededError, LimitExceededError
 from holdfast.policy.deadline import NEVER, Deadline, poll_delays
@@ -18,16 +18,23 @@ from holdfast.runtime.waiting import Endable, add_last_seen, in_vain
 from holdfast.tasks.resume import Resume, Step, Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Awaitable, Coroutine, Iterator
 
     from holdfast.model.types import Event, StreamResponse, Task
     from holdfast.runtime.env import Env
     from holdfast.runtime.transport import Stream
+    from holdfast.runtime.watchdog import TimeLimit, Watchdog
 
 __all__ = ["LiveStream", "TaskSource"]
 
+T = TypeVar("T")
+
 _LAST_WORD = 1.0
 """Seconds that an agent has to tell the whole task at its end."""
+
+
+class _Quiet(Exception):  # noqa: N818 (it is no error)
+    """Nothing came for as long as patience lasts."""
 
 
 class TaskSource(Protocol):
@@ -63,6 +70,14 @@ class TaskSource(Protocol):
         """Told of each reconnect, and of what made it necessary."""
         ...
 
+    def follows(self, task_id: str, live: LiveStream) -> None:
+        """Told once which task a stream is of; it is to hurry when something else changes that."""
+        ...
+
+    def leaves(self, task_id: str, live: LiveStream) -> None:
+        """Told when a stream is closed that it was told of."""
+        ...
+
 
 class LiveStream:
     """The events of one task or message, over any number of connections.
@@ -72,6 +87,7 @@ class LiveStream:
         source: What it is made of.
         connection: The connection that is open; None for none.
         env: Randomness for backoffs.
+        watchdog: Says when a connection has been quiet for long.
         deadline: When it ends, if ever.
         policy: How patiently to reconnect.
         max_retry_after: Longest hint of an agent to follow, in seconds; None follows any, to the
@@ -89,6 +105,7 @@ class LiveStream:
         connection: Stream[StreamResponse] | None,
         *,
         env: Env,
+        watchdog: Watchdog,
         deadline: Deadline,
         policy: ReconnectPolicy,
         max_retry_after: float | None,
@@ -101,6 +118,8 @@ class LiveStream:
         self._reading: asyncio.Future[StreamResponse] | None = None  # whose event is yet to come
         self._connect(connection)
         self._env = env
+        self._watchdog = watchdog
+        self._limit: TimeLimit | None = None  # of the wait for an event
         self._deadline = deadline
         self._policy = policy
         self._max_retry_after = max_retry_after
@@ -112,6 +131,7 @@ class LiveStream:
         self._quiet_since: float | None = None  # as far as a task is polled
         self._stale_since: float | None = None  # as far as a task was seen that has not gone on
         self._going_on = Endable()
+        self._follows: str | None = None  # the task, as the source knows it
 
     @property
     def reconnects(self) -> int:
@@ -159,6 +179,7 @@ class LiveStream:
                 return None
             chunk = response.artifact_update
             if chunk is not None and not resume.may_repeat:
+                self._patient_until = None
                 return self.told.pass_on(chunk)
             if (event := response.event) is not None:
                 self._patient_until = None
@@ -202,6 +223,9 @@ class LiveStream:
                 await self.close()
             raise
         self._quiet_since = None
+        if self._follows is None and self.told.task_id is not None:
+            self._follows = self.told.task_id
+            self._source.follows(self._follows, self)
         if self._deadline.is_for_opening:
             self._deadline = NEVER
         return event
@@ -209,6 +233,8 @@ class LiveStream:
     async def close(self) -> None:
         """Ends it, whoever waits for an event; the agent goes on with the task."""
         self._going_on.end()
+        if self._follows is not None:
+            self._source.leaves(self._follows, self)
         await self._let_go()
 
     async def _let_go(self) -> None:
@@ -234,9 +260,7 @@ class LiveStream:
             self._resume.ended()
             return
         try:
-            is_watched = self._reading is not None or self._resume.patience is not None
-            coming = self._watched(connection) if is_watched else connection.__anext__()
-            response: StreamResponse | None = await coming
+            response = await self._next_of(connection)
         except StopAsyncIteration:
             if not self._going_on.is_ended:
                 self._resume.ended()
@@ -255,8 +279,35 @@ class LiveStream:
             if event is not None:  # else it is of a kind that this client does not know
                 self._resume.received(event)
 
+    async def _next_of(self, connection: Stream[StreamResponse]) -> StreamResponse | None:
+        """The next event; None if the task, asked for while it is quiet, has more to tell."""
+        if self._reading is None:
+            with contextlib.suppress(_Quiet):
+                return await self._patiently(connection.__anext__())
+        return await self._watched(connection)
+
+    async def _patiently(self, awaitable: Awaitable[T]) -> T:
+        """Waits for something for as long as patience lasts.
+
+        Raises:
+            _Quiet: It did not come.
+        """
+        self._begin_patience()
+        if self._patient_until is None:
+            return await awaitable
+        limit = self._limit = self._watchdog.until(self._patient_until)
+        try:
+            with limit:
+                return await awaitable
+        except TimeoutError as error:
+            if isinstance(error, A2AError) or not limit.expired:
+                raise
+            raise _Quiet from None
+        finally:
+            self._limit = None
+
     async def _watched(self, connection: Stream[StreamResponse]) -> StreamResponse | None:
-        """The next event; None if the task, asked for while it is quiet, has more to tell.
+        """The same, where the task is asked for first, beside it.
 
         An event that arrives in the moment in which this is cancelled is kept for the next call.
         """
@@ -264,7 +315,7 @@ class LiveStream:
         if reading is None or reading.cancelled():
             reading = self._reading = asyncio.ensure_future(connection.__anext__())
         try:
-            while not (await asyncio.wait({reading}, timeout=self._patience()))[0]:
+            while not await self._comes(reading):
                 self._patient_until = None
                 resume.quiet()
                 await self._going_on.wait(self._look_beside(reading))
@@ -294,14 +345,31 @@ class LiveStream:
         if not looking.cancelled():
             looking.result()
 
-    def _patience(self) -> float | None:
-        """Seconds until the task is asked for; what was cancelled goes on where it stood."""
-        patience, now = self._resume.patience, asyncio.get_running_loop().time()
+    async def _comes(self, reading: asyncio.Future[Any]) -> bool:
+        """Whether an event comes for as long as patience lasts."""
+        with contextlib.suppress(_Quiet):
+            await self._patiently(asyncio.wait({reading}))
+        return reading.done()
+
+    def _begin_patience(self) -> None:
+        """Sets when the task is asked for; what was cancelled goes on where it stood."""
+        patience = self._resume.patience
         if patience is None:
-            return None
-        if self._patient_until is None:
-            self._patient_until = now + patience
-        return max(0.0, self._patient_until - now)
+            self._patient_until = None
+        elif self._patient_until is None:
+            self._patient_until = asyncio.get_running_loop().time() + patience
+
+    def hurry(self) -> None:
+        """Has the task asked for soon: something else says that it changes."""
+        self._resume.hurry()
+        patience = self._resume.patience
+        if patience is None:
+            return
+        soon = asyncio.get_running_loop().time() + patience
+        if self._patient_until is not None:
+            self._patient_until = min(self._patient_until, soon)
+        if self._limit is not None and soon < self._limit.at:
+            self._limit.restart(patience)
 
     def _go_on(self, step: Step | Wait) -> Coroutine[Any, Any, None]:
         """Does what there is to do without a connection."""

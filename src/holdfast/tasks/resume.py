@@ -11,6 +11,9 @@ Rules (A2A 3.1.2, 3.1.6, 7):
 - After a cut the task is subscribed to again. What the new connection brings may have been told
   already, and the task is asked for (`holdfast.tasks.subscription`).
 - A task that is over, or that the agent no longer has subscriptions for, is asked for.
+- Comments prove that a connection is alive, and not that it tells what happens: without an event
+  the task is asked for, ever less often, down to once in five minutes. A connection that has told
+  nothing between two of these looks, of which the first had more to tell, is cut off.
 - Where subscriptions lead to nothing, the task is asked for again and again. So it is where a
   subscription does not leave the task as it is: its text weighs more than to have it at once. But
   an agent that keeps no task has none that could come to harm.
@@ -58,11 +61,16 @@ class _Why(Enum):
     POLLING = auto()
 
 
-_SILENCE = 2.0
-"""Seconds without an event after which a task is asked for that still waits for what it was given;
-twice as many each time."""
+_SILENCE = 30.0
+"""Seconds without an event after which the task is asked for; twice as many each time."""
 
-_LONGEST_SILENCE = 60.0
+_STALE_SILENCE = 2.0
+"""The same of a task that still waits for what it was given."""
+
+_HURRIED_SILENCE = 1.0
+"""The same of a task that is known to change."""
+
+_LONGEST_SILENCE = 300.0
 """The most of these seconds."""
 
 _IN_VAIN = 2
@@ -132,7 +140,8 @@ class Resume:
         self._counted = 0  # events told when the last reconnect was counted
         self._in_vain = 0
         self._why = _Why.POLLING
-        self._patience: float | None = _SILENCE
+        self._silence: float | None = _STALE_SILENCE
+        self._is_hurried = False
         self._behind: int | None = None  # events told when the task had more to tell than them
         self._is_cut = False  # and not yet subscribed to again
         self.may_repeat = False
@@ -176,15 +185,23 @@ class Resume:
             return None
         if subscription is not None:
             return subscription.patience
-        return self._patience if self.is_stale else None
+        if self._silence is None or self.is_stale or self._is_hurried:
+            return self._silence
+        return max(self._silence, _SILENCE)
 
     def quiet(self) -> None:
         """The connection has brought nothing for as long as patience lasts."""
         if self._subscription is not None:
             self._go_on(self._subscription.quiet(), self._subscription)
-        elif self._patience is not None:
-            self._patience = min(2 * self._patience, _LONGEST_SILENCE)
+        elif (patience := self.patience) is not None:
+            self._silence = min(2 * patience, _LONGEST_SILENCE)
             self._look(_Why.SILENT)
+
+    def hurry(self) -> None:
+        """Has the task asked for soon: something else says that it changes."""
+        self._is_hurried, self._silence = True, self._silence and _HURRIED_SILENCE
+        if self._subscription is not None:
+            self._subscription.hurry(_HURRIED_SILENCE)
 
     def ended(self) -> None:
         """The connection came to its end in good order."""
@@ -267,6 +284,7 @@ class Resume:
         if self.reply is not None:
             self.reply.saw(task)
         if task.state.is_terminal:
+            self.gap = self.gap or self._why is _Why.SILENT
             self._believe(task)
             return
         subscription = self._subscription
@@ -297,7 +315,7 @@ class Resume:
                 self._go_on(step, subscription)
                 return
         if self._why is _Why.SILENT:
-            self._patience = self._patience if error.transient else None
+            self._silence = self._silence if error.transient else None
             self.step = Step.READ
         elif error.transient:
             self._again(Step.LOOK, error)

@@ -50,6 +50,9 @@ _LOOKS = 4
 _QUIET = 2.0
 """Seconds without an event after which the task is asked for; twice as many each time."""
 
+_LONGEST_QUIET = 300.0
+"""The most of these seconds."""
+
 
 class Subscription:
     """What one connection brings, on its way to the caller.
@@ -98,8 +101,13 @@ class Subscription:
     def quiet(self) -> Step:
         """It has brought nothing for as long as patience lasts."""
         if self.patience is not None:
-            self.patience *= 2
+            self.patience = min(2 * self.patience, _LONGEST_QUIET)
         return self._look(_Why.QUIET)
+
+    def hurry(self, patience: float) -> None:
+        """Has the task asked for soon, if it is asked for at all."""
+        if self.patience is not None:
+            self.patience = min(self.patience, patience)
 
     def found(self, task: Task) -> Step | Wait:
         """The task, as it was asked for; `Step.DONE` if `rest` is to be believed."""

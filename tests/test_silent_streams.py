@@ -1,0 +1,106 @@
+"""Streams that are alive and tell nothing: the task is asked for, however many comments come."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from holdfast import PassThrough, StreamOver, TaskCanceledError, TaskState, connect
+from holdfast.testing import (
+    FakeAgent,
+    FakeNetwork,
+    Plan,
+    Step,
+    Streaming,
+    asks,
+    completes,
+    works_forever,
+)
+
+both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+both_versions = pytest.mark.parametrize("version", ["1.0", "0.3"])
+
+
+def connected(agent, binding, **options):
+    return connect(agent.url, engine=FakeNetwork(agent), bindings=(binding,), **options)
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+class Dead(StreamOver):
+    """A stream of an agent that forgets it: after two events, no other comes, and no end."""
+
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.left = 2
+
+    async def __anext__(self):
+        if self.left:
+            self.left -= 1
+            return await super().__anext__()
+        return await asyncio.Event().wait()
+
+    def at_hand(self):
+        return None
+
+
+class DeadStreams(PassThrough):
+    async def stream(self, call, /):
+        reply = await super().stream(call)
+        return msgspec.structs.replace(reply, value=Dead(reply.value))
+
+
+@both_bindings
+@both_versions
+@pytest.mark.parametrize("cancel_takes", [0, 5])
+async def test_a_task_that_was_cancelled_is_looked_at_though_its_stream_is_silent(
+    cancel_takes, version, binding
+):
+    agent = FakeAgent(
+        works_forever(),
+        versions=(version,),
+        streaming=Streaming(keep_alive=5),
+        cancel_takes=cancel_takes,
+    )
+    client = connected(agent, binding, call_layers=[DeadStreams])
+
+    async with client.stream_message("hi") as events:
+        await anext(aiter(events))
+        reading = asyncio.create_task(events.result())
+        await asyncio.sleep(10)
+        assert (await client.cancel_task("task-1")).state is TaskState.CANCELED
+        with pytest.raises(TaskCanceledError):
+            await reading
+
+    assert now() <= 12 + 2 * cancel_takes
+    assert agent.open_streams == 0
+
+
+@both_bindings
+@both_versions
+@pytest.mark.parametrize("end", [completes("done", after=40), asks("Which one?", after=40)])
+async def test_comments_hold_no_dead_stream_open(end, version, binding):
+    steps = (Step(state=TaskState.SUBMITTED), Step(state=TaskState.WORKING), *end.steps[1:])
+    agent = FakeAgent(Plan(steps), versions=(version,), streaming=Streaming(keep_alive=5))
+    client = connected(agent, binding, call_layers=[DeadStreams])
+
+    async with client.stream_message("hi") as events:
+        answer = await events.result()
+
+    assert (answer.task.status, now() <= 260) == (agent.tasks["task-1"].status, True)
+    assert agent.open_streams == 0
+
+
+@both_bindings
+async def test_a_live_stream_that_is_quiet_is_asked_after_ever_less_often(binding):
+    agent = FakeAgent(completes("done", after=3600, works=1), streaming=Streaming(keep_alive=15))
+
+    async with connected(agent, binding).stream_message("hi") as events:
+        assert (await events.result()).text == "done"
+
+    looks = [one.at for one in agent.calls("GetTask")]
+    assert now() == 3600
+    assert looks[:5] == [31, 91, 211, 451, 751]
+    assert len(looks) <= 16
