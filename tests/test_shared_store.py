@@ -4,9 +4,11 @@ import asyncio
 import random
 
 import pytest
+from tests.effort import rounds
 
 from holdfast import (
     A2AConnectionError,
+    A2AError,
     CircuitOpenError,
     Endpoints,
     Message,
@@ -16,11 +18,13 @@ from holdfast import (
     Resilience,
     RetryPolicy,
     Role,
+    Task,
     TaskNotFoundError,
     TaskPushNotificationConfig,
     TaskState,
     connect,
 )
+from holdfast.content import to_message
 from holdfast.runtime.env import SystemEnv
 from holdfast.testing import (
     Cut,
@@ -47,6 +51,13 @@ class Dice(SystemEnv):
     def __init__(self, seed=1):
         super().__init__()
         self._random = random.Random(seed)
+
+
+class FirstChoice(SystemEnv):
+    """Of two replicas that are alike, the one that is named first is called."""
+
+    def random(self):
+        return 0.5
 
 
 class World:
@@ -298,6 +309,26 @@ async def test_a_reply_that_may_have_run_at_its_home_goes_nowhere_else():
     assert not world.other.executions
 
 
+@pytest.mark.parametrize("shared", [True, False])
+async def test_a_message_that_may_have_run_somewhere_is_sent_again_only_there(shared):
+    world = World(
+        completes("done"),
+        shared=shared,
+        said=shared,
+        env=FirstChoice(),
+        on_unknown="resend",
+        streaming=False,
+    )
+    first, second = world.agents
+    first.inject(Reset(), on="SendMessage")
+    world.kill(first)
+
+    with pytest.raises(OutcomeUnknownError):
+        await world.client.send_message("hello")
+
+    assert not second.executions
+
+
 async def test_a_reply_is_not_sent_to_a_replica_that_does_not_show_its_task():
     world = World(asks_twice, shared=False, said=True)
     question = await world.client.send_message("hello")
@@ -382,6 +413,62 @@ async def test_no_read_in_flight_is_lost_when_its_replica_dies_under_load():
     shown = await asyncio.gather(*(world.client.get_task(task.id) for task in tasks))
 
     assert [task.id for task in shown] == [task.id for task in tasks]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("seed", range(rounds(2, 50)))
+async def test_replicas_that_die_in_turn_run_no_message_twice_and_lose_no_task(seed, shared):
+    dice = random.Random(seed)
+    world = World(asks_twice, shared=shared, env=Dice(seed), streaming=dice.random() < 0.5)
+    sent, shown = {}, []
+
+    async def result_of(call):
+        try:
+            return await call
+        except A2AError as error:
+            return error
+
+    async def say(text, task_id=None):
+        message = to_message(text, new_id=f"m-{len(sent)}", task_id=task_id)
+        sent[message.message_id] = None
+        result = await result_of(world.client.send_message(message, timeout=100))
+        sent[message.message_id] = result
+        return result
+
+    async def caller():
+        for _ in range(6):
+            task = await say("hello")
+            await asyncio.sleep(5 * dice.random())
+            if isinstance(task, Task):
+                shown.append(await result_of(world.client.get_task(task.id)))
+                await say("two", task.id)
+
+    killing = asyncio.create_task(_kill_in_turn(world, dice))
+    await asyncio.gather(*(caller() for _ in range(6)))
+    killing.cancel()
+
+    failed = [result for result in shown if isinstance(result, A2AError)]
+    assert not (shared and failed)
+    errors = [result for result in sent.values() if isinstance(result, A2AError)]
+    assert not shared or all(isinstance(error, OutcomeUnknownError) for error in errors), errors
+    assert not any(isinstance(error, TaskNotFoundError) for error in failed)
+    for message_id, result in sent.items():
+        times = sum(len(agent.executions.get(message_id, ())) for agent in world.agents)
+        assert times <= 1
+        if isinstance(result, Task) or result.executed is not None:
+            assert times == (isinstance(result, Task) or result.executed)
+
+
+async def _kill_in_turn(world, dice):
+    """Kills one replica after the other, and revives it well before the next."""
+    while True:
+        for victim in world.agents:
+            for _ in range(dice.randrange(3)):
+                victim.inject(Reset(after_execution=dice.random() < 0.5))
+            world.kill(victim)
+            await asyncio.sleep(4 * dice.random())
+            world.revive(victim)
+            await asyncio.sleep(8 + 2 * dice.random())
 
 
 async def test_a_task_that_no_replica_knows_is_not_found():

@@ -177,14 +177,14 @@ class ReplicaLayer(PassThrough):
 
     async def _at(self, replica: Replica, call: Call[P, R], onward: Onward[P, R, T]) -> Reply[T]:
         progress, sends = call.progress, call.operation.safety == "conditional"
-        errand = progress.errand
+        errand, may_have_arrived = progress.errand, _may_have_arrived(call)
         if sends:
             errand.home, errand.message_id = self._replicas.index(replica), _message_id(call)
         replica.in_flight += 1
         try:
             return await onward(call)
         except A2AError as error:
-            if sends and error.executed is False:
+            if sends and error.executed is False and not may_have_arrived:
                 errand.home = None
             if _is_away(call, error):
                 replica.failed(asyncio.get_running_loop().time())
