@@ -427,14 +427,22 @@ class LiveStream:
             self._resume.waited_enough()
 
     def _check_hint(self, step: Wait) -> None:
-        """Fails at once where the agent asks for more patience than there is."""
+        """Fails at once where the agent asks for more patience than there is.
+
+        Raises:
+            DeadlineExceededError: The deadline comes before the agent may be asked again. What the
+                agent said is its cause, and among its facts.
+            TaskAuthRequiredError: The same, while the task waits for an authorization.
+            A2AError: What the agent said, where it asks for a longer wait than the policy allows.
+        """
         error, left, most = step.error, self._time_left, self._max_retry_after
         if error is None or most is None or step.at_least <= min(most, left):
             return
         error.gave_up = f"another try has to wait {step.at_least:g} s"
-        if left < step.at_least <= most:
-            error.gave_up = f"{error.gave_up}, and {left:g} s are left"
-        raise error
+        if step.at_least > most:
+            raise error
+        error.gave_up = f"{error.gave_up}, and {left:g} s are left"
+        raise in_vain(self._deadline, self.told.task, self.told.task_id, error, left=left)
 
     def _delay(self, step: Wait) -> float:
         if not step.attempt:

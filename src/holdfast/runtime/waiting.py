@@ -123,7 +123,12 @@ def overrun(
 
 
 def in_vain(
-    deadline: Deadline, task: Task | None, task_id: str | None, failure: A2AError | None
+    deadline: Deadline,
+    task: Task | None,
+    task_id: str | None,
+    failure: A2AError | None,
+    *,
+    left: float = 0.0,
 ) -> DeadlineExceededError | TaskAuthRequiredError:
     """The error of who has waited for a task until a deadline; its cause is set.
 
@@ -132,14 +137,20 @@ def in_vain(
         task: The task as last seen, if ever.
         task_id: Its id, if that is known.
         failure: What went wrong last, if anything; its attempts are told.
+        left: Seconds until the deadline, where the agent asked to wait longer than that; all that
+            it said is told then.
     """
     facts = Facts(executed=None if task is None else True)
-    if failure is not None:
+    if failure is not None and left:
+        facts = failure.facts()
+        facts["executed"] = failure.executed if task is None else True
+    elif failure is not None:
         facts["attempts"] = failure.attempts
         facts["agent"] = failure.agent
         facts["request_id"] = failure.request_id
         facts["executed"] = failure.executed if task is None else True
-    end = f"at the end of the {deadline.name} timeout of {deadline.timeout:g} s"
+    when = f"{left:.3g} s before" if left else "at"
+    end = f"{when} the end of the {deadline.name} timeout of {deadline.timeout:g} s"
     name = f"task {task_id}" if task_id else "the task"
     seen = "never seen" if task is None else f"last seen {task.state.name}"
     late = DeadlineExceededError(
