@@ -7,6 +7,7 @@ import pytest
 
 from holdfast import (
     A2AConnectionError,
+    A2AError,
     BreakerPolicy,
     CallFinished,
     CircuitOpenError,
@@ -152,6 +153,79 @@ async def test_a_stream_that_was_lost_before_its_first_event_goes_on_by_subscrib
     assert len(agent.calls("SendStreamingMessage")) == 1
     assert len(agent.calls("SubscribeToTask")) == 1
     assert agent.open_streams == 0
+
+
+NAMELESS = {
+    "of an unknown kind": b'{"surprise": {}}',
+    "nothing": b"{}",
+    "a status": b'{"statusUpdate": {"status": {"state": "TASK_STATE_WORKING"}}}',
+}
+"""Events that name no task."""
+
+
+def nameless(name, *, tail=b""):
+    return Respond(
+        status=200,
+        headers={"content-type": "text/event-stream"},
+        body=b"data: " + NAMELESS[name] + b"\n\n" + tail,
+        after_execution=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "tail"),
+    [("of an unknown kind", b""), ("nothing", b""), ("a status", b""), ("a status", b"data: {")],
+)
+async def test_s05_a_stream_that_breaks_before_it_names_its_task_goes_on_with_it(name, tail):
+    agent = FakeAgent(streams(*"abcdef", every=1))
+    agent.inject(nameless(name, tail=tail), on="SendStreamingMessage")
+
+    async with connected(agent, "HTTP+JSON").stream_message("Spell.") as events:
+        text = "".join([piece async for piece in events.text_deltas()])
+        answer = await events.result()
+
+    assert text == answer.text == "abcdef"
+    assert list(agent.executions.values()) == [[answer.task_id]]
+
+
+@pytest.mark.parametrize(
+    ("name", "on_unknown"),
+    [
+        ("nothing", "reconcile"),
+        ("a status", "reconcile"),
+        ("nothing", "raise"),
+        ("nothing", "resend"),
+    ],
+)
+async def test_s05_a_stream_that_never_named_its_task_has_an_unknown_outcome(name, on_unknown):
+    agent = FakeAgent(completes("42"), lists_tasks=False)
+    agent.inject(nameless(name), on="SendStreamingMessage")
+    network = FakeNetwork(agent)
+    client = connected(agent, "HTTP+JSON", engine=network)
+
+    with pytest.raises(OutcomeUnknownError, match="before it named a task") as caught:
+        async with client.stream_message("How far?", on_unknown=on_unknown) as events:
+            await events.result()
+
+    error = caught.value
+    assert [error.message_id] == list(agent.executions)
+    assert (error.executed, len(error.attempts), error.agent) == (None, 1, f"{agent.url}/rest")
+    assert bool(error.looked_at) == (on_unknown == "reconcile")
+    assert isinstance(error.__cause__, A2AConnectionError)
+    assert len(agent.calls("SendStreamingMessage")) == 1
+    assert network.in_flight == 0
+
+
+async def test_an_error_of_the_agent_in_a_stream_without_a_task_is_raised_as_it_is():
+    agent = FakeAgent(completes("42"))
+    says = b'event: error\ndata: {"error": {"code": 500, "message": "no", "details": []}}\n\n'
+    agent.inject(nameless("nothing", tail=says), on="SendStreamingMessage")
+
+    with pytest.raises(A2AError, match="no") as caught:
+        await connected(agent, "HTTP+JSON").ask("How far?")
+
+    assert not isinstance(caught.value, OutcomeUnknownError)
+    assert not agent.calls("ListTasks")
 
 
 async def test_a_task_that_failed_meanwhile_is_what_the_message_came_to():

@@ -14,6 +14,7 @@ import msgspec
 from holdfast.errors import (
     A2AError,
     DeadlineExceededError,
+    Facts,
     InvalidAgentResponseError,
     OutcomeUnknownError,
 )
@@ -84,6 +85,8 @@ class Sending:
         self._reply = reply
         self.call: HeldCall | None = None
         self._progress: CallProgress | None = None
+        self._began: float | None = None  # when it was sent first, on the event loop's clock
+        self._opened: Reply[Stream[StreamResponse]] | None = None
         self._is_lost = False
 
     def recorded(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
@@ -173,7 +176,7 @@ class Sending:
             return Reply(value=reply)
         return Reply(value=await self._answered(reply))
 
-    def open(self) -> Awaitable[Reply[Stream[StreamResponse]] | Task]:
+    async def open(self) -> Reply[Stream[StreamResponse]] | Task:
         """Sends it for a stream; where that was lost, gives the task that the message made.
 
         Raises:
@@ -181,7 +184,7 @@ class Sending:
             DuplicateTasksError: It made more than one task.
         """
         calls = self._calls
-        return self._once(
+        opened = await self._once(
             SEND_STREAMING_MESSAGE.name,
             lambda progress: calls.open(
                 SEND_STREAMING_MESSAGE,
@@ -191,6 +194,43 @@ class Sending:
                 progress=progress,
             ),
         )
+        self._opened = opened if isinstance(opened, Reply) else None
+        return opened
+
+    async def search(self, error: A2AError | None, deadline: Deadline) -> Task:
+        """Search for the task of the message, whose stream broke before it named one.
+
+        The message is not sent again, whatever ``on_unknown`` says: its stream had begun.
+
+        Args:
+            error: What the stream broke with; None if it merely ended.
+            deadline: When the search ends, besides its own bound.
+
+        Raises:
+            OutcomeUnknownError: It was not found, or is not to be searched for.
+            DuplicateTasksError: The message made more than one task.
+        """
+        message, opened = self._request.message, self._opened
+        facts = Facts() if error is None else error.facts()
+        facts |= {"executed": None, "transient": False, "gave_up": None}
+        if opened is not None:
+            facts["attempts"] = opened.attempts
+            facts["agent"] = None if opened.endpoint is None else opened.endpoint.agent
+        why = "" if error is None else f": {error.message}"
+        name = f"message {message.message_id}"
+        lost = OutcomeUnknownError(
+            f"{name} was sent, but its stream broke before it named a task{why}",
+            message_id=message.message_id,
+            context_id=message.context_id,
+            **facts,
+        )
+        lost.__cause__ = error
+        began = asyncio.get_running_loop().time() if self._began is None else self._began
+        operation = SEND_STREAMING_MESSAGE.name
+        report = await self._looked_for(operation, lost, began, deadline=deadline)
+        if report is not None and isinstance(report.result, Found):
+            return report.result.task
+        raise outcome_unknown(lost, report) from error
 
     # ── Once ─────────────────────────────────────────────────────────────────────────────────
 
@@ -205,6 +245,7 @@ class Sending:
         while True:
             progress = self._progress = self._calls.progress(self._per_call)
             first = first or progress
+            self._began = first.began
             try:
                 reply = await send(progress)
             except A2AError as error:
@@ -244,7 +285,12 @@ class Sending:
             self._calls.replies.sent(task_id, self._reply)
 
     async def _looked_for(
-        self, operation: str, error: OutcomeUnknownError, began: float
+        self,
+        operation: str,
+        error: OutcomeUnknownError,
+        began: float,
+        *,
+        deadline: Deadline | None = None,
     ) -> SearchReport | None:
         """The search for the task that the message made; None if there is to be none."""
         calls = self._calls
@@ -257,7 +303,8 @@ class Sending:
             sent_at=calls.env.wall() - ago,
             is_own_context=self._is_own_context,
         )
-        return await find_task(lost, error, calls, self._deadline, self._per_call, call=self.call)
+        within = deadline or self._deadline
+        return await find_task(lost, error, calls, within, self._per_call, call=self.call)
 
     async def _may_resend(self, search: SearchReport | None, times: int) -> bool:
         """Whether the caller allows another try, and so many; waits before it."""

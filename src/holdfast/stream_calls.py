@@ -259,6 +259,14 @@ class StreamCalls:
         self.check_open(task_id)
         return await self._calls.get_task(task_id, self.deadline, self.per_call)
 
+    async def search(self, error: A2AError | None) -> Task:
+        """Searches for the task of the message that was sent last: see `Sending.search`."""
+        self.check_open("")
+        if self._sending is None:
+            text = "no message was sent"
+            raise RuntimeError(text)
+        return await self._sending.search(error, self.deadline)
+
     def reconnected(self, task_id: str, number: int, error: A2AError | None) -> None:
         """Tells observers."""
         self._calls.observers.reconnected(

@@ -11,7 +11,12 @@ import contextlib
 import math
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from holdfast.errors import A2AError, DeadlineExceededError, LimitExceededError
+from holdfast.errors import (
+    A2AError,
+    DeadlineExceededError,
+    LimitExceededError,
+    OutcomeUnknownError,
+)
 from holdfast.policy.deadline import NEVER, Deadline, poll_delays
 from holdfast.policy.reconnect import ReconnectPolicy, growing_wait
 from holdfast.runtime.waiting import Endable, add_last_seen, in_vain
@@ -46,6 +51,14 @@ class TaskSource(Protocol):
 
     async def look(self, task_id: str) -> Task:
         """Asks for the task."""
+        ...
+
+    async def search(self, error: A2AError | None) -> Task:
+        """Searches for the task of a message, where `error` ended its stream before it named one.
+
+        Raises:
+            OutcomeUnknownError: It was not found.
+        """
         ...
 
     @property
@@ -218,7 +231,8 @@ class LiveStream:
                     await self._going_on.wait(self._go_on(step))
         except A2AError as error:
             self._failure = error  # to be told by the next call if this one is cancelled
-            add_last_seen(error, self.told.task_id, self.told.state)
+            if not isinstance(error, OutcomeUnknownError):
+                add_last_seen(error, self.told.task_id, self.told.state)
             with contextlib.suppress(TimeoutError):  # of what does not close
                 await self.close()
             raise
@@ -375,6 +389,8 @@ class LiveStream:
         """Does what there is to do without a connection."""
         if isinstance(step, Wait):
             return self._wait(step)
+        if step is Step.SEARCH:
+            return self._search()
         task_id = self.told.task_id or ""
         return self._subscribe(task_id) if step is Step.SUBSCRIBE else self._look(task_id)
 
@@ -386,6 +402,10 @@ class LiveStream:
             self._resume.not_found(error)
         else:
             self._resume.found(task)
+
+    async def _search(self) -> None:
+        await self._replace()
+        self._resume.made(await self._source.search(self._resume.error))
 
     async def _subscribe(self, task_id: str) -> None:
         await self._replace()

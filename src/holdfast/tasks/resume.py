@@ -216,15 +216,21 @@ class Resume:
         """The connection broke, for a reason or for none.
 
         Raises:
-            A2AError: Nothing can be done about it: no task is known, or the client was closed.
+            A2AError: Nothing can be done about it: the client was closed, or no task is known and
+                the agent has answered with an error.
         """
         self.error = error or self.error
         self.cause, self._caused_at = error or self.cause, self.told.count
-        if self.told.task_id is None:
-            message = "the stream ended before it named its task"
-            raise error or A2AConnectionError(message, failure="truncated")
         if isinstance(error, A2AConnectionError) and error.failure == "closed":
             raise error
+        if self.told.task_id is None:
+            if error is None:
+                message = "the stream ended before it named its task"
+                error = A2AConnectionError(message, failure="truncated")
+            elif not isinstance(error, A2AConnectionError | A2ATimeoutError):
+                raise error
+            self.error, self.step = error, Step.SEARCH
+            return
         if self.told.state is TaskState.INPUT_REQUIRED:
             self._look(_Why.RESTING)
             return
@@ -234,6 +240,13 @@ class Resume:
             self._poll(error)
             return
         self._again(Step.SUBSCRIBE, error)
+
+    def made(self, task: Task) -> None:
+        """The task was found that the message made, and that no event of the connection named."""
+        self.told.put(task)
+        self._check_end(task)
+        if self.step is not Step.DONE:
+            self.cut(None)  # what was lost was the connection; the task goes on
 
     def refused(self, error: A2AError) -> None:
         """The task could not be subscribed to.

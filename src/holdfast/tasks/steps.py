@@ -20,6 +20,8 @@ class Step(Enum):
     """Subscribe to the task, and say `subscribed` or `refused`."""
     LOOK = auto()
     """Ask for the task, and say `found` or `not_found`."""
+    SEARCH = auto()
+    """Search for the task that the message made, which no event named, and say `made`."""
     DONE = auto()
     """Nothing: all is said."""
 
