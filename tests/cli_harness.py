@@ -20,6 +20,12 @@ from holdfast.runtime.env import SystemEnv
 from holdfast.testing import FakeAgent, FakeNetwork, run
 
 AGENT = "http://agent.test"
+PLAIN = (
+    f"Warning: credentials go to {AGENT}:80 without TLS: whoever is on the way can read and use "
+    "them; use https\n"
+)
+"""What is said where credentials go to the agent of these tests."""
+
 NOWHERE = Path("/no/such/directory")
 
 

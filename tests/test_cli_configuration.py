@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.cli_harness import AGENT, holdfast
+from tests.cli_harness import AGENT, PLAIN, holdfast
 
 from holdfast.cli.configuration import read_configuration
 from holdfast.testing import FakeAgent, completes, works_forever
@@ -158,7 +158,7 @@ def test_values_are_quoted_as_in_any_env_file_and_taken_literally(run, shared):
     )
     agent = FakeAgent()
     done = run("send", "hello", agent=agent)
-    assert (done.exit, done.err) == (0, "")
+    assert (done.exit, done.err) == (0, PLAIN)
     call = agent.received[-1]
     assert call.headers["x-api-key"] == "a$HOME"
     assert (call.headers["x-a"], call.headers["x-b"]) == ("1", "${HOME}")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from tests import cli_compliance
-from tests.cli_harness import AGENT, Outcome, Typist, holdfast
+from tests.cli_harness import AGENT, PLAIN, Outcome, Typist, holdfast
 from tests.test_real_agents import sdk_process
 
 from holdfast import __version__
@@ -1035,7 +1035,7 @@ def test_auth_003_a_credential_without_verification_is_warned_of(flags):
     done = holdfast("send", "hello", "--insecure", *flags, engine=engine)
     assert "Warning: SECURITY: a credential" in done.err
     quiet = holdfast("send", "hello", *flags, engine=engine)
-    assert quiet.err == ""
+    assert quiet.err == PLAIN
     assert asked == [False, True]
 
 
@@ -1435,7 +1435,7 @@ def test_config_001_settings_are_at_the_conventional_path(fake, home):
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files")
 def test_config_001_a_secret_that_others_can_read_is_warned_of(fake, home):
-    assert fake.run("send", "hello", **in_home(home)).err == ""
+    assert fake.run("send", "hello", **in_home(home)).err == PLAIN
     home.chmod(0o644)
     assert f"chmod 600 {home}" in fake.run("send", "hello", **in_home(home)).err
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 from tests.authorization_server import ISSUER, FakeAuthorizationServer
-from tests.cli_harness import AGENT, holdfast
+from tests.cli_harness import AGENT, PLAIN, holdfast
 
 from holdfast.cli.commands import app
 from holdfast.cli.sources import SettingOption
@@ -259,7 +259,7 @@ def test_the_global_file_is_no_found_file_below_its_own_directory(own):
     own.write_text(f"A2ACLI_BEARER={SECRET}\n")
     agent = FakeAgent()
     done = holdfast("send", "hello", home=own.parents[2], directory=own.parent, agent=agent)
-    assert done.err == ""
+    assert done.err == PLAIN
     assert agent.received[-1].headers["authorization"] == f"Bearer {SECRET}"
 
 

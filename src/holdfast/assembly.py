@@ -34,6 +34,7 @@ from holdfast.routes import AnAgent, card_in_hand, places_of, producers_of, rout
 from holdfast.runtime.admission import Admission
 from holdfast.runtime.agent_name import agent_name
 from holdfast.runtime.card_trust import CardTrust
+from holdfast.runtime.cautions import Cautions
 from holdfast.runtime.credentials import AuthSlot
 from holdfast.runtime.endpoints import Endpoints, KnownEndpoints
 from holdfast.runtime.engine import EngineWithin
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.produced import TransportProducer
     from holdfast.runtime.transport import Layer, Transport
     from holdfast.wire.bindings import ProtocolVersion
-    from holdfast.wire.reach import AgentReach
+    from holdfast.wire.reach import AgentReach, Reach
 
 __all__ = ["ask", "connect"]
 
@@ -203,7 +204,9 @@ def connect(
         extensions: URIs of protocol extensions for ``A2A-Extensions``, asked for with every call
             (A2A 4.6). One that the card does not declare, and one that it requires and that is
             not among them nor among those of a call, are errors before anything is sent.
-        credential_origins: More origins that may get `auth` and `headers`.
+        credential_origins: More origins that may get `auth` and `headers`. Messages go to the
+            origin that the card names in any case; one that is neither named here nor by `agent`
+            and `url` is warned of in the log ``holdfast.security``, once.
         allowed_networks: Networks that the card or a redirect may point into, such as
             ``"10.0.0.0/8"``. Into others they may point from another origin only where the agent
             itself is at least as far inside (private, link-local, loopback), and never at a
@@ -283,13 +286,12 @@ def connect(
     ]
     in_hand = [card_in_hand(one, route) for one, route in zip(agents, routes, strict=True)]
     kept = None if journal is None else journal_of(journal)
-    used, owned = engine_of(engine, tls)
-    if within is not None:
-        used = EngineWithin(used, within)
+    used, owned = _engine_within(within, engine, tls)
     listening = Observers(observers)
     trust = CardTrust(
         card_checker(card_verifier, used, env), is_required=require_signature, observers=listening
     )
+    cautions = Cautions()
     cards = card_source(
         used,
         resilience,
@@ -299,6 +301,7 @@ def connect(
         networks=networks,
         version=protocol_version,
         switch=endpoints.switch,
+        cautions=cautions,
     )
     resolvers = [
         AgentCardResolver(
@@ -332,6 +335,7 @@ def connect(
             resolvers,
             routes,
             endpoints,
+            cautions=cautions,
             env=env,
             names=list(map(agent_name, in_hand)),
             shared_store=shared_store,
@@ -341,6 +345,7 @@ def connect(
         observers=listening,
         hooks=hung,
         switch=endpoints.switch,
+        cautions=cautions,
         admissions=admissions,
         call_layers=call_layers,
         attempt_layers=attempt_layers,
@@ -378,6 +383,7 @@ def _choice(
     endpoints: KnownEndpoints,
     *,
     env: Env,
+    cautions: Cautions,
     names: Sequence[str],
     shared_store: bool | None,
 ) -> Layer:
@@ -385,7 +391,7 @@ def _choice(
 
     def choosing(inner: Transport) -> Transport:
         ways = [
-            InterfaceLayer(inner, resolver, route, endpoints)
+            InterfaceLayer(inner, resolver, route, endpoints, cautions)
             for resolver, route in zip(resolvers, routes, strict=True)
         ]
         if len(ways) == 1:
@@ -394,6 +400,14 @@ def _choice(
         return ReplicaLayer(inner, replicas, env, shared_store=shared_store)
 
     return choosing
+
+
+def _engine_within(
+    within: Reach | None, engine: HttpEngine | aiohttp.ClientSession | None, tls: TlsConfig | None
+) -> tuple[HttpEngine, HttpEngine | None]:
+    """The engine to use, which reaches no further than it may, and the one to close."""
+    used, owned = engine_of(engine, tls)
+    return used if within is None else EngineWithin(used, within), owned
 
 
 def _registry(shared: Endpoints | None) -> Endpoints:

@@ -23,6 +23,7 @@ from holdfast.policy.deadline import Deadline
 from holdfast.policy.resilience import Resilience
 from holdfast.resources import engine_of
 from holdfast.runtime.card_trust import CardTrust, ReceivedCard
+from holdfast.runtime.cautions import Cautions
 from holdfast.runtime.closing import ClosingContext
 from holdfast.runtime.discovery import CardLocation
 from holdfast.runtime.endpoints import Endpoints
@@ -135,7 +136,9 @@ class A2ACardResolver(ClosingContext):
             is_required=require_signature,
             observers=observers,
         )
-        cards = card_source(used, resilience, env, observers, limits=limits, networks=networks)
+        cards = card_source(
+            used, resilience, env, observers, limits=limits, networks=networks, cautions=Cautions()
+        )
         self._closed = False
         self._cards = ObservedLayer(DeadlineLayer(cards), observers)
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from grpc import aio
 
     from holdfast.policy.resilience import Resilience
+    from holdfast.runtime.cautions import Cautions
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
     from holdfast.runtime.listeners import Hooks, Observers
@@ -87,6 +88,7 @@ def layered_calls(
     observers: Observers,
     hooks: Hooks,
     switch: Switch,
+    cautions: Cautions,
     admissions: PerLoop[Admission] | None,
     call_layers: Sequence[Layer],
     attempt_layers: Sequence[Layer],
@@ -101,6 +103,7 @@ def layered_calls(
         observers: Who is told of calls and attempts.
         hooks: Who may change them.
         switch: What somebody has decided by hand about circuits.
+        cautions: Warns of where credentials go.
         admissions: Who is let in; None for everybody.
         call_layers: The caller's own, around a whole call.
         attempt_layers: The same, around each attempt.
@@ -120,7 +123,9 @@ def layered_calls(
             partial(guarded, switch=switch),  # of that place: one that refuses is passed over
             partial(AttemptLayer, observers=observers),  # what is not let through is no attempt
             *attempt_layers,
-            CredentialsLayer,  # fresh ones, and once more after a 401: both are one attempt
+            partial(
+                CredentialsLayer, cautions=cautions
+            ),  # fresh ones, and once more after a 401: both are one attempt
         ],
         bottom,
     )
@@ -146,6 +151,7 @@ def card_source(
     networks: tuple[Network, ...],
     version: str | None = None,
     switch: Switch | None = None,
+    cautions: Cautions | None = None,
 ) -> Transport:
     """What fetches cards: the layers around each fetch, in their order.
 
@@ -158,6 +164,7 @@ def card_source(
         networks: Where a redirect may lead besides the outside.
         version: The version of the protocol to ask for; the newest if left out.
         switch: What somebody has decided by hand about circuits; nothing if left out.
+        cautions: Warns of where credentials go; nobody does if left out.
     """
     cards = CardTransport(
         engine,
@@ -173,7 +180,7 @@ def card_source(
             partial(RetryLayer, resilience=resilience, env=env, observers=observers),
             partial(guarded, switch=switch or Switch()),
             partial(AttemptLayer, observers=observers),
-            CredentialsLayer,
+            partial(CredentialsLayer, cautions=cautions),
         ],
         cards,
     )

@@ -1,4 +1,4 @@
-"""What the library logs, shown on standard error (``--debug``)."""
+"""What the library logs, shown on standard error: warnings of security, and all with --debug."""
 
 from __future__ import annotations
 
@@ -14,26 +14,31 @@ if TYPE_CHECKING:
 
 __all__ = ["Diagnostics"]
 
+SECURITY = "holdfast.security"
+
 
 class Diagnostics(logging.Handler):
     """Shows what the library logs, while the context is open.
 
     Args:
         output: Where to.
-        enabled: Whether to show anything.
+        enabled: Whether to show all.
     """
 
     def __init__(self, output: TextOutput | JsonOutput, *, enabled: bool) -> None:
         super().__init__(logging.DEBUG)
         self._output = output
         self._enabled = enabled
-        self._logger = logging.getLogger("holdfast")
+        self._logger = logging.getLogger("holdfast" if enabled else SECURITY)
         self._level = self._logger.level
 
     def emit(self, record: logging.LogRecord) -> None:
         """Shows one record."""
         try:
-            self._output.debug(record.getMessage())
+            if record.name == SECURITY:
+                self._output.warn(record.getMessage().partition("; pass ")[0])  # of Python
+            else:
+                self._output.debug(record.getMessage())
         except OSError:
             self.handleError(record)
 
@@ -41,10 +46,9 @@ class Diagnostics(logging.Handler):
         """Nobody reads standard error any more: nothing can be said about that."""
 
     def __enter__(self) -> None:
-        if self._enabled:
-            self._level = self._logger.level
-            self._logger.setLevel(logging.DEBUG)
-            self._logger.addHandler(self)
+        self._level = self._logger.level
+        self._logger.setLevel(logging.DEBUG if self._enabled else logging.WARNING)
+        self._logger.addHandler(self)
 
     def __exit__(
         self,
@@ -52,6 +56,5 @@ class Diagnostics(logging.Handler):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._enabled:
-            self._logger.removeHandler(self)
-            self._logger.setLevel(self._level)
+        self._logger.removeHandler(self)
+        self._logger.setLevel(self._level)

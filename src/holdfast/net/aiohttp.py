@@ -16,6 +16,7 @@ Rules, each against something that aiohttp does otherwise:
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Self
 from urllib.request import getproxies
 
@@ -25,7 +26,7 @@ from aiohttp import payload
 from holdfast.errors import A2AError, InvalidAgentResponseError, LimitExceededError
 from holdfast.model.settings import check_count, check_kind
 from holdfast.net.failures import Failing, presentable_cause
-from holdfast.net.pools import Pools, Settings, ssl_option
+from holdfast.net.pools import Pools, Settings, is_verifying, ssl_option
 from holdfast.net.proxies import Proxies
 from holdfast.net.sockets import ForbiddenAddressError, is_hung_up
 from holdfast.net.tls_config import TlsConfig
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from holdfast.runtime.watchdog import TimeLimit
 
 __all__ = ["AiohttpEngine"]
+
+logger = logging.getLogger("holdfast")
 
 _PIECE = 32 * 1024
 """Bytes written at once: below what makes aiohttp wait for the socket within one write."""
@@ -99,10 +102,16 @@ class AiohttpEngine(ClosingContext):
         check_count("max_streams", max_streams, least=1)
         check_kind("proxies", proxies, bool)
         check_kind("session", session, (aiohttp.ClientSession, type(None)))
+        trusted = ssl_option(ssl)
+        if session is None and not is_verifying(trusted):
+            logger.warning(
+                "TLS certificates are not verified, as ssl= or TlsConfig says: whoever is on the "
+                "way can read and change all that is sent and received"
+            )
         settings = Settings(
             max_connections=max_connections,
             max_streams=max_streams,
-            ssl=ssl_option(ssl),
+            ssl=trusted,
             proxies=Proxies(getproxies() if proxies and session is None else {}),
             lent=session,
         )

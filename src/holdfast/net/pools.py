@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from holdfast.net.proxies import Proxies
     from holdfast.wire.http import HttpRequest
 
-__all__ = ["Pools", "Settings", "ssl_option"]
+__all__ = ["Pools", "Settings", "is_verifying", "ssl_option"]
 
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 
@@ -236,6 +236,13 @@ async def _send_once(
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         raise _DisconnectedError(str(error)) from error
+
+
+def is_verifying(ssl: tls.SSLContext | bool) -> bool:  # noqa: FBT001  the same
+    """Whether certificates and the hosts that they are for are verified."""
+    if isinstance(ssl, bool):
+        return ssl
+    return ssl.verify_mode is not tls.CERT_NONE and ssl.check_hostname
 
 
 def ssl_option(

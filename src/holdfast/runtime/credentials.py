@@ -26,6 +26,8 @@ from holdfast.wire.security import explain_unused
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
 
+    from holdfast.runtime.cautions import Cautions
+
 __all__ = ["AuthProvider", "AuthSlot", "CredentialsLayer", "with_credentials"]
 
 P = TypeVar("P")
@@ -45,17 +47,27 @@ class AuthSlot:
 
 
 class CredentialsLayer(PassThrough):
-    """Adds the credentials to each attempt, and replays one after a 401 where that is safe."""
+    """Adds the credentials to each attempt, and replays one after a 401 where that is safe.
 
-    def __init__(self, inner: Transport) -> None:
+    Args:
+        inner: What is below.
+        cautions: Warns of where they go; nobody does if left out.
+    """
+
+    def __init__(self, inner: Transport, cautions: Cautions | None = None) -> None:
         super().__init__(inner)
+        self._cautions = cautions
         self._last = (Credentials(), Credentials())
 
     def through(
         self, call: Call[P, R], onward: Onward[P, R, T], /
     ) -> Coroutine[Any, Any, Reply[T]]:
         provider = call.auth
-        return onward(call) if provider is None else self._authorized(call, onward, provider)
+        if provider is not None:
+            return self._authorized(call, onward, provider)
+        if self._cautions is not None:
+            self._cautions.note_credentials(call)
+        return onward(call)
 
     async def _authorized(
         self, call: Call[P, R], onward: Onward[P, R, T], provider: AuthProvider
@@ -65,6 +77,8 @@ class CredentialsLayer(PassThrough):
             credentials = await self._asked(provider, call)
             call.progress.secrets.note_credentials(credentials)
             sent = with_credentials(call, credentials)
+            if self._cautions is not None:
+                self._cautions.note_credentials(sent)
             try:
                 return await onward(sent)
             except (AuthenticationError, PermissionDeniedError) as error:

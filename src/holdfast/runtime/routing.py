@@ -50,6 +50,7 @@ from holdfast.wire.status import is_no_agent, is_unknown_there
 if TYPE_CHECKING:
     from holdfast.model.card import AgentCard
     from holdfast.model.operations import Capability
+    from holdfast.runtime.cautions import Cautions
     from holdfast.runtime.endpoints import Endpoint, KnownEndpoints
     from holdfast.runtime.resolver import AgentCardResolver
     from holdfast.runtime.transport import AnyCall, AuthProvider, Onward, Reply, Transport
@@ -70,11 +71,13 @@ class InterfaceLayer(PassThrough):
         resolver: AgentCardResolver,
         route: Route,
         endpoints: KnownEndpoints,
+        cautions: Cautions,
     ) -> None:
         super().__init__(inner)
         self._resolver = resolver
         self._route = route
         self._endpoints = endpoints
+        self._cautions = cautions
         self._trusted: frozenset[str] | None = None  # until the first card is there
         self._choice: _Choice | None = None
 
@@ -106,7 +109,7 @@ class InterfaceLayer(PassThrough):
         if choice.older is not None:
             return await self._called(call, choice, onward, provider)
         try:
-            return await onward(_routed(call, choice, provider))
+            return await onward(self._routed(call, choice, provider))
         except A2AError as error:
             self._explain(error, call, choice, choice, provider)
             raise
@@ -154,7 +157,7 @@ class InterfaceLayer(PassThrough):
             chosen = await self._in_a_spoken_version(call, choice, provider)
         while True:
             try:
-                reply = await onward(_routed(call, chosen, provider))
+                reply = await onward(self._routed(call, chosen, provider))
             except A2AError as error:
                 may_go_on = chosen is choice and choice.older is not None
                 if may_go_on and _is_free_to_fall_back(call, error):
@@ -176,8 +179,8 @@ class InterfaceLayer(PassThrough):
             await find_out(
                 self._inner,
                 endpoint,
-                _routed(call, choice, provider),
-                lambda: _routed(call, self._older(call, choice, provider), provider),
+                self._routed(call, choice, provider),
+                lambda: self._routed(call, self._older(call, choice, provider), provider),
             )
         if endpoint.speaks_version is False:
             return self._older(call, choice, provider)
@@ -217,6 +220,19 @@ class InterfaceLayer(PassThrough):
             return
         choice.endpoint.speaks_version = None
         error.other_version = next(v for v in PROTOCOL_VERSIONS if v != spoken)
+
+    def _routed(
+        self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None
+    ) -> Call[P, R]:
+        """The call as it goes to an interface."""
+        if call.extensions:
+            check_spoken(call, choice.endpoint.version)
+        if choice.refusal is not None:  # nobody has named the origin but the card
+            there, named = choice.refusal.origin, self._trusted or ()
+            self._cautions.note_content(call.operation, there, named)
+        return msgspec.structs.replace(
+            call, endpoint=choice.endpoint, reach=choice.reach, card=choice.card, auth=provider
+        )
 
     def _older(self, call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> _Choice:
         """What to fall back to."""
@@ -325,14 +341,6 @@ class _Choice:
         self.in_doubt = False
         self.others: list[_Choice] = []
         self.extensions = Extensions.of(card)
-
-
-def _routed(call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> Call[P, R]:
-    if call.extensions:
-        check_spoken(call, choice.endpoint.version)
-    return msgspec.structs.replace(
-        call, endpoint=choice.endpoint, reach=choice.reach, card=choice.card, auth=provider
-    )
 
 
 def _check_credentials(call: Call[P, R], choice: _Choice, provider: AuthProvider | None) -> None:

@@ -1481,7 +1481,9 @@ def connect(
         extensions: URIs of protocol extensions for ``A2A-Extensions``, asked for with every call
             (A2A 4.6). One that the card does not declare, and one that it requires and that is
             not among them nor among those of a call, are errors before anything is sent.
-        credential_origins: More origins that may get `auth` and `headers`.
+        credential_origins: More origins that may get `auth` and `headers`. Messages go to the
+            origin that the card names in any case; one that is neither named here nor by `agent`
+            and `url` is warned of in the log ``holdfast.security``, once.
         allowed_networks: Networks that the card or a redirect may point into, such as
             ``"10.0.0.0/8"``. Into others they may point from another origin only where the agent
             itself is at least as far inside (private, link-local, loopback), and never at a

@@ -1,0 +1,87 @@
+"""What a client warns of, once for each origin: what goes where a caller may not expect it.
+
+The warnings are log records of ``holdfast.security``. Nothing is refused here: in any case
+credentials go to no origin that the caller did not name.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from holdfast.model.hosts import is_loopback
+from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
+from holdfast.wire.origins import origin
+from holdfast.wire.redaction import secrets_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.model.operations import Operation
+    from holdfast.runtime.transport import AnyCall
+
+__all__ = ["LOGGER", "Cautions"]
+
+LOGGER = "holdfast.security"
+"""Name of the logger."""
+
+_SENDS = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name})
+_MOST = 1000
+"""Origins that are remembered. A hostile card can name as many as it likes."""
+
+logger = logging.getLogger(LOGGER)
+
+
+class Cautions:
+    """The warnings of one client."""
+
+    def __init__(self) -> None:
+        self._contents = set[str]()
+        self._checked = set[str]()
+        self._plain = set[str]()
+
+    def note_content(
+        self, operation: Operation[Any, Any], there: str, named: Iterable[str]
+    ) -> None:
+        """Warns where a message goes to an origin that the caller did not name.
+
+        Args:
+            operation: What is called.
+            there: The origin that it goes to.
+            named: The origins that the caller named.
+        """
+        if operation.name in _SENDS and _is_new(there, self._contents):
+            logger.warning(
+                "messages and files go to %s, which the agent's card names, though the agent was "
+                "named at %s; pass credential_origins=(%r,) if you trust it",
+                there,
+                ", ".join(sorted(named)),
+                there,
+            )
+
+    def note_credentials(self, call: AnyCall) -> None:
+        """Warns where a call, with all that it carries, goes to another machine without TLS."""
+        endpoint = call.endpoint
+        if endpoint is None or not (call.headers or call.query):
+            return
+        if endpoint.agent in self._checked or not (call.query or secrets_in(call.headers)):
+            return
+        _is_new(endpoint.agent, self._checked)
+        there = origin(endpoint.interface.url)
+        parts = urlsplit(there)
+        is_plain = parts.scheme == "http" and not is_loopback(parts.hostname or "")
+        if is_plain and _is_new(there, self._plain):
+            logger.warning(
+                "credentials go to %s without TLS: whoever is on the way can read and use them; "
+                "use https",
+                there,
+            )
+
+
+def _is_new(place: str, known: set[str]) -> bool:
+    """Whether a place comes for the first time; it is known from then on."""
+    if place in known or len(known) >= _MOST:
+        return False
+    known.add(place)
+    return True
