@@ -15,6 +15,8 @@ from tests.raw_server import always, reply, serve
 from holdfast import connect
 from holdfast.model import codec
 from holdfast.model.card import (
+    AuthorizationCodeOAuthFlow,
+    ClientCredentialsOAuthFlow,
     DeviceCodeOAuthFlow,
     OAuth2SecurityScheme,
     OAuthFlows,
@@ -320,6 +322,64 @@ def test_auth_007_status_and_logout(scene):
     assert logout.out.startswith("Logged out: http://agent.test")
     assert "token-1" not in during.out + told.out
     assert not [one for one in scene.files if one.suffix != ".lock"]
+
+
+def test_auth_007_status_without_an_agent_lists_all_logins(scene):
+    def status(*words, **more):
+        return scene.run("auth", "status", *words, card=None, **more)
+
+    assert status().out == "Not logged in at any agent\n"
+    scene.run(*DEVICE)
+    scene.run(*DEVICE, "--agent-card", "http://b.test", card=None)
+    (scene.home / ".env").write_text("A2ACLI_AGENT_CARD=http://found.test\n")
+    listed = status("-o", "json", directory=scene.home).json["logins"]
+    told = status()
+    assert [one["agent"] for one in listed] == ["http://agent.test:80", "http://b.test:80"]
+    assert told.out.count("Logged in: ") == 2
+    one = status("-o", "json", env={"A2ACLI_AGENT_CARD": "http://b.test"})
+    assert (one.json["agent"], one.json["loggedIn"]) == ("http://b.test:80", True)
+    assert "token-1" not in told.out + told.err
+
+    broken = next(one for one in scene.files if one.suffix == ".login")
+    broken.chmod(0o644)
+    told = status()
+    assert told.out.count("Logged in: ") == 1
+    assert f"Warning: {broken} can be read by others" in told.err
+
+
+def test_auth_007_config_show_lists_the_logins_and_their_files(scene):
+    assert scene.run("config", "show", "-o", "json").json["logins"] == []
+    scene.run(*DEVICE)
+    (login,) = (str(one) for one in scene.files if one.suffix == ".login")
+    listed = scene.run("config", "show", "-o", "json").json["logins"]
+    assert listed == [{"agent": "http://agent.test:80", "file": login}]
+    assert scene.run("config", "show").field("Login") == f"http://agent.test:80 [{login}]"
+
+
+@pytest.mark.parametrize("flow", ["authorization-code", "client-credentials", "device-code"])
+def test_auth_007_a_401_names_the_login_that_the_card_offers(tmp_path, flow):
+    flows = {
+        "authorization-code": {
+            "authorization_code": AuthorizationCodeOAuthFlow(
+                authorization_url=f"{ISSUER}/authorize", token_url=f"{ISSUER}/token"
+            )
+        },
+        "client-credentials": {
+            "client_credentials": ClientCredentialsOAuthFlow(token_url=f"{ISSUER}/token")
+        },
+    }
+    scheme = device_scheme()
+    if flow in flows:
+        oauth = OAuth2SecurityScheme(flows=OAuthFlows(**flows[flow]))
+        scheme = SecurityScheme(oauth2_security_scheme=oauth)
+    scene = Scene(tmp_path, with_scheme(scheme))
+    scene.agent.inject(Respond(status=401), on="SendMessage", times=9)
+    done = scene.run("send", "hello")
+    named = "" if flow == "device-code" else f"--flow {flow} "
+    assert (
+        f"Hint: log in: holdfast auth login {named}--client-id CLIENT_ID --agent-card "
+        "http://agent.test, or set A2ACLI_BEARER" in done.err
+    )
 
 
 @pytest.mark.parametrize("debug", [(), ("--debug",), ("--debug", "--verbose")])

@@ -651,6 +651,7 @@ NONE_OF_THESE = (
     "the agent asks for the HTTP credential 'digest' (scheme 'Digest'), or the client certificate "
     "'mtls'; the command line can give none of these"
 )
+LOG_IN = f"log in: holdfast auth login --client-id CLIENT_ID --agent-card {AGENT}"
 PARAM_FLAG = "A2ACLI_SVC_PARAM (or --svc-param) to"
 BASIC_PARAM = f"{PARAM_FLAG} 'Authorization:Basic <user:password in base64>'"
 KEY_PARAM = f"{PARAM_FLAG} 'X-Other:<key>'"
@@ -688,7 +689,12 @@ def asking(*requirements):
     ("requirements", "flags", "hint"),
     [
         ([["bearer"]], [], f"set {BEARER_FLAG}"),
-        ([["oauth"]], [], f"set {BEARER_FLAG}"),
+        ([["oauth"]], [], f"{LOG_IN}, or set {BEARER_FLAG}"),
+        (
+            [["oauth", "key"]],
+            [],
+            f"set {KEY_FLAG} and {BEARER_FLAG}: the agent asks for both together",
+        ),
         ([["key"]], [], f"set {KEY_FLAG}"),
         ([["key"]], ["--bearer"], f"set {KEY_FLAG}"),
         ([["key"]], ["--api-key"], NOT_TAKEN),
@@ -728,7 +734,11 @@ def asking(*requirements):
         ),
         ([["mtls", "bearer"]], [], CERTIFICATE),
         ([["mtls"], ["digest"]], [], NONE_OF_THESE),
-        ([], [], f"set {KEY_FLAG}, or {BEARER_FLAG}, or {BASIC_PARAM}, or {KEY_PARAM}"),
+        (
+            [],
+            [],
+            f"{LOG_IN}, or set {KEY_FLAG}, or {BEARER_FLAG}, or {BASIC_PARAM}, or {KEY_PARAM}",
+        ),
         ([], ["--bearer"], NOT_TAKEN),
     ],
 )
@@ -1300,8 +1310,14 @@ def test_references_are_shown_without_what_may_be_secret(reference, shown):
     assert masked_reference(reference) == shown
 
 
-def test_a_file_that_is_there_is_taken_for_a_file(tmp_path, monkeypatch):
+def test_a_file_of_the_working_directory_does_not_stand_in_for_a_host(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "agent").write_text("{}")
-    assert str(read_reference("agent")) == "agent"
+    (tmp_path / "cards").mkdir()
+    for name in ("agent", "agent.example", "localhost", "agent.example:443", "cards/agent"):
+        (tmp_path / name).write_text("{}")
+    assert str(read_reference("cards/agent")) == "cards/agent"
+    assert str(read_reference("./agent.example")) == "agent.example"
     assert read_reference("other") == "https://other"
+    for name in ("agent", "agent.example", "localhost", "agent.example:443"):
+        with pytest.raises(ValueError, match=f"write https?://{name} or ./{name}"):
+            read_reference(name)

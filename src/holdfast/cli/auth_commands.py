@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from holdfast.cli.errors import CommandError, Failure
-from holdfast.cli.execution import CONTEXT, execute
+from holdfast.cli.execution import CONTEXT, announce, execute
 from holdfast.cli.logging_in import CLIENT_SECRET, client_secret
 from holdfast.cli.options import EVERYWHERE, OAUTH, with_options
+from holdfast.cli.output import output_for
+from holdfast.cli.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from holdfast.cli.logins import Login
     from holdfast.cli.output import Output
     from holdfast.cli.session import Session
+    from holdfast.cli.world import World
 
 __all__ = ["auth"]
 
@@ -91,8 +94,19 @@ def logout(ctx: click.Context, /, **_options: object) -> int:
 @with_options(EVERYWHERE)
 @click.pass_context
 def status(ctx: click.Context, /, **_options: object) -> int:
-    """Show whether there is a token for an agent, and until when; never the token."""
-    return execute(ctx, _show)
+    """Show whether there is a token for an agent, and until when; never the token.
+
+    Without an agent, which a file found in the working directory does not name here, all logins
+    are shown.
+    """
+    settings = read_settings(ctx, needs_agent=False)
+    if settings.agent_card and settings.agent_source.is_trusted:
+        return execute(ctx, _show)
+    output = output_for(settings.output, settings)
+    announce(ctx, output)
+    world: World = ctx.obj
+    world.run(_show_all(world, output))
+    return 0
 
 
 class _Asked(NamedTuple):
@@ -290,6 +304,28 @@ async def _show(session: Session, output: Output) -> None:
     _tell(output, login, await session.logins.store(agent).load(""), "Logged in")
 
 
+async def _show_all(world: World, output: Output) -> None:
+    from holdfast.cli.logins import Logins
+    from holdfast.errors import AuthenticationError
+
+    logins = Logins(world.home())
+    kept, problems = logins.all()
+    members: list[dict[str, Any]] = []
+    lines: list[str] = []
+    for login in kept:
+        try:
+            token = await logins.store(login.agent).load("")
+        except AuthenticationError as error:
+            problems.append(error.message)
+            continue
+        one = _described(login, token, "Logged in")
+        members.append(one[0])
+        lines += one[1]
+    output.call({"logins": members}, lines or ["Not logged in at any agent"])
+    for problem in problems:
+        output.warn(problem)
+
+
 async def _agent(session: Session) -> str:
     """The origin that a login is for."""
     from holdfast.wire.origins import canonical_origin
@@ -300,6 +336,11 @@ async def _agent(session: Session) -> str:
 
 
 def _tell(output: Output, login: Login, token: Token | None, what: str) -> None:
+    output.call(*_described(login, token, what))
+
+
+def _described(login: Login, token: Token | None, what: str) -> tuple[dict[str, Any], list[str]]:
+    """A login as members of a document, and as lines."""
     ends = None if token is None or token.expires_at is None else token.expires_at
     until = None if ends is None else datetime.fromtimestamp(ends, UTC).isoformat("T", "seconds")
     renewed = token is not None and (
@@ -310,7 +351,7 @@ def _tell(output: Output, login: Login, token: Token | None, what: str) -> None:
     lines += [f"Authorization server: {login.issuer or login.token_endpoint}"]
     lines += [f"Scopes: {' '.join(scopes)}"] if scopes else []
     lines += [f"Token ends: {until or 'not known'}{'; renewed by itself' if renewed else ''}"]
-    members = {
+    members: dict[str, Any] = {
         "agent": login.agent,
         "loggedIn": True,
         "flow": login.flow,
@@ -320,4 +361,4 @@ def _tell(output: Output, login: Login, token: Token | None, what: str) -> None:
         "expiresAt": until,
         "renewed": renewed,
     }
-    output.call(members, lines)
+    return members, lines

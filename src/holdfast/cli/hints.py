@@ -13,6 +13,7 @@ from holdfast.cli.wording import is_about_address
 from holdfast.wire.bindings import PROTOCOL_VERSIONS
 from holdfast.wire.challenges import bearer_challenge
 from holdfast.wire.redaction import secrets_in
+from holdfast.wire.security import wanted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.cli.errors import Situation
     from holdfast.cli.settings import Settings
     from holdfast.errors import A2AError
+    from holdfast.model.card import OAuthFlows
     from holdfast.model.types import Task
 
 __all__ = [
@@ -145,16 +147,42 @@ def _what_to_give(situation: Situation) -> str:
     """The credentials that are missing, in each of the ways that are enough."""
     ways = _ways(situation)
     if situation.card is None:
-        wanted = {_to_set(Need("--bearer"))}
+        given = {_to_set(Need("--bearer"))}
     elif not ways:
-        wanted = {_to_set(Need(flag)) for flag in ("--api-key", "--bearer")}
+        given = {_to_set(Need(flag)) for flag in ("--api-key", "--bearer")}
     else:
-        wanted = {_all_of(way, situation.settings) for way in ways if way.hindrance is None}
-    if not wanted:
+        given = {_all_of(way, situation.settings) for way in ways if way.hindrance is None}
+    if not given:
         asked = _cut(", or ".join(way.words for way in ways))
         many = "the command line can give none of these"
         return f"the agent asks for {asked}; {ways[0].hindrance if len(ways) == 1 else many}"
-    return _cut(f"set {', or '.join(sorted(wanted))}")
+    login = _login(situation)
+    first = "" if login is None else f"log in: {login}, or "
+    return first + _cut(f"set {', or '.join(sorted(given))}")
+
+
+def _login(situation: Situation) -> str | None:
+    """The command that gets a token, where the card takes one of OAuth or OpenID Connect alone."""
+    card = situation.card
+    if card is None:
+        return None
+    names = [name for one in wanted(card) if len(one.schemes) == 1 for name in one.schemes]
+    for scheme in filter(None, (card.security_schemes.get(name) for name in names)):
+        oauth = scheme.oauth2_security_scheme
+        if oauth is None and scheme.open_id_connect_security_scheme is None:
+            continue
+        flow = [] if oauth is None else _flow(oauth.flows)
+        return situation.command("auth", "login", *flow, "--client-id", "CLIENT_ID")
+    return None
+
+
+def _flow(flows: OAuthFlows) -> list[str]:
+    """What names the flow of a card that does not have the default one."""
+    if flows.device_code is None and flows.authorization_code is not None:
+        return ["--flow", "authorization-code"]
+    if flows.device_code is None and flows.client_credentials is not None:
+        return ["--flow", "client-credentials"]
+    return []
 
 
 def _all_of(way: Way, settings: Settings) -> str:

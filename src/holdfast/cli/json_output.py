@@ -100,7 +100,12 @@ class JsonOutput(Speaks):
         if verification is not None:  # the document is the protocol's own
             self.tell("Signature", text.verified(verification))
 
-    def settings(self, settings: Iterable[Effective], configuration: Configuration) -> None:
+    def settings(
+        self,
+        settings: Iterable[Effective],
+        configuration: Configuration,
+        logins: Mapping[str, str],
+    ) -> None:
         stated = [
             {
                 "name": one.name,
@@ -112,7 +117,8 @@ class JsonOutput(Speaks):
             for one in settings
         ]
         files = {"local": _path(configuration.local), "global": _path(configuration.shared)}
-        self._document({"settings": stated, "files": files})
+        kept = [{"agent": agent, "file": file} for agent, file in logins.items()]
+        self._document({"settings": stated, "files": files, "logins": kept})
 
     def failure(self, failure: Failure) -> None:
         self._document({"error": self.envelope(failure), **self._found})

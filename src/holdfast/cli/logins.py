@@ -114,15 +114,25 @@ class Logins:
         return self._file(agent).exists()
 
     def agents(self) -> list[str]:
-        """The origins of the agents where somebody is logged in."""
-        found: list[str] = []
-        for path in self._directory.glob("*.login"):
-            content = read_private(path)
+        """Return the origins of the agents that have a login."""
+        return [login.agent for login in self.all()[0]]
+
+    def all(self) -> tuple[list[Login], list[str]]:
+        """Return the logins by agent, and what is wrong with files that hold none."""
+        found: list[Login] = []
+        problems: list[str] = []
+        for path in sorted(self._directory.glob("*.login")):
             try:
-                found.append(msgspec.json.decode(content or b"", type=Login).agent)
+                found.append(msgspec.json.decode(read_private(path) or b"", type=Login))
+            except AuthenticationError as error:
+                problems.append(error.message)
             except (msgspec.DecodeError, ValueError):
-                continue
-        return sorted(found)
+                problems.append(f"{path} holds no login; remove it, and log in again")
+        return sorted(found, key=lambda login: login.agent), problems
+
+    def path(self, agent: str) -> Path:
+        """Return the file of a login, whether it is there or not."""
+        return self._file(agent)
 
     async def remove(self, agent: str) -> bool:
         """Forgets a login with its token; says whether there was one."""

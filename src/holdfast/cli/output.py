@@ -81,8 +81,13 @@ class Output(Protocol):
         """A card, the interface that calls would use, and what its signatures are worth."""
         ...
 
-    def settings(self, settings: Iterable[Effective], configuration: Configuration) -> None:
-        """The settings in effect, and the files that were read for them."""
+    def settings(
+        self,
+        settings: Iterable[Effective],
+        configuration: Configuration,
+        logins: Mapping[str, str],
+    ) -> None:
+        """The settings in effect, the files that were read for them, and the logins' by agent."""
         ...
 
     def failure(self, failure: Failure) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import get_completion_class
 
 from holdfast.cli.execution import CONTEXT, not_a_setting
+from holdfast.cli.logging_in import DIRECTORY
 from holdfast.cli.options import (
     EVERYWHERE,
     HISTORY,
@@ -23,6 +24,9 @@ from holdfast.cli.options import (
 from holdfast.cli.output import output_for
 from holdfast.cli.settings import effective
 from holdfast.cli.sources import configuration_of, ignored, unknown
+
+if TYPE_CHECKING:
+    from holdfast.cli.world import World
 
 __all__ = ["COMPLETE", "completion", "config", "show_help"]
 
@@ -53,13 +57,31 @@ def config_show(ctx: click.Context, /, **_options: object) -> None:
     settings, configuration = list(effective(ctx)), configuration_of(ctx)
     form = next(setting.value for setting in settings if setting.name == "output")
     output = output_for(form or OUTPUT_FORMATS[0])
-    output.settings(settings, configuration)
+    logins, problems = _logins(ctx.obj)
+    output.settings(settings, configuration, logins)
+    for problem in problems:
+        output.warn(problem)
     for problem in configuration.problems:
         output.warn(problem)
     for one in ignored(ctx, configuration):
         output.warn(str(one))
     for name, meant in unknown(configuration):
         output.warn(not_a_setting(name, meant))
+
+
+def _logins(world: World) -> tuple[dict[str, str], list[str]]:
+    """The files of the user's logins by agent, and what is wrong with them."""
+    try:
+        home = world.home()
+    except (OSError, RuntimeError):  # there is none
+        return {}, []
+    if not home.joinpath(*DIRECTORY).is_dir():
+        return {}, []
+    from holdfast.cli.logins import Logins  # of an extra
+
+    kept = Logins(home)
+    logins, problems = kept.all()
+    return {login.agent: str(kept.path(login.agent)) for login in logins}, problems
 
 
 @click.command("completion", context_settings=CONTEXT)

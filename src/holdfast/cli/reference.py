@@ -21,13 +21,14 @@ _HOST = re.compile(
 def read_reference(text: str) -> str | Path:
     """Reads a reference to an agent card (a2a-cli 10.1).
 
-    With a scheme it is a URL. Without one it is a file if there is such a file, or if it looks
-    like a path: it begins with ``/``, ``.`` or ``~``, or its one word ends in ``.json``. Else it
-    is a host, with or without a port and a path, and called over https; over http if it is this
-    machine.
+    With a scheme it is a URL. Without one it is a file if it looks like a path: it begins with
+    ``/``, ``.`` or ``~``, or its one word ends in ``.json``; or if there is such a file in a
+    directory of that name, as ``cards/agent``. Else it is a host, with or without a port and a
+    path, and called over https; over http if it is this machine. A file in the working directory
+    never stands in for a host: where there is a file of a host's name, neither is taken.
 
     Raises:
-        ValueError: It is none of these.
+        ValueError: It is none of these, or could be a host and a file.
     """
     reference = text.strip()
     scheme, separator, _ = reference.partition("://")
@@ -36,13 +37,27 @@ def read_reference(text: str) -> str | Path:
     if _looks_like_path(reference):
         return Path(reference).expanduser()
     match = _HOST.fullmatch(reference)
+    if is_file(reference):
+        if match is None or _is_below_directory(match):
+            return Path(reference)
+        shown, scheme = masked_reference(reference), _scheme(match)
+        message = (
+            f"{shown!r} names a host, and there is a file of that name here; write "
+            f"{scheme}://{shown} or ./{shown}"
+        )
+        raise ValueError(message)
     if match is None:
         message = (
             f"{masked_reference(reference)!r} is neither a host, nor an http:// or https:// URL, "
             "nor a card's file"
         )
         raise ValueError(message)
-    return f"{'http' if is_loopback(match['host'].strip('[]')) else 'https'}://{reference}"
+    return f"{_scheme(match)}://{reference}"
+
+
+def _scheme(match: re.Match[str]) -> str:
+    """How a host is called that is named without a scheme."""
+    return "http" if is_loopback(match["host"].strip("[]")) else "https"
 
 
 def _of_scheme(scheme: str, reference: str) -> str | Path:
@@ -65,9 +80,14 @@ def _of_scheme(scheme: str, reference: str) -> str | Path:
 def _looks_like_path(reference: str) -> bool:
     if reference.startswith(("/", ".", "~")):
         return True
-    if "/" not in reference and reference.endswith(".json"):
-        return True
-    return is_file(reference)
+    return "/" not in reference and reference.endswith(".json")
+
+
+def _is_below_directory(match: re.Match[str]) -> bool:
+    """Whether what looks like a host can only be a directory: one word before a path."""
+    host = match["host"]
+    is_word = "." not in host and not match["port"] and not is_loopback(host.strip("[]"))
+    return is_word and (match["rest"] or "").startswith("/")
 
 
 def is_file(reference: str) -> bool:

@@ -134,13 +134,17 @@ def render_sent(message: Message) -> Iterator[str]:
         yield from contents((msgspec.structs.replace(part, url=url),), View(verbose=True))
 
 
-def render_settings(settings: Iterable[Effective], configuration: Configuration) -> Iterator[str]:
+def render_settings(
+    settings: Iterable[Effective], configuration: Configuration, logins: Mapping[str, str]
+) -> Iterator[str]:
     """The lines for the settings in effect: the flag, its value, and where that comes from."""
     for one in settings:
         where = one.source.name if one.source.path is None else str(one.source.path)
         yield field(one.name, f"{one.value or '(none)'} [{where}]")
     yield field("Local file", _path(configuration.local))
     yield field("Global file", _path(configuration.shared))
+    for agent, file in logins.items():
+        yield field("Login", f"{agent} [{file}]")
 
 
 def _path(path: Path | None) -> str | None:

@@ -94,8 +94,13 @@ class TextOutput(Speaks):
         view = text.View(verbose=self._verbose)
         self._lines(text.render_card(card, chosen, view, verification))
 
-    def settings(self, settings: Iterable[Effective], configuration: Configuration) -> None:
-        self._lines(text.render_settings(settings, configuration))
+    def settings(
+        self,
+        settings: Iterable[Effective],
+        configuration: Configuration,
+        logins: Mapping[str, str],
+    ) -> None:
+        self._lines(text.render_settings(settings, configuration, logins))
 
     def failure(self, failure: Failure) -> None:
         if failure.instead is not None:
