@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shutil
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from tests.cli_harness import AGENT, holdfast
 
 from holdfast.cli.files import files_of, safe_name
-from holdfast.errors import A2AConnectionError, NetworkPolicyError
+from holdfast.errors import A2AConnectionError, LimitExceededError, NetworkPolicyError
 from holdfast.model.types import Artifact, Part, Task
 from holdfast.testing import FakeAgent, FakeNetwork, Respond, asks, completes, works_forever
 from holdfast.wire.http import HttpReply
@@ -38,6 +40,15 @@ from holdfast.wire.http import HttpReply
         ("a\x00b\n\x1b[31mc", "ab_c"),
         ("con", "_con"),
         ("NUL.txt", "_NUL.txt"),
+        ("COM¹", "_COM¹"),
+        ("lpt³.log", "_lpt³.log"),
+        ("con .txt", "_con .txt"),
+        ("Aux  ", "_Aux"),
+        ("CONIN$", "_CONIN$"),
+        ("conout$.txt", "_conout$.txt"),
+        ("COM10", "COM10"),
+        ("contents.txt", "contents.txt"),
+        ("ends . .", "ends"),
         ("a:b|c?.txt", "a_b_c_.txt"),
         ("ends. ", "ends"),
         ("\u202etxt.exe", "txt.exe"),
@@ -51,12 +62,14 @@ def test_a_name_is_made_harmless(name, safe):
 @example("x" * 300 + ".tar")
 @example("日" * 300)
 @example("." * 300)
+@example("x" * 199 + " y")
 def test_any_name_becomes_one_name_in_one_directory(name):
     safe = safe_name(name)
     assert safe
     assert os.path.basename(safe) == safe  # noqa: PTH119  what the system itself makes of it
     assert safe not in {".", ".."}
     assert safe[0] not in ".-~"
+    assert safe[-1] not in ". "
     assert len(safe.encode()) <= 255
     assert not set(safe) & set('/\\\0\n:<>"|?*')
 
@@ -186,6 +199,49 @@ def test_a_directory_that_cannot_be_is_told(tmp_path):
     assert "cannot be written" in done.error["message"]
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--max-files", "2"], "the task has more than 2 files; nothing was saved"),
+        (["--max-bytes", "5"], "the task has 6 bytes of files, more than 5; nothing was saved"),
+    ],
+)
+def test_more_than_was_allowed_is_not_begun(words, says, tmp_path):
+    agent = having(*(Part(raw=b"xx", filename=name) for name in "abc"))
+    done = download(agent, tmp_path, *words)
+    assert done.exit == 1
+    assert f"Error: {says}" in done.err
+    assert f"Hint: raise {words[0]} if that is right" in done.err
+    assert found(tmp_path) == {}
+    assert download(agent, tmp_path, words[0], "6").exit == 0
+
+
+def test_files_of_one_name_are_counted_before_they_are_told_apart(tmp_path):
+    agent = having(*(Part(raw=b"", filename="a") for _ in range(5000)))
+    assert "more than 1000 files" in download(agent, tmp_path).err
+
+
+def test_what_the_disk_has_no_room_for_is_not_begun(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3))
+    agent = having(Part(raw=b"xxx", filename="a"), Part(raw=b"xxxx", filename="b"))
+    done = download(agent, tmp_path)
+    assert done.exit == 1
+    assert "b cannot be written: No space left on device" in done.err
+    assert found(tmp_path) == {"a": b"xxx"}
+
+
+def test_a_fifo_is_neither_replaced_nor_sent(tmp_path):
+    os.mkfifo(tmp_path / "a")
+    done = download(having(Part(raw=b"x", filename="a")), tmp_path, "--overwrite")
+    assert done.exit == 1
+    assert "a FIFO, a device or the like is there" in done.err
+    for flag in ("--file", "--data"):
+        for path in (tmp_path / "a", "/dev/zero"):
+            sent = holdfast("send", flag, str(path), agent=FakeAgent())
+            assert sent.exit == 2
+            assert f"{flag} {path} cannot be read: it is not a regular file" in sent.err
+
+
 def test_a_task_with_nothing_to_save_is_told(tmp_path):
     agent = FakeAgent(works_forever())
     holdfast("send", "hello", "--async", agent=agent)
@@ -246,6 +302,14 @@ def test_what_is_named_by_its_address_is_fetched_without_credentials(tmp_path):
     assert not elsewhere.reach.refuses("93.184.216.34")
     assert own.reach is None
     assert elsewhere.limits.body == 100 * 1024 * 1024
+
+
+def test_what_is_fetched_counts_towards_the_sum(tmp_path):
+    files = {f"https://e.test/{n}": HttpReply(status=200, body=b"xxx") for n in range(2)}
+    files["https://e.test/2"] = LimitExceededError("too large", which="body", bound=2)
+    web, done = fetched(tmp_path, *files, files=files, words=["--max-bytes", "8"])
+    assert [request.limits.body for request in web.asked] == [8, 5, 2]
+    assert "2 is not saved: https://e.test/2 has more than 2 bytes; raise --max-byt" in done.err
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -22,6 +26,7 @@ __all__ = [
     "create_text_message_object",
     "data_part",
     "file_part",
+    "regular_bytes",
     "text_part",
     "to_message",
     "url_part",
@@ -56,16 +61,44 @@ def file_part(
         filename: Name to tell the agent; the file's own if left out.
 
     Raises:
-        OSError: The file cannot be read.
+        OSError: The file cannot be read, or is not a regular file: a FIFO or a device might never
+            end. Pipes of this process (``/dev/fd/…``) are read to their end.
     """
     import mimetypes  # slow to import, and needed only here
 
     file = Path(path)
     return Part(
-        raw=file.read_bytes(),
+        raw=regular_bytes(file),
         filename=filename or file.name,
         media_type=media_type or mimetypes.guess_type(file.name)[0],
     )
+
+
+def regular_bytes(path: Path) -> bytes:
+    """What is in a file, as of `file_part`.
+
+    Raises:
+        OSError: It cannot be read, or is not a regular file.
+    """
+    if _OWN_PIPE.fullmatch(str(path)):
+        return path.read_bytes()
+    # A FIFO is opened at once by this, and else when somebody writes to it.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    number = os.open(path, flags)
+    try:
+        mode = os.fstat(number).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            text = "it is not a regular file, but a FIFO, a device or the like"
+            raise OSError(errno.EINVAL, text, str(path))
+        with open(number, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(number)
+
+
+_OWN_PIPE = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/[0-9]+")
 
 
 def url_part(url: str, *, media_type: str | None = None, filename: str | None = None) -> Part:

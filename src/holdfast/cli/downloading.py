@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from holdfast.cli.errors import CommandError, Failure, out_of_time
 from holdfast.cli.files import files_of
-from holdfast.cli.saving import Saved, check_free, content_of, write
+from holdfast.cli.saving import Saved, check_free, check_size, content_of, write
 from holdfast.errors import A2AError
 
 if TYPE_CHECKING:
@@ -21,21 +22,44 @@ __all__ = ["download_task"]
 
 
 async def download_task(
-    session: Session, output: Output, *, task_id: str, directory: Path, overwrite: bool
+    session: Session,
+    output: Output,
+    *,
+    task_id: str,
+    directory: Path,
+    overwrite: bool,
+    most_files: int,
+    most_bytes: int,
 ) -> None:
-    """Saves what is in the task's artifacts."""
+    """Saves what is in the task's artifacts.
+
+    Args:
+        session: The agent.
+        output: Where it is shown.
+        task_id: The task.
+        directory: Where to save.
+        overwrite: Whether files that are there are replaced.
+        most_files: Files that the task may have.
+        most_bytes: Bytes that they may have together.
+
+    Raises:
+        CommandError: There are too many, files are in the way, or one could not be saved.
+        A2AError: The task could not be had.
+    """
     await session.prepare()
     task = await session.client.get_task(
         task_id, timeout=session.left(), headers=session.svc_params
     )
-    files = list(files_of(task))
+    files = list(islice(files_of(task), most_files + 1))
+    check_size(files, most_files=most_files, most_bytes=most_bytes)
     if not overwrite:
         check_free(directory, files)
     saved: list[Saved] = []
     failed = 0
     for file in files:
         try:
-            saved.append(await _save(session, file, directory, overwrite=overwrite))
+            left = most_bytes - sum(one.size for one in saved)
+            saved.append(await _save(session, file, directory, left, overwrite=overwrite))
         except A2AError as error:
             failed += 1
             output.warn(f"{file.name} is not saved: {error}")
@@ -53,11 +77,14 @@ async def download_task(
         output.warn(f"task {task.id} is still {task.state}: there may be more to come")
 
 
-async def _save(session: Session, file: File, directory: Path, *, overwrite: bool) -> Saved:
+async def _save(
+    session: Session, file: File, directory: Path, left: int, *, overwrite: bool
+) -> Saved:
     path = directory / file.name
     try:
         async with asyncio.timeout(session.left()):
-            content = await content_of(file, session.engine, await session.named_address())
+            agent = await session.named_address()
+            content = await content_of(file, session.engine, agent, most_bytes=left)
     except TimeoutError:
         raise CommandError(out_of_time(session.settings.timeout)) from None
     try:

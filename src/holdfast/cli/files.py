@@ -92,21 +92,26 @@ def _content(parts: list[Part]) -> bytes | None:
 _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,8}")
 _SEPARATOR = re.compile(r"[/\\]")
 _AWKWARD = re.compile(r'[<>:"|?*\x00-\x1f\x7f]')
-_DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE)
+_DEVICE = re.compile(
+    r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$|clock\$) *(?:\..*)?",
+    re.IGNORECASE,
+)
+"""Names that Windows takes for a device, whatever follows a dot, or spaces and a dot."""
 _LONGEST = 200  # bytes; file systems take 255
 
 
 def safe_name(name: str) -> str:
     """A name that may be given to a file on every system, close to the one asked for."""
     last = _SEPARATOR.split(clean(name))[-1]
-    plain = _AWKWARD.sub("_", unicodedata.normalize("NFC", last)).strip().rstrip(".")
+    plain = _AWKWARD.sub("_", unicodedata.normalize("NFC", last)).strip().rstrip(". ")
     if plain[:1] in {".", "-", "~"}:  # hidden, or taken for a flag or somebody's home
         plain = f"_{plain[1:]}"
     if _DEVICE.fullmatch(plain):
         plain = f"_{plain}"
     stem, extension = _split(plain)
     room = _LONGEST - len(extension.encode())
-    return f"{stem.encode()[:room].decode('utf-8', 'ignore')}{extension}" or "file"
+    shortened = stem.encode()[:room].decode("utf-8", "ignore")
+    return f"{shortened}{extension}".rstrip(". ") or "file"
 
 
 def _name(artifact: Artifact, part: Part) -> str:

@@ -14,7 +14,7 @@ from urllib.request import url2pathname
 import click
 
 from holdfast.cli.values import complete_path
-from holdfast.content import data_part, file_part, text_part, url_part
+from holdfast.content import data_part, file_part, regular_bytes, text_part, url_part
 from holdfast.model import codec
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def _url(draft: _Draft) -> Part:
 def _data(draft: _Draft) -> Part:
     where = "standard input" if draft.value == "-" else draft.value
     try:
-        content = _standard_input() if draft.value == "-" else _path(draft.value).read_bytes()
+        content = _standard_input() if draft.value == "-" else regular_bytes(_path(draft.value))
     except (OSError, ValueError) as error:
         raise _unreadable("--data", where, error) from None
     try:

@@ -102,8 +102,8 @@ def task_download(ctx: click.Context, /, wanted: str, **options: Any) -> int:
 
     The agent names its files; what is no plain name is made one. What an artifact only names the
     address of is fetched without credentials, up to 100 MiB, and not from further inside this
-    network than the agent. With -o json the document is the task, and the metadata of each part
-    says under holdfast/savedAs where it is.
+    network than the agent. What the disk has no room for is not begun. With -o json the document
+    is the task, and the metadata of each part says under holdfast/savedAs where it is.
     """
     return execute(
         ctx,
@@ -113,6 +113,8 @@ def task_download(ctx: click.Context, /, wanted: str, **options: Any) -> int:
             task_id=wanted,
             directory=Path(options["directory"]).expanduser(),
             overwrite=options["overwrite"],
+            most_files=options["max_files"],
+            most_bytes=options["max_bytes"],
         ),
     )
 

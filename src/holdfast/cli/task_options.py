@@ -82,6 +82,22 @@ SAVING = (
     click.option(
         "--overwrite", is_flag=True, help="Replace files that are there already by these names."
     ),
+    click.option(
+        "--max-files",
+        metavar="N",
+        type=click.IntRange(min=1),
+        default=1000,
+        show_default=True,
+        help="Save nothing if the task has more files.",
+    ),
+    click.option(
+        "--max-bytes",
+        metavar="N",
+        type=click.IntRange(min=1),
+        default=1024**3,
+        show_default="1 GiB",
+        help="Bytes that all files together may have.",
+    ),
 )
 
 RECEIVING = (

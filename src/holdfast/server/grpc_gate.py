@@ -96,4 +96,6 @@ def _refusal(code: grpc.StatusCode, reason: str) -> Any:
     async def refuse(_: AsyncIterator[Any], context: grpc.aio.ServicerContext[Any, Any]) -> None:
         await context.abort(code, reason)
 
-    return grpc.stream_stream_rpc_method_handler(refuse)  # which reads no message by itself
+    # It reads no message by itself, as others do before they are called.
+    handler: Any = grpc.stream_stream_rpc_method_handler(refuse)
+    return handler

@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 
 from holdfast.errors import LimitExceededError
 from holdfast.errors.values import int64
+from holdfast.model import codec
 from holdfast.wire.http import media_type
 from holdfast.wire.limits import Limits, check_json_size
 
@@ -103,8 +104,7 @@ def holds_more(request: Any, most: int) -> bool:
 
 def _id_of(document: Any) -> Any:
     """The ``id`` of a JSON-RPC request, as far as it can be one."""
-    members: dict[str, Any] = document if isinstance(document, dict) else {}
-    rpc_id = members.get("id")
+    rpc_id = (codec.as_object(document) or {}).get("id")
     return rpc_id if isinstance(rpc_id, str) else int64(rpc_id)
 
 
