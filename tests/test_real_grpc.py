@@ -12,6 +12,7 @@ import sys
 import aiohttp
 import msgspec
 import pytest
+from tests.cli_harness import holdfast
 from tests.grpc_agent import Wire
 from tests.real_agents import LIMIT, sdk03_process, sdk_process
 
@@ -287,6 +288,25 @@ def test_tx_005_the_command_line_speaks_it(newer):
     )
     assert (done.returncode, done.stderr.count("\n")) == (0, 1)  # which names the task
     assert "over grpc" in json.dumps(json.loads(done.stdout))
+
+
+def test_out_007_the_command_line_shows_what_goes_over_it(newer):
+    words = ("send", "echo over grpc", "--stream", "--debug", "--bearer", "s3cret-token")
+    where = ("-e", asyncio.run(address_of(newer)), "--transport", "GRPC")
+    done = holdfast(*words, *where, card=None, on_sockets=True)
+    (sent,) = [line for line in done.err.splitlines() if "> gRPC SendStreamingMessage" in line]
+    assert '"parts":[{"text":"echo over grpc"}]' in sent
+    received = [line for line in done.err.splitlines() if "< gRPC SendStreamingMessage" in line]
+    assert any("TASK_STATE_COMPLETED" in line for line in received)
+    assert "s3cret-token" not in done.err
+
+
+def test_an_endpoint_of_grpc_is_called_without_its_card(newer):
+    where = ("-e", asyncio.run(address_of(newer)), "--transport", "grpc")
+    sent = holdfast("send", "echo over grpc", *where, card=None, on_sockets=True)
+    assert (sent.exit, "over grpc" in sent.out) == (0, True)
+    missing = holdfast("task", "get", "nope", *where, "-o", "json", card=None, on_sockets=True)
+    assert (missing.error["code"], missing.error["a2aCode"]) == ("TaskNotFoundError", "NOT_FOUND")
 
 
 def test_nobody_who_does_not_call_it_imports_it(newer):

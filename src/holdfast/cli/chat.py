@@ -1,9 +1,9 @@
 """``holdfast chat``: a conversation at a terminal, turn by turn (a2a-cli 8.1).
 
-Rules: what is typed is sent once, in the context of what was said before, and to the task for as
-long as that is open; an answer shows as it comes, and whatever ends it early, the chat goes on;
-of what was typed and has no answer it is said what is known of it. Ctrl-C stops following an
-answer, and never cancels the agent's task.
+Rules: what is typed is sent once, in the context of what was said before, and to the task while
+that waits for it; what is typed after an answer was left is a message of its own; an answer shows
+as it comes, and whatever ends it early, the chat goes on; of what was typed and has no answer it
+is said what is known of it. Ctrl-C stops following an answer, and never cancels the agent's task.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ class Chat:
         self._conversation: Conversation = session.client.conversation()
         self._answer: asyncio.Task[None] | None = None
         self._is_stopped = False
+        self._is_named = False  # the task, by the caller, who has said nothing to it yet
 
     async def run(self, said: Part | None, *, task_id: str | None, context_id: str | None) -> None:
         """Talks until whoever types has had enough.
@@ -101,6 +102,7 @@ class Chat:
     async def _begin(self, task_id: str | None, context_id: str | None) -> Task | None:
         await self._session.prepare()
         task = None if task_id is None else await self._open(task_id)
+        self._is_named = task is not None
         try:
             self._go_on(task, context_id)
         except ValueError as error:
@@ -170,10 +172,18 @@ class Chat:
     def _open_task(self) -> Task | None:
         return self._conversation.task if self._conversation.is_open else None
 
+    def _task_to_reply_to(self) -> Task | None:
+        """The task that what is typed now is for: one that waits, or that the caller named."""
+        task, is_named, self._is_named = self._open_task, self._is_named, False
+        if task is None or task.state.is_interrupted or is_named:
+            return task
+        self._go_on(None, self._conversation.context_id)
+        return None
+
     # ── What the agent answers ───────────────────────────────────────────────────────────────
 
     async def _say(self, said: Part) -> None:
-        session, task = self._session, self._open_task
+        session, task = self._session, self._task_to_reply_to()
         message = Message(message_id=session.new_message_id(), role=Role.USER, parts=(said,))
         session.continues = task is not None
         self._output.sending(message)
@@ -188,6 +198,7 @@ class Chat:
         session, task = self._session, self._open_task
         if task is None:
             return
+        self._is_named = False
         session.begin(task)
         events = session.client.subscribe_to_task(
             task.id,

@@ -39,9 +39,18 @@ def describe(error: A2AError, situation: Situation) -> Failure:
         code=_code(row, error, situation),
         message=row.message(error, situation),
         hint=hint,
-        a2a_code=error.code if error.code is not None else error.grpc_status or error.http_status,
+        a2a_code=_transport_code(error, situation),
         exit=row.exit,
     )
+
+
+def _transport_code(error: A2AError, situation: Situation) -> int | str | None:
+    """The code that the transport carried (a2a-cli, appendix B); None where nothing answered."""
+    if error.grpc_status:
+        return error.grpc_status
+    if error.code is None or (situation.binding == "HTTP+JSON" and error.http_status):
+        return error.http_status
+    return error.code
 
 
 def _code(row: _Row, error: A2AError, situation: Situation) -> str:

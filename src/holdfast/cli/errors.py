@@ -43,7 +43,7 @@ class Failure:
         code: The error's name in the protocol, or a code of the command line.
         message: What happened.
         hint: What to do about it; None if there is nothing useful to say.
-        a2a_code: The code that the agent answered with, or the HTTP status.
+        a2a_code: The code of the transport: of JSON-RPC its number, of HTTP and gRPC the status.
         exit: The exit code.
         instead: Help that says it all, where there is room for it.
     """
@@ -88,6 +88,9 @@ class Situation(Protocol):
 
     @property
     def task(self) -> Task | None: ...
+
+    @property
+    def binding(self) -> str | None: ...
 
     @property
     def is_under_way(self) -> bool: ...

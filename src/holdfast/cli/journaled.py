@@ -239,6 +239,7 @@ class _Call:
         self.reference = session.reference
         self.card = session.card
         self.auth = session.auth
+        self.binding = session.binding
         self.task: Task | None = getattr(error, "task", None)
         self.is_under_way = error.executed is not False
         self.command = session.command

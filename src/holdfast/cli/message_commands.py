@@ -77,8 +77,9 @@ def chat(ctx: click.Context, /, **options: Any) -> int:
     A line that ends in a backslash is continued on the next one; what is pasted is one message,
     where the terminal tells that it is pasted. An empty line follows a task that was left.
 
-    Ctrl-C leaves an answer, which the agent goes on with; at an empty line it ends the chat, as
-    Ctrl-D does. Nothing is remembered: the last line on stderr is the command to come back with.
+    Ctrl-C leaves an answer, which the agent goes on with, and the next line is a new message; at
+    an empty line it ends the chat, as Ctrl-D does. Nothing is remembered: the last line on stderr
+    is the command to come back with.
 
     Without a terminal nothing is asked for, and TEXT is sent as by holdfast send.
     """

@@ -28,7 +28,7 @@ from holdfast.cli.output import command_line
 from holdfast.cli.rehearsal import Rehearsed, rehearse
 from holdfast.cli.settings import CLIENT_KEY_PASSWORD
 from holdfast.cli.values import masked_reference, secrets_in_params, secrets_in_reference
-from holdfast.cli.wire_log import LoggedEngine
+from holdfast.cli.wire_log import LoggedEngine, LoggedGrpc
 from holdfast.cli.wording import (
     found,
     reconnected,
@@ -121,6 +121,7 @@ class Session:
         reference: Where the card is.
         card: The agent's card, once it is known.
         task: The task as last seen, once there is one.
+        binding: The binding that calls go over, once it is chosen.
         message_id: Id of the message that is being sent, if one is.
         is_under_way: Whether it may have left.
         continues: Whether that message continues a task.
@@ -147,6 +148,7 @@ class Session:
         self.settings = settings
         self.card: AgentCard | None = None
         self.task: Task | None = None
+        self.binding: str | None = None
         self.message_id: str | None = None
         self.is_under_way = False
         self.continues = False
@@ -196,7 +198,7 @@ class Session:
                 protocol_version=self.asked_version,
                 consumers=(self._saw,),
                 observers=(self._observed,),
-                attempt_layers=layers,
+                attempt_layers=(*layers, LoggedGrpc) if settings.debug else layers,
                 card_verifier=verifier,
                 require_signature=settings.require_signature,
                 journal=journal,
@@ -376,7 +378,8 @@ class Session:
         return next((v for v in PROTOCOL_VERSIONS if v == settings.version), None)
 
     def _speaks(self, interface: AgentInterface) -> None:
-        """Warns, once, where an older version is spoken that the caller did not ask for."""
+        """Notes what is spoken; warns, once, of an older version that nobody asked for."""
+        self.binding = interface.protocol_binding
         if self.settings.version_given or self._is_warned_of_version:
             return
         if spoken_version(interface.protocol_version) == OLDER_VERSION:

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from holdfast.cli.values import hidden, masked_reference
 from holdfast.errors import A2AError
+from holdfast.model.types import WireValue
+from holdfast.runtime.open_streams import replaced
+from holdfast.runtime.transport import PassThrough, Reply, Stream, StreamOver
 from holdfast.wire.redaction import secrets_in
 from holdfast.wire.security import OF_THE_PROTOCOL
 
@@ -23,9 +26,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast.runtime.engine import HttpEngine
+    from holdfast.runtime.transport import AnyCall, Call
     from holdfast.wire.http import HttpReply, HttpRequest, HttpStream
 
-__all__ = ["LoggedEngine"]
+__all__ = ["LoggedEngine", "LoggedGrpc"]
+
+P = TypeVar("P")
+R = TypeVar("R")
 
 logger = logging.getLogger("holdfast.cli.wire")
 
@@ -120,6 +127,83 @@ class _LoggedChunks:
         *lines, self._rest = _LINE_END.split(self._rest + chunk)
         _log_lines(lines)
         return chunk
+
+
+# ── gRPC, which goes past the engine ─────────────────────────────────────────────────────────
+
+
+class LoggedGrpc(PassThrough):
+    """An attempt layer that logs calls over gRPC, their messages as the protocol's JSON.
+
+    Credentials are added below it, so that they are not seen here.
+    """
+
+    async def unary(self, call: Call[P, R], /) -> Reply[R]:
+        """Logs a call and its reply."""
+        if not _is_grpc(call):
+            return await super().unary(call)
+        _log_call(call)
+        try:
+            reply = await super().unary(call)
+        except A2AError as error:
+            _log_status(call, error)
+            raise
+        _log_message(call, reply.value)
+        return reply
+
+    async def stream(self, call: Call[P, R], /) -> Reply[Stream[R]]:
+        """Logs a call, and each message of its stream."""
+        if not _is_grpc(call):
+            return await super().stream(call)
+        _log_call(call)
+        try:
+            reply = await super().stream(call)
+        except A2AError as error:
+            _log_status(call, error)
+            raise
+        return replaced(reply, _LoggedMessages(reply.value, call))
+
+
+class _LoggedMessages(StreamOver[R]):
+    """The messages of a stream, logged as they come."""
+
+    def __init__(self, inner: Stream[R], call: AnyCall) -> None:
+        super().__init__(inner)
+        self._call = call
+
+    async def __anext__(self) -> R:
+        try:
+            message = await self._inner.__anext__()
+        except A2AError as error:
+            _log_status(self._call, error)
+            raise
+        _log_message(self._call, message)
+        return message
+
+
+def _is_grpc(call: AnyCall) -> bool:
+    endpoint = call.endpoint
+    return endpoint is not None and endpoint.interface.protocol_binding == "GRPC"
+
+
+def _log_call(call: AnyCall) -> None:
+    url = "" if call.endpoint is None else masked_reference(call.endpoint.interface.url)
+    headers = _headers(call.headers, _sent)
+    logger.debug("> gRPC %s %s %s%s", call.operation.name, url, headers, _json(call.params))
+
+
+def _log_message(call: AnyCall, message: object) -> None:
+    logger.debug("< gRPC %s%s", call.operation.name, _json(message))
+
+
+def _log_status(call: AnyCall, error: A2AError) -> None:
+    logger.debug("< gRPC %s %s: %s", call.operation.name, error.grpc_status or "failed", error)
+
+
+def _json(message: Any) -> str:
+    if not isinstance(message, WireValue):
+        return ""
+    return _body(message.to_json().encode())
 
 
 def _log_reply(reply: HttpReply | HttpStream, body: bytes = b"") -> None:
