@@ -22,6 +22,7 @@ from holdfast import (
     PassThrough,
     Reconciled,
     ReconcilePolicy,
+    ReconcileStarted,
     Resilience,
     RetryPolicy,
     Role,
@@ -1261,3 +1262,76 @@ async def test_a_message_in_a_context_of_its_own_is_known_by_what_its_caller_sai
 
     assert len(agent.executions) == 1
     await journal.close()
+
+
+# ── Searches that cannot succeed ─────────────────────────────────────────────────────────────
+
+OWN_WORDS = Respond(status=500, body=b'{"code": 500, "reason": "the agent broke"}')
+
+
+@both_bindings
+@both_ways
+@pytest.mark.parametrize(
+    "trouble", [OWN_WORDS, Garbage(), Fail(code=-32603)], ids=["500", "garbage", "internal"]
+)
+async def test_a_search_that_the_agent_fails_in_its_own_words_ends_after_a_few_tries(
+    binding, streaming, trouble
+):
+    agent = FakeAgent(completes("42"), streaming=streaming)
+    agent.inject(OWN_WORDS, on=SENDS[streaming])
+    agent.inject(trouble, on="ListTasks", times=99)
+
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await connected(agent, binding).ask("How far?")
+
+    assert 99 - len(agent.pending_faults) <= 12
+    assert now() < 10
+    assert caught.value.search_error is not None
+
+
+@both_bindings
+async def test_a_search_that_is_answered_once_is_not_ended_by_what_fails_later(binding):
+    agent = FakeAgent(completes("42"), store_lag=25)
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    client = connected(agent, binding)
+    asking = asyncio.create_task(client.send_message("How far?"))
+    await asyncio.sleep(0.1)
+    agent.inject(OWN_WORDS, on="ListTasks", times=3)
+
+    assert (await asking).text == "42"
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+@both_bindings
+@pytest.mark.parametrize("is_known", [True, False], ids=["finished", "unknown"])
+async def test_a_message_to_a_task_that_takes_none_is_known_to_be_lost_soon(
+    is_known, binding, version
+):
+    agent = FakeAgent(completes("42"), versions=(version,))
+    client = connected(agent, binding)
+    if is_known:
+        await client.send_message("How far?")
+    agent.inject(OWN_WORDS, on="SendMessage")
+
+    with pytest.raises(OutcomeUnknownError, match="proves nothing"):
+        await client.send_message("And then?", task_id="task-1")
+
+    assert (now() < 5, len(agent.executions)) == (True, int(is_known))
+
+
+async def test_observers_and_the_log_hear_that_a_search_begins(caplog):
+    agent = FakeAgent(completes("42"))
+    agent.inject(Reset(after_execution=True), on="SendMessage")
+    seen = []
+
+    await connected(agent, observers=[seen.append]).send_message("How far?")
+
+    (began,) = [one for one in seen if isinstance(one, ReconcileStarted)]
+    (ended,) = [one for one in seen if isinstance(one, Reconciled)]
+    assert seen.index(began) < seen.index(ended)
+    assert (began.operation, began.message_id) == ("SendMessage", ended.message_id)
+    assert (began.timeout, began.error.message_id) == (30, ended.message_id)
+    said = [one.getMessage() for one in caplog.records if "searching" in one.getMessage()]
+    assert len(said) == 1
+    assert said[0].startswith("SendMessage ")
+    assert began.message_id in said[0]

@@ -513,6 +513,7 @@ CONSTRUCTORS = {
         "*engine=None *env=None"
     ),
     "ReconcilePolicy": "*timeout=30.0 *backoff=0.5 *max_backoff=5.0 *max_pages=20",
+    "ReconcileStarted": "*request_id *operation *agent *message_id *timeout *error",
     "Reconciled": "*request_id *operation *agent *message_id *looked_at *task_id *duration",
     "ReconnectError": "message='' *task=None **facts",
     "ReconnectPolicy": "*max_reconnects=8 *backoff=0.5 *max_backoff=15.0 *max_quiet=3600.0",

@@ -165,6 +165,7 @@ if TYPE_CHECKING:
         Observation,
         Observer,
         Reconciled,
+        ReconcileStarted,
         Reconnected,
         RetryScheduled,
     )
@@ -311,6 +312,7 @@ __all__ = [
     "RateLimitPolicy",
     "RateLimitedError",
     "ReconcilePolicy",
+    "ReconcileStarted",
     "Reconciled",
     "ReconnectError",
     "ReconnectPolicy",

@@ -25,7 +25,7 @@ from holdfast.model.types import Message
 from holdfast.policy.deadline import Deadline
 from holdfast.policy.reconnect import growing_wait
 from holdfast.runtime.waiting import add_last_seen
-from holdfast.tasks.places import GetTask, ListPage
+from holdfast.tasks.places import GetTask, ListPage, is_own_word
 from holdfast.tasks.reconcile import (
     Absent,
     Fetch,
@@ -101,7 +101,11 @@ async def find_task(
         clock_skew=None if known is None else known.clock_skew,
         is_own_context=lost.is_own_context,
         has_list=known is None or known.lists_tasks is not False,
+        is_refused=isinstance(error.__cause__, A2AError) and is_own_word(error.__cause__),
         max_pages=calls.resilience.reconcile.max_pages,
+    )
+    calls.observers.reconcile_started(
+        error, operation=lost.operation, seconds=calls.resilience.reconcile.timeout
     )
     searcher = _Searcher(
         search, error, calls, deadline, per_call=per_call, at_least_once=at_least_once

@@ -42,6 +42,7 @@ __all__ = [
     "Observation",
     "Observer",
     "Observers",
+    "ReconcileStarted",
     "Reconciled",
     "Reconnected",
     "RetryScheduled",
@@ -158,6 +159,18 @@ class CircuitChanged(Observation, frozen=True, kw_only=True):
     retry_after: float
 
 
+class ReconcileStarted(Observation, frozen=True, kw_only=True):
+    """The search for a message begins whose reply was lost with `error`.
+
+    `operation` is the one that sent it, as in `Reconciled`, which follows. The search takes
+    `timeout` seconds at most, and no longer than the call.
+    """
+
+    message_id: str
+    timeout: float
+    error: A2AError
+
+
 class Reconciled(Observation, frozen=True, kw_only=True):
     """A message whose reply was lost was looked for, for `duration` seconds.
 
@@ -248,6 +261,21 @@ class Observers:
                 task_id=task_id,
                 number=number,
                 error=error,
+            )
+        )
+
+    def reconcile_started(
+        self, lost: OutcomeUnknownError, *, operation: str, seconds: float
+    ) -> None:
+        """The search for a message begins."""
+        self._tell(
+            ReconcileStarted(
+                request_id=lost.request_id or "",
+                operation=operation,
+                agent=lost.agent,
+                message_id=lost.message_id,
+                timeout=seconds,
+                error=lost,
             )
         )
 
@@ -352,23 +380,21 @@ def _log(observation: Observation) -> None:
                 observation.number,
                 observation.wait,
             )
-        case CircuitChanged(state="open"):
-            logger.warning(
-                "%s the agent is left alone for %.3g s, after %d failures in a row",
-                _subject(observation),
-                observation.retry_after,
-                observation.failures,
-            )
-        case CircuitChanged(state="half_open"):
-            logger.info("%s the agent is tried", _subject(observation))
         case CircuitChanged():
-            logger.info("%s the agent is well again", _subject(observation))
+            _log_circuit(observation)
         case Reconnected():
             logger.info(
                 "%s reconnected to task %s, %d times by now",
                 _subject(observation),
                 observation.task_id,
                 observation.number,
+            )
+        case ReconcileStarted():
+            logger.warning(
+                "%s the reply to message %s was lost: searching for its task for up to %g s",
+                _subject(observation),
+                observation.message_id,
+                observation.timeout,
             )
         case Reconciled():
             logger.warning(
@@ -410,6 +436,21 @@ def _log_card(checked: CardChecked) -> None:
         _OUTCOMES[found.outcome],
         found.reason or f"key {found.key_id!r}",
     )
+
+
+def _log_circuit(changed: CircuitChanged) -> None:
+    match changed.state:
+        case "open":
+            logger.warning(
+                "%s the agent is left alone for %.3g s, after %d failures in a row",
+                _subject(changed),
+                changed.retry_after,
+                changed.failures,
+            )
+        case "half_open":
+            logger.info("%s the agent is tried", _subject(changed))
+        case _:
+            logger.info("%s the agent is well again", _subject(changed))
 
 
 def _subject(observation: Observation) -> str:

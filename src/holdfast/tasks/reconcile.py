@@ -14,7 +14,9 @@ Rules (A2A 3.1.3, 3.1.4, 3.4):
   not be who dates the tasks. So some looks, ever fewer of them, go by no time at all.
 - Not found proves nothing. A history may leave messages out, a reply that is a message is in no
   list, a request may still be under way, stores may differ. So a look that finds nothing is
-  repeated, until the time is over or the agent has said that there is nothing to be had.
+  repeated, until the time is over or the agent has said that there is nothing to be had. So it has
+  where it fails in its own words, try after try, and never answered; and where it answered the
+  message with an error, and shows that the task is over, or that there is none.
 - A task that was seen is found, though there was no time for the rest of the pages.
 - A search that was not finished proves even less, and says why it was not (`Unseen`). Of one that
   was, it is known that each place was read to its end when it was last looked at (`Absent`).
@@ -147,6 +149,8 @@ class Reconciliation:
         clock_skew: Seconds that the agent's clock is ahead of the own; None where not known.
         is_own_context: Whether its context was made for it, and nobody else has used it.
         has_list: Whether the agent may have a list of tasks.
+        is_refused: Whether the agent answered the message, with an error that does not say
+            whether it ran.
         max_pages: Pages to read in one look.
 
     Attributes:
@@ -164,6 +168,7 @@ class Reconciliation:
         clock_skew: float | None = None,
         is_own_context: bool = False,
         has_list: bool = True,
+        is_refused: bool = False,
         max_pages: int = 20,
     ) -> None:
         self.clock_skew = clock_skew
@@ -171,6 +176,7 @@ class Reconciliation:
         self._message = message
         self._sent_at = sent_at
         self._is_own_context = is_own_context
+        self._is_refused = is_refused
         self._max_pages = max_pages
         self._places = list(places(message, is_own_context=is_own_context))
         if not has_list:
@@ -217,8 +223,10 @@ class Reconciliation:
         self._place.read(is_cut_short=False)
         if self._is_ours(task):
             self.step = Found(task)
-        else:
-            self._next_place()
+            return
+        if self._is_refused and task.state.is_terminal:
+            self._place.answered()
+        self._next_place()
 
     def fetched(self, task: Task) -> None:
         """The task that a list has shown, whole."""
@@ -272,6 +280,8 @@ class Reconciliation:
         """
         if isinstance(error, TaskNotFoundError) and isinstance(self.step, GetTask):
             self._place.read(is_cut_short=False)  # an answer, from a store that may be behind
+            if self._is_refused:
+                self._place.answered()
             self._next_place()
         elif isinstance(error, DeadlineExceededError):
             self._place.trouble = error.message
@@ -329,7 +339,8 @@ class Reconciliation:
             self.has_list = False
             place.close_list()
         else:  # a page that another one has named may be gone
-            place.failed(error, may_pass=bool(self._tokens))
+            may_pass, is_refused = bool(self._tokens), self._is_refused
+            place.failed(error, may_pass=may_pass, is_refused=is_refused)
 
     def _look(self) -> None:
         self._matches.clear()
@@ -378,7 +389,7 @@ class Reconciliation:
         if is_to_come or self.seen is not None:
             return Unseen(late)
         is_read = any(place.looks for place in self._places)
-        is_cut_short = any(place.is_cut_short for place in self._places)
+        is_cut_short = any(place.is_cut_short or place.is_answered for place in self._places)
         return Absent() if is_read and not is_cut_short else Unseen()
 
     def _pause(self) -> None:
