@@ -652,6 +652,72 @@ async def test_who_gives_up_while_it_is_written_down_leaves_nothing_to_look_for(
     await journal.close()
 
 
+# ── All at once ──────────────────────────────────────────────────────────────────────────────
+
+
+async def left_behind(agent, path, *messages):
+    """Calls that a crashed program left."""
+    left = Process(agent, path)
+    asking = [asyncio.create_task(left.client.ask(message)) for message in messages]
+    await asyncio.sleep(1)
+    await asyncio.gather(*(die(task, left.journal) for task in asking))
+    await left.journal.close()
+
+
+async def test_resume_pending_gives_the_outcome_of_each_call_and_raises_for_none(path):
+    def behaviour(turn):
+        after = float(turn.message.text)
+        return fails("no", after=after) if after == 60 else completes(f"{after:g}", after=after)
+
+    agent = FakeAgent(behaviour)
+    agent.inject(Respond(status=502), on="SendStreamingMessage")  # of the first: nobody knows
+    agent.inject(Stall(after_execution=False), on="SendStreamingMessage")
+    await left_behind(agent, path, "10", "70", "60", "50")
+
+    async with Process(agent, path) as client:
+        outcomes = [outcome async for outcome in client.resume_pending(concurrency=2)]
+        again = [outcome async for outcome in client.resume_pending()]
+
+    said = [outcome.answer.text for outcome in outcomes if outcome.answer is not None]
+    errors = {type(outcome.error) for outcome in outcomes if outcome.error is not None}
+    assert errors == {OutcomeUnknownError, TaskFailedError}
+    assert sorted(said) == sorted(
+        f"{float(agent_task.history[0].text):g}"
+        for agent_task in agent.tasks.values()
+        if agent_task.state is TaskState.COMPLETED
+    )
+    assert [outcome.left for outcome in outcomes] == [3, 2, 1, 0]
+    assert again == []
+    assert all(len(tasks) == 1 for tasks in agent.executions.values())
+
+
+async def test_resume_pending_resumes_so_many_calls_at_once_as_it_may(path):
+    agent = FakeAgent(completes("done", after=100))
+    await left_behind(agent, path, *"abcdef")
+
+    async with Process(agent, path) as client:
+        outcomes = client.resume_pending(concurrency=2)
+        assert (await anext(outcomes)).answer.text == "done"
+        held = [call.is_held for call in await client.pending()]
+        await outcomes.aclose()
+
+        assert held.count(True) <= 2
+        assert [call.is_held for call in await client.pending()].count(True) == 0
+        assert {outcome.error async for outcome in client.resume_pending()} == {None}
+    assert len(agent.executions) == 6
+
+
+async def test_resume_pending_checks_what_it_is_given_at_once(path):
+    async with Process(FakeAgent(), path) as client:
+        with pytest.raises(ValueError, match="concurrency"):
+            client.resume_pending(concurrency=0)
+        with pytest.raises(TypeError, match="did you mean 'concurrency'"):
+            client.resume_pending(concurency=2)
+    async with connect("http://agent.test", engine=FakeNetwork(FakeAgent())) as client:
+        with pytest.raises(ValueError, match="needs a journal"):
+            client.resume_pending()
+
+
 # ── Two at once ──────────────────────────────────────────────────────────────────────────────
 
 

@@ -225,6 +225,7 @@ SIGNATURES = {
         "*status_timestamp_after=None *include_artifacts=False **options"
     ),
     "Client.pending": "self *message_id=None",
+    "Client.resume_pending": "self *concurrency=8 *poll_interval=2.0 **options",
     "Client.send_message": (
         "self message *task_id=None *context_id=None *metadata=None *return_immediately=None "
         "*history_length=None *accepted_output_modes=None *push_notification_config=None "
@@ -532,6 +533,7 @@ CONSTRUCTORS = {
     ),
     "RunItem": "*key *content",
     "RunItemChangedError": "message='' *key *message_id=None **facts",
+    "ResumedCall": "*message_id *answer=None *error=None *duration=0.0 *left=0",
     "RunResult": "*key *answer=None *error=None *duration=0.0 *was_resumed=False *agent=None",
     "RetryPolicy": (
         "*max_retries=3 *base_delay=1.0 *backoff_factor=2.0 *max_delay=30.0 *jitter=True "

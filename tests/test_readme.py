@@ -228,9 +228,11 @@ async def test_a_program_goes_on_with_what_another_has_left(tmp_path, monkeypatc
     monkeypatch.setattr(holdfast, "connect", connect)
     seen = []
 
-    names = await execute(the_one_with("agent.pending()"), print=seen.append)
+    block = the_one_with("agent.resume_pending()")
+    names = await execute(block, print=lambda *words: seen.append(words))
 
-    assert [answer.text for answer in (*seen, names["answer"])] == ["moon", "moon"]
+    assert [words[1:] for words in seen] == [("moon", "(0 left)")]
+    assert names["answer"].text == "moon"
     assert len(agent.executions) == 2
     await names["agent"].close()
 
@@ -430,7 +432,7 @@ def test_every_block_is_run():
         "import asyncio\n\nimport holdfast\n",  # the programs
         "# a chunk every ten seconds",
         "fan_out",
-        "agent.pending()",
+        "agent.resume_pending()",
         "run_id",
         "tools=",
         "on_input=ask_me",

@@ -302,6 +302,9 @@ def test_pending_calls_of_a_journal(tmp_path):
         assert isinstance(call, holdfast.sync.PendingCall)
         assert call.task_id
         assert "PendingCall" in repr(call)
+        [outcome] = client.resume_pending(timeout=0.3)
+        assert outcome.message_id == call.message_id
+        assert isinstance(outcome.error, holdfast.DeadlineExceededError)
         call.forget()
         assert client.pending() == []
 

@@ -138,7 +138,7 @@ if TYPE_CHECKING:
     from holdfast.net.aiohttp import AiohttpEngine
     from holdfast.net.tls_config import TlsConfig
     from holdfast.options import CallOptions, ConnectOptions, SendOptions
-    from holdfast.pending import PendingCall
+    from holdfast.pending import PendingCall, ResumedCall
     from holdfast.policy.breaker import BreakerPolicy, SeenFailure
     from holdfast.policy.budget import BudgetPolicy
     from holdfast.policy.deadline import Deadline
@@ -320,6 +320,7 @@ __all__ = [
     "RecordUpdate",
     "Reply",
     "Resilience",
+    "ResumedCall",
     "RetryPolicy",
     "RetryScheduled",
     "Role",

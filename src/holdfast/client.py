@@ -53,7 +53,7 @@ from holdfast.model.requests import (
 )
 from holdfast.model.settings import check_count, check_kind
 from holdfast.model.types import Message, Task, TaskArtifactUpdateEvent, TaskState
-from holdfast.pending import PendingCall
+from holdfast.pending import PendingCall, ResumedCall, resume_all
 from holdfast.run_records import RunRecords
 from holdfast.runtime.closing import ClosingContext, close_in_turn
 from holdfast.sending import Sending
@@ -219,6 +219,38 @@ class Client(ClosingContext):
             PendingCall(record, self._calls, journaling)
             for record in await journaling.unfinished(message_id)
         ]
+
+    def resume_pending(
+        self,
+        *,
+        concurrency: int = 8,
+        poll_interval: float = 2.0,
+        **options: Unpack[CallOptions],
+    ) -> AsyncIterator[ResumedCall]:
+        """Resume all pending calls, and iterate over their outcomes as they come.
+
+        What goes wrong with one call is in its outcome, and ends nothing. No message is sent
+        again: see `PendingCall.resume`. A call that is not resumed to its end, because the
+        iteration is left or the call's time is over, stays pending.
+
+        Args:
+            concurrency: How many calls are resumed at the same time, at most; at least 1.
+            poll_interval: Seconds between two looks where a task has to be polled.
+            options: Of each call; see `CallOptions`.
+
+        Raises:
+            JournalError: The journal cannot be read; raised by the first step.
+            ValueError: There is no journal: see `connect`; or an option that cannot be right.
+        """
+        check_count("concurrency", concurrency, least=1)
+        check_seconds("poll_interval", poll_interval)
+        self._journaling("resume_pending()")
+        self._calls.begin("wait", options, of=Client.resume_pending)
+        return resume_all(
+            self.pending,
+            lambda call: call.resume(poll_interval=poll_interval, **options),
+            concurrency=concurrency,
+        )
 
     def _journaling(self, what: str) -> Journaling:
         journaling = self._calls.journaling

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, Unpack
 
+import msgspec
+
+from holdfast.answer import Answer
 from holdfast.arguments import check_seconds
-from holdfast.errors import JournalError, OutcomeUnknownError
+from holdfast.errors import A2AError, JournalError, OutcomeUnknownError
 from holdfast.event_stream import EventStream
 from holdfast.model.operations import SEND_MESSAGE
 from holdfast.model.requests import SendMessageRequest
@@ -17,9 +22,9 @@ from holdfast.stream_calls import StreamCalls
 from holdfast.tasks.reconcile import Found
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
     from datetime import datetime
 
-    from holdfast.answer import Answer
     from holdfast.calls import Calls, PerCall
     from holdfast.event_stream import Live
     from holdfast.journaling import HeldCall, Journaling
@@ -27,7 +32,27 @@ if TYPE_CHECKING:
     from holdfast.policy.deadline import Deadline
     from holdfast.runtime.journal import CallRecord
 
-__all__ = ["PendingCall", "elsewhere", "resumed"]
+__all__ = ["PendingCall", "ResumedCall", "elsewhere", "resume_all", "resumed"]
+
+
+class ResumedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of one pending call: either `answer` or `error` is set.
+
+    Attributes:
+        message_id: Id of the message that was to be sent, or was; `Client.pending` takes it.
+        answer: The answer.
+        error: Why there is none: an `OutcomeUnknownError` where the message cannot be found, a
+            `TaskFailedError` where the task failed, a `JournalError` where another client works
+            on the call.
+        duration: Seconds from the moment at which the call was resumed.
+        left: How many of the pending calls have no outcome yet.
+    """
+
+    message_id: str
+    answer: Answer | None = None
+    error: A2AError | None = None
+    duration: float = 0.0
+    left: int = 0
 
 
 class PendingCall:
@@ -157,6 +182,55 @@ class PendingCall:
         record = await self._journaling.free(self.message_id, deadline)
         call = await self._journaling.claim(record, deadline)
         await call.finish(RecordUpdate(outcome="forgotten"))
+
+
+async def resume_all(
+    pending: Callable[[], Awaitable[list[PendingCall]]],
+    resume: Callable[[PendingCall], Coroutine[Any, Any, Answer]],
+    *,
+    concurrency: int,
+) -> AsyncGenerator[ResumedCall]:
+    """Resume pending calls, several at once, and give the outcome of each as it comes.
+
+    Args:
+        pending: Reads the calls from the journal.
+        resume: Resumes one of them.
+        concurrency: How many calls are resumed at the same time, at most.
+
+    Raises:
+        JournalError: The journal cannot be read.
+        Exception: What a consumer or another hook of the caller's raised.
+    """
+    waiting = deque(await pending())
+    clock = asyncio.get_running_loop().time
+    running: set[asyncio.Task[tuple[PendingCall, Answer | A2AError, float]]] = set()
+
+    async def outcome(call: PendingCall) -> tuple[PendingCall, Answer | A2AError, float]:
+        began = clock()
+        try:
+            return call, await resume(call), clock() - began
+        except A2AError as error:
+            return call, error, clock() - began
+
+    try:
+        while waiting or running:
+            while waiting and len(running) < concurrency:
+                running.add(asyncio.create_task(outcome(waiting.popleft())))
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                call, given, duration = task.result()
+                running.discard(task)
+                yield ResumedCall(
+                    message_id=call.message_id,
+                    answer=None if isinstance(given, A2AError) else given,
+                    error=given if isinstance(given, A2AError) else None,
+                    duration=duration,
+                    left=len(waiting) + len(running),
+                )
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 def resumed(

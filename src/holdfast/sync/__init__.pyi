@@ -53,6 +53,7 @@ from holdfast.model.types import Event, Message, Task, TaskState
 from holdfast.named_agent import AgentHealth, AgentResult
 from holdfast.net.tls_config import TlsConfig
 from holdfast.options import CallOptions, ConnectOptions, CreateOptions, SendOptions
+from holdfast.pending import ResumedCall
 from holdfast.policy.breaker import BreakerState, SeenFailure
 from holdfast.policy.reconcile import ContextIds, OnUnknown
 from holdfast.policy.resilience import Resilience
@@ -361,6 +362,25 @@ class Client:
             JournalError: The journal cannot be read.
             ValueError: There is no journal: see `connect`.
             RuntimeError: The client was closed.
+        """
+
+    def resume_pending(
+        self, *, concurrency: int = 8, poll_interval: float = 2.0, **options: Unpack[CallOptions]
+    ) -> Iteration[ResumedCall]:
+        """Resume all pending calls, and iterate over their outcomes as they come.
+
+        What goes wrong with one call is in its outcome, and ends nothing. No message is sent
+        again: see `PendingCall.resume`. A call that is not resumed to its end, because the
+        iteration is left or the call's time is over, stays pending.
+
+        Args:
+            concurrency: How many calls are resumed at the same time, at most; at least 1.
+            poll_interval: Seconds between two looks where a task has to be polled.
+            options: Of each call; see `CallOptions`.
+
+        Raises:
+            JournalError: The journal cannot be read; raised by the first step.
+            ValueError: There is no journal: see `connect`; or an option that cannot be right.
         """
 
     def ask(
