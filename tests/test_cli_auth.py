@@ -200,6 +200,24 @@ def test_auth_006_a_token_is_fetched_anew_with_the_secret_of_the_environment(sce
     assert "Bearer token-2" in scene.shown
 
 
+@pytest.mark.parametrize(
+    ("beside", "is_for_it"),
+    [
+        ({"A2ACLI_CLIENT_ID": "me", "A2ACLI_ISSUER": ISSUER}, True),
+        ({"A2ACLI_CLIENT_ID": "another"}, False),
+        ({"A2ACLI_ISSUER": "https://other-id.test"}, False),
+    ],
+)
+def test_auth_006_the_secret_of_another_client_goes_to_no_server(scene, beside, is_for_it):
+    env = {"A2ACLI_CLIENT_SECRET": SECRET}
+    scene.run(*CREDENTIALS, "--issuer", ISSUER, env=env)
+    scene.wall.start += 4000
+    before = len(scene.server.asked)
+    done = scene.run("send", "hello", env=env | beside)
+
+    assert (done.exit, len(scene.server.asked) - before) == ((0, 1) if is_for_it else (4, 0))
+
+
 # ── AUTH_007: tokens are kept, and used by themselves ────────────────────────────────────────
 
 

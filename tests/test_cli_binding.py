@@ -4,13 +4,14 @@ import json
 
 import msgspec
 import pytest
-from tests.cli_harness import AGENT, holdfast
+from tests.cli_harness import holdfast
 
 from holdfast import connect
 from holdfast.testing import FakeAgent, FakeNetwork, Respond, run
 
 SECRET = "canary-51c2d9"
-OTHER = "http://other.test"
+AGENT = "https://agent.test"
+OTHER = "https://other.test"
 CREDENTIALS = {
     "A2ACLI_BEARER": SECRET,
     "A2ACLI_API_KEY": SECRET,
@@ -72,8 +73,8 @@ def test_they_stay_with_the_agent_that_is_named_beside_them(send, own, names, by
     assert (done.exit, done.err, got_it) == (0, "", True)
     done, got_it = send(OTHER, **where)
     assert (done.exit, got_it) == (0, False)
-    assert done.err.count(" is not sent: it is for http://agent.test/, which ") == 3
-    assert done.err.count(f"--credential-origin {OTHER}:80\n") == 3
+    assert done.err.count(" is not sent: it is for https://agent.test/, which ") == 3
+    assert done.err.count(f"--credential-origin {OTHER}:443\n") == 3
     done, got_it = send(OTHER, "--credential-origin", OTHER, **where)
     assert (done.exit, done.err, got_it) == (0, "", True)
 

@@ -11,14 +11,13 @@ Rules:
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from holdfast.cli.configuration import DEFAULT, ENVIRONMENT, FLAG, PREFIX
+from holdfast.cli.configuration import DEFAULT, FLAG, PREFIX
 from holdfast.cli.reference import read_reference
-from holdfast.cli.sources import configuration_of
+from holdfast.cli.sources import beside
 from holdfast.cli.values import masked_reference
 from holdfast.errors import A2AError
 from holdfast.wire.origins import canonical_origin
@@ -129,9 +128,9 @@ def _reason(ctx: click.Context, settings: Settings, source: Source, agent: _Agen
         if any(agent.is_named_by(one) for one in more):
             return None
     shown = masked_reference(agent.text)
-    origins = _said(ctx, source, _ORIGIN)
+    origins = beside(ctx, source, _ORIGIN)
     agents = re.split(r"[,\s]+", origins.strip()) if origins else []
-    agents = agents or [said for name in _AGENTS if (said := _said(ctx, source, name))]
+    agents = agents or [said for name in _AGENTS if (said := beside(ctx, source, name))]
     if not agents:
         if agent.source.is_trusted:
             return None
@@ -146,13 +145,6 @@ def _reason(ctx: click.Context, settings: Settings, source: Source, agent: _Agen
         f"it is for {meant}, which is named beside it, and not for {shown}; if it is for both: "
         f"--credential-origin {agent.origin or shown}"
     )
-
-
-def _said(ctx: click.Context, source: Source, variable: str) -> str | None:
-    """What a source says about another setting."""
-    if source is ENVIRONMENT:
-        return os.environ.get(variable) or None
-    return None if source.path is None else configuration_of(ctx).said_by(source, variable)
 
 
 def _origin_of_reference(reference: str | Path) -> str | None:

@@ -189,7 +189,7 @@ class KeptCredentials:
 
     Args:
         logins: The logins.
-        secret: Gives the client's secret, if there is one.
+        secret: Gives the client's secret for a login, if there is one.
         engine: What carries requests to authorization servers.
         env: Where wall time comes from.
         answers: Whether a card's server that asks for a token gets it, though its card is not
@@ -199,7 +199,7 @@ class KeptCredentials:
     def __init__(
         self,
         logins: Logins,
-        secret: Callable[[], str | None],
+        secret: Callable[[Login], str | None],
         engine: HttpEngine,
         env: Env,
         *,
@@ -260,7 +260,7 @@ class KeptCredentials:
         return self._providers[agent]
 
     def _of(self, login: Login) -> OAuthProvider:
-        secret = self._secret() if login.is_confidential else None
+        secret = self._secret(login) if login.is_confidential else None
         options: OAuthOptions = {
             "scopes": login.scopes,
             "resource": login.resource,

@@ -72,7 +72,7 @@ from holdfast.wire.origins import origin
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from holdfast.cli.logins import KeptCredentials, Logins
+    from holdfast.cli.logins import KeptCredentials, Login, Logins
     from holdfast.cli.output import Output
     from holdfast.cli.settings import Settings
     from holdfast.cli.world import World
@@ -268,11 +268,19 @@ class Session:
             return None
         return KeptCredentials(
             logins,
-            lambda: client_secret(None, self.settings.client_secret),
+            self._client_secret,
             self.plain_engine,
             self.env,
             answers=self.settings.is_credential_origin,
         )
+
+    def _client_secret(self, login: Login) -> str | None:
+        """The client's secret, unless what stands beside it says that it is for another login."""
+        client_id, issuer = self.settings.client_of_secret
+        is_other = client_id not in {None, login.client_id} or (
+            issuer is not None and login.issuer not in {None, issuer}
+        )
+        return None if is_other else client_secret(None, self.settings.client_secret)
 
     def check(self) -> None:
         """Checks what was asked for before anything is sent, and names what may surprise.

@@ -10,7 +10,7 @@ import click
 from holdfast.cli.configuration import DEFAULT, FLAG, PREFIX, Source
 from holdfast.cli.logging_in import CLIENT_SECRET
 from holdfast.cli.options import DEFAULT_POLL_INTERVAL, DEFAULT_TIMEOUT
-from holdfast.cli.sources import SettingOption, configuration_of, value_of
+from holdfast.cli.sources import SettingOption, beside, configuration_of, value_of
 from holdfast.cli.values import hidden, read_switch
 from holdfast.wire.bindings import PROTOCOL_VERSION
 
@@ -54,6 +54,8 @@ class Settings:
         card_key_hosts: Hosts whose key sets count.
         require_signature: Whether a card must be verified.
         client_secret: The client's secret, for authorization servers.
+        client_of_secret: The client's id and the issuer that are named beside that secret, which
+            it is for; None for what is not named.
         client_key_password: The password of the client's key.
         credential_origins: Agents, or origins, that the user gives credentials to.
         withheld: Why credentials do not go to the agent, by the option's name.
@@ -91,6 +93,7 @@ class Settings:
     card_key_hosts: tuple[str, ...] = ()
     require_signature: bool = False
     client_secret: str | None = field(default=None, repr=False)
+    client_of_secret: tuple[str | None, str | None] = (None, None)
     client_key_password: str | None = field(default=None, repr=False)
     credential_origins: tuple[str, ...] = ()
     withheld: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -147,6 +150,7 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
             raise click.UsageError(message, ctx)
         waits = True  # a flag beats what is set elsewhere
     named = _named(ctx, sources)
+    secret, secret_source = value_of(ctx, CLIENT_SECRET)
     return Settings(
         agent_card=endpoint or values["agent_card"] or "",
         endpoint=endpoint is not None,
@@ -173,7 +177,11 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
         card_keys=values["card_keys"],
         card_key_hosts=tuple(dict.fromkeys(values["card_key_hosts"])),
         require_signature=values["require_signature"],
-        client_secret=value_of(ctx, CLIENT_SECRET)[0],
+        client_secret=secret,
+        client_of_secret=(
+            beside(ctx, secret_source, f"{PREFIX}CLIENT_ID"),
+            beside(ctx, secret_source, f"{PREFIX}ISSUER"),
+        ),
         client_key_password=value_of(ctx, CLIENT_KEY_PASSWORD)[0],
         credential_origins=tuple(dict.fromkeys(values["credential_origins"])),
         agent_source=sources["agent_card" if endpoint is None else "endpoint"],

@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from holdfast.cli.configuration import DEFAULT, ENVIRONMENT, FLAG, PREFIX
+from holdfast.cli.plain import clean
 from holdfast.cli.trust import RULES, rule_of
 from holdfast.cli.values import read_switch
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SettingOption",
+    "beside",
     "configuration_of",
     "ignored",
     "loaded_configuration",
@@ -105,7 +107,7 @@ class SettingOption(click.Option):
             if stated is not None:
                 value, where = stated.value, str(stated.source.path)
         if value:
-            extra["default"] = f"{self._mask(value)}, from {where}"
+            extra["default"] = clean(f"{self._mask(value)}, from {where}")
         return extra
 
     def get_error_hint(self, ctx: click.Context | None) -> str:
@@ -177,6 +179,13 @@ def value_of(ctx: click.Context, variable: str) -> tuple[str | None, Source]:
         return os.environ[variable] or None, ENVIRONMENT
     stated = configuration_of(ctx).find(variable)
     return (None, DEFAULT) if stated is None else (stated.value, stated.source)
+
+
+def beside(ctx: click.Context, source: Source, variable: str) -> str | None:
+    """What a source says about another setting; a flag says nothing of others."""
+    if source is ENVIRONMENT:
+        return os.environ.get(variable) or None
+    return None if source.path is None else configuration_of(ctx).said_by(source, variable)
 
 
 def loaded_configuration(ctx: click.Context | None) -> Configuration | None:
