@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 from a2a.auth.user import UnauthenticatedUser, User
@@ -97,5 +97,5 @@ def _refusal(code: grpc.StatusCode, reason: str) -> Any:
         await context.abort(code, reason)
 
     # It reads no message by itself, as others do before they are called.
-    handler: Any = grpc.stream_stream_rpc_method_handler(refuse)
-    return handler
+    made: Any = cast("Any", grpc).stream_stream_rpc_method_handler(refuse)
+    return made
