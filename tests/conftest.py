@@ -21,6 +21,7 @@ LONGEST = (
     "test_secrets",
     "test_v03",
     "test_cli_specification",
+    "test_real_replicas",
     "test_real_streams",
     "test_killed",
     "test_streams_on_sockets",

@@ -237,7 +237,7 @@ async def test_a_rolling_restart_under_load_costs_no_call_and_runs_no_message_tw
                 answer = await client.ask(message)
                 assert answer.text == chunks(3)
                 assert (await client.get_task(answer.task.id)).state is TaskState.COMPLETED
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.1)
 
     async with asyncio.timeout(LIMIT * 2), asyncio.TaskGroup() as group:
         for binding in BINDINGS:
