@@ -20,6 +20,7 @@ from holdfast import (
     NetworkPolicyError,
     Resilience,
     connect,
+    diagnose,
 )
 from holdfast.auth.oauth import ClientCredentials
 from holdfast.testing import FakeAgent, FakeNetwork, Respond
@@ -387,6 +388,25 @@ async def test_key_sets_and_authorization_servers_are_held_to_it():
 def test_how_far_a_client_may_reach_is_one_of_two(given):
     with pytest.raises((ValueError, TypeError), match="reach"):
         connect("http://agent.test", reach=given)
+
+
+async def test_the_doctor_asks_again_no_further_in():
+    headers = {"etag": '"1"', "cache-control": "max-age=60"}
+    body = page(card("http://agent.test/rpc")).body
+    network = Hosts(
+        {"agent.test": "8.8.8.8"}, {CARD: HttpReply(status=200, headers=headers, body=body)}
+    )
+    request = network.request
+
+    async def rebound(asking):
+        reply = await request(asking)
+        network._addresses["agent.test"] = "10.0.0.7"
+        return reply
+
+    network.request = rebound
+    await diagnose("http://agent.test", engine=network)
+
+    assert network.seen.count(CARD) == 1
 
 
 async def test_an_old_card_is_not_confirmed_by_the_page_of_another():

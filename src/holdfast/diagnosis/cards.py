@@ -21,7 +21,7 @@ from holdfast.wire.bindings import PROTOCOL_VERSION, protocol_headers
 from holdfast.wire.http import HttpRequest, presentable
 from holdfast.wire.limits import of_cards
 from holdfast.wire.origins import origin
-from holdfast.wire.reach import Reach, Scope
+from holdfast.wire.reach import Reach, Scope, furthest_in, scope_of_host
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,7 +95,6 @@ async def _is_confirmed(caller: Caller, found: FoundCard) -> bool | None:
     conditions = found.caching.conditions()
     if not conditions:
         return None
-    is_there = origin(found.moved_to) == origin(found.url)
     accept = {"accept": "application/json"}
     request = HttpRequest(
         method="GET",
@@ -103,7 +102,7 @@ async def _is_confirmed(caller: Caller, found: FoundCard) -> bool | None:
         headers={**accept, **protocol_headers(PROTOCOL_VERSION), **conditions},
         timeouts=caller.resilience.timeouts,
         limits=of_cards(caller.limits),
-        reach=None if is_there else Reach(inward=found.scope),
+        reach=Reach(inward=furthest_in((found.scope, scope_of_host(found.url)))),
     )
     try:
         reply = await caller.engine.request(request)
