@@ -107,6 +107,12 @@ def test_a_found_file_cannot_name_an_origin_for_them(send, found):
     assert not got_it
 
 
+def test_a_command_to_copy_runs_nothing_of_a_found_file(found):
+    found.write_text(f"A2ACLI_AGENT_CARD='{OTHER}/;touch owned'\n")
+    done = holdfast("send", "hello", card=None, directory=found.parent, env=CREDENTIALS)
+    assert f"--agent-card '{OTHER}/;touch owned'\n" in done.err
+
+
 def test_the_secrets_of_a_push_configuration_are_refused_to_another_agent(found):
     found.write_text(f"A2ACLI_AGENT_CARD={OTHER}\n")
     agent = FakeAgent(url=OTHER)

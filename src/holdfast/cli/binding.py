@@ -12,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -136,14 +137,14 @@ def _reason(ctx: click.Context, settings: Settings, source: Source, agent: _Agen
             return None
         return (
             f"{agent.source.place} names the agent {shown}, and may be anybody's; if you trust "
-            f"it: --agent-card {shown}"
+            f"it: --agent-card {shlex.quote(shown)}"
         )
     if any(agent.is_named_by(one) for one in agents):
         return None
     meant = ", ".join(masked_reference(one) for one in agents)
     return (
         f"it is for {meant}, which is named beside it, and not for {shown}; if it is for both: "
-        f"--credential-origin {agent.origin or shown}"
+        f"--credential-origin {shlex.quote(agent.origin or shown)}"
     )
 
 

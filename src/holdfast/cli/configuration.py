@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import shlex
 import stat
 import time
 from dataclasses import dataclass, field
@@ -336,7 +337,7 @@ def _not_own(path: Path, status: os.stat_result) -> str:
     if status.st_uid != os.geteuid():
         return f"{path} belongs to another user"
     if status.st_mode & 0o077:
-        return f"other users can open {path}: chmod 600 {path}"
+        return f"other users can open {path}: chmod 600 {shlex.quote(str(path))}"
     return ""
 
 

@@ -118,7 +118,7 @@ def give_credentials(error: A2AError, situation: Situation) -> str | None:
         shown = masked_reference(str(situation.reference))
         return (
             "no credential is sent before the card says what takes it; if you trust this server: "
-            f"--credential-origin {shown}"
+            f"--credential-origin {shlex.quote(shown)}"
         )
     if settings.withheld and not settings.credentials:
         return "the credentials that are set are for another agent; see the warnings above"
