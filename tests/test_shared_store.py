@@ -10,6 +10,7 @@ from holdfast import (
     A2AConnectionError,
     A2AError,
     CircuitOpenError,
+    DeadlineExceededError,
     Endpoints,
     Message,
     OutcomeUnknownError,
@@ -481,3 +482,22 @@ async def test_a_task_that_no_replica_knows_is_not_found():
 def test_anything_else_than_a_bool_is_refused():
     with pytest.raises(TypeError, match="shared_store"):
         connect(["http://a.test", "http://b.test"], shared_store="yes")
+
+
+async def test_a_call_in_the_journal_resumes_at_another_replica(tmp_path):
+    world = World(completes("done", after=30), env=FirstChoice(), journal=tmp_path / "calls.db")
+    with pytest.raises(DeadlineExceededError):
+        await world.client.ask("hello", timeout=2)
+    await world.client.close()
+    world.kill(world.agents[0])
+    after = connect(
+        [agent.url for agent in world.agents],
+        engine=world.network,
+        journal=tmp_path / "calls.db",
+    )
+
+    answers = [await call.resume() for call in await after.pending()]
+
+    assert [answer.text for answer in answers] == ["done"]
+    assert list(map(len, world.ran().values())) == [1]
+    await after.close()
