@@ -294,12 +294,14 @@ def echoing():
 @FORMS
 @pytest.mark.parametrize("agent", [FakeAgent, echoing])
 def test_no_credential_is_shown(tmp_path, place, form, agent):
-    (tmp_path / ".env").write_text(place.file)
-    (tmp_path / ".env").chmod(0o600)
+    own = tmp_path / ".config" / "a2a-cli" / ".env"
+    own.parent.mkdir(parents=True)
+    own.write_text(place.file)
+    own.chmod(0o600)
 
     done = holdfast(
         "doctor", "--send", "hello", "--verbose", "--debug", *place.words, "-o", form,
-        card=place.card or None, env=place.env, directory=tmp_path, agent=agent(),
+        card=place.card or None, env=place.env, home=tmp_path, agent=agent(),
     )  # fmt: skip
 
     for piece in ("canary", "4bd1f0a7"):
