@@ -4,10 +4,12 @@ import re
 
 import pytest
 
+from holdfast import connect
 from holdfast.model.card import AgentCard
 from holdfast.model.operations import OPERATIONS
 from holdfast.model.requests import Empty, SendMessageRequest, SendMessageResponse
 from holdfast.model.types import StreamResponse, Task
+from holdfast.testing import FakeAgent, FakeNetwork
 
 PUSH = "/tasks/{task_id}/pushNotificationConfigs"
 
@@ -106,3 +108,20 @@ def test_only_what_makes_something_new_is_conditional():
         "SendStreamingMessage",
         "CreateTaskPushNotificationConfig",
     }
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+@pytest.mark.parametrize("name", ["GetTask", "CancelTask", "ListTaskPushNotificationConfigs"])
+async def test_a_request_that_names_nothing_is_refused_alike_over_each_binding(
+    name, version, binding
+):
+    agent = FakeAgent(versions=(version,))
+    client = connect(agent.url, engine=FakeNetwork(agent), bindings=(binding,))
+    operation = BY_NAME[name]
+    [member] = re.findall(r"{(\w+)}", operation.path)
+
+    with pytest.raises(ValueError, match=f"^the request lacks {member}$"):
+        await client.call(operation, operation.request(**{member: ""}))
+
+    assert agent.received == []

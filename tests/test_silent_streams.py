@@ -5,15 +5,25 @@ import asyncio
 import msgspec
 import pytest
 
-from holdfast import PassThrough, StreamOver, TaskCanceledError, TaskState, connect
+from holdfast import (
+    InvalidAgentResponseError,
+    PassThrough,
+    StreamOver,
+    TaskCanceledError,
+    TaskNotFoundError,
+    TaskState,
+    connect,
+)
 from holdfast.testing import (
     FakeAgent,
     FakeNetwork,
     Plan,
+    Respond,
     Step,
     Streaming,
     asks,
     completes,
+    fails,
     works_forever,
 )
 
@@ -104,3 +114,72 @@ async def test_a_live_stream_that_is_quiet_is_asked_after_ever_less_often(bindin
     assert now() == 3600
     assert looks[:5] == [31, 91, 211, 451, 751]
     assert len(looks) <= 16
+
+
+# ── Agents that fail to give a subscription ──────────────────────────────────────────────────
+
+
+BROKEN = Respond(status=500, body=b'{"detail": "no such task"}')
+
+
+@both_bindings
+@both_versions
+async def test_a_task_that_there_is_not_is_known_soon_though_the_subscription_fails(
+    version, binding
+):
+    agent = FakeAgent("done", versions=(version,))
+    agent.inject(BROKEN, on="SubscribeToTask", times=99)
+    client = connected(agent, binding)
+
+    with pytest.raises(TaskNotFoundError):
+        async with client.subscribe_to_task("task-9") as events:
+            await events.result()
+
+    assert now() < 1
+
+
+@both_bindings
+async def test_a_subscription_that_fails_is_tried_again_where_there_is_a_task(binding):
+    agent = FakeAgent(completes("done", after=100))
+    client = connected(agent, binding)
+    await client.send_message("hi", return_immediately=True)
+    agent.inject(BROKEN, on="SubscribeToTask", times=2)
+
+    async with client.subscribe_to_task("task-1") as events:
+        assert (await events.result()).text == "done"
+
+    assert len(agent.calls("SubscribeToTask")) >= 1
+
+
+# ── Agents that fail in the middle ───────────────────────────────────────────────────────────
+
+
+class Misnaming(StreamOver):
+    """Tells of a failure under an id that was made for it."""
+
+    async def __anext__(self):
+        event = await super().__anext__()
+        update = event.status_update
+        if update is None or update.status.state is not TaskState.FAILED:
+            return event
+        update = msgspec.structs.replace(update, task_id="error-1")
+        return msgspec.structs.replace(event, status_update=update)
+
+    def at_hand(self):
+        return None
+
+
+class MisnamedFailures(PassThrough):
+    async def stream(self, call, /):
+        reply = await super().stream(call)
+        return msgspec.structs.replace(reply, value=Misnaming(reply.value))
+
+
+@both_bindings
+@both_versions
+async def test_why_a_task_failed_is_in_the_error_where_it_comes_under_another_id(version, binding):
+    agent = FakeAgent(fails("the database is gone"), versions=(version,))
+    client = connected(agent, binding, call_layers=[MisnamedFailures])
+
+    with pytest.raises(InvalidAgentResponseError, match=r"error-1.*the database is gone"):
+        await client.ask("hi")

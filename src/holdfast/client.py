@@ -39,6 +39,7 @@ from holdfast.errors import (
 )
 from holdfast.event_stream import EventStream
 from holdfast.model import operations as op
+from holdfast.model.codec import MalformedError
 from holdfast.model.requests import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
@@ -974,11 +975,13 @@ class Client(ClosingContext):
             options: See `SendOptions`; ``on_unknown`` is for messages.
 
         Raises:
-            ValueError: The operation is answered by a stream, or the message has no id.
+            ValueError: The operation is answered by a stream, the message has no id, or the
+                request does not name what it is about.
         """
         if operation.streaming:
             text = f"{operation.name} is answered by a stream, not by one reply"
             raise ValueError(text)
+        _check_named(operation, params)
         if isinstance(params, SendMessageRequest):
             not_empty("message_id", params.message.message_id)
             if operation.name == op.SEND_MESSAGE.name:
@@ -1092,6 +1095,14 @@ def _stream_calls(
         bound = calls.deadline("call", opening)
         deadline = msgspec.structs.replace(bound, is_for_opening=True)
     return StreamCalls(calls, deadline, per_call, poll_interval=2.0)
+
+
+def _check_named(operation: Operation[Any, Any], params: object) -> None:
+    """Checks that a request names what it is about, which by itself only a path would need."""
+    for name in operation.request.__struct_fields__:
+        if f"{{{name}}}" in operation.path and not getattr(params, name, None):
+            text = f"the request lacks {name}"
+            raise MalformedError(text)
 
 
 def _returns_immediately(request: SendMessageRequest) -> bool:

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 __all__ = ["TaskFold", "TaskUpdate", "check_same_task", "fold"]
 
+_EXCERPT = 500
+"""Characters of what an agent says that an error repeats."""
+
 TaskUpdate: TypeAlias = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 """An event that belongs to a task."""
 
@@ -112,14 +115,15 @@ class TaskFold:
         if isinstance(event, Task):
             known = self._open or self._task
             if known is not None:
-                check_same_task(known.id, event.id)
+                check_same_task(known.id, event.id, said=event.status.message)
             check_value(event, self.limits)
             self._task, self._open = event, None
             return
         task = self._open or self._opened(event)
         if task is not None:
             if event.task_id != task.id:
-                check_same_task(task.id, event.task_id)
+                said = event.status.message if isinstance(event, TaskStatusUpdateEvent) else None
+                check_same_task(task.id, event.task_id, said=said)
             _UPDATES[type(event)](task, event)
             self._task, self._open = None, task
 
@@ -134,14 +138,21 @@ class TaskFold:
         return _OpenTask(task, self.limits)
 
 
-def check_same_task(known: str, named: str | None) -> None:
-    """Checks that what an agent sent is of the task at hand; an empty id may be any.
+def check_same_task(known: str, named: str | None, *, said: Message | None = None) -> None:
+    """Checks that what an agent sent is of the task that it is folded into.
+
+    Args:
+        known: Id of that task; an empty one may be any.
+        named: Id of the task that it is of; an empty one may be any.
+        said: What it says. Some servers report why a task failed under an id of its own.
 
     Raises:
         InvalidAgentResponseError: It is of another.
     """
     if named and named != known and known:
         what = f"what the agent sent is of task {named}, not of task {known}"
+        if said is not None and said.text:
+            what = f"{what}; it says: {said.text[:_EXCERPT]}"
         raise InvalidAgentResponseError(what, executed=True)
 
 

@@ -10,7 +10,8 @@ Rules (A2A 3.1.2, 3.1.6, 7):
   (`holdfast.tasks.replies`).
 - After a cut the task is subscribed to again. What the new connection brings may have been told
   already, and the task is asked for (`holdfast.tasks.subscription`).
-- A task that is over, or that the agent no longer has subscriptions for, is asked for.
+- A task that is over, or that the agent no longer has subscriptions for, is asked for. So it is
+  where the agent itself fails to give one: some do that where there is no such task.
 - Comments prove that a connection is alive, and not that it tells what happens: without an event
   the task is asked for, ever less often, down to once in five minutes. A connection that has told
   nothing between two of these looks, of which the first had more to tell, is cut off.
@@ -36,6 +37,7 @@ from holdfast.errors import (
 )
 from holdfast.errors.telling import more_telling
 from holdfast.model.types import Message, Task, TaskState
+from holdfast.tasks.places import is_own_word
 from holdfast.tasks.steps import Step, Wait
 from holdfast.tasks.subscription import Subscription
 from holdfast.tasks.told import Told
@@ -57,6 +59,7 @@ class _Why(Enum):
     CONNECTION = auto()  # the connection that was subscribed with has to know
     REFUSED = auto()  # it cannot be subscribed to
     SILENT = auto()  # the first connection says nothing, and may be behind the task
+    DOUBTED = auto()  # the agent has failed to give a subscription, and says nothing of the task
     RESTING = auto()  # the connection ended, or said nothing, as if the task waited for input
     POLLING = auto()
 
@@ -142,6 +145,7 @@ class Resume:
         self._why = _Why.POLLING
         self._silence: float | None = _STALE_SILENCE
         self._is_hurried = False
+        self._refusal: A2AError | None = None  # of a subscription, before the task was asked for
         self._behind: int | None = None  # events told when the task had more to tell than them
         self._is_cut = False  # and not yet subscribed to again
         self.may_repeat = False
@@ -260,6 +264,9 @@ class Resume:
             self._poll(error)
         elif isinstance(error, A2ATimeoutError) and error.phase == "idle":
             self._look(_Why.RESTING)  # it began without the task, which may have no more to tell
+        elif error.transient and is_own_word(error) and not self._fruitless:
+            self._refusal = error
+            self._look(_Why.DOUBTED)  # which may be its way to say that there is no such task
         elif error.transient:
             self._again(Step.SUBSCRIBE, error)
         else:
@@ -312,6 +319,8 @@ class Resume:
             self.step = Step.DONE
         elif self._why is _Why.RESTING:
             self._again(Step.SUBSCRIBE, None)
+        elif self._why is _Why.DOUBTED:
+            self._again(Step.SUBSCRIBE, self._refusal)
         else:
             self._poll()
 
