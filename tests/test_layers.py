@@ -1,12 +1,14 @@
 """The layers of a call: deadline, retries, budget, interceptors, observers, consumers, secrets."""
 
 import asyncio
+import functools
 import itertools
 import json
 import logging
 import math
 import pickle
 import traceback
+import warnings
 
 import msgspec
 import pytest
@@ -780,11 +782,38 @@ async def test_an_observer_that_fails_is_logged_and_harms_nobody(caplog):
     seen = []
     client = connected(FakeAgent(), observers=[broken, seen.append])
 
-    assert (await client.ask("hello")).text == "hello"
+    with pytest.warns(RuntimeWarning, match="RuntimeError: observer out of order") as warned:
+        assert (await client.ask("hello")).text == "hello"
 
     assert seen
+    assert len(warned) == 1  # of many failures
     assert "an observer failed on AttemptStarted" in caplog.text
     assert "observer out of order" in caplog.text
+
+
+async def test_an_observer_that_fails_harms_nobody_where_warnings_are_errors():
+    client = connected(FakeAgent(), observers=[lambda _: 1 / 0])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (await client.ask("hello")).text == "hello"
+
+
+class Awaitable:
+    async def __call__(self, _observation):
+        pass
+
+
+async def awaitable(_prefix, _observation):
+    pass
+
+
+@pytest.mark.parametrize(
+    "observer", [Awaitable(), Awaitable().__call__, functools.partial(awaitable, "")]
+)
+def test_an_observer_that_nobody_would_await_is_refused_at_once(observer):
+    with pytest.raises(TypeError, match="coroutine function, which would never be awaited"):
+        connected(FakeAgent(), observers=[observer])
 
 
 # ── Consumers ────────────────────────────────────────────────────────────────────────────────

@@ -30,6 +30,7 @@ from holdfast import (
     Task,
     TaskFailedError,
     TaskState,
+    TaskTerminalError,
     connect,
 )
 from holdfast.runtime.env import SystemEnv
@@ -48,6 +49,7 @@ from holdfast.testing import (
     completes,
     crashes,
     fails,
+    rejects,
     replies,
     streams,
     unavailable,
@@ -731,6 +733,61 @@ async def test_a_look_at_the_task_that_takes_long_holds_no_event_up(binding):
 
     assert len(came) == 3
     assert came[-1] < 40
+
+
+# ── The text of a task that does not complete ────────────────────────────────────────────────
+
+
+@both_bindings
+@pytest.mark.parametrize("way", ["text_deltas", "text_changes"])
+@pytest.mark.parametrize("ending", [fails, rejects])
+async def test_text_of_a_task_that_failed_ends_with_its_error(ending, way, binding):
+    agent = FakeAgent(streams("a", "b", then=ending("no paper")))
+    agent.inject(unavailable(retry_after=0.1), on="SendStreamingMessage", times=2)
+    seen = []
+
+    async with connected(agent, binding).stream_message("hi") as events:
+        text = getattr(events, way)()
+        with pytest.raises(TaskTerminalError, match="no paper") as caught:
+            seen.extend([piece async for piece in text])
+        assert [piece async for piece in text] == []  # it is raised once
+        assert events.task is caught.value.task
+        quiet = getattr(events, way)(raise_on_failure=False)
+        assert [piece async for piece in quiet] == []
+        with pytest.raises(TaskTerminalError) as again:
+            await events.result()
+
+    error = again.value
+    assert [attempt.error is None for attempt in error.attempts] == [False, False, True]
+    assert error.request_id is not None
+    assert caught.value.request_id == error.request_id
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_failed_task_names_its_call_and_each_try_of_it(streaming):
+    sends = "SendStreamingMessage" if streaming else "SendMessage"
+    agent, seen = FakeAgent(fails("no", after=1), streaming=streaming), []
+    agent.inject(Refuse(), on=sends, times=2)
+
+    with pytest.raises(TaskFailedError) as caught:
+        await connected(agent, observers=[seen.append]).ask("hi")
+
+    assert len(caught.value.attempts) == 3
+    (first, *_) = (each for each in seen if isinstance(each, AttemptStarted))
+    assert caught.value.request_id in {
+        each.request_id for each in seen if each.operation == sends
+    } | {first.request_id}
+
+
+async def test_text_of_a_task_that_waits_for_input_ends_without_an_error():
+    agent = FakeAgent(streams("a", "b", then=asks("which?")))
+
+    async with connected(agent).stream_message("hi") as events:
+        text = "".join([piece async for piece in events.text_deltas()])
+        answer = await events.result()
+
+    assert (text, answer.needs_input, answer.question) == ("ab", True, "which?")
+    assert events.task.state is TaskState.INPUT_REQUIRED
 
 
 # ── The time of a stream ─────────────────────────────────────────────────────────────────────

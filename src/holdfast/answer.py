@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -16,6 +16,11 @@ from holdfast.errors import (
     TaskTerminalError,
 )
 from holdfast.model.types import Message, Task, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.errors import Attempt
 
 __all__ = ["Answer", "raise_for_outcome"]
 
@@ -84,7 +89,12 @@ _FAILURES: dict[TaskState, type[TaskTerminalError]] = {
 
 
 def raise_for_outcome(
-    task: Task, *, agent: str | None = None, broke_with: A2AError | None = None
+    task: Task,
+    *,
+    agent: str | None = None,
+    broke_with: A2AError | None = None,
+    request_id: str | None = None,
+    attempts: Sequence[Attempt] = (),
 ) -> None:
     """Raises if a task is over and not completed.
 
@@ -92,6 +102,8 @@ def raise_for_outcome(
         task: The task.
         agent: Who worked on it.
         broke_with: What its stream broke with; where the agent said so itself, it is the cause.
+        request_id: Names the call that the task answers.
+        attempts: Each try that was made of that call, in order.
 
     Raises:
         TaskFailedError: It failed.
@@ -110,7 +122,9 @@ def raise_for_outcome(
     if not reason and cause is not None:
         reason = cause.message
     message = f"task {task.id} ended in {task.state.name}{': ' if reason else ''}{reason}"
-    raise kind(message, task=task, executed=True, agent=agent) from cause
+    raise kind(
+        message, task=task, executed=True, agent=agent, request_id=request_id, attempts=attempts
+    ) from cause
 
 
 def _told_in(message: Message | None) -> A2AError | None:

@@ -6,6 +6,7 @@ before anything is sent.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import math
@@ -42,6 +43,7 @@ __all__ = [
     "json_object",
     "not_empty",
     "not_negative",
+    "observer_hooks",
     "timestamp",
 ]
 
@@ -258,6 +260,28 @@ def hooks(name: str, given: Iterable[T], *methods: str) -> tuple[T, ...]:
             text = f"each of {name} must have {' and '.join(methods)}; {kind} has not"
             if methods == ("__call__",):
                 text = f"each of {name} must be callable; {kind} is not"
+            raise TypeError(text)
+    return checked
+
+
+def observer_hooks(given: Iterable[T]) -> tuple[T, ...]:
+    """Checks observers, which are called and not awaited.
+
+    Raises:
+        TypeError: One cannot be called, or is a coroutine function.
+    """
+    checked = hooks("observers", given, "__call__")
+    for observer in checked:
+        called = getattr(type(observer), "__call__", None)  # noqa: B004  it is callable
+        plain: Any = observer
+        while isinstance(plain, functools.partial):
+            plain = plain.func
+        if inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(called):
+            name = getattr(plain, "__name__", type(observer).__name__)
+            text = (
+                f"each of observers must be a plain function, but {name} is a coroutine function, "
+                "which would never be awaited; put the observation into a queue instead"
+            )
             raise TypeError(text)
     return checked
 

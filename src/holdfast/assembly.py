@@ -17,6 +17,7 @@ from holdfast.arguments import (
     check_seconds,
     extension_uris,
     hooks,
+    observer_hooks,
 )
 from holdfast.auth import AuthProvider, CredentialService, one_provider, to_provider
 from holdfast.calls import Calls
@@ -221,7 +222,8 @@ def connect(
         interceptors: See `Interceptor`. An `AuthInterceptor` among them is the same as `auth`.
         consumers: Called with the tasks and messages that sending and waiting give; see
             `Consumer`.
-        observers: Called with what happens; see `Observer`.
+        observers: Plain functions that are called with what happens; see `Observer`. What one
+            raises is logged, and the first time also a `RuntimeWarning`.
         call_layers: Your own layers around each call with all its attempts, outermost first.
         attempt_layers: Your own layers around each attempt, outermost first.
 
@@ -258,7 +260,7 @@ def connect(
     slot = AuthSlot(one_provider(to_provider(auth), interceptors))
     consumers = hooks("consumers", consumers, "__call__")
     hung = Hooks(interceptors, consumers)
-    observers = hooks("observers", observers, "__call__")
+    observers = observer_hooks(observers)
     call_layers = hooks("call_layers", call_layers, "__call__")
     attempt_layers = hooks("attempt_layers", attempt_layers, "__call__")
     networks = check_networks("allowed_networks", allowed_networks)

@@ -628,7 +628,9 @@ class Calls:
     ) -> Call[P, R]:
         self._check_open()
         errand = per_call.errand
+        request_id = request_id or f"{self._name}-{next(self._numbers)}"
         errand.operation = errand.operation or operation.name
+        errand.request_id = errand.request_id or request_id
         push = _push_config_of(params)
         if push is not None:
             per_call.secrets.note_values(push.secrets)
@@ -638,7 +640,7 @@ class Calls:
         return Call(
             operation=operation,
             params=params,
-            request_id=request_id or f"{self._name}-{next(self._numbers)}",
+            request_id=request_id,
             deadline=deadline,
             timeouts=per_call.timeouts,
             headers={**self._headers, **per_call.headers} if per_call.headers else self._headers,

@@ -101,6 +101,7 @@ class EventStream:
         self._at_hand: Callable[[], Event | None] = _nothing
         self._is_being_read = False
         self._is_over = False
+        self._raises_on_failure = True  # where its text is iterated over
         self._changes: _TextChanges | None = None
         self._deltas: _TextDeltas | None = None
 
@@ -290,30 +291,50 @@ class EventStream:
         """
         return self._live is not None and self._live.gap
 
-    def text_changes(self) -> AsyncIterator[TextChange]:
+    def text_changes(self, *, raise_on_failure: bool = True) -> AsyncIterator[TextChange]:
         """Iterates over what happens to the text of the answer: see `TextDelta`, `TextReset`.
 
+        A task that waits for input ends it like one that is completed: look at `task`, whose
+        state is INPUT_REQUIRED then, or at `Answer.question` of `result`.
+
+        Args:
+            raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
+                at the end; if not, `task` tells of it.
+
         Raises:
+            TaskFailedError: At the end: the task failed; also `TaskRejectedError`,
+                `TaskCanceledError`.
             A2AError: See `__anext__`.
             RuntimeError: The stream was closed, or has failed, before its end.
         """
+        self._raises_on_failure = raise_on_failure
         if self._changes is None:  # one for all, so that who breaks out can go on with the next
-            self._changes = _TextChanges(self, TextFold(self.task))
+            self._changes = _TextChanges(self, TextFold(self.task), self._check_outcome)
         return self._changes
 
-    def text_deltas(self) -> AsyncIterator[str]:
+    def text_deltas(self, *, raise_on_failure: bool = True) -> AsyncIterator[str]:
         """Iterates over the text of the answer as it grows: new text only.
 
         Joined, it is the text of the answer, unless the agent writes artifacts in turns or takes
         text back: what it says in its place follows then, and `text_changes` tells of the reset.
         A line end is between two artifacts.
 
+        A task that waits for input ends it like one that is completed: look at `task`, whose
+        state is INPUT_REQUIRED then, or at `Answer.question` of `result`.
+
+        Args:
+            raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
+                at the end; if not, `task` tells of it.
+
         Raises:
+            TaskFailedError: At the end: the task failed; also `TaskRejectedError`,
+                `TaskCanceledError`.
             A2AError: See `__anext__`.
             RuntimeError: The stream was closed, or has failed, before its end.
         """
+        changes = self.text_changes(raise_on_failure=raise_on_failure)
         if self._deltas is None:
-            self._deltas = _TextDeltas(self.text_changes())
+            self._deltas = _TextDeltas(changes)
         return self._deltas
 
     async def result(self) -> Answer:
@@ -337,10 +358,27 @@ class EventStream:
         task = self.task
         if task is None:
             return Answer(message=self.message, extensions=self.extensions)
-        with self._calls.per_call.hiding_secrets():
-            broke_with = None if self._live is None else self._live.cause
-            raise_for_outcome(task, agent=self._calls.agent, broke_with=broke_with)
+        self._raise_for_outcome(task)
         return Answer(task=task, extensions=self.extensions)
+
+    def _raise_for_outcome(self, task: Task) -> None:
+        """Raises if the task is over and not completed."""
+        calls = self._calls
+        with calls.per_call.hiding_secrets():
+            raise_for_outcome(
+                task,
+                agent=calls.agent,
+                broke_with=None if self._live is None else self._live.cause,
+                request_id=calls.per_call.errand.request_id,
+                attempts=calls.attempts,
+            )
+
+    def _check_outcome(self) -> None:
+        """Raises so at the end of an iteration over text, if it is to; once."""
+        task, is_to_raise = self.task, self._raises_on_failure
+        self._raises_on_failure = False
+        if is_to_raise and task is not None:
+            self._raise_for_outcome(task)
 
     @property
     def _is_settled(self) -> bool:
@@ -354,9 +392,12 @@ def _nothing() -> None:
 class _TextChanges:
     """What happens to the text of a stream; an iteration that is cancelled can be gone on with."""
 
-    def __init__(self, events: EventStream, text: TextFold) -> None:
+    def __init__(
+        self, events: EventStream, text: TextFold, check_outcome: Callable[[], None]
+    ) -> None:
         self._events = events
         self._text = text
+        self._check_outcome = check_outcome
         self._changes: deque[TextChange] = deque()
 
     def __aiter__(self) -> Self:
@@ -376,6 +417,7 @@ class _TextChanges:
             task = self._events.task
             changes = [*self._text.changes(task)] if task is not None and task.text else []
             if not changes:
+                self._check_outcome()
                 raise
             return changes
 

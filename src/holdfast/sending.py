@@ -64,6 +64,7 @@ class Sending:
 
     Attributes:
         call: What is written down of it; None where there is no journal.
+        attempts: Each try that was made to send it, in order.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Sending:
         self._is_own_context = own is not None
         self._reply = reply
         self.call: HeldCall | None = None
+        self.attempts: tuple[Attempt, ...] = ()
         self._progress: CallProgress | None = None
         self._began: float | None = None  # when it was sent first, on the event loop's clock
         self._opened: Reply[Stream[StreamResponse]] | None = None
@@ -251,7 +253,7 @@ class Sending:
             except A2AError as error:
                 after = progress.began - first.began
                 attempts = joined_attempts(attempts, error.attempts, after=after)
-                error.attempts = attempts
+                self.attempts = error.attempts = attempts
                 if isinstance(error, OutcomeUnknownError):
                     lost, times, self._is_lost = error, times + 1, True
                     search = await self._looked_for(operation, lost, first.began)
@@ -275,6 +277,8 @@ class Sending:
                     unknown = outcome_unknown(lost, search, times=times, failed=error)
                     raise unknown from lost.__cause__
             else:
+                after = progress.began - first.began
+                self.attempts = joined_attempts(attempts, reply.attempts, after=after)
                 self._taken()
                 return reply
 

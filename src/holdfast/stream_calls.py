@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from holdfast.calls import Calls, PerCall
     from holdfast.content import Content
+    from holdfast.errors import Attempt
     from holdfast.journaling import HeldCall
     from holdfast.model.requests import SendMessageConfiguration, SendMessageRequest
     from holdfast.model.types import Event, StreamResponse, Task
@@ -69,6 +70,12 @@ class StreamCalls:
         self.call: HeldCall | None = None
         self._request_id = ""
         self._sending: Sending | None = None
+        self._subscribed: tuple[Attempt, ...] = ()
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Each try that was made to send the message, or to subscribe first, in order."""
+        return self._subscribed if self._sending is None else self._sending.attempts
 
     @property
     def is_sent(self) -> bool:
@@ -252,6 +259,7 @@ class StreamCalls:
             is_retried=False,
         )
         self.extensions = self.extensions or reply.extensions
+        self._subscribed = self._subscribed or reply.attempts
         return reply.value
 
     async def look(self, task_id: str) -> Task:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
-from holdfast.arguments import check_able, check_kind, check_seconds, hooks
+from holdfast.arguments import check_able, check_kind, check_seconds, observer_hooks
 from holdfast.errors import (
     A2AConnectionError,
     A2AError,
@@ -254,7 +254,7 @@ class AnyTransport(Generic[RequestT, ResponseT]):
         check_kind("shared", shared, Endpoints)
         check_able("env", env, "wall", "random", "new_id")
         self._timeout = check_seconds("timeout", timeout)
-        observers = hooks("observers", observers, "__call__")
+        observers = observer_hooks(observers)
         used, self._owned = engine_of(engine)
         self._limits = limits
         self._open = OpenStreams()

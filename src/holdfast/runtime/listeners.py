@@ -9,7 +9,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import warnings
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
@@ -215,6 +217,7 @@ class Observers:
     def __init__(self, observers: Iterable[Observer]) -> None:
         self._observers = (_log, *observers)
         self._has_own = len(self._observers) > 1
+        self._has_warned = False
 
     def attempt_started(self, call: AnyCall) -> None:
         """A try begins."""
@@ -332,8 +335,17 @@ class Observers:
         for observer in self._observers:
             try:
                 observer(observation)
-            except Exception:
-                logger.exception("an observer failed on %s", type(observation).__name__)
+            except Exception as error:
+                text = f"an observer failed on {type(observation).__name__}"
+                logger.exception(text)
+                self._warn(f"{text}: {type(error).__name__}: {error}")
+
+    def _warn(self, text: str) -> None:
+        """Warn of the first failure of an observer, for those who have not set up logging."""
+        if not self._has_warned:
+            self._has_warned = True
+            with contextlib.suppress(Warning):  # where warnings are errors: no call fails of it
+                warnings.warn(f"{text} (later ones are only logged)", RuntimeWarning, stacklevel=2)
 
 
 def attempts_of(call: AnyCall) -> Sequence[Attempt]:

@@ -70,6 +70,8 @@ class Errand(msgspec.Struct):
             those who made the call.
         operation: Name of the one that the caller asked for, which is the first; None before.
             Written by `Calls`, read by `RetryLayer`.
+        request_id: Names that one in logs and errors. Written by `Calls`, read by those who tell
+            what came of it.
     """
 
     secrets: Secrets = msgspec.field(default_factory=Secrets)
@@ -78,6 +80,7 @@ class Errand(msgspec.Struct):
     message_id: str | None = None
     sends: int = 0
     operation: str | None = None
+    request_id: str | None = None
 
 
 class CallProgress(Progress):

@@ -1189,22 +1189,40 @@ class EventStream:
         The task itself, its artifacts and its state, is never less for that.
         """
 
-    def text_changes(self) -> Iteration[TextChange]:
+    def text_changes(self, *, raise_on_failure: bool = True) -> Iteration[TextChange]:
         """Iterates over what happens to the text of the answer: see `TextDelta`, `TextReset`.
 
+        A task that waits for input ends it like one that is completed: look at `task`, whose
+        state is INPUT_REQUIRED then, or at `Answer.question` of `result`.
+
+        Args:
+            raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
+                at the end; if not, `task` tells of it.
+
         Raises:
+            TaskFailedError: At the end: the task failed; also `TaskRejectedError`,
+                `TaskCanceledError`.
             A2AError: See `__anext__`.
             RuntimeError: The stream was closed, or has failed, before its end.
         """
 
-    def text_deltas(self) -> Iteration[str]:
+    def text_deltas(self, *, raise_on_failure: bool = True) -> Iteration[str]:
         """Iterates over the text of the answer as it grows: new text only.
 
         Joined, it is the text of the answer, unless the agent writes artifacts in turns or takes
         text back: what it says in its place follows then, and `text_changes` tells of the reset.
         A line end is between two artifacts.
 
+        A task that waits for input ends it like one that is completed: look at `task`, whose
+        state is INPUT_REQUIRED then, or at `Answer.question` of `result`.
+
+        Args:
+            raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
+                at the end; if not, `task` tells of it.
+
         Raises:
+            TaskFailedError: At the end: the task failed; also `TaskRejectedError`,
+                `TaskCanceledError`.
             A2AError: See `__anext__`.
             RuntimeError: The stream was closed, or has failed, before its end.
         """
@@ -1518,7 +1536,8 @@ def connect(
         interceptors: See `Interceptor`. An `AuthInterceptor` among them is the same as `auth`.
         consumers: Called with the tasks and messages that sending and waiting give; see
             `Consumer`.
-        observers: Called with what happens; see `Observer`.
+        observers: Plain functions that are called with what happens; see `Observer`. What one
+            raises is logged, and the first time also a `RuntimeWarning`.
         call_layers: Your own layers around each call with all its attempts, outermost first.
         attempt_layers: Your own layers around each attempt, outermost first.
 
