@@ -1052,20 +1052,38 @@ def test_an_interruption_of_a_run_that_waits_for_its_input_is_quiet(tmp_path):
     assert told.startswith("Summary: 1 completed, an unknown number left\nHint: to go on: ")
 
 
+def test_without_a_terminal_the_progress_is_reported_now_and_then(tmp_path):
+    done = Runs(tmp_path, echo(after=70))("--concurrency", "2", lines=["a", "b", "c"])
+    assert done.exit == 0
+    assert done.err.splitlines() == [
+        "Progress: 0 of 3, 2 in flight, 0.0/s: 0 completed",
+        "Progress: 0 of 3, 2 in flight, 0.0/s: 0 completed",
+        "Progress: 2 of 3, 1 in flight, 0.0/s: 2 completed",
+        "Progress: 2 of 3, 1 in flight, 0.0/s: 2 completed",
+        "Summary: 3 completed",
+    ]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
 def test_somebody_who_looks_on_is_told_how_many_of_how_many_are_done(tmp_path):
+    import fcntl
     import pty
+    import struct
+    import termios
 
     source = tmp_path / "in.txt"
     source.write_text("a\n\nb\nc\n")
     words = ("run", "--input", str(source), "--results", str(tmp_path / "out"))
     words += ("--journal", str(tmp_path / "calls.db"), "--concurrency", "1")
     mine, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
     agent = echo(after=0.5)
     with served(agent) as url, start(*words, "-a", url, stderr=theirs) as process:
         os.close(theirs)
         told = b""
-        while b"2 of 3, 1 under way, " not in told:
+        while b"2 of 3, 1 in flight, " not in told:
             told += os.read(mine, 1000)
         process.kill()
     os.close(mine)
+    rows = [row for row in told.split(b"\r\x1b[K") if b"in flight" in row]
+    assert max(len(row.decode()) for row in rows) == 39

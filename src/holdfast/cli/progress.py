@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["Counts", "Progress"]
 
 _DRAWN = 0.2
-"""Seconds between two looks of the progress."""
+"""Seconds between two states of the progress line on a terminal."""
 
-_COLUMNS = 79
+_REPORTED = 30.0
+"""Seconds between two reports of the progress where standard error is not a terminal."""
+
+_COLUMNS = 80
+"""Columns of a terminal that are used at most, and of one whose width is not known."""
 
 
 class Counts:
@@ -102,7 +107,7 @@ def _some(count: int, what: str) -> list[str]:
 
 
 class Progress:
-    """A line that tells somebody at a terminal how far it has come."""
+    """How far a run has come: a line that is redrawn on a terminal, else a line now and then."""
 
     def __init__(self, counts: Counts, outage: Outage, output: Output) -> None:
         self._counts = counts
@@ -111,9 +116,10 @@ class Progress:
         self._drawing: asyncio.Task[None] | None = None
 
     def begin(self, lines: Lines, run: BulkRun) -> None:
-        """Begins to draw, if somebody looks on."""
-        if sys.stderr is not None and sys.stderr.isatty():
-            self._drawing = asyncio.create_task(self._draw(lines, run))
+        """Begin to report."""
+        is_seen = sys.stderr is not None and sys.stderr.isatty()
+        report = self._draw if is_seen else self._report
+        self._drawing = asyncio.create_task(report(lines, run))
 
     def end(self) -> None:
         """Takes the line away, if there is one."""
@@ -122,16 +128,34 @@ class Progress:
             self._output.progress("")
 
     async def _draw(self, lines: Lines, run: BulkRun) -> None:
-        counts, clock = self._counts, asyncio.get_running_loop().time
-        began, total = clock(), _total(lines)
+        began, total = asyncio.get_running_loop().time(), _total(lines)
         while True:
-            done = f"{counts.results + counts.skipped}{total}"
-            rate = f"{counts.written / max(clock() - began, _DRAWN):.1f}/s"
-            if away := int(self._outage.seconds):
-                rate = f"agent away for {shown_duration(away)}"
-            told = f"{done}, {run.under_way} under way, {rate}: {counts.told(0)}"
-            self._output.progress(told[:_COLUMNS])
+            self._output.progress(_fitted(self._line(run, began, total)))
             await asyncio.sleep(_DRAWN)
+
+    async def _report(self, lines: Lines, run: BulkRun) -> None:
+        began, total = asyncio.get_running_loop().time(), _total(lines)
+        while True:
+            await asyncio.sleep(_REPORTED)
+            self._output.tell("Progress", self._line(run, began, total))
+
+    def _line(self, run: BulkRun, began: float, total: str) -> str:
+        counts, clock = self._counts, asyncio.get_running_loop().time
+        done = f"{counts.results + counts.skipped}{total}"
+        rate = f"{counts.written / max(clock() - began, _DRAWN):.1f}/s"
+        if away := int(self._outage.seconds):
+            rate = f"agent away for {shown_duration(away)}"
+        return f"{done}, {run.under_way} in flight, {rate}: {counts.told(0)}"
+
+
+def _fitted(line: str) -> str:
+    """As much of a line as stands in one row: what is in a second one could not be erased."""
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
+    except (OSError, ValueError):
+        columns = _COLUMNS
+    most = max(min(columns, _COLUMNS) - 1, 1)  # a full row moves some terminals to the next
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _total(lines: Lines) -> str:
