@@ -1814,5 +1814,9 @@ def test_every_test_is_about_a_requirement_and_every_claim_has_a_test():
             assert shown.get(requirement.identifier), requirement.identifier
         else:
             assert requirement.note, requirement.identifier
+    for identifier, tests in shown.items():
+        told = cli_compliance.outcomes()[identifier]
+        assert told["functions"] == len(tests), "run: python -m tests.cli_compliance"
+        assert told["failed"] == 0, identifier
     rows = {f"test_default_001_{row}" for row in cli_compliance.DEFAULTS}
     assert rows <= {name for _, name in shown["A2ACLI_DEFAULT_001"]}

@@ -41,7 +41,6 @@ from holdfast.errors import A2AError, InvalidAgentCardError, VersionNotSupported
 from holdfast.model.extras import how_to_install
 from holdfast.model.operations import (
     GET_TASK,
-    LIST_TASKS,
     SEND_MESSAGE,
     SEND_STREAMING_MESSAGE,
     SUBSCRIBE_TO_TASK,
@@ -55,6 +54,7 @@ from holdfast.runtime.listeners import (
     AttemptFailed,
     AttemptStarted,
     Reconciled,
+    ReconcileStarted,
     Reconnected,
     RetryScheduled,
 )
@@ -91,7 +91,6 @@ __all__ = ["Session"]
 logger = logging.getLogger("holdfast.cli")
 
 _SENDS = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name})
-_SEARCHES = frozenset({LIST_TASKS.name, GET_TASK.name})
 
 _TOLD = 2
 """Failures one after the other from which on it is said that the agent is away."""
@@ -157,7 +156,6 @@ class Session:
         self._output = output
         self._is_warned_of_version = False
         self._failures = 0  # of subscriptions, one after the other
-        self._failed_to_send: A2AError | None = None
         self._broke_with: A2AError | None = None  # as far as it was told
         self.reference = reference
         self._ends = math.inf
@@ -461,9 +459,8 @@ class Session:
         """
         if isinstance(observation, AttemptStarted):
             self.is_under_way |= observation.operation in _SENDS
-            self._report_search(observation)
-        elif isinstance(observation, AttemptFailed) and observation.operation in _SENDS:
-            self._failed_to_send = observation.error
+        elif isinstance(observation, ReconcileStarted):
+            self._output.warn(searching(observation, self.left()))
         elif isinstance(observation, Reconciled):
             if observation.task_id is not None:
                 self._output.warn(found(observation))
@@ -476,17 +473,6 @@ class Session:
                 self._output.warn(reconnected(observation))
         elif _is_cut(observation):
             self._output.warn(reconnecting(observation))
-
-    def _report_search(self, started: AttemptStarted) -> None:
-        """Says, once a message, that its task is searched for because its reply is lost."""
-        error = self._failed_to_send
-        if started.operation in _SENDS:
-            self._failed_to_send = None
-        elif started.operation in _SEARCHES and error is not None and self.message_id is not None:
-            self._failed_to_send = None
-            limit = min(self._resilience.reconcile.timeout, self.left())
-            sent = (SEND_STREAMING_MESSAGE if self.settings.stream else SEND_MESSAGE).name
-            self._output.warn(searching(sent, error, self.message_id, limit))
 
     def _wait_out(self, observation: Observation) -> None:
         """Says, once an outage, that the agent is away; a cut alone costs who waits nothing."""

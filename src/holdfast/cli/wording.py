@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.listeners import (
         AttemptFailed,
         Reconciled,
+        ReconcileStarted,
         Reconnected,
         RetryScheduled,
     )
@@ -96,13 +97,22 @@ def waiting_out(failed: AttemptFailed, task_id: str) -> str:
     )
 
 
-def searching(operation: str, error: A2AError, message_id: str, seconds: float) -> str:
-    """Say that the reply to a message is lost and that its task is searched for, in one line."""
-    told = copy.copy(error)
-    told.excerpt = None
+def searching(started: ReconcileStarted, left: float) -> str:
+    """Say that the reply to a message is lost and that its task is searched for, in one line.
+
+    Args:
+        started: The search that begins.
+        left: Seconds that are left for the command.
+    """
+    told = copy.copy(started.error.__cause__)
+    why = "no reply came"
+    if isinstance(told, errors.A2AError):
+        told.excerpt = None
+        why = bare(told)
+    limit = shown_duration(min(started.timeout, left))
     return (
-        f"{operation}: {bare(told)}; the reply to message {message_id} is lost: searching for its "
-        f"task for up to {shown_duration(seconds)}, the message is not sent again"
+        f"{started.operation}: {why}; the reply to message {started.message_id} is lost: "
+        f"searching for its task for up to {limit}, the message is not sent again"
     )
 
 
