@@ -314,3 +314,16 @@ def test_a_dict_that_has_content_elsewhere_is_told_where_it_belongs(message):
     told = r"""'text' is no member of one: write {"parts": \[{"text": …}\]}"""
     with pytest.raises(ValueError, match=told):
         to_message(message, new_id="m-1")
+
+
+@pytest.mark.parametrize(
+    ("members", "instead"),
+    [({"DESCRIPTOR": None}, "MessageToDict"), ({"model_dump": None}, "model_dump")],
+)
+def test_a_value_of_the_official_sdk_is_named_and_so_is_what_to_pass(members, instead):
+    foreign = type("Message", (), {"__module__": "a2a.types", **members})()
+
+    with pytest.raises(TypeError, match=rf"not a2a\.types\.Message of .*{instead}"):
+        to_message(foreign, new_id="m")
+    with pytest.raises(TypeError, match=rf"not a2a\.types\.Message of .*{instead}"):
+        connect(foreign)

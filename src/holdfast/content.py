@@ -15,6 +15,7 @@ import msgspec
 from holdfast.arguments import check_json, check_kind, not_empty
 from holdfast.errors.values import one_line
 from holdfast.model.codec import MalformedError
+from holdfast.model.settings import kind_of
 from holdfast.model.types import Message, Part, Role
 from holdfast.runtime.env import SystemEnv
 
@@ -181,7 +182,7 @@ def _read(content: object) -> Message:
             return Message(parts=tuple(_part(item) for item in cast("Iterable[object]", content)))
         case _:
             pass
-    text = f"a message is text, a part, parts, a Message or a dict, not {type(content).__name__}"
+    text = f"a message is text, a part, parts, a Message or a dict, not {kind_of(content)}"
     raise TypeError(text)
 
 
@@ -212,7 +213,7 @@ def _part(item: object) -> Part:
         case str():
             return Part(text=item)
         case _:
-            text = f"a part is a Part or text, not {type(item).__name__}"
+            text = f"a part is a Part or text, not {kind_of(item)}"
             raise TypeError(text)
 
 

@@ -12,6 +12,7 @@ from holdfast.model.card import AgentCard, check_card
 from holdfast.model.card_reading import read_card
 from holdfast.model.extras import missing_extra
 from holdfast.model.grpc_addresses import grpc_address, is_of_grpc_alone
+from holdfast.model.settings import kind_of
 from holdfast.runtime.interfaces import Route, choose_interfaces
 from holdfast.wire.bindings import (
     BINDINGS,
@@ -112,7 +113,7 @@ def route_to(
         _check_has_card(agent)
         named.append(check_url(agent, "agent URL", or_path=True))
     elif not isinstance(cast("object", agent), Path | AgentCard | Mapping):
-        text = f"agent must be a URL, a Path, an AgentCard or a dict, not {type(agent).__name__}"
+        text = f"agent must be a URL, a Path, an AgentCard or a dict, not {kind_of(agent)}"
         raise TypeError(text)
     return Route(
         bindings=bindings,

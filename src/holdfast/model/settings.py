@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["check_count", "check_kind", "check_kinds", "check_number", "check_numbers"]
+__all__ = ["check_count", "check_kind", "check_kinds", "check_number", "check_numbers", "kind_of"]
 
 
 def check_number(name: str, value: object, what: str = "number") -> None:
@@ -77,5 +77,17 @@ def check_kind(
     """
     if not isinstance(value, kind):
         first = kind[0] if isinstance(kind, tuple) else kind
-        message = f"{name} must be {first.__name__}{or_else}, not {type(value).__name__}"
+        message = f"{name} must be {first.__name__}{or_else}, not {kind_of(value)}"
         raise TypeError(message)
+
+
+def kind_of(value: object) -> str:
+    """Name the class of a value that is refused; of the official SDK's, say what to pass."""
+    kind = type(value)
+    if kind.__module__.partition(".")[0] != "a2a":
+        return kind.__name__
+    if hasattr(kind, "DESCRIPTOR"):
+        instead = "google.protobuf.json_format.MessageToDict(…)"
+    else:  # of protocol 0.3
+        instead = 'model_dump(mode="json", by_alias=True, exclude_none=True)'
+    return f"{kind.__module__}.{kind.__name__} of the official SDK; pass what {instead} gives"
