@@ -1099,8 +1099,8 @@ def _stream_calls(
 
 def _check_named(operation: Operation[Any, Any], params: object) -> None:
     """Checks that a request names what it is about, which by itself only a path would need."""
-    for name in operation.request.__struct_fields__:
-        if f"{{{name}}}" in operation.path and not getattr(params, name, None):
+    for name in getattr(params, "__struct_fields__", ()):
+        if f"{{{name}}}" in operation.path and not getattr(params, name):
             text = f"the request lacks {name}"
             raise MalformedError(text)
 
