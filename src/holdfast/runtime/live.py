@@ -326,10 +326,12 @@ class LiveStream:
         An event that arrives in the moment in which this is cancelled is kept for the next call.
         """
         resume, reading = self._resume, self._reading
+        self._check_open()  # it may have been closed in the moment in which patience ended
         if reading is None or reading.cancelled():
             reading = self._reading = asyncio.ensure_future(connection.__anext__())
         try:
             while not await self._comes(reading):
+                self._check_open()
                 self._patient_until = None
                 resume.quiet()
                 await self._going_on.wait(self._look_beside(reading))
