@@ -235,7 +235,9 @@ SIGNATURES = {
         "self message *task_id=None *context_id=None *metadata=None *accepted_output_modes=None "
         "*push_notification_config=None *tools=() *poll_interval=2.0 **options"
     ),
-    "Client.subscribe_to_task": "self task_id *poll_interval=2.0 **options",
+    "Client.subscribe_to_task": (
+        "self task_id *force_subscription=False *poll_interval=2.0 **options"
+    ),
     "Client.wait": ("self task_id *until=None *poll_interval=2.0 **options"),
     "Conversation.ask": "self message *metadata=None *accepted_output_modes=None **options",
     "Conversation.stream_message": (

@@ -250,7 +250,7 @@ async def test_who_subscribes_to_an_older_agent_has_it_store_what_follows_once_m
         client.stream_message(f"paced {name} 100") as first,
     ):
         await anext(first)
-        async with client.subscribe_to_task(first.task.id) as second:
+        async with client.subscribe_to_task(first.task.id, force_subscription=True) as second:
             begun = asyncio.create_task(anext(second))
             while not begun.done():  # one chunk at a time, until it is there
                 await get(f"{url}/permits?name={name}&count=1")
@@ -267,7 +267,7 @@ async def test_who_subscribes_to_an_older_agent_has_it_store_what_follows_once_m
 async def test_s04_what_is_over_cannot_be_subscribed_to_and_is_given_whole(client_of):
     async with client_of() as client:
         task = await client.send_message("echo hello")
-        async with client.subscribe_to_task(task.id) as events:
+        async with client.subscribe_to_task(task.id, force_subscription=True) as events:
             seen = [event async for event in events]
 
     assert [(event.state, event.text) for event in seen] == [(TaskState.COMPLETED, "hello")]

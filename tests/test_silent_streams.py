@@ -4,6 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
+from tests.cli_harness import holdfast as cli
 
 from holdfast import (
     InvalidAgentResponseError,
@@ -183,3 +184,35 @@ async def test_why_a_task_failed_is_in_the_error_where_it_comes_under_another_id
 
     with pytest.raises(InvalidAgentResponseError, match=r"error-1.*the database is gone"):
         await client.ask("hi")
+
+
+# ── Agents whose tasks a subscription changes ────────────────────────────────────────────────
+
+
+@both_bindings
+@pytest.mark.parametrize("is_forced", [False, True])
+async def test_a_task_of_protocol_0_3_is_polled_unless_a_subscription_is_forced(
+    is_forced, binding, caplog
+):
+    agent = FakeAgent(completes("done", after=20), versions=("0.3",))
+    await connected(agent, binding).send_message("hi", return_immediately=True)
+    client = connected(agent, binding)
+
+    stream = client.subscribe_to_task("task-1", force_subscription=is_forced)
+    async with stream as events:
+        assert (await events.result()).text == "done"
+
+    warned = [one for one in caplog.records if "is polled" in one.getMessage()]
+    assert (len(agent.calls("SubscribeToTask")), len(warned)) == (is_forced, not is_forced)
+
+
+def test_the_command_line_says_why_it_does_not_subscribe():
+    agent = FakeAgent(completes("done", after=20), versions=("0.3",))
+    options = ("--a2a-version", "0.3")
+    cli("send", "hi", "--no-wait", *options, agent=agent)
+
+    done = cli("task", "subscribe", "--stream", *options, "task-1", agent=agent)
+
+    assert (done.exit, len(agent.calls("SubscribeToTask"))) == (0, 0)
+    assert "looked at, and not subscribed to" in done.err
+    assert "was cut" not in done.err

@@ -177,7 +177,7 @@ async def test_s04_a_task_that_ended_meanwhile_is_asked_for(code, binding, versi
             answer = await events.result()
     else:  # where only who asks for a subscription gets one
         await client.send_message("hi", return_immediately=True)
-        async with client.subscribe_to_task("task-1") as events:
+        async with client.subscribe_to_task("task-1", force_subscription=True) as events:
             answer = await events.result()
 
     assert (answer.text, answer.task) == ("ab", agent.tasks["task-1"])

@@ -627,7 +627,7 @@ async def test_a_subscription_that_brings_nothing_is_looked_after(binding, store
     client = client_of(agent, binding)
 
     await client.send_message("hi", return_immediately=True)
-    async with client.subscribe_to_task("task-1") as events:
+    async with client.subscribe_to_task("task-1", force_subscription=True) as events:
         answer = await events.result()
 
     assert (answer.needs_input, answer.question) == (True, "which?")
@@ -643,7 +643,7 @@ async def test_a_subscription_to_what_came_to_rest_before_it_is_not_waited_for(b
 
     client = client_of(agent, binding)
     await client.send_message("hi", return_immediately=True)
-    async with client.subscribe_to_task("task-1") as events:
+    async with client.subscribe_to_task("task-1", force_subscription=True) as events:
         answer = await events.result()
 
     assert (answer.needs_input, answer.question) == (True, "which?")
@@ -660,7 +660,7 @@ async def test_a_subscription_that_begins_while_its_task_is_asked_for_is_not_lef
     client = connect(agent.url, engine=network, bindings=(binding,))
 
     await client.send_message("hi", return_immediately=True)
-    async with client.subscribe_to_task("task-1") as events:
+    async with client.subscribe_to_task("task-1", force_subscription=True) as events:
         answer = await events.result()
 
     assert (answer.needs_input, answer.question) == (True, "which?")
@@ -674,7 +674,7 @@ async def test_a_subscription_that_is_broken_off_is_refused():
 
     client = client_of(agent, "HTTP+JSON")
     await client.send_message("hi", return_immediately=True)
-    async with client.subscribe_to_task("task-1") as events:
+    async with client.subscribe_to_task("task-1", force_subscription=True) as events:
         answer = await events.result()
 
     assert answer.text == "ab"
@@ -724,7 +724,7 @@ async def test_a_subscription_to_an_older_agent_that_is_cut_is_followed_by_looks
     client = client_of(agent, binding)
     await client.send_message("hi", return_immediately=True)
 
-    async with client.subscribe_to_task("task-1") as events:
+    async with client.subscribe_to_task("task-1", force_subscription=True) as events:
         answer = await events.result()
 
     assert (answer.text, events.reconnects) == ("abc", 0)

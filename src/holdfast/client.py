@@ -784,6 +784,7 @@ class Client(ClosingContext):
         self,
         task_id: str,
         *,
+        force_subscription: bool = False,
         poll_interval: float = 2.0,
         **options: Unpack[CallOptions],
     ) -> EventStream:
@@ -793,11 +794,12 @@ class Client(ClosingContext):
 
         The official Python server of protocol 0.3 adds what it tells a subscriber to the task that
         it stores once more: for everybody, the task then holds its text twice from there on. And
-        the agent hangs about 1,000 events after a subscriber has left. There `Client.wait` looks
-        at the task instead; with ``streaming=False`` this does so, too.
+        the agent hangs about 1,000 events after a subscriber has left. So a task of an agent of
+        0.3 is polled instead, and the log says so.
 
         Args:
             task_id: The task.
+            force_subscription: Whether to subscribe at an agent of protocol 0.3 all the same.
             poll_interval: Seconds between two looks where the task has to be polled.
         """
         check_seconds("poll_interval", poll_interval)
@@ -805,7 +807,7 @@ class Client(ClosingContext):
 
         deadline, per_call = self._calls.begin("stream", options, of=Client.subscribe_to_task)
         calls = StreamCalls(self._calls, deadline, per_call, poll_interval=poll_interval)
-        return EventStream(calls, calls.subscribe_to(task_id))
+        return EventStream(calls, calls.subscribe_to(task_id, forced=force_subscription))
 
     async def cancel_task(
         self,
@@ -1079,7 +1081,8 @@ def subscribing(
         opening: Seconds up to the first event, with all that is tried for that.
     """
     stream = _stream_calls(client, options, opening)
-    return EventStream(stream, stream.subscribe_to(not_empty("task_id", task_id)))
+    begin = stream.subscribe_to(not_empty("task_id", task_id), forced=True)  # as its caller says
+    return EventStream(stream, begin)
 
 
 def _stream_calls(

@@ -284,6 +284,11 @@ class EventStream:
         return None if self._live is None else self._live.error
 
     @property
+    def is_polled(self) -> bool:
+        """Whether the task is polled because a subscription might change what its agent stores."""
+        return self._calls.is_polled
+
+    @property
     def gap(self) -> bool:
         """Whether status messages may be missing: agents need not keep those of a cut.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamCalls"]
 
+logger = logging.getLogger("holdfast")
+
 
 class StreamCalls:
     """One stream of a client: opened by a message, or of a task that there is already.
@@ -50,6 +53,7 @@ class StreamCalls:
         per_call: What goes with each of its requests.
         extensions: What the agent has activated, as the reply to the first request said.
         call: What is written down of the message that was sent last; None for nothing.
+        is_polled: Whether the task is polled because a subscription might do it harm.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class StreamCalls:
         self.call: HeldCall | None = None
         self._request_id = ""
         self._sending: Sending | None = None
+        self.is_polled = False
         self._subscribed: tuple[Attempt, ...] = ()
 
     @property
@@ -128,9 +133,15 @@ class StreamCalls:
         if self.deadline.is_for_opening:
             self.deadline = NEVER
 
-    def subscribe_to(self, task_id: str) -> Callable[[], Awaitable[LiveStream]]:
-        """What gives a task and its events: by a subscription, where streams are offered."""
-        return partial(self._subscribe_to, task_id)
+    def subscribe_to(
+        self, task_id: str, *, forced: bool = False
+    ) -> Callable[[], Awaitable[LiveStream]]:
+        """What gives a task and its events: by a subscription, where streams are offered.
+
+        At an agent of protocol 0.3, whose stored task a subscription may change, the task is
+        polled instead, unless it is ``forced``.
+        """
+        return partial(self._subscribe_to, task_id, forced=forced)
 
     def follow(
         self, task_id: str, task: Task | None = None
@@ -182,11 +193,27 @@ class StreamCalls:
         resume.polled()
         return self._live(resume, None)
 
-    async def _subscribe_to(self, task_id: str) -> LiveStream:
+    async def _subscribe_to(self, task_id: str, *, forced: bool) -> LiveStream:
         resume = self._machine(task_id=task_id, reply=self._calls.replies.pending(task_id))
         if not await self._are_streams_offered():
             resume.polled()
+        elif not forced and await self._is_of_v03():
+            logger.warning(
+                "task %s is polled: the agent speaks protocol 0.3, whose servers may store a "
+                "task's text once more for each subscriber (force_subscription=True subscribes)",
+                task_id,
+            )
+            self.is_polled = True
+            resume.polled()
         return self._live(resume, None)
+
+    async def _is_of_v03(self) -> bool:
+        """Whether calls go to an interface of protocol 0.3, which may be known by now."""
+        if self._calls.can_be_watched is not None:
+            return not self._calls.can_be_watched
+        card = await self._calls.card(self.deadline)
+        versions = [one.protocol_version or "" for one in card.supported_interfaces]
+        return bool(versions) and all(version.startswith("0.") for version in versions)
 
     async def _follow(self, task_id: str, task: Task | None) -> LiveStream:
         reply = self._calls.replies.pending(task_id)

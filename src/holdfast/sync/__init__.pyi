@@ -661,7 +661,12 @@ class Client:
         """
 
     def subscribe_to_task(
-        self, task_id: str, *, poll_interval: float = 2.0, **options: Unpack[CallOptions]
+        self,
+        task_id: str,
+        *,
+        force_subscription: bool = False,
+        poll_interval: float = 2.0,
+        **options: Unpack[CallOptions],
     ) -> EventStream:
         """Gives a task as it stands, and then what happens to it (A2A 3.1.6).
 
@@ -669,11 +674,12 @@ class Client:
 
         The official Python server of protocol 0.3 adds what it tells a subscriber to the task that
         it stores once more: for everybody, the task then holds its text twice from there on. And
-        the agent hangs about 1,000 events after a subscriber has left. There `Client.wait` looks
-        at the task instead; with ``streaming=False`` this does so, too.
+        the agent hangs about 1,000 events after a subscriber has left. So a task of an agent of
+        0.3 is polled instead, and the log says so.
 
         Args:
             task_id: The task.
+            force_subscription: Whether to subscribe at an agent of protocol 0.3 all the same.
             poll_interval: Seconds between two looks where the task has to be polled.
         """
 
@@ -759,7 +765,8 @@ class Client:
             options: See `SendOptions`; ``on_unknown`` is for messages.
 
         Raises:
-            ValueError: The operation is answered by a stream, or the message has no id.
+            ValueError: The operation is answered by a stream, the message has no id, or the
+                request does not name what it is about.
         """
 
     def __enter__(self) -> Self: ...
@@ -1181,6 +1188,10 @@ class EventStream:
 
         The agent's own error is among these, where it ends a stream with one.
         """
+
+    @property
+    def is_polled(self) -> bool:
+        """Whether the task is polled because a subscription might change what its agent stores."""
 
     @property
     def gap(self) -> bool:
