@@ -128,6 +128,7 @@ class LiveStream:
         self.told = resume.told
         self._source = source
         self._patient_until: float | None = None  # as far as the connection is read
+        self._looked_at = 0.0  # the last time that the task was asked for
         self._reading: asyncio.Future[StreamResponse] | None = None  # whose event is yet to come
         self._connect(connection)
         self._env = env
@@ -270,6 +271,9 @@ class LiveStream:
 
     async def _read(self) -> None:
         connection = self._connection
+        if self._is_due():
+            self._resume.quiet()
+            return
         if connection is None:  # it was let go of, as after an error
             self._resume.ended()
             return
@@ -306,10 +310,10 @@ class LiveStream:
         Raises:
             _Quiet: It did not come.
         """
-        self._begin_patience()
-        if self._patient_until is None:
+        quiet_at = self._quiet_at()
+        if quiet_at is None:
             return await awaitable
-        limit = self._limit = self._watchdog.until(self._patient_until)
+        limit = self._limit = self._watchdog.until(quiet_at)
         try:
             with limit:
                 return await awaitable
@@ -332,9 +336,11 @@ class LiveStream:
         try:
             while not await self._comes(reading):
                 self._check_open()
-                self._patient_until = None
+                self._patient_until, is_due = None, self._is_due()
                 resume.quiet()
-                await self._going_on.wait(self._look_beside(reading))
+                task_id = self.told.task_id or ""
+                looking = self._look(task_id) if is_due else self._look_beside(reading)
+                await self._going_on.wait(looking)
                 self._check_stale(asyncio.get_running_loop().time())
                 if resume.step is not Step.READ or self.told.has_news or self._going_on.is_ended:
                     break
@@ -367,13 +373,21 @@ class LiveStream:
             await self._patiently(asyncio.wait({reading}))
         return reading.done()
 
-    def _begin_patience(self) -> None:
-        """Sets when the task is asked for; what was cancelled goes on where it stood."""
-        patience = self._resume.patience
+    def _quiet_at(self) -> float | None:
+        """When the task is asked for; what was cancelled goes on where it stood."""
+        patience, after = self._resume.patience, self._resume.look_after
         if patience is None:
             self._patient_until = None
         elif self._patient_until is None:
             self._patient_until = asyncio.get_running_loop().time() + patience
+        if self._patient_until is None or after is None:
+            return self._patient_until
+        return min(self._patient_until, self._looked_at + after)
+
+    def _is_due(self) -> bool:
+        """Whether the task is to be asked for, whatever the connection brings meanwhile."""
+        after = self._resume.look_after
+        return after is not None and asyncio.get_running_loop().time() >= self._looked_at + after
 
     def hurry(self) -> None:
         """Has the task asked for soon: something else says that it changes."""
@@ -404,6 +418,7 @@ class LiveStream:
             self._resume.not_found(error)
         else:
             self._resume.found(task)
+        self._looked_at = asyncio.get_running_loop().time()
 
     async def _search(self) -> None:
         await self._replace()

@@ -105,6 +105,13 @@ class TaskFold:
             self._task = self._open.closed()
         return self._task
 
+    def artifact(self, artifact_id: str) -> Artifact | None:
+        """One artifact of the task as it stands, in time that grows with its own size alone."""
+        if self._open is not None:
+            return self._open.artifact(artifact_id)
+        artifacts = () if self._task is None else self._task.artifacts
+        return next((a for a in artifacts if a.artifact_id == artifact_id), None)
+
     def add(self, event: Event) -> None:
         """Folds an event onto the task; if it raises, the task stays as it was.
 
@@ -200,6 +207,14 @@ class _OpenTask:
             history=tuple(self._history),
             metadata=_copied(self._metadata),
         )
+
+    def artifact(self, artifact_id: str) -> Artifact | None:
+        """One artifact as it stands."""
+        place = self._places.get(artifact_id)
+        if place is None:
+            return None
+        artifact = self._artifacts[place]
+        return artifact.closed() if isinstance(artifact, _OpenArtifact) else artifact
 
     def update_status(self, event: TaskStatusUpdateEvent) -> None:
         said, says = self._status.message, event.status.message

@@ -1,23 +1,31 @@
-"""Which of the chunks that follow a subscription a task already holds.
+"""Which of the chunks that follow a subscription are new to the caller.
 
-An agent that is subscribed to sends the task as it stands, and then what happens; what it sends
-then may be in the task already (the official server repeated chunks in 36 of 200 subscriptions,
-and in 197 with a slower store). That a chunk looks like what is there proves nothing: "ha" and
-"ha" are two. So each artifact is written out as one text, and the question is where in that text
-the chunks of the stream begin. Every place that fits what is known is a candidate; what the
-agent's task turns out to hold rules candidates out.
+An agent that is subscribed to sends the task as it stands, and then what happens. But where in the
+text the chunks that follow begin is not said. They may repeat what the caller has (the official
+server repeated chunks in 36 of 200 subscriptions, and in 197 with a slower store), and there may
+be text between the two that the caller lacks, because it was written while nobody listened and the
+store is behind. Their content does not say it either: "ha" and "ha" are two, and behind "ha" in
+a store that lags anything may stand that the chunk "ha" follows. Of all places where chunks may
+belong, the one beyond all that is known is never ruled out by what is known.
 
-And a task may lack what happened before a stream began, if it comes from a store that is behind.
-So what a stream brings is told when the task is seen to hold the beginning of it; until then
-something may be missing before it.
-
-Rules: nothing is new as long as it may be old, or something may be missing before it; what the
-agent's task holds is never new.
+Rules:
+- Of an artifact that the caller had before, chunks are not taken from the connection: they are the
+  reason to ask for the task, and its text is (`holdfast.tasks.told`). The price is to wait for the
+  store, and nothing comes twice, is lost or has to be taken back.
+- An artifact that the caller hears of for the first time with its first chunk is followed: from
+  there on, all that comes is new.
+- A whole artifact says what the text is, and so does what is appended to it. It is followed from
+  where it has become a text that the artifact cannot have had before (`holdfast.tasks.past`).
+- Where there is no store, the connection is all there is. Then what follows the snapshot is new
+  (A2A 3.1.6), and a whole artifact that begins like the known one repeats it until it goes on.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from holdfast.model import codec
 from holdfast.model.types import TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
@@ -27,15 +35,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast.model.types import Event, Part, Task, TaskStatus
+    from holdfast.tasks.told import Told
 
 __all__ = ["CatchUp", "Writing"]
 
-_LOOKS = 8
-"""Doubtful events for each of which the task is asked for; then, whenever their number doubles."""
-
-_MOST = 64
-"""Places to keep in mind; an agent that says "ha" a thousand times has more, and is believed only
-where its task says so."""
+_HELD = 1 << 20
+"""Characters of chunks of an artifact to keep for the case that there turns out to be no store."""
 
 _STANDS_IN = 0x100000
 """The first of the characters of no meaning (Unicode's plane 16, private use) that stand for parts
@@ -61,123 +66,127 @@ class Writing:
         if part.text is not None and not part.metadata and not part.filename:
             return part.text
         code = min(_STANDS_IN + len(self._characters), _LAST)
-        return self._characters.setdefault(codec.encode(part), chr(code))
+        digest = hashlib.blake2b(codec.encode(part), digest_size=16).digest()
+        return self._characters.setdefault(digest, chr(code))
 
 
 class CatchUp:
-    """What one connection brings, laid over the task that was asked for after it had begun.
+    """What one connection brings, after the task was asked for.
 
     Args:
-        base: The task; None if nobody has it, and all that comes is new.
+        told: What the caller has.
     """
 
-    def __init__(self, base: Task | None) -> None:
-        self._base = base
-        self._status = None if base is None else base.status  # None once all that comes is new
-        self._writing = Writing()
-        self._overlaps: dict[str, _Overlap | None] = {}  # None where all that comes is new
-        self._doubts = 0
-        self._is_in_doubt = False
-        self._is_trusting = False
+    def __init__(self, told: Told) -> None:
+        self._told = told
+        self._status = None if (task := told.whole()) is None else task.status
+        self._is_alone = False  # there is no store
+        self._followed: set[str] = set()
+        self._pending: dict[str, _Pending] = {}
+
+    @property
+    def followed(self) -> frozenset[str]:
+        """The artifacts of which all that the connection brings is new."""
+        return frozenset(self._followed)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the caller's task was not yet seen to hold what the connection brought."""
+        return any(pending.is_missing for pending in self._pending.values())
 
     def follow(self, event: Event) -> list[Event]:
-        """Takes what the connection brings, and gives what is known to be new by now."""
-        self._is_in_doubt = False
+        """Takes what the connection brings, and gives what of it is new for certain."""
         if isinstance(event, TaskArtifactUpdateEvent):
-            return self._follow_artifact(event)
+            if event.artifact.artifact_id in self._followed:
+                return [event]
+            return self._place(event)
         if isinstance(event, TaskStatusUpdateEvent):
             if self._status is not None and _was_before(event.status, self._status):
                 return []
             self._status = None
         return [event]
 
-    @property
-    def wants_look(self) -> bool:
-        """Whether what came last may be in the task, or not: the task should be asked for."""
-        few = self._doubts <= _LOOKS or self._doubts.bit_count() == 1
-        return self._is_in_doubt and few
-
-    def look(self, before: Task, after: Task) -> list[Event]:
-        """Takes what another look at the task has told the caller, and gives what else is new.
+    def looked(self, task: Task, *, is_ahead: bool = False) -> None:
+        """The caller has been told what another look at the task has shown.
 
         Args:
-            before: The task as the caller had it.
-            after: The task as the caller has it now.
+            task: What was shown.
+            is_ahead: Whether that may be what the connection is yet to bring.
         """
-        self._base = after
-        if before.status != after.status:
-            self._status = after.status
-        found: list[Event] = []
-        for artifact_id, overlap in self._overlaps.items():
-            known = self._text_of(after, artifact_id) or ""
-            if overlap is None:
-                # All was new so far: the connection stands where the caller stood.
-                told = self._text_of(before, artifact_id) or ""
-                if known != told:
-                    start = len(told) if known.startswith(told) else None
-                    self._overlaps[artifact_id] = _Overlap(known, start)
-                continue
-            found += overlap.look(known)
-            if overlap.is_at_odds:
-                self._overlaps[artifact_id] = self._overlap(known)
-            elif overlap.is_clear:
-                self._overlaps[artifact_id] = None
-        return found
+        if task.status == self._told.status:
+            self._status = task.status
+        if is_ahead:
+            self._followed.clear()
+        have = self._told.whole() if self._pending else None
+        for artifact in () if have is None else have.artifacts:
+            if (pending := self._pending.get(artifact.artifact_id)) is not None:
+                pending.look(self._told.writing.text(artifact.parts))
 
-    def give_up(self) -> list[Event]:
-        """Gives what is new if nobody can say: the connection repeats as much as it may."""
-        return [new for overlap in self._open() for new in overlap.give_up()]
+    def go_alone(self) -> list[Event]:
+        """Gives what is new where there is no store; `follow` does from here on."""
+        self._is_alone = True
+        return [new for name in list(self._pending) for new in self._release(name)]
 
-    def trust(self) -> list[Event]:
-        """Gives what is new if nothing is missing before it; so does `follow` from here on."""
-        self._is_trusting = True
-        return [new for overlap in self._open() for new in overlap.trust()]
+    def finish(self) -> list[Event]:
+        """Gives what the connection ended with where there is no store."""
+        whole = [self._follow(name) for name, p in self._pending.items() if p.is_other]
+        self._pending.clear()
+        return [event for event in whole if event is not None]
 
-    @property
-    def is_ahead(self) -> bool:
-        """Whether the task still lacks what the connection brought."""
-        return any(overlap.is_ahead for overlap in self._open())
-
-    def _open(self) -> list[_Overlap]:
-        return [overlap for overlap in self._overlaps.values() if overlap is not None]
-
-    def _follow_artifact(self, event: TaskArtifactUpdateEvent) -> list[Event]:
+    def _place(self, event: TaskArtifactUpdateEvent) -> list[Event]:
+        """What is new of an artifact that is not followed."""
         artifact_id = event.artifact.artifact_id
-        if artifact_id not in self._overlaps:
-            known = self._text_of(self._base, artifact_id)
-            if known is None and (self._base is None or not event.append or self._is_trusting):
-                self._overlaps[artifact_id] = None
-            else:
-                self._overlaps[artifact_id] = self._overlap(known or "")
-        overlap = self._overlaps[artifact_id]
-        if overlap is None:
-            return [event]
-        text = self._writing.text(event.artifact.parts)
-        if not event.append and (self._is_trusting or overlap.is_outgrown_by(text)):
-            self._overlaps[artifact_id] = None
-            return [event]
-        found: list[Event] = [*(overlap.add(event, text) if event.append else ())]
-        if not event.append:
-            overlap.replace(text)
-        if overlap.is_clear:
-            self._overlaps[artifact_id] = None
-        elif not event.append or overlap.is_open or overlap.is_at_odds or overlap.is_ahead:
-            self._is_in_doubt = True
-            self._doubts += 1
-        return found
+        pending = self._pending.get(artifact_id)
+        if pending is None:
+            known = self._told.text_of(artifact_id)
+            if self._begins(event, known):
+                self._followed.add(artifact_id)
+                return [event]
+            pending = self._pending[artifact_id] = _Pending(known or "")
+        goes_on = pending.add(event, self._told.writing.text(event.artifact.parts))
+        if not self._is_new(artifact_id, pending):
+            return []
+        whole = self._follow(artifact_id)
+        del self._pending[artifact_id]
+        return [event] if whole is None or not event.append or goes_on else [whole]
 
-    def _overlap(self, known: str) -> _Overlap:
-        overlap = _Overlap(known)
-        if self._is_trusting:
-            overlap.trust()
-        return overlap
+    def _begins(self, event: TaskArtifactUpdateEvent, known: str | None) -> bool:
+        """Whether an artifact is followed from its first event on."""
+        if self._is_alone:
+            return event.append or known is None
+        past, artifact_id = self._told.past, event.artifact.artifact_id
+        is_first = known is None and not event.append and not past.is_heard_of(artifact_id)
+        if known is None:  # it may have been there while nobody listened
+            past.skipped(artifact_id)
+        return is_first
 
-    def _text_of(self, task: Task | None, artifact_id: str) -> str | None:
-        """An artifact written out; None if the task has none of that id."""
-        artifacts = () if task is None else task.artifacts
-        found = (a.parts for a in artifacts if a.artifact_id == artifact_id)
-        parts = next(found, None)
-        return None if parts is None else self._writing.text(parts)
+    def _is_new(self, artifact_id: str, pending: _Pending) -> bool:
+        """Whether an artifact has become what it cannot have been before."""
+        text, known = pending.whole, pending.known
+        if text is None or known.startswith(text):
+            return False
+        return self._is_alone or not self._told.past.may_ever_hold(artifact_id, text, known)
+
+    def _follow(self, artifact_id: str) -> TaskArtifactUpdateEvent | None:
+        """Follows an artifact from here on, and gives it as the connection has it."""
+        self._followed.add(artifact_id)
+        if not self._is_alone:
+            self._told.past.skipped(artifact_id)
+        return self._pending[artifact_id].event
+
+    def _release(self, artifact_id: str) -> list[TaskArtifactUpdateEvent]:
+        pending = self._pending[artifact_id]
+        if pending.whole is None:
+            new = pending.after_the_known()
+            self._followed.add(artifact_id)
+            self._told.past.skipped(artifact_id)
+        elif self._is_new(artifact_id, pending):
+            whole = self._follow(artifact_id)
+            new = [] if whole is None else [whole]
+        else:
+            return []
+        del self._pending[artifact_id]
+        return new
 
 
 def _was_before(status: TaskStatus, now: TaskStatus) -> bool:
@@ -188,123 +197,67 @@ def _was_before(status: TaskStatus, now: TaskStatus) -> bool:
     return status.state is TaskState.SUBMITTED if newer is None else newer
 
 
-class _Overlap:
-    """The chunks that a stream brings of one artifact, laid over what its task holds.
+class _Pending:
+    """What a connection has brought of an artifact, of which nobody knows yet what is new.
 
     Args:
-        known: What the task holds, written as text.
-        start: Where in it the stream begins; None if that is not known.
+        known: What the caller has of it, written as text.
 
     Attributes:
-        is_clear: Whether it is clear which of the chunks to come are new: all of them.
+        known: The same, by now.
+        whole: What the connection makes of it, written as text; None as long as it does not say.
+        event: The same as an event.
+        is_missing: Whether the last chunk was not yet seen at the end of what the caller has, or
+            behind that: where not, there is no hurry to ask for the task.
     """
 
-    def __init__(self, known: str, start: int | None = None) -> None:
-        self._known = known
-        self._from = len(known)  # where the stream begins if it repeats nothing
-        # Where it may begin; None before the first chunk.
-        self._starts: list[int] | None = None if start is None else [start]
-        self._seen = ""
-        self._held: list[tuple[int, int, TaskArtifactUpdateEvent]] = []
-        self._is_joined = start is not None  # nothing is missing between the two
-        self.is_clear = False
+    def __init__(self, known: str) -> None:
+        self.known = known
+        self.whole: str | None = None
+        self.event: TaskArtifactUpdateEvent | None = None
+        self.is_missing = False
+        self._last, self._after = "", 0
+        self._began_at = len(known)
+        self._held: list[tuple[str, TaskArtifactUpdateEvent]] | None = []
+        self._size = 0
 
-    def add(self, chunk: TaskArtifactUpdateEvent, text: str) -> list[TaskArtifactUpdateEvent]:
-        """Takes a chunk, and gives what is known to be new by now."""
-        if self.is_at_odds:
-            return []
-        at = len(self._seen)
-        self._held.append((at, at + len(text), chunk))
-        self._seen += text
-        if self._starts is None:
-            if not text:
-                return self._cleared()
-            self._starts = self._places_of(text)
-        return self._judged()
+    def add(self, event: TaskArtifactUpdateEvent, text: str) -> bool:
+        """Takes an event, and gives whether the caller has all that was before it."""
+        before = self.whole
+        if not event.append:
+            self.whole, self.event = text, event
+        elif before is not None and self.event is not None:
+            self.whole = before + text
+            parts = self.event.artifact.parts + event.artifact.parts
+            artifact = msgspec.structs.replace(self.event.artifact, parts=parts)
+            self.event = msgspec.structs.replace(event, artifact=artifact, append=False)
+        elif self._held is not None:
+            self._held.append((text, event))
+            self._size += len(text) or 1
+            if self._size > _HELD:
+                self._held = None
+        self._last, self.is_missing = text, True
+        self._after = max(0, len(self.known) - len(text))
+        return before == self.known
 
-    def replace(self, text: str) -> None:
-        """Takes a whole artifact that came in the stream: from here on, it begins at the start."""
-        self._starts, self._seen = [0], text
-        self._held.clear()
-        self._is_joined = True
-        self._judged()
-
-    def look(self, known: str) -> list[TaskArtifactUpdateEvent]:
-        """Takes what the task holds by now, and gives what is known to be new by now.
-
-        Args:
-            known: At least what was known before, which has been told to the caller.
-        """
-        self._known = known
-        return [] if self._starts is None else self._judged()
-
-    def give_up(self) -> list[TaskArtifactUpdateEvent]:
-        """Gives what is new if nobody can say: the stream repeats as much as it may."""
-        if self._starts:
-            self._starts = [min(self._starts)]
-        return self.trust()
-
-    def trust(self) -> list[TaskArtifactUpdateEvent]:
-        """Gives what is new if nothing is missing between what the task holds and the stream."""
-        self._is_joined = True
-        return self._judged() if self._starts else []
+    def look(self, known: str) -> None:
+        """Takes what the caller has by now."""
+        self.known = known
+        if known.find(self._last, self._after) >= 0:
+            self.is_missing = False
 
     @property
-    def is_at_odds(self) -> bool:
-        """Whether the stream and the task cannot be reconciled."""
-        return self._starts is not None and not self._starts
+    def is_other(self) -> bool:
+        """Whether the connection says what it is, and that is not what the caller has."""
+        return self.whole is not None and self.whole != self.known
 
-    @property
-    def is_ahead(self) -> bool:
-        """Whether the task was not yet seen to hold what the stream brought."""
-        is_found = self._starts is not None and len(self._starts) == 1
-        return is_found and not self._is_joined and bool(self._held)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether chunks are held back of which nobody knows yet whether they are new."""
-        return self._starts is not None and len(self._starts) != 1
-
-    def is_outgrown_by(self, text: str) -> bool:
-        """Whether a whole artifact goes on where the task's stops, so that it is newer."""
-        return len(text) > len(self._known) and text.startswith(self._known)
-
-    def _places_of(self, text: str) -> list[int]:
-        places = [self._from]
-        at = self._known.find(text)
-        while 0 <= at < self._from:
-            if len(places) >= _MOST:
+    def after_the_known(self) -> list[TaskArtifactUpdateEvent]:
+        """The chunks that are new if the first one goes on where the caller stood."""
+        new, at = [], self._began_at
+        for text, event in self._held or ():
+            if at >= len(self.known):
+                new.append(event)
+            elif not self.known.startswith(text, at):
                 return []
-            places.append(at)
-            at = self._known.find(text, at + 1)
-        return places
-
-    def _judged(self) -> list[TaskArtifactUpdateEvent]:
-        if self._starts:
-            self._starts = [start for start in self._starts if self._fits(start)]
-            if not self._starts and not self._is_joined:
-                # What is between was missing when the stream began: it begins further on.
-                later = self._known.find(self._seen, self._from + 1)
-                self._starts = [] if later < 0 else [later]
-        if self._starts is None or len(self._starts) != 1:
-            return []
-        start, known = self._starts[0], len(self._known)
-        self._is_joined = self._is_joined or start < known
-        if not self._is_joined:
-            return []
-        if any(start + at < known < start + end for at, end, _ in self._held):
-            self._starts = []  # a chunk is there or not, and never in part
-        new = [chunk for at, _, chunk in self._held if start + at >= known]
-        self._held.clear()
-        self.is_clear = start + len(self._seen) >= known
-        return new if self._starts else []
-
-    def _fits(self, start: int) -> bool:
-        both = min(len(self._known) - start, len(self._seen))
-        return both <= 0 or self._known.startswith(self._seen[:both], start)
-
-    def _cleared(self) -> list[TaskArtifactUpdateEvent]:
-        new = [chunk for _, _, chunk in self._held]
-        self._held.clear()
-        self._seen = ""
+            at += len(text)
         return new

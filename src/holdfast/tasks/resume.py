@@ -193,8 +193,14 @@ class Resume:
             return self._silence
         return max(self._silence, _SILENCE)
 
+    @property
+    def look_after(self) -> float | None:
+        """Seconds from the last look to when to say `quiet`, whatever comes; None for never."""
+        subscription = self._subscription
+        return None if subscription is None or self.patience is None else subscription.look_after
+
     def quiet(self) -> None:
-        """The connection has brought nothing for as long as patience lasts."""
+        """The connection has brought nothing for as long as patience lasts, or a look is due."""
         if self._subscription is not None:
             self._go_on(self._subscription.quiet(), self._subscription)
         elif (patience := self.patience) is not None:

@@ -1,15 +1,20 @@
 """One connection that a task was subscribed with: what it brings may have been told before.
 
-It goes along with looks at the task, which tell what was missed, and show where in the task what
-the connection brings belongs (`holdfast.tasks.overlap`). What is known to be new is told.
+It goes along with looks at the task, which tell what was missed and what of it is new: where in
+the text of the task its chunks belong is not known otherwise (`holdfast.tasks.overlap`).
 
 Rules:
-- A store may be behind its stream. So what the connection brings is held until the task shows
-  where it belongs, and that the task came to rest is believed when the task says so; but not for
-  ever.
+- A store may be behind its stream, by any time. What the connection brings and the task does not
+  show yet is waited for; the task is asked for again, at first soon and then at most as often as a
+  task that is polled.
 - What came before the connection may reach the store long after it. So the task is asked for again
   while the connection is quiet, each time after twice as long; what was the same before says
   nothing new.
+- That a task came to rest is believed when the task says so. If it does not in half a minute, the
+  answer may lack what was missed: a task that completed is none then. One that failed, or waits
+  for input and holds all that was brought, is taken for what it is.
+- An agent that says that it has no task to give has no store: then the connection is believed. Any
+  other failure to get it says nothing, and it is asked for again.
 - Each thing that happens is answered by what is to be done next.
 """
 
@@ -18,10 +23,18 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from holdfast.model.types import Task, TaskStatusUpdateEvent
+from holdfast.errors import (
+    AuthenticationError,
+    PermissionDeniedError,
+    ReconnectError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from holdfast.model.types import Task, TaskState, TaskStatusUpdateEvent
 from holdfast.tasks.order import is_newer
 from holdfast.tasks.overlap import CatchUp
 from holdfast.tasks.steps import Step, Wait
+from holdfast.wire.status import is_unknown_there
 
 if TYPE_CHECKING:
     from holdfast.errors import A2AError
@@ -35,23 +48,30 @@ class _Why(Enum):
     """Why the task is asked for."""
 
     MISSED = auto()  # what came while nobody listened
-    DOUBT = auto()  # whether what the connection brings is new
+    HELD = auto()  # what of that which the connection brought is new
     REST = auto()  # the stream says that the task is over, or waits for input
     QUIET = auto()  # whether more was missed than the task said at first
 
 
-_LAG = 0.5
-"""Seconds, at least, from the first look at a store that may be behind to the second; it doubles
-each time."""
-
-_LOOKS = 4
-"""Such looks, until the store is taken for one that does not tell what the stream tells."""
+_DOUBTS = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+"""Seconds, at least, between looks at a task that is not at rest where its stream says so."""
 
 _QUIET = 2.0
 """Seconds without an event after which the task is asked for; twice as many each time."""
 
 _LONGEST_QUIET = 300.0
 """The most of these seconds."""
+
+_SOON, _LATER, _LATEST = 0.25, 2.0, 30.0
+"""Seconds from one look at a task that lacks what its connection brought to the next. They double,
+up to the second number while looks bring something, else up to the third."""
+
+_NO_STORE = (
+    TaskNotFoundError,
+    UnsupportedOperationError,
+    AuthenticationError,
+    PermissionDeniedError,
+)
 
 
 class Subscription:
@@ -77,20 +97,33 @@ class Subscription:
         self._seen: Task | None = None  # the task, as it was asked for last
         self._ahead: Event | None = None  # what it brought before the task was asked for
         self._catch_up: CatchUp | None = None
-        self._lags = 0  # looks at a task that lacks what it brought
+        self._has_store: bool | None = (
+            None  # None as long as the task was neither seen nor refused
+        )
+        self._pace = _SOON
+        self._has_held = False
+        self._is_hasty = False  # it brought something after the last look that found anything
         self._doubts = 0  # looks at a task that is not at rest where it says so
 
     @property
     def is_followed(self) -> bool:
-        """Whether what it brings is laid over the task by now."""
+        """Whether the task was asked for after it had begun."""
         return self._catch_up is not None
+
+    @property
+    def look_after(self) -> float | None:
+        """Seconds from the last look to when to say `quiet`, whatever comes; None for never."""
+        if self._catch_up is None or self._has_store is False:
+            return None
+        is_held = self._is_hasty and self._catch_up.is_behind
+        return self._pace if self._has_store is None or is_held else None
 
     def received(self, event: Event) -> Step | Wait:
         """It brought an event."""
         if self._catch_up is not None:
             if not isinstance(event, Task):
                 return self._follow(event, self._catch_up)
-            self._compare_with(event)
+            self._compare_with(event, self._catch_up)
             return Step.READ
         if isinstance(event, Task):
             self._snapshot = event
@@ -99,7 +132,11 @@ class Subscription:
         return self._look(_Why.MISSED)
 
     def quiet(self) -> Step:
-        """It has brought nothing for as long as patience lasts."""
+        """It has brought nothing for as long as patience lasts, or it is time to look again."""
+        if self._catch_up is None:
+            return self._look(_Why.MISSED)
+        if self.look_after is not None:
+            return self._look(_Why.HELD)
         if self.patience is not None:
             self.patience = min(2 * self.patience, _LONGEST_QUIET)
         return self._look(_Why.QUIET)
@@ -110,33 +147,38 @@ class Subscription:
             self.patience = min(self.patience, patience)
 
     def found(self, task: Task) -> Step | Wait:
-        """The task, as it was asked for; `Step.DONE` if `rest` is to be believed."""
-        seen, self._seen = self._seen, task
-        if self._why is _Why.MISSED:
+        """The task, as it was asked for; `Step.DONE` if `rest` is to be believed.
+
+        Raises:
+            ReconnectError: The task is not over, long after the connection said that it completed.
+        """
+        seen, self._seen, self._has_store = self._seen, task, True
+        catch_up = self._catch_up
+        if catch_up is None:
             return self._begin_from(task)
-        if self._why is _Why.QUIET:
-            if task != seen:  # else it may be older than what was brought
-                self._compare_with(task)
-            return Step.READ
-        self._compare_with(task)
-        if self._why is _Why.DOUBT:
-            return self._wait_for_the_store()
-        if self.rest is None or _holds(task.status, self.rest.status):
-            return Step.READ
-        return self._doubt_the_rest()
+        if self._why is _Why.REST and self.rest is not None:
+            return self._compare_rest(task, self.rest, catch_up)
+        before = self._told.count
+        if self._why is not _Why.QUIET or task != seen:  # else it may be older than the connection
+            self._compare_with(task, catch_up)
+        if self._why is _Why.HELD:
+            self._slow_down(has_news=self._told.count > before)
+        return Step.READ
 
     def not_found(self, error: A2AError) -> Step | Wait | None:
-        """The agent did not give the task; None if nothing can be done without it."""
-        if self._why is _Why.MISSED:
-            # Not all who stream have a store: the connection is all there is.
-            return self._begin_from(self._snapshot or self._told.whole())
-        if self._why is _Why.DOUBT:
+        """The agent did not give the task; None if nothing can be done without it.
+
+        Raises:
+            ReconnectError: See `found`.
+        """
+        if not error.transient and (isinstance(error, _NO_STORE) or is_unknown_there(error)):
             return self._do_without_the_store()
-        if self._why is _Why.QUIET:
-            if not error.transient:
-                self.patience = None
-            return Step.READ
-        return None if error.transient else self._doubt_the_rest()
+        if self._catch_up is None:
+            return self._begin_from(self._snapshot if self._told.status is None else None)
+        if self._why is _Why.REST:
+            return None if error.transient else self._doubt_the_rest(self._catch_up)
+        self._slow_down(has_news=False)
+        return Step.READ
 
     # ── Within ───────────────────────────────────────────────────────────────────────────────
 
@@ -144,9 +186,20 @@ class Subscription:
         """Lays what it brings over the task."""
         if base is not None:
             self._told.adopt(base)
-        self._catch_up = CatchUp(self._told.whole())
+        catch_up = self._catch_up = CatchUp(self._told)
+        if self._has_store is False:
+            catch_up.go_alone()
         ahead, self._ahead = self._ahead, None
-        return Step.READ if ahead is None else self._follow(ahead, self._catch_up)
+        return Step.READ if ahead is None else self._follow(ahead, catch_up)
+
+    def _begin_alone(self) -> Step | Wait:
+        """Lays what it brings over its snapshot, which is the task as it stands (A2A 3.1.6)."""
+        snapshot, status = self._snapshot, self._told.status
+        if snapshot is not None and (
+            status is None or is_newer(snapshot.status, status) is not False
+        ):
+            self._told.believe(snapshot)
+        return self._begin_from(None)
 
     def _follow(self, event: Event, catch_up: CatchUp) -> Step | Wait:
         """Puts what is new of an event, as far as that is known."""
@@ -156,40 +209,63 @@ class Subscription:
             if isinstance(new, TaskStatusUpdateEvent) and new.status.state.is_settled:
                 return self._ask_whether_it_rests(new)  # what came before it may be missing
             self._told.put(new)
-        return self._look(_Why.DOUBT) if catch_up.wants_look else Step.READ
-
-    def _compare_with(self, task: Task) -> None:
-        """Puts what of the events that are held back is new, by what the task holds by now."""
-        before = self._told.whole()
-        self._told.adopt(task)
-        after = self._told.whole()
-        if self._catch_up is not None and before is not None and after is not None:
-            self._put(self._catch_up.look(before, after))
-
-    def _wait_for_the_store(self) -> Step | Wait:
-        """Looks again if the task lacks what it brought, some times."""
-        if self._catch_up is None or not self._catch_up.is_ahead:
+        self._is_hasty = True
+        if self._has_held or self._has_store is False or not catch_up.is_behind:
             return Step.READ
-        self._lags += 1
-        return _later(self._lags) if self._lags < _LOOKS else self._do_without_the_store()
+        self._has_held = True
+        return self._look(_Why.HELD)
 
-    def _do_without_the_store(self) -> Step:
+    def _compare_with(self, task: Task, catch_up: CatchUp) -> None:
+        """Puts what is new of the task, but for what the connection itself tells."""
+        self._told.adopt(task, but=catch_up.followed)
+        catch_up.looked(task)
+
+    def _slow_down(self, *, has_news: bool) -> None:
+        """Asks again later, where the store lags and where it would be asked too often."""
+        self._pace = min(2 * self._pace, _LATER if has_news else _LATEST)
+        self._is_hasty = self._is_hasty and not has_news
+
+    def _do_without_the_store(self) -> Step | Wait:
         """Takes what it brings for what follows: nobody knows better."""
-        if self._catch_up is not None:
-            self._put(self._catch_up.trust())
-        return Step.READ
+        self._has_store, self.patience = False, None
+        catch_up = self._catch_up
+        self._told.past.forget()
+        if catch_up is None:
+            return self._begin_alone()
+        self._put(catch_up.go_alone())
+        if self._why is not _Why.REST:
+            return Step.READ
+        self._put(catch_up.finish())
+        return Step.DONE
 
     def _ask_whether_it_rests(self, rest: TaskStatusUpdateEvent) -> Step:
         self.rest, self._doubts = rest, 0
         return self._look(_Why.REST)
 
-    def _doubt_the_rest(self) -> Step | Wait:
+    def _compare_rest(
+        self, task: Task, rest: TaskStatusUpdateEvent, catch_up: CatchUp
+    ) -> Step | Wait:
+        """Believes a task that is as far as its stream said, and all of it if it is no further."""
+        if not _holds(task.status, rest.status):
+            self._compare_with(task, catch_up)
+            return self._doubt_the_rest(catch_up)
+        if task.status == rest.status and (task.status.timestamp or task.status.message):
+            self._told.believe(task)
+        else:
+            self._told.adopt(task)
+        catch_up.looked(task, is_ahead=True)
+        return Step.READ
+
+    def _doubt_the_rest(self, catch_up: CatchUp) -> Step | Wait:
         """It says that the task is at rest, and the agent's task does not."""
-        self._doubts += 1
-        if self._doubts < _LOOKS:
-            return _later(self._doubts)
-        if self._catch_up is not None:
-            self._put(self._catch_up.give_up())
+        if self._doubts < len(_DOUBTS):
+            self._doubts += 1
+            return Wait(attempt=self._doubts, at_least=_DOUBTS[self._doubts - 1])
+        state = TaskState.UNSPECIFIED if self.rest is None else self.rest.status.state
+        if state is TaskState.COMPLETED or (not state.is_terminal and catch_up.is_behind):
+            what = f"the stream of task {self._told.task_id} says {state.name} after a cut, and"
+            what += f" GetTask does not, {sum(_DOUBTS):g} s later: what was missed is not known"
+            raise ReconnectError(what, task=self._told.whole(), executed=True)
         return Step.DONE
 
     def _look(self, why: _Why) -> Step:
@@ -199,10 +275,6 @@ class Subscription:
     def _put(self, events: list[Event]) -> None:
         for event in events:
             self._told.put(event)
-
-
-def _later(attempt: int) -> Wait:
-    return Wait(attempt=attempt, at_least=_LAG * 2 ** (attempt - 1))
 
 
 def _holds(status: TaskStatus, said: TaskStatus) -> bool:
