@@ -29,8 +29,8 @@ from holdfast import (
 from holdfast.policy.limiter import asks_to_wait
 from holdfast.testing import FakeAgent, FakeNetwork, completes, run
 
-CANCELLATIONS = rounds(8_000, 100_000)
-SEEDS = range(10)
+CANCELLATIONS = rounds(10_000, 100_000)
+SEEDS = range(rounds(5, 10))
 BINDINGS = ("JSONRPC", "HTTP+JSON")
 EACH = CANCELLATIONS // len(SEEDS) // len(BINDINGS)
 SLOTS = 40

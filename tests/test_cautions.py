@@ -135,9 +135,7 @@ def unverified():
     return context
 
 
-@pytest.mark.parametrize(
-    "trusting", [lambda: False, lambda: TlsConfig(verify=False), unverified], ids=str
-)
+@pytest.mark.parametrize("trusting", [lambda: False, lambda: TlsConfig(verify=False), unverified])
 def test_an_engine_that_verifies_no_certificates_says_so(warned, trusting):
     AiohttpEngine()
     AiohttpEngine(ssl=ssl.create_default_context())
