@@ -263,9 +263,9 @@ def test_each_task_has_its_own_artifacts():
     assert done.out == "> one\nData:\n1\n\n> two\nData:\n1\n\n> \n"
 
 
-def test_what_steers_a_terminal_ends_with_its_artifact():
+def test_what_steers_a_terminal_is_shown_where_it_stands():
     steps = [artifact(Part(text=text), artifact_id=text) for text in ("a\x1b]0;", "b")]
-    assert shown(saying(*steps)) == "a\nb\n"
+    assert shown(saying(*steps)) == "a\\x1b]0;\nb\n"
 
 
 def test_text_that_is_taken_back_is_told_so():
@@ -287,8 +287,9 @@ def test_nothing_that_steers_a_terminal_gets_through():
     working = Step(state=TaskState.WORKING, says=steering)
     plan = saying(working, artifact(Part(text="x\x1b[")), artifact(Part(text="2Jy"), append=True),
                   says=f"{steering}!")  # fmt: skip
-    assert shown(plan) == "[red]\nxy\nred!\n"
-    assert shown(replies(steering)) == "red\n"
+    escaped = r"re\x1b[31md\x1b]0;title\x07\u202e"
+    assert shown(plan) == f"[{escaped}]\nx\\x1b[2Jy\n{escaped}!\n"
+    assert shown(replies(steering)) == f"{escaped}\n"
 
 
 def test_verbose_names_tasks_states_and_artifacts():

@@ -37,7 +37,7 @@ from holdfast.wire.http import HttpReply
         (".bashrc", "_bashrc"),
         ("-rf", "_rf"),
         ("~root", "_root"),
-        ("a\x00b\n\x1b[31mc", "ab_c"),
+        ("a\x00b\n\x1b[31mc", "ab_[31mc"),
         ("con", "_con"),
         ("NUL.txt", "_NUL.txt"),
         ("COM¹", "_COM¹"),
@@ -52,6 +52,7 @@ from holdfast.wire.http import HttpReply
         ("a:b|c?.txt", "a_b_c_.txt"),
         ("ends. ", "ends"),
         ("\u202etxt.exe", "txt.exe"),
+        ("a\u200b\U000e0041.txt", "a.txt"),
     ],
 )
 def test_a_name_is_made_harmless(name, safe):

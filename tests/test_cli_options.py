@@ -1192,17 +1192,19 @@ def test_a_failure_inside_shows_no_service_parameter():
 
 
 def test_what_steers_a_terminal_does_not_get_through():
-    evil = "\x1b[31mred\x1b[0m\x1b]0;title\x07 \x9b2J\r\x08\u202eend\x00\ud800"
+    evil = (
+        "\x1b[31mred\x1b[0m\x1b]0;title\x07 \x9b2J\r\x08\u202eend\x00\ud800\u061c\u200b\U000e0041"
+    )
     agent = FakeAgent(lambda _: asks(evil))
     done = holdfast("send", "hello", agent=agent)
     assert "red" in done.out
     assert "end" in done.out
-    for character in "\x1b\x9b\x07\x08\r\u202e\x00":
-        assert character not in done.out + done.err
+    hidden = "\x1b\x9b\x07\x08\u202e\x00\u061c\u200b\U000e0041"
+    assert not set(done.out + done.err) & {*hidden, "\r"}
+    assert r"\x1b[31mred\x1b[0m" in done.out
     document = holdfast("send", "hello", "-o", "json", agent=FakeAgent(lambda _: asks(evil)))
     assert document.json["task"]["status"]["message"]["parts"][0]["text"] == evil
-    for character in "\x1b\x9b\x07\x08\u202e\x00":
-        assert character not in document.out
+    assert not set(document.out) & set(hidden)
 
 
 WORDS = "Größe 日本 😀"

@@ -199,7 +199,10 @@ def test_a_message_is_the_whole_answer():
 
 # ── What steers a terminal ───────────────────────────────────────────────────────────────────
 
-STEERING = "ab\n\r\t\x1b[]\\P0;31m \x00\x07\x9b\x9c\x9d\x85\u2028\u202e\ud800é"
+STEERING = (
+    "ab\n\r\t\x1b[]\\P0;31m \x00\x07\x9b\x9c\x9d\x85\u2028\u202e\ud800é"
+    "\u061c\u200b\u200c\u200d\u2060\ufe0f\U000e0041\U000e0100क😀字"
+)
 PIECES = st.lists(st.text(alphabet=st.sampled_from(STEERING)))
 
 
@@ -213,38 +216,60 @@ def test_it_does_not_matter_where_text_is_cut(pieces):
 
 @given(st.text(alphabet=st.sampled_from(STEERING)))
 def test_nothing_but_text_and_line_ends_is_left(text):
-    assert re.fullmatch(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]*", clean(text))
+    shown = clean(text)
+    assert re.fullmatch(
+        "[^\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\u061c\u200b\u2060\ud800\U000e0041]*", shown
+    )
+    assert not re.search("[\u200c\u200d\ufe0f\U000e0100]{2}[\u200c\u200d\ufe0f\U000e0100]", shown)
+    assert clean(shown) == shown
 
 
 @pytest.mark.parametrize(
     ("text", "plain"),
     [
-        ("\x1b[31mred\x1b[0m", "red"),
-        ("\x1b[38;5;1 qx", "x"),
-        ("\x9b2Jx", "x"),
-        ("\x1b]0;title\x07x", "x"),
-        ("\x1b]8;;http://e.test\x1b\\x", "x"),
-        ("\x1bPq\x1b[mz\x9cx", "x"),
-        ("\x1b(Bx", "x"),
-        ("\x1b\x1b[mx", "x"),
-        ("\x1b", ""),
-        ("\x1b]never ends", ""),
+        ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
+        ("\x9b2Jx", r"\x9b2Jx"),
+        ("\x1b]8;;http://e.test\x1b\\x", r"\x1b]8;;http://e.test\x1b\x"),
+        ("\x1b]never ends", r"\x1b]never ends"),
         ("a\r\nb\rc\x85d\u2028e\x0bf", "a\nb\nc\nd\ne\nf"),
-        ("a\tb\x00\x08\u202e\ufeffc", "a\tbc"),
-        ("\ud83d", "?"),
-        ("😀 日本", "😀 日本"),
+        ("a\tb\x00\x08\x7f\ufeffc", "a\tb\\x00\\x08\\x7f\\ufeffc"),
+        ("\ud83d", r"\ud83d"),
+        (
+            "a\u061c\u200e\u200f\u202a\u202e\u2066\u2069",
+            r"a\u061c\u200e\u200f\u202a\u202e\u2066\u2069",
+        ),
+        ("pass\u200bword\xad\u2060\u2064\u206f", r"pass\u200bword\xad\u2060\u2064\u206f"),
+        ("\u3164\U000e0041\U000e01f0", r"\u3164\U000e0041\U000e01f0"),
+        ("a\u200db\u200cc\ufe0f", r"a\u200db\u200cc\ufe0f"),  # of no use in these letters
+        ("😀\u200d\u200d\ufe0f😀\ufe0f\ufe0f", "😀\u200d\\u200d\\ufe0f😀\ufe0f\\ufe0f"),
+        ("字\U000e0100\U000e0100", "字\U000e0100\\U000e0100"),
     ],
 )
-def test_what_steers_a_terminal_is_taken_out(text, plain):
+def test_what_steers_a_terminal_or_hides_in_it_is_escaped(text, plain):
     assert clean(text) == plain
 
 
-def test_a_sequence_that_comes_in_two_chunks_does_not_get_through():
+@pytest.mark.parametrize(
+    "text",
+    [
+        "😀 日本 e\u0301 العربية עברית",
+        "👩\u200d👩\u200d👧 🏳\ufe0f\u200d🌈 👩🏽\u200d🚀 ❤\ufe0f\u200d🔥 1\ufe0f\u20e3 ☎\ufe0e 🇩🇪",
+        "می\u200cخواهم",  # noqa: RUF001  Persian
+        "ක්\u200dරී",  # Sinhala
+        "葛\U000e0100 ≨\ufe00 ᠠ\u180bᠡ",
+    ],
+)
+def test_what_languages_and_emoji_need_is_shown(text):
+    assert clean(text) == text
+
+
+def test_a_sequence_that_comes_in_two_chunks_is_escaped():
     done = follow(streams("re\x1b", "[31", "md\x1b]0;ti", "tle\x07\x9b", "2J!"))
-    assert "Text:\nred!\n\n" in done.out
+    assert "Text:\nre\\x1b[31md\\x1b]0;title\\x07\\x9b2J!\n\n" in done.out
+    hostile = "\x1b\x9b\u202e\u2028\u061c\u200b\U000e0041"
     for form in ("text", "json"):
-        out = follow(streams("\x1b", "[31m\x9b\u202e\u2028"), "-o", form).out
-        assert not set(out) & set("\x1b\x9b\u202e\u2028")
+        out = follow(streams("\x1b", f"[31m{hostile}"), "-o", form).out
+        assert not set(out) & set(hostile)
 
 
 def test_a_character_whose_bytes_come_apart_is_whole():

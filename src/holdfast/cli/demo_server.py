@@ -17,6 +17,7 @@ import click
 
 from holdfast.cli.errors import Failure
 from holdfast.cli.output import output_for
+from holdfast.cli.plain import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -200,7 +201,7 @@ def _announce(url: str, *, has_faults: bool) -> None:
 
 
 def _tell(line: str) -> None:
-    click.echo(line)
+    click.echo(clean(line))
 
 
 def _log(line: str) -> None:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from holdfast.cli.plain import SPECIAL
 from holdfast.model import card, requests, types
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterable, Mapping
 
     from holdfast.cli.saving import Saved
@@ -43,9 +44,6 @@ _REQUIRED: Mapping[type, frozenset[str]] = {
 _NONE: frozenset[str] = frozenset()
 _UNLESS_TRUE = frozenset({"append", "last_chunk"})
 """What is not there unless it is true, as in the protocol's own JSON."""
-
-_UNSAFE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-"""What a terminal, a reader of lines or UTF-8 takes amiss, beside what JSON escapes anyway."""
 
 
 def document(value: object) -> Any:
@@ -95,7 +93,13 @@ def write_json(value: Any, *, ascii_only: bool = False, in_line: bool = False) -
     """Writes plain JSON values, safe to show in a terminal: indented, or in one line."""
     indent, separators = (None, (",", ":")) if in_line else (2, None)
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, separators=separators)
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return SPECIAL.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """The character as JSON escapes it: one that is beyond 16 bits in two halves (RFC 8259, 7)."""
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2))
 
 
 def _members(value: msgspec.Struct) -> dict[str, Any]:

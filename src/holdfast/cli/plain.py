@@ -1,137 +1,66 @@
-"""Text without anything that steers a terminal, whether it is there at once or comes in pieces.
+r"""Text that cannot steer a terminal or hide from its reader, at once or in pieces.
 
-Rules: control sequences go with all that belongs to them, also where they have no end; so do other
-control characters, and those that turn the direction of writing; every kind of line end is LF.
-What a piece leaves open, the next one goes on with, so that it does not matter where text is cut.
+Rules:
+- Escaped, as ``\x1b`` or ``\u202e``, is what a terminal would obey or a reader would not see:
+  control characters of ECMA-48 (so the sequences that they begin show as text), those that change
+  the direction of writing, characters of no width, fillers, tags, and halves of characters.
+- Tabs stay, and every kind of line end is LF.
+- What languages and emoji need stays, where they need it: combining marks everywhere; a joiner
+  (U+200C, U+200D) right after a letter of a script that joins, or U+200D after a picture; one
+  variation selector right after a picture, a keycap, or a sign of a script that has variants.
+- A piece is shown as it would be in the whole, so that it does not matter where text is cut.
 """
 
 from __future__ import annotations
 
 import re
-from enum import Enum, auto
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+__all__ = ["SPECIAL", "Plain", "clean", "one_line"]
 
-__all__ = ["Plain", "clean"]
-
-_SPECIAL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"
+_JOINING = (  # the Arabic script and its kin, those of South Asia, and those that came of them
+    "\u0600-\u061b\u061d-\u109f\u1780-\u180a\u1810-\u18af\u1900-\u1cff\ua800-\uabff"
+    "\ufb50-\ufdff\ufe70-\ufefc\U00010a00-\U00010eff\U00011000-\U00011fff"
 )
+_IDEOGRAPHS = "\u3000-\u303f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_PICTURES = (
+    "\xa9\xae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u23ff\u2460-\u24ff\u25a0-\u27bf"
+    "\u2900-\u297f\u2b00-\u2bff\u3297\u3299\U0001f000-\U0001faff"
+)
+_VARIED = f"#*0-9\u1000-\u109f\u2200-\u22ff\ua840-\ua87f{_PICTURES}{_IDEOGRAPHS}"
+_MONGOLIAN = "\u1820-\u18af"
+
+SPECIAL = re.compile(
+    r"(?<=\r)\n|"  # the rest of a line end that is shown
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]"
+    f"|(?<![{_JOINING}])\u200c"
+    f"|(?<![{_JOINING}{_PICTURES}])(?<![{_PICTURES}]\ufe0f)\u200d"
+    f"|(?<![{_MONGOLIAN}])[\u180b-\u180f]"
+    f"|(?<![{_VARIED}])[\ufe00-\ufe0f]"
+    f"|(?<![{_IDEOGRAPHS}])[\U000e0100-\U000e01ef]"
+)
+"""What is not shown as it is; of CR and LF together, each is one."""
+
 _LINE_ENDS = frozenset("\r\x0b\x0c\x85\u2028\u2029")
-_ESCAPE = "\x1b"
-_ENDS = re.compile("[\x07\x1b\x9c]")
-_STRINGS = frozenset("]PX^_")  # OSC, DCS and their like, after an escape
-_STRINGS_C1 = frozenset("\x9d\x90\x98\x9e\x9f")
-_CSI_C1 = "\x9b"
-
-
-class _Within(Enum):
-    """Where the text so far ends."""
-
-    TEXT = auto()
-    RETURN = auto()  # right after CR, which a LF may belong to
-    ESCAPE = auto()
-    OTHER = auto()  # an escape that is neither CSI nor a string
-    PARAMETERS = auto()  # CSI: colours, cursor
-    INTERMEDIATES = auto()
-    STRING = auto()
-    STRING_ESCAPE = auto()
-
-
-_SEQUENCES: Mapping[_Within, tuple[re.Pattern[str], str]] = {
-    _Within.OTHER: (re.compile("[ -/]*"), "".join(map(chr, range(0x30, 0x7F)))),
-    _Within.PARAMETERS: (re.compile("[0-?]*"), ""),
-    _Within.INTERMEDIATES: (re.compile("[ -/]*"), "".join(map(chr, range(0x40, 0x7F)))),
-}
-"""What goes on with a sequence, and what ends it (ECMA-48 5.3, 5.4)."""
 
 
 class Plain:
-    """Takes text in pieces, and gives what of it may be shown."""
+    """Takes text in pieces, and gives each as it may be shown."""
 
     def __init__(self) -> None:
-        self._within = _Within.TEXT
+        self._last = ""  # the characters before the next piece, which decide about its first
 
     def feed(self, text: str) -> str:
-        """The next piece, as far as it can be shown."""
-        if self._within is _Within.TEXT and _SPECIAL.search(text) is None:
-            return _encodable(text)
+        """The next piece, as it may be shown."""
+        whole, at = self._last + text, len(self._last)
+        self._last = whole[-2:]
         shown: list[str] = []
-        at = 0
-        while at < len(text):
-            at = self._step(text, at, shown)
-        return _encodable("".join(shown))
-
-    def _step(self, text: str, at: int, shown: list[str]) -> int:
-        """Takes some of the text, and says where the rest begins."""
-        if self._within is _Within.TEXT:
-            return self._text(text, at, shown)
-        if self._within is _Within.STRING:
-            return self._string(text, at)
-        within, self._within = self._within, _Within.TEXT
-        if within is _Within.RETURN:
-            return at + (text[at] == "\n")
-        if within is _Within.ESCAPE:
-            return self._escape(text[at], at)
-        if within is _Within.STRING_ESCAPE:
-            return self._string_escape(text[at], at)
-        return self._sequence(within, text, at)
-
-    def _sequence(self, within: _Within, text: str, at: int) -> int:
-        """Goes on in a sequence that ends with a character of its own, or before another one."""
-        goes_on, last = _SEQUENCES[within]
-        found = goes_on.match(text, at)
-        end = at if found is None else found.end()
-        if end == len(text):
-            self._within = within
-        elif within is _Within.PARAMETERS:
-            self._within = _Within.INTERMEDIATES
-        elif text[end] in last:
-            return end + 1
-        return end
-
-    def _string(self, text: str, at: int) -> int:
-        found = _ENDS.search(text, at)
-        if found is None:
-            return len(text)
-        self._within = _Within.STRING_ESCAPE if found[0] == _ESCAPE else _Within.TEXT
-        return found.end()
-
-    def _string_escape(self, character: str, at: int) -> int:
-        if character == "\\":
-            return at + 1
-        self._within = _Within.STRING
-        return at
-
-    def _text(self, text: str, at: int, shown: list[str]) -> int:
-        found = _SPECIAL.search(text, at)
-        if found is None:
-            shown.append(text[at:])
-            return len(text)
-        shown.append(text[at : found.start()])
-        character = found[0]
-        if character in _LINE_ENDS:
-            shown.append("\n")
-            self._within = _Within.RETURN if character == "\r" else _Within.TEXT
-        elif character == _ESCAPE:
-            self._within = _Within.ESCAPE
-        elif character == _CSI_C1:
-            self._within = _Within.PARAMETERS
-        elif character in _STRINGS_C1:
-            self._within = _Within.STRING
-        return found.end()
-
-    def _escape(self, character: str, at: int) -> int:
-        if character == "[":
-            self._within = _Within.PARAMETERS
-        elif character in _STRINGS:
-            self._within = _Within.STRING
-        else:
-            self._within = _Within.OTHER
-            return at
-        return at + 1
+        for found in SPECIAL.finditer(whole, at):
+            shown += whole[at : found.start()], _shown(found[0])
+            at = found.end()
+        return "".join((*shown, whole[at:]))
 
 
 def clean(text: str) -> str:
@@ -139,6 +68,15 @@ def clean(text: str) -> str:
     return Plain().feed(text)
 
 
-def _encodable(text: str) -> str:
-    """Text without halves of characters, which no encoding can write."""
-    return text.encode("utf-8", "replace").decode()
+def one_line(text: str) -> str:
+    """Text as it may be shown on one line."""
+    return " ".join(clean(text).split())
+
+
+def _shown(character: str) -> str:
+    if character == "\n":
+        return ""  # CR ended the line
+    if character in _LINE_ENDS:
+        return "\n"
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 0x100 else ascii(character)[1:-1]

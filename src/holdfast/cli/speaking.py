@@ -1,7 +1,8 @@
 """What is said on standard error, the same way in every form, and how both outputs are written.
 
-Rules: no credential is on either of them because of us; what an encoding cannot write is written
-as an escape, never left out.
+Rules: no credential is on either of them because of us; what would steer a terminal or hide in it
+is written as an escape (`holdfast.cli.plain`), and so is what an encoding cannot write: neither is
+left out.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Speaks:
     def progress(self, line: str) -> None:
         if line != self._progress:
             self._progress = line
-            write(f"{_ERASE_LINE}{line}", err=True)
+            write(f"{_ERASE_LINE}{text.clean(line)}", err=True)
 
     def envelope(self, failure: Failure) -> dict[str, Any]:
         return {

@@ -2,7 +2,8 @@
 
 Rules: a label means the same everywhere; what does not fit on one line is a block: its label's
 line, the content, an empty line. Inside a block an empty line is written as one space, so that
-the first empty line always ends it. Nothing that steers a terminal gets through, whoever sent it.
+the first empty line always ends it. What would steer a terminal, or hide in it, is escaped,
+whoever sent it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from holdfast.cli.plain import clean
+from holdfast.cli.plain import clean, one_line
 from holdfast.cli.values import hidden, masked_reference
 from holdfast.model.requests import (
     ListTaskPushNotificationConfigsResponse,
@@ -64,11 +65,6 @@ class View(NamedTuple):
 
     verbose: bool = False
     history: bool = False
-
-
-def one_line(text: str) -> str:
-    """Clean text on one line."""
-    return " ".join(clean(text).split())
 
 
 def identifiers(task: Task) -> Iterator[str]:

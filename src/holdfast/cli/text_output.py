@@ -128,10 +128,11 @@ class TextOutput(Speaks):
 
     def diagnosis(self, diagnosis: Diagnosis, *, is_last: bool) -> None:  # noqa: ARG002  same
         shown = diagnosis.hiding(self._hidden)
-        self._lines(render_diagnosis(shown, paper(), verbose=self._verbose))
+        lines = render_diagnosis(shown, paper(), verbose=self._verbose)  # with colours
+        write("".join(f"{line}\n" for line in lines))
 
     def _lines(self, lines: Iterable[str]) -> None:
-        write("".join(f"{line}\n" for line in lines))
+        write("".join(f"{text.clean(line)}\n" for line in lines))
 
     def _pieces(self, live: _Live, pieces: Iterable[str]) -> None:
         if written := "".join(pieces):
