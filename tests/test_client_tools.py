@@ -451,6 +451,8 @@ async def test_what_cannot_be_described_is_refused_by_name(tool, said):
         (lambda: ClientTools([add, add]), ValueError, "two tools have the name 'add'"),
         (lambda: ClientTools([add], max_turns=0), ValueError, "max_turns"),
         (lambda: ClientTools([add], max_turns=1.5), TypeError, "max_turns"),
+        (lambda: ClientTools([add], max_tool_calls=0), ValueError, "max_tool_calls"),
+        (lambda: ClientTools([add], max_tool_calls=1.5), TypeError, "max_tool_calls"),
         (lambda: ClientTools([add], raises="yes"), TypeError, "raises"),
         (
             lambda: ClientTools(add),
@@ -591,6 +593,49 @@ async def test_an_agent_that_calls_for_ever_is_told_no(streaming):
     assert (error.which, error.bound, error.executed) == ("max_turns", 3, True)
     assert error.task.state is TaskState.INPUT_REQUIRED
     assert len(fake.turns) == 4
+
+
+def adds(first, count):
+    return calls(*(call(n, "add", f'{{"a": {n}}}') for n in range(first, first + count)))
+
+
+@streamed_or_polled
+async def test_calls_beyond_max_tool_calls_do_not_run_and_cancel_nothing(streaming):
+    ran = []
+
+    def add(a: int) -> int:
+        ran.append(a)
+        return a
+
+    fake = Scripted(adds(1, 101))
+    with pytest.raises(
+        LimitExceededError, match=r"101 tools after 0, and 100 .*max_tool_calls"
+    ) as raised:
+        await fake.client(streaming=streaming).ask("hi", tools=[add])
+
+    error = raised.value
+    assert (error.which, error.bound, error.executed) == ("max_tool_calls", 100, True)
+    assert error.task.state is TaskState.INPUT_REQUIRED
+    assert (ran, len(fake.turns)) == ([], 1)
+    assert "CancelTask" not in {request.operation for request in fake.agent.received}
+
+
+async def test_max_tool_calls_counts_all_calls_of_one_answer():
+    ran = []
+
+    def add(a: int) -> int:
+        ran.append(a)
+        return a
+
+    within = Scripted(adds(1, 2), adds(3, 1), completes("done"))
+    answer = await within.client().ask("hi", tools=ClientTools([add], max_tool_calls=3))
+    assert (answer.text, sorted(ran)) == ("done", [1, 2, 3])
+
+    ran.clear()
+    beyond = Scripted(adds(1, 2), adds(3, 2), completes("done"))
+    with pytest.raises(LimitExceededError, match="2 tools after 2, and 3 "):
+        await beyond.client().ask("hi", tools=ClientTools([add], max_tool_calls=3))
+    assert sorted(ran) == [1, 2]
 
 
 async def test_tools_run_within_the_timeout_of_the_answer():

@@ -488,6 +488,18 @@ async def test_an_agent_that_calls_for_ever_is_told_no_and_may_go_on_in_another_
     assert len(fake.turns) == 5
 
 
+async def test_calls_beyond_max_tool_calls_may_run_in_another_turn():
+    plans = [calls(call(number, "add", '{"a": 1}')) for number in range(4)]
+    fake = Scripted(*plans, completes("done"))
+    chat = fake.client().conversation(tools=ClientTools([add], max_tool_calls=3))
+
+    with pytest.raises(LimitExceededError, match="max_tool_calls"):
+        await chat.ask("hi")
+    assert (await chat.wait()).text == "done"
+
+    assert len(fake.turns) == 5
+
+
 async def test_a_failure_after_results_ends_the_turn():
     fake = Scripted(calls(call(1, "add", '{"a": 1}')), fails("no model"), completes("done"))
     chat = fake.client().conversation(tools=[add])

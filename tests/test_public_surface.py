@@ -450,7 +450,7 @@ CONSTRUCTORS = {
         "*accepted_output_modes=() *push_notification_configs=()"
     ),
     "ClientStats": "*url=None *endpoints=() *under_way=None *waiting=0",
-    "ClientTools": "functions *max_turns=16 *raises=False",
+    "ClientTools": "functions *max_turns=16 *max_tool_calls=100 *raises=False",
     "ClientToolsNotSupportedError": "message='' *extensions **facts",
     "ClientFactory": "config=None consumers=None",
     "ClientTaskManager": "*limits=None",

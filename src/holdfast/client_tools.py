@@ -2,7 +2,7 @@
 
 Rules: what the agent calls runs here, at most once for each call, whatever becomes of the answer;
 the results go back as the next message of the same task, under the deadline of the whole answer;
-an agent that calls for ever is told no.
+an agent that calls for ever, or very much at once, is told no.
 """
 
 from __future__ import annotations
@@ -68,17 +68,21 @@ class ClientTools:
     Args:
         functions: The functions; no two of one name. Raise a `ToolError` in one to tell the agent
             why there is no result; of another exception the agent is told the kind alone.
-        max_turns: How often the agent may call, each time any number of them.
+        max_turns: How often the agent may call for one answer, each time one or more of them; at
+            least 1.
+        max_tool_calls: How many calls may run for one answer, those of all times together; at
+            least 1. Of calls that exceed it none runs.
         raises: Whether such an exception ends the answer instead, raised as it is.
 
     Attributes:
-        max_turns: How often the agent may call.
+        max_turns: How often the agent may call for one answer.
+        max_tool_calls: How many calls may run for one answer.
         raises: Whether an exception ends the answer.
         tools: The functions, described, by their names.
 
     Raises:
         TypeError: One of them is no function with a name, or a parameter cannot be described.
-        ValueError: Two have the same name, or `max_turns` is not positive.
+        ValueError: Two have the same name, or `max_turns` or `max_tool_calls` is not positive.
     """
 
     def __init__(
@@ -86,11 +90,14 @@ class ClientTools:
         functions: Iterable[Callable[..., Any]],
         *,
         max_turns: int = 16,
+        max_tool_calls: int = 100,
         raises: bool = False,
     ) -> None:
         check_count("max_turns", max_turns, least=1)
+        check_count("max_tool_calls", max_tool_calls, least=1)
         check_kind("raises", raises, bool)
         self.max_turns = max_turns
+        self.max_tool_calls = max_tool_calls
         self.raises = raises
         self.tools: dict[str, Tool] = {}
         for function in items("tools", functions):
@@ -177,6 +184,7 @@ class ToolTurns:
         self._stream = stream
         self._talk = talk or ToolTalk()
         self._turns = 0
+        self._ran = 0  # calls
         self._last: tuple[Message, list[ToolCall], tuple[int, list[dict[str, Any]]]] | None = None
 
     async def begin(
@@ -237,7 +245,8 @@ class ToolTurns:
             The message; None if the task calls nothing that is new.
 
         Raises:
-            LimitExceededError: The agent has had its turns; `task` waits for results.
+            LimitExceededError: The agent has had its turns, or its calls; `task` waits for
+                results. The agent is not asked to cancel it.
             DeadlineExceededError: The time is over, and the functions that ran are cancelled.
             A2AConnectionError: The client was closed meanwhile.
             InvalidAgentResponseError: A call cannot be read.
@@ -247,6 +256,10 @@ class ToolTurns:
             return None
         if self._turns == self._tools.max_turns:
             raise self._too_often(task)
+        new = sum(call not in talk.begun for call in calls)
+        if self._ran + new > self._tools.max_tool_calls:
+            raise self._too_many(task, new)
+        self._ran += new
         deadline = self._stream.deadline
         found = await until(deadline.at, self._run(calls), lambda: self._too_late(task, calls))
         if self._calls.is_closed:
@@ -357,6 +370,19 @@ class ToolTurns:
             f"task {task.id} calls tools once more after {bound} turns with tools, which are as "
             "many as it may have (max_turns)",
             which="max_turns",
+            bound=bound,
+            task=task,
+            executed=True,
+            agent=self._calls.agent,
+        )
+
+    def _too_many(self, task: Task, new: int) -> LimitExceededError:
+        bound = self._tools.max_tool_calls
+        return LimitExceededError(
+            f"task {task.id} calls {new} tools after {self._ran}, and {bound} may run for one "
+            "answer (max_tool_calls); none of the new calls ran, and the task waits for their "
+            "results",
+            which="max_tool_calls",
             bound=bound,
             task=task,
             executed=True,

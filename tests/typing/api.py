@@ -601,6 +601,7 @@ async def use_tools(client: Client) -> None:
     assert_type(client.conversation(tools=ClientTools([add])), Conversation)
     assert_type(await ask("https://agent.test", "hello", tools=[add], timeout=5), Answer)
     assert_type(ClientTools([add], raises=True).max_turns, int)
+    assert_type(ClientTools([add], max_tool_calls=9).max_tool_calls, int)
     reply = await client.call(op.GET_TASK, GetTaskRequest(id="t"))
     assert_type(reply.extensions, tuple[str, ...])
 

@@ -682,7 +682,8 @@ class LimitExceededError(A2AError):
     """Something is larger than the client is told to accept.
 
     Attributes:
-        which: The field of `Limits`, or ``"max_turns"`` of `ClientTools`.
+        which: The field of `Limits`, or ``"max_turns"`` or ``"max_tool_calls"`` of
+            `ClientTools`.
         bound: Its value, in the unit that is given for it there.
         task: The task as last seen, where the agent still waits for the client.
     """
