@@ -129,9 +129,13 @@ class CatchUp:
 
     def finish(self) -> list[Event]:
         """Gives what the connection ended with where there is no store."""
-        whole = [self._follow(name) for name, p in self._pending.items() if p.is_other]
+        whole: list[Event] = [
+            self._follow(name)
+            for name, pending in self._pending.items()
+            if pending.is_whole and pending.text != pending.known
+        ]
         self._pending.clear()
-        return [event for event in whole if event is not None]
+        return whole
 
     def _place(self, event: TaskArtifactUpdateEvent) -> list[Event]:
         """What is new of an artifact that is not followed."""
@@ -143,12 +147,12 @@ class CatchUp:
                 self._followed.add(artifact_id)
                 return [event]
             pending = self._pending[artifact_id] = _Pending(known or "")
-        goes_on = pending.add(event, self._told.writing.text(event.artifact.parts))
+        pending.add(event, self._told.writing.text(event.artifact.parts))
         if not self._is_new(artifact_id, pending):
             return []
-        whole = self._follow(artifact_id)
+        new = self._follow(artifact_id)
         del self._pending[artifact_id]
-        return [event] if whole is None or not event.append or goes_on else [whole]
+        return [new if event.append and not pending.goes_on else event]
 
     def _begins(self, event: TaskArtifactUpdateEvent, known: str | None) -> bool:
         """Whether an artifact is followed from its first event on."""
@@ -162,27 +166,28 @@ class CatchUp:
 
     def _is_new(self, artifact_id: str, pending: _Pending) -> bool:
         """Whether an artifact has become what it cannot have been before."""
-        text, known = pending.whole, pending.known
-        if text is None or known.startswith(text):
+        past, known = self._told.past, pending.known
+        if not pending.is_whole or (past.is_heard_of(artifact_id) and not self._is_alone):
             return False
-        return self._is_alone or not self._told.past.may_ever_hold(artifact_id, text, known)
+        text = pending.text
+        if self._is_alone:
+            return not known.startswith(text)
+        return not past.may_hold(artifact_id, text, known)
 
-    def _follow(self, artifact_id: str) -> TaskArtifactUpdateEvent | None:
+    def _follow(self, artifact_id: str) -> TaskArtifactUpdateEvent:
         """Follows an artifact from here on, and gives it as the connection has it."""
         self._followed.add(artifact_id)
         if not self._is_alone:
             self._told.past.skipped(artifact_id)
-        return self._pending[artifact_id].event
+        return self._pending[artifact_id].whole()
 
     def _release(self, artifact_id: str) -> list[TaskArtifactUpdateEvent]:
         pending = self._pending[artifact_id]
-        if pending.whole is None:
+        if not pending.is_whole:
             new = pending.after_the_known()
             self._followed.add(artifact_id)
-            self._told.past.skipped(artifact_id)
         elif self._is_new(artifact_id, pending):
-            whole = self._follow(artifact_id)
-            new = [] if whole is None else [whole]
+            new = [self._follow(artifact_id)]
         else:
             return []
         del self._pending[artifact_id]
@@ -205,40 +210,31 @@ class _Pending:
 
     Attributes:
         known: The same, by now.
-        whole: What the connection makes of it, written as text; None as long as it does not say.
-        event: The same as an event.
+        is_whole: Whether the connection says what the artifact is: it brought all of it.
         is_missing: Whether the last chunk was not yet seen at the end of what the caller has, or
             behind that: where not, there is no hurry to ask for the task.
     """
 
     def __init__(self, known: str) -> None:
         self.known = known
-        self.whole: str | None = None
-        self.event: TaskArtifactUpdateEvent | None = None
+        self.is_whole = False
         self.is_missing = False
         self._last, self._after = "", 0
         self._began_at = len(known)
         self._held: list[tuple[str, TaskArtifactUpdateEvent]] | None = []
         self._size = 0
 
-    def add(self, event: TaskArtifactUpdateEvent, text: str) -> bool:
-        """Takes an event, and gives whether the caller has all that was before it."""
-        before = self.whole
-        if not event.append:
-            self.whole, self.event = text, event
-        elif before is not None and self.event is not None:
-            self.whole = before + text
-            parts = self.event.artifact.parts + event.artifact.parts
-            artifact = msgspec.structs.replace(self.event.artifact, parts=parts)
-            self.event = msgspec.structs.replace(event, artifact=artifact, append=False)
-        elif self._held is not None:
-            self._held.append((text, event))
-            self._size += len(text) or 1
-            if self._size > _HELD:
-                self._held = None
+    def add(self, event: TaskArtifactUpdateEvent, text: str) -> None:
+        """Takes an event."""
         self._last, self.is_missing = text, True
         self._after = max(0, len(self.known) - len(text))
-        return before == self.known
+        if not event.append:
+            self.is_whole, self._held, self._size = True, [], 0
+        if self._held is not None:
+            self._held.append((text, event))
+            self._size += len(text) + 1
+            if event.append and self._size > _HELD + 2 * len(self.known):
+                self.is_whole, self._held = False, None
 
     def look(self, known: str) -> None:
         """Takes what the caller has by now."""
@@ -247,13 +243,26 @@ class _Pending:
             self.is_missing = False
 
     @property
-    def is_other(self) -> bool:
-        """Whether the connection says what it is, and that is not what the caller has."""
-        return self.whole is not None and self.whole != self.known
+    def text(self) -> str:
+        """What the connection brought, one after the other."""
+        return "".join(text for text, _ in self._held or ())
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the last event goes on where the caller stands."""
+        return self.text == self.known + self._last
+
+    def whole(self) -> TaskArtifactUpdateEvent:
+        """The artifact as the connection says it is."""
+        events = [event for _, event in self._held or ()]
+        parts = tuple(part for event in events for part in event.artifact.parts)
+        artifact = msgspec.structs.replace(events[0].artifact, parts=parts)
+        return msgspec.structs.replace(events[-1], artifact=artifact, append=False)
 
     def after_the_known(self) -> list[TaskArtifactUpdateEvent]:
         """The chunks that are new if the first one goes on where the caller stood."""
-        new, at = [], self._began_at
+        new: list[TaskArtifactUpdateEvent] = []
+        at = self._began_at
         for text, event in self._held or ():
             if at >= len(self.known):
                 new.append(event)

@@ -62,7 +62,7 @@ class Past:
         self._size -= sum(len(text) + 1 for text in self._replaced.pop(artifact_id, ()))
 
     def is_heard_of(self, artifact_id: str) -> bool:
-        """Whether there is something to remember of an artifact."""
+        """Whether an artifact may have had texts that are not remembered."""
         return artifact_id in self._partial
 
     def may_hold(self, artifact_id: str, text: str, now: str) -> bool:
@@ -78,7 +78,3 @@ class Past:
         if artifact_id in self._skipped and (self._replaces or not text.startswith(now)):
             return True
         return any(old.startswith(text) for old in self._replaced.get(artifact_id, ()))
-
-    def may_ever_hold(self, artifact_id: str, text: str, now: str) -> bool:
-        """The same since the artifact's beginning."""
-        return artifact_id in self._partial or self.may_hold(artifact_id, text, now)
