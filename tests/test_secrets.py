@@ -36,6 +36,7 @@ from holdfast import (
 )
 from holdfast.testing import FakeAgent, FakeNetwork
 from holdfast.wire.http import HttpReply
+from holdfast.wire.redaction import redact
 
 CANARY = "kAnari-5f3c9b7e+tw/eet~77=="
 """Something that a token may be, and that every encoding changes."""
@@ -49,6 +50,8 @@ SPELLINGS = {
     json.dumps(CANARY)[1:-1],
     base64.b64encode(CANARY.encode()).decode().rstrip("="),
     base64.b64encode(f"user:{CANARY}".encode()).decode().rstrip("="),
+    CANARY.encode().hex(),
+    *(base64.b64encode(bytes(n) + CANARY.encode()).decode()[4:-4] for n in (1, 2)),
 }
 
 HOST = "http://agent.test"
@@ -526,6 +529,61 @@ async def test_the_password_of_a_proxy_shows_nowhere(scheme, answer, monkeypatch
 
     assert shown(seen) == []
     assert shown([caplog.text]) == []
+
+
+def escaped(form, text=CANARY):
+    return "".join(form.format(ord(letter)) for letter in text)
+
+
+ENCODED = {
+    "hex": CANARY.encode().hex(),
+    "hex in capitals": CANARY.encode().hex().upper(),
+    "all percent": escaped("%{:02x}"),
+    "some percent": quote(CANARY, safe="").lower().replace("kanari", "k%41nari"),
+    "percent twice": quote(escaped("%{:02X}"), safe=""),
+    "JSON": escaped("\\u{:04x}"),
+    "JSON in JSON": escaped("\\\\u{:04X}"),
+    "JSON of PHP": CANARY.replace("/", "\\/"),
+    "program": escaped("\\x{:02x}"),
+    "HTML": escaped("&#{};"),
+    "HTML in hex": escaped("&#x{:x};"),
+    "HTML of a query": html.escape(escaped("%{:02x}") + "&"),
+    **{
+        f"base64 after {n}": base64.b64encode(b"-" * n + f"{CANARY} sent".encode()).decode()
+        for n in range(3)
+    },
+    "URL-safe base64": base64.urlsafe_b64encode(f"~~~?{CANARY}~~~?".encode()).decode(),
+}
+
+
+@pytest.mark.parametrize("encoded", ENCODED.values(), ids=ENCODED)
+async def test_a_credential_that_comes_back_encoded_is_not_shown(encoded):
+    def answer(request, heard):
+        error = {"code": -32603, "message": f"for {encoded} it", "data": [{"deep": [encoded]}]}
+        document = {"jsonrpc": "2.0", "id": json.loads(request.body)["id"], "error": error}
+        return HttpReply(status=200, body=json.dumps(document).encode())
+
+    card = {"name": "E", "supportedInterfaces": [{"url": HOST, "protocolBinding": "JSONRPC"}]}
+    client = connect(HOST, engine=Echo(answer, card, from_the_card_on=False), auth=CANARY)
+
+    with pytest.raises(A2AError) as caught:
+        await client.get_task("task-1")
+
+    error = caught.value
+    assert encoded[6:-6] not in "".join(everything_in(error)).replace("\\\\", "\\")
+    assert "for " in str(error)
+    assert str(error).count("***") == 1
+    assert " it" in str(error)
+    assert "***" in str(error.details)
+
+
+def test_text_without_a_credential_keeps_its_escapes():
+    error = A2AError("50%25 of \\u0041 &amp; co", details=[{"path": "a%2Fb"}])
+
+    redact(error, [CANARY])
+
+    assert error.message == "50%25 of \\u0041 &amp; co"
+    assert error.details == ({"path": "a%2Fb"},)
 
 
 def test_the_search_finds_what_shows():

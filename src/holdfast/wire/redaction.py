@@ -35,6 +35,24 @@ _OPEN = frozenset({"traceparent", "tracestate"})
 _OWN = frozenset({"agent", "request_id"})
 """What the client itself says in an error."""
 
+_SHORTEST_ENCODED = 8
+"""Characters from which a secret is searched for in hex, and in base64 within a longer text."""
+
+_ESCAPE = re.compile(
+    r"%(?P<percent>[0-9A-Fa-f]{2})"
+    r"|\\{1,4}(?:u00|x)(?P<code>[0-9A-Fa-f]{2})"
+    r"|\\{1,4}(?P<itself>[/\"'])"
+    r"|&#0{0,4}(?P<decimal>[0-9]{2,3});"
+    r"|&#[xX]0{0,4}(?P<hex>[0-9A-Fa-f]{2});"
+    r"|&(?P<name>amp|lt|gt|quot|apos);"
+)
+"""A character in another notation: in addresses, in JSON and program text, in HTML."""
+
+_NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+
+_ESCAPED_TIMES = 3
+"""How often a text may have been escaped, one notation around another."""
+
 _DEEPEST = 50
 """What is nested deeper in an error is not looked through, and left out."""
 
@@ -122,11 +140,17 @@ def hidden_in_path(address: str, secrets: Iterable[str]) -> str:
 
 def repeats(values: Iterable[str], text: str) -> bool:
     """Whether a text holds one of the values, in a spelling that `redact` knows."""
-    return any(spelling in text for spelling in _spellings(values))
+    texts = {text, _unescaped(text)}
+    return any(spelling in text for spelling in _spellings(values) for text in texts)
 
 
 def redact(error: A2AError, values: Iterable[str]) -> None:
-    """Puts ``***`` in the place of secrets, wherever they stand in an error.
+    """Replaces secrets by ``***``, wherever they stand in an error.
+
+    A secret is found as it is; with any of its ASCII characters as percent, JSON, program or HTML
+    escapes, also nested up to three deep (such a text is shown unescaped); in base64, of either
+    alphabet and also within a longer text; in hex of one case. It is not found where it was split
+    up, reversed, compressed, encrypted or hashed, or where upper and lower case were changed.
 
     Args:
         error: The error; changed.
@@ -135,9 +159,9 @@ def redact(error: A2AError, values: Iterable[str]) -> None:
     secrets = sorted(_spellings(values), key=len, reverse=True)
     if not secrets:
         return
-    error.message = _without_end(secrets, _plain(secrets, error.message))
+    error.message = _plain(secrets, error.message, is_cut=True)
     if error.excerpt is not None:
-        error.excerpt = _without_end(secrets, _plain(secrets, error.excerpt))
+        error.excerpt = _plain(secrets, error.excerpt, is_cut=True)
     left = _Left()
     for name, value in vars(error).items():
         if name not in _OWN:
@@ -163,6 +187,7 @@ def _spellings(headers: Iterable[str]) -> set[str]:
         for value in values
         for spelling in (
             *_base64(value),
+            *_hex(value),
             quote(value, safe="", errors="replace"),
             quote(value, errors="replace"),
             quote_plus(value, errors="replace"),
@@ -188,10 +213,42 @@ def _json(value: str) -> str:
     return json.dumps(value)[1:-1]
 
 
-def _base64(value: str) -> tuple[str, ...]:
+def _base64(value: str) -> set[str]:
+    """The value in base64: alone, and at each of the three offsets in a longer text."""
     data = value.encode(errors="replace")
-    codes = base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()
-    return tuple(code.rstrip("=") for code in codes)  # what pads them hides nothing
+    codes = {base64.b64encode(data).rstrip(b"=")}  # what pads it hides nothing
+    if len(data) >= _SHORTEST_ENCODED:
+        for offset in range(3):  # without the characters at both ends that hold bits of others
+            code = base64.b64encode(bytes(offset) + data)
+            codes.add(code[-(-offset * 8 // 6) : (offset + len(data)) * 8 // 6])
+    plain = {code.decode() for code in codes}
+    return plain | {code.replace("+", "-").replace("/", "_") for code in plain}
+
+
+def _hex(value: str) -> tuple[str, ...]:
+    if len(value) < _SHORTEST_ENCODED:
+        return ()
+    code = value.encode(errors="replace").hex()
+    return code, code.upper()
+
+
+def _unescaped(text: str) -> str:
+    """The text with escapes of printable ASCII characters replaced by the characters."""
+    for _ in range(_ESCAPED_TIMES):
+        before, text = text, _ESCAPE.sub(_character, text)
+        if text == before:
+            break
+    return text
+
+
+def _character(escape: re.Match[str]) -> str:
+    kind, value = cast("str", escape.lastgroup), escape[cast("str", escape.lastgroup)]
+    if kind == "itself":
+        return value
+    if kind == "name":
+        return _NAMED[value]
+    code = int(value, 10 if kind == "decimal" else 16)
+    return chr(code) if 0x20 <= code < 0x7F else escape[0]
 
 
 def _without(secrets: list[str], value: Any, left: _Left, depth: int = 0) -> Any:
@@ -214,19 +271,31 @@ def _without(secrets: list[str], value: Any, left: _Left, depth: int = 0) -> Any
     return tuple(redacted) if isinstance(value, tuple) else redacted
 
 
-def _plain(secrets: list[str], text: str) -> str:
-    redacted = str(text)
-    for secret in secrets:
-        redacted = redacted.replace(secret, "***")
-    *cut_off, last = redacted.split("…")  # where a text was cut off, and maybe a secret with it
-    redacted = "…".join([*(_without_end(secrets, piece) for piece in cut_off), last])
+def _plain(secrets: list[str], text: str, *, is_cut: bool = False) -> str:
+    redacted = _replaced(secrets, str(text), is_cut=is_cut)
+    unescaped = _unescaped(redacted)
+    if unescaped != redacted:
+        without = _replaced(secrets, unescaped, is_cut=is_cut)
+        if without != unescaped:
+            return without
     return text if redacted == text else redacted
+
+
+def _replaced(secrets: list[str], text: str, *, is_cut: bool) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    *cut_off, last = text.split("…")  # where a text was cut off, and maybe a secret with it
+    last = _without_end(secrets, last) if is_cut else last
+    return "…".join([*(_without_end(secrets, piece) for piece in cut_off), last])
 
 
 def _without_end(secrets: list[str], text: str) -> str:
     """Cuts off the beginning of a secret at the end of a text that was itself cut off there."""
     for secret in secrets:
-        for length in range(min(len(secret), len(text)), _SHORTEST_SECRET - 1, -1):
-            if text.endswith(secret[:length]):
-                return f"{text[:-length]}***"
+        end = text[-len(secret) :]
+        at = end.find(secret[:_SHORTEST_SECRET])
+        while at >= 0:
+            if secret.startswith(end[at:]):
+                return f"{text[: len(text) - len(end) + at]}***"
+            at = end.find(secret[:_SHORTEST_SECRET], at + 1)
     return text
