@@ -52,6 +52,7 @@ class FakeAuthorizationServer:
             "token_endpoint": f"{at}/token",
             "authorization_endpoint": f"{at}/authorize",
             "device_authorization_endpoint": f"{at}/device_authorization",
+            "code_challenge_methods_supported": ["plain", "S256"],
         }
         self.spent = set()
         self.ended = 0

@@ -44,6 +44,7 @@ from holdfast.auth.oauth import (
 )
 from holdfast.auth.oauth.requests import token_in
 from holdfast.model.card import (
+    AuthorizationCodeOAuthFlow,
     ClientCredentialsOAuthFlow,
     DeviceCodeOAuthFlow,
     OAuth2SecurityScheme,
@@ -416,7 +417,7 @@ async def test_a_scope_that_is_missing_is_named(status):
 
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_scope_that_is_missing_is_asked_for_where_that_is_wanted(status):
-    scene = Scene(scopes=["read"], step_up=True)
+    scene = Scene(scopes=["read"], step_up=["write"])
     scene.server.guard = wants(
         "token-2", error="insufficient_scope", scope="read write", status=status
     )
@@ -429,7 +430,7 @@ async def test_a_scope_that_is_missing_is_asked_for_where_that_is_wanted(status)
 
 
 async def test_a_scope_that_was_asked_for_in_vain_is_not_asked_for_again():
-    scene = Scene(step_up=True)
+    scene = Scene(step_up=["write"])
     scene.server.guard = wants(error="insufficient_scope", scope="write", status=403)
     async with scene.connect() as client:
         with pytest.raises(PermissionDeniedError):
@@ -441,7 +442,7 @@ async def test_a_scope_that_was_asked_for_in_vain_is_not_asked_for_again():
 
 
 async def test_a_scope_that_the_server_does_not_give_takes_nothing_away():
-    scene = Scene(scopes=["read"], step_up=True)
+    scene = Scene(scopes=["read"], step_up=["admin"])
     scene.server.guard = wants("token-1")
     async with scene.connect() as client:
         await client.list_tasks()
@@ -458,7 +459,7 @@ async def test_a_scope_that_the_server_does_not_give_takes_nothing_away():
 
 
 async def test_calls_that_lack_a_scope_together_ask_for_it_once():
-    scene = Scene(scopes=["read"], step_up=True, latency=2)
+    scene = Scene(scopes=["read"], step_up=["write"], latency=2)
     async with scene.connect() as client:
         await client.list_tasks()
         at_once = scene.server.request
@@ -474,6 +475,83 @@ async def test_calls_that_lack_a_scope_together_ask_for_it_once():
         await asyncio.gather(*(client.list_tasks() for _ in range(5)))
 
     assert [one["scope"] for one in scene.server.asked] == ["read", "read write"]
+
+
+async def test_step_up_asks_for_no_scope_beyond_those_that_the_caller_allows():
+    scene = Scene(scopes=["read"], step_up=["write"])
+    scene.server.guard = wants(error="insufficient_scope", scope="read write admin", status=403)
+    async with scene.connect() as client:
+        with pytest.raises(PermissionDeniedError, match=r"step_up= does not allow admin"):
+            await client.list_tasks()
+
+    assert [one["scope"] for one in scene.server.asked] == ["read"]
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_step_up_true_asks_for_the_scopes_that_the_card_declares(declared):
+    scheme = flow(**({"write": "change things"} if declared else {}))
+    scene = Scene(await carded(scheme), scopes=["read"], step_up=True)
+    scene.server.guard = wants("token-2", error="insufficient_scope", scope="write", status=403)
+    told = contextlib.nullcontext()
+    if not declared:
+        told = pytest.raises(PermissionDeniedError, match=r"not declare write.*step_up=")
+    async with scene.connect() as client:
+        with told:
+            await client.list_tasks()
+
+    asked = [one["scope"] for one in scene.server.asked]
+    assert asked == (["read", "read write"] if declared else ["read"])
+
+
+@pytest.mark.parametrize("first", ["ListTasks", "GetTask"])
+async def test_a_step_up_that_fails_takes_no_scope_from_another_that_runs_at_once(first):
+    scene = Scene(scopes=["read"], step_up=["write", "admin"], latency=2)
+    give = scene.server.token
+
+    def token(said):
+        return refused("invalid_scope") if "admin" in said["scope"] else give(said)
+
+    def guard(request):
+        if request.url.endswith("agent-card.json"):
+            return None
+        scope = "admin" if b"ListTasks" in request.body else "write"
+        status = {"error": "insufficient_scope", "scope": scope, "status": 403}
+        return wants("token-2", "token-3", **status)(request)
+
+    scene.server.token = token
+    async with scene.connect() as client:
+        made = await client.send_message("hello")
+        scene.server.guard = guard
+        calls = {"ListTasks": client.list_tasks, "GetTask": lambda: client.get_task(made.id)}
+        names = [first, *(name for name in calls if name != first)]
+        ended = await asyncio.gather(*(calls[name]() for name in names), return_exceptions=True)
+        ended = dict(zip(names, ended, strict=True))
+        assert isinstance(ended["ListTasks"], AuthenticationError)
+        assert ended["GetTask"].id == made.id
+        assert (await scene.auth.token(await client.agent_card())).scopes == ("read", "write")
+        await asyncio.sleep(4000)
+        await client.get_task(made.id)
+
+    scopes = [one["scope"] for one in scene.server.asked]
+    assert scopes[0] == "read"
+    assert scopes[-1] == "read write"
+
+
+async def test_two_step_ups_at_once_for_different_scopes_both_come_about():
+    scene = Scene(scopes=["read"], step_up=["write", "admin"], latency=2)
+    async with scene.connect() as client:
+        made = await client.send_message("hello")
+
+        def guard(request):
+            scope, given = ("admin", "token-2") if b"ListTasks" in request.body else ("write", "")
+            status = {"error": "insufficient_scope", "scope": scope, "status": 403}
+            return wants(given, "token-3", **status)(request)
+
+        scene.server.guard = guard
+        await asyncio.gather(client.list_tasks(), client.get_task(made.id))
+
+    asked = [one["scope"] for one in scene.server.asked]
+    assert asked == ["read", "read admin", "read admin write"]
 
 
 async def test_a_token_that_is_refused_to_a_message_is_not_used_for_the_next_one():
@@ -623,6 +701,91 @@ async def test_each_reconnect_of_a_stream_has_a_token_that_is_fresh():
     assert len(set(tokens)) == len(tokens) == 3
 
 
+# ── Whom a token is for ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("address", "resource"),
+    [
+        ("https://agent.test/", "https://agent.test"),
+        ("https://agent.test:443/some/where?x=1", "https://agent.test"),
+        ("https://agent.test:8443/", "https://agent.test:8443"),
+        ("http://127.0.0.1:5000/", "http://localhost:5000"),
+    ],
+)
+async def test_a_token_is_for_the_origin_of_the_agent(address, resource):
+    agent = FakeAgent(url=address)
+    scene = Scene(agent)
+    async with scene.connect() as client:
+        await client.list_tasks()
+        token = await scene.auth.token(await client.agent_card())
+
+    assert [one["resource"] for one in scene.server.asked] == [resource]
+    assert scene.shown == [f"Bearer {token.access_token}"]
+
+
+@pytest.mark.parametrize("refreshes", [True, False])
+async def test_tokens_for_two_agents_are_two_and_each_is_renewed_for_its_own(refreshes):
+    agents = FakeAgent(url="https://one.test"), FakeAgent(url="https://two.test")
+    kind = {"kind": DeviceCode, "prompt": lambda _: None} if refreshes else {}
+    scene = Scene(agents[0], refreshes=refreshes, lifetime=100, **kind)
+    scene.server.agents = FakeNetwork(*agents)
+    for _ in range(2):
+        for scene.agent in agents:
+            async with scene.connect() as client:
+                await client.list_tasks()
+                await client.list_tasks()
+        await asyncio.sleep(90)
+
+    asked = [one["resource"] for one in scene.server.asked]
+    assert asked == ["https://one.test", "https://two.test"] * 2
+    assert [one.headers["authorization"] for one in agents[1].received if "rpc" in one.url] == [
+        "Bearer token-2",
+        "Bearer token-2",
+        "Bearer token-4",
+        "Bearer token-4",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("resource", "asked"), [(False, None), ("urn:agent:1", "urn:agent:1"), ("api://x", "api://x")]
+)
+async def test_a_caller_says_whom_a_token_is_for_or_that_nobody_is_named(resource, asked):
+    scene = Scene(resource=resource)
+    async with scene.connect() as client:
+        await client.list_tasks()
+        await scene.auth.token()
+
+    assert [one.get("resource") for one in scene.server.asked] == [asked]
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "hinted"),
+    [
+        ("invalid_target", "no such thing", True),
+        ("invalid_request", "The Resource parameter is not supported", True),
+        ("invalid_request", "no such thing", False),
+    ],
+)
+async def test_a_server_that_refuses_the_resource_is_answered_by_a_hint(error, words, hinted):
+    scene = Scene()
+    scene.server.replies = [answer({"error": error, "error_description": words}, 400)]
+    async with scene.connect() as client:
+        with pytest.raises(AuthenticationError, match=error) as caught:
+            await client.list_tasks()
+
+    hint = "for http://agent.test (RFC 8707): pass resource= as the server names the agent"
+    assert (hint in str(caught.value)) is hinted
+    assert caught.value.data["error"] == error
+
+
+async def test_a_browser_that_brings_an_invalid_target_is_answered_by_a_hint():
+    scene = by_browser(Browser(code=None, error="invalid_target"))
+    async with scene.connect() as client:
+        with pytest.raises(AuthenticationError, match=r"invalid_target.*resource=False"):
+            await client.list_tasks()
+
+
 # ── Who the server is ────────────────────────────────────────────────────────────────────────
 
 
@@ -670,8 +833,9 @@ async def carded(scheme, scopes=("a2a",)):
     return agent
 
 
-def flow(token_url=f"{ISSUER}/token"):
-    flows = OAuthFlows(client_credentials=ClientCredentialsOAuthFlow(token_url=token_url))
+def flow(token_url=f"{ISSUER}/token", **scopes):
+    offered = ClientCredentialsOAuthFlow(token_url=token_url, scopes=scopes)
+    flows = OAuthFlows(client_credentials=offered)
     return SecurityScheme(oauth2_security_scheme=OAuth2SecurityScheme(flows=flows))
 
 
@@ -916,6 +1080,43 @@ async def test_what_comes_back_wrong_is_refused(changes, words):
     assert scene.server.asked == []
 
 
+@pytest.mark.parametrize("advertised", [None, ["plain"], "S256"])
+async def test_a_code_flow_without_advertised_pkce_ends_before_the_browser(advertised):
+    browser = Browser()
+    scene = by_browser(browser, server=ISSUER)
+    scene.server.metadata["code_challenge_methods_supported"] = advertised
+    with pytest.raises(AuthenticationError, match="allow_unadvertised_pkce=True"):
+        await scene.auth.token()
+    assert browser.asked is None
+
+    scene = by_browser(browser, server=ISSUER, allow_unadvertised_pkce=True)
+    scene.server.metadata["code_challenge_methods_supported"] = advertised
+    await scene.auth.token()
+    assert browser.asked["code_challenge_method"] == "S256"
+    assert "code_verifier" in scene.server.asked[0]
+
+
+@pytest.mark.parametrize("required", [True, False])
+async def test_a_code_flow_by_a_card_needs_a_card_that_requires_pkce(required):
+    browser = Browser()
+    offered = AuthorizationCodeOAuthFlow(
+        authorization_url=f"{ISSUER}/authorize",
+        token_url=f"{ISSUER}/token",
+        pkce_required=required,
+    )
+    flows = OAuthFlows(authorization_code=offered)
+    agent = await carded(SecurityScheme(oauth2_security_scheme=OAuth2SecurityScheme(flows=flows)))
+    scene = by_browser(browser, agent=agent, server=FromCard([ISSUER]))
+    told = (
+        contextlib.nullcontext() if required else pytest.raises(AuthenticationError, match="S256")
+    )
+    async with scene.connect() as client:
+        with told:
+            await client.list_tasks()
+
+    assert (browser.asked is not None) is required
+
+
 async def test_where_there_is_no_browser_nobody_waits_for_one(monkeypatch):
     monkeypatch.setattr("webbrowser._tryorder", [])
     scene = Scene(kind=AuthorizationCode, redirect_uri="http://localhost/back", receive=never)
@@ -1033,6 +1234,8 @@ async def test_a_directory_that_cannot_be_is_told(tmp_path):
         ((SERVER, "me"), {"client_auth": "client_secret_basic"}, "do not fit"),
         ((SERVER, "me", "x"), {"timeout": 0}, "timeout"),
         ((SERVER, "me", "x"), {"resource": "agent"}, "resource"),
+        ((SERVER, "me", "x"), {"resource": "https://a.test/#x"}, "fragment"),
+        ((SERVER, "me", "x"), {"resource": "https://me:pw@a.test"}, "no credentials"),
     ],
 )
 def test_what_cannot_be_right_is_told_at_once(arguments, options, words):

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from holdfast.model.grpc_addresses import without_grpc
 from holdfast.model.hosts import spelled
 
-__all__ = ["canonical_origin", "origin", "origin_and_aliases"]
+__all__ = ["audience", "canonical_origin", "origin", "origin_and_aliases"]
 
 _PORTS = {"http": 80, "https": 443}
 _ALIASES = ("localhost", "127.0.0.1", "::1")
@@ -57,6 +57,23 @@ def origin_and_aliases(url: str) -> frozenset[str]:
         return frozenset({url})
     names = _ALIASES if host in _ALIASES else (host,)
     return frozenset(_written(scheme, name, port) for name in names)
+
+
+def audience(url: str) -> str | None:
+    """The name of the agent at an address, as whom tokens are for (RFC 8707, 2).
+
+    It is the canonical origin of the address, without a port that the scheme implies, as
+    ``https://agent.example.com``: one for all interfaces there. None for an address without a
+    host, or one that cannot be read.
+    """
+    try:
+        scheme, host, port = _parts(url)
+    except ValueError:
+        return None
+    if not host:
+        return None
+    host = _ALIASES[0] if host in _ALIASES else host
+    return _written(scheme, host, None if port == _PORTS.get(scheme) else port)
 
 
 def _parts(url: str) -> tuple[str, str, int | None]:

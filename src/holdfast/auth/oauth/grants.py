@@ -16,9 +16,10 @@ from holdfast.arguments import check_hook, check_seconds
 from holdfast.auth.oauth.provider import Asking, OAuthOptions, OAuthProvider
 from holdfast.auth.oauth.redirects import LoopbackRedirect
 from holdfast.auth.oauth.requests import error_code, oauth_library, seconds_in
-from holdfast.auth.oauth.servers import check_endpoint
+from holdfast.auth.oauth.servers import PKCE_METHOD, check_endpoint
 from holdfast.errors import A2AConnectionError, A2AError, A2ATimeoutError, AuthenticationError
 from holdfast.errors.values import one_line
+from holdfast.model.settings import check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -156,6 +157,10 @@ class AuthorizationCode(OAuthProvider):
             8252, 7.3).
         receive: Waits for the browser there, and gives the address that it came with.
         patience: Seconds that the person has.
+        allow_unadvertised_pkce: Whether to begin though neither the server's metadata (RFC 8414,
+            ``code_challenge_methods_supported``) nor the card's flow (``pkceRequired``) says that
+            it checks code challenges by S256. A challenge is sent in any case; a server that
+            ignores it lets a code be spent by whoever got hold of it.
         options: See `OAuthOptions`.
 
     Raises:
@@ -176,6 +181,7 @@ class AuthorizationCode(OAuthProvider):
         redirect_uri: str | None = None,
         receive: Callable[[], Awaitable[str]] | None = None,
         patience: float = 300.0,
+        allow_unadvertised_pkce: bool = False,
         **options: Unpack[OAuthOptions],
     ) -> None:
         super().__init__(server, client_id, client_secret=client_secret, **options)
@@ -190,10 +196,20 @@ class AuthorizationCode(OAuthProvider):
             check_endpoint(redirect_uri, "redirect_uri")
         self._redirect_uri, self._receive = redirect_uri, receive
         self._patience = self._seconds = check_seconds("patience", patience)
+        check_kind("allow_unadvertised_pkce", allow_unadvertised_pkce, bool)
+        self._allows_unadvertised_pkce = allow_unadvertised_pkce
 
     async def _grant(self, asking: Asking) -> Token:
         if asking.endpoint.server.authorization_endpoint is None:
             raise _lacks("authorization_endpoint")
+        methods = asking.endpoint.server.code_challenge_methods_supported
+        if PKCE_METHOD not in methods and not self._allows_unadvertised_pkce:
+            text = (
+                "the authorization server does not say that it supports PKCE by S256 (RFC 7636), "
+                "without which a code may be stolen and spent: log in by DeviceCode, or pass "
+                "allow_unadvertised_pkce=True to begin all the same"
+            )
+            raise AuthenticationError(text, executed=False)
         try:
             async with asyncio.timeout(self._seconds):
                 state = secrets.token_urlsafe(32)
@@ -214,7 +230,7 @@ class AuthorizationCode(OAuthProvider):
     ) -> Token:
         client: Any = oauth_library().WebApplicationClient(asking.endpoint.client.client_id)
         verifier: str = client.create_code_verifier(64)
-        challenge: str = client.create_code_challenge(verifier, "S256")
+        challenge: str = client.create_code_challenge(verifier, PKCE_METHOD)
         more = {} if asking.resource is None else {"resource": asking.resource}
         endpoint = asking.endpoint.server.authorization_endpoint or ""
         # The library takes https alone, and the authorization server may be on this machine.
@@ -224,7 +240,7 @@ class AuthorizationCode(OAuthProvider):
             scope=list(asking.scopes) or None,
             state=state,
             code_challenge=challenge,
-            code_challenge_method="S256",
+            code_challenge_method=PKCE_METHOD,
             **more,
         )
         await self._shown(endpoint.partition(":")[0] + url[len("https") :])

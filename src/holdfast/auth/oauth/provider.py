@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import copy
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -23,7 +24,13 @@ from holdfast.arguments import (
     not_empty,
 )
 from holdfast.auth.oauth.flights import Flight
-from holdfast.auth.oauth.requests import AskedServer, ClientIdentity, error_code, oauth_library
+from holdfast.auth.oauth.requests import (
+    AskedServer,
+    ClientIdentity,
+    concerns_resource,
+    error_code,
+    oauth_library,
+)
 from holdfast.auth.oauth.servers import (
     AuthorizationServer,
     FromCard,
@@ -31,6 +38,7 @@ from holdfast.auth.oauth.servers import (
     discover,
     named_in,
 )
+from holdfast.auth.oauth.step_up import StepUp
 from holdfast.auth.oauth.tokens import MemoryTokenStore, Token
 from holdfast.engines import check_tls, engine_of
 from holdfast.errors import A2AError, AuthenticationError, CredentialOriginError
@@ -40,7 +48,8 @@ from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.perloop import PerLoop
 from holdfast.wire.challenges import bearer_challenge
 from holdfast.wire.credentials import Credentials
-from holdfast.wire.origins import canonical_origin
+from holdfast.wire.http import presentable
+from holdfast.wire.origins import audience, canonical_origin
 from holdfast.wire.reach import Reach
 
 if TYPE_CHECKING:
@@ -98,10 +107,12 @@ class _Purpose(NamedTuple):
     metadata_url: str | None
     server: AuthorizationServer | None
     scopes: tuple[str, ...]
+    resource: str | None = None
     reach: Reach | None = None
 
-    def key(self, client_id: str, scopes: tuple[str, ...], resource: str | None) -> str:
-        return " ".join((self.place, client_id, *sorted(scopes), f"resource={resource or ''}"))
+    def key(self, client_id: str) -> str:
+        said = (self.place, client_id, *sorted(self.scopes), f"resource={self.resource or ''}")
+        return " ".join(said)
 
 
 class _Held(msgspec.Struct):
@@ -118,8 +129,12 @@ class OAuthOptions(TypedDict, total=False):
         client_auth: How the client says who it is: ``client_secret_basic``,
             ``client_secret_post`` or ``none``; what the server takes if left out.
         scopes: What tokens must be for, besides what the card requires (`FromCard`).
-        resource: Whom tokens are for (RFC 8707): the agent's address.
-        step_up: Whether to ask for the scopes that an agent says are missing.
+        resource: Whom tokens are for (RFC 8707), as an absolute URI: the origin that a call goes
+            to if left out, such as ``https://agent.example.com``, so that one token serves all
+            interfaces of an agent there and no agent elsewhere. False sends none, for servers that
+            refuse the parameter.
+        step_up: Which scopes an agent may ask for by saying that they are missing: these; or True
+            for those that its card declares, which the agent writes itself. None if left out.
         store: Where tokens are kept; in memory if left out.
         margin: Seconds before its end in which a token is not used any more; at most a quarter
             of its life.
@@ -132,8 +147,8 @@ class OAuthOptions(TypedDict, total=False):
 
     client_auth: str | None
     scopes: Iterable[str]
-    resource: str | None
-    step_up: bool
+    resource: str | Literal[False] | None
+    step_up: bool | Iterable[str]
     store: TokenStore | None
     margin: float
     timeout: float
@@ -161,8 +176,8 @@ class OAuthProvider(ABC):
         client_secret: str | None = None,
         client_auth: str | None = None,
         scopes: Iterable[str] = (),
-        resource: str | None = None,
-        step_up: bool = False,
+        resource: str | Literal[False] | None = None,
+        step_up: bool | Iterable[str] = False,
         store: TokenStore | None = None,
         margin: float = 30.0,
         timeout: float = 30.0,
@@ -188,11 +203,9 @@ class OAuthProvider(ABC):
             client_id=client_id, client_secret=client_secret, method=client_auth
         )
         self._scopes = tuple(dict.fromkeys(items("scopes", scopes)))
-        if resource is not None:
-            check_endpoint(resource, "resource")
-        self._resource = resource
-        check_kind("step_up", step_up, bool)
-        self._step_up = step_up
+        self._resource = _checked_resource(resource)
+        allowed = step_up if isinstance(step_up, bool) else items("step_up", step_up)
+        self._step_up = StepUp(allowed)
         if store is not None:
             check_able("store", store, "load", "save", "remove", "turn")
         self._store: TokenStore = MemoryTokenStore() if store is None else store
@@ -205,8 +218,6 @@ class OAuthProvider(ABC):
         self._engine, self._tls = engine, tls
         self._env = SystemEnv() if env is None else env
         self._held = PerLoop(_Held)
-        self._more: dict[str, tuple[str, ...]] = {}
-        self._vain: dict[str, tuple[str, ...]] = {}
         self._refused: dict[str, tuple[str, float]] = {}
         self._found: dict[str, tuple[AuthorizationServer, Reach | None]] = {}
 
@@ -230,7 +241,7 @@ class OAuthProvider(ABC):
             return False
         challenge = bearer_challenge(error.headers)
         if challenge is not None and challenge.error == "insufficient_scope":
-            return await self._stepped_up(purpose, error, challenge.scopes, shown=_shown(call))
+            return await self._stepped_up(call, purpose, error, challenge.scopes)
         if challenge is not None and challenge.error == "invalid_request":
             return False
         refused = _shown(call)
@@ -250,19 +261,22 @@ class OAuthProvider(ABC):
         purpose, challenge = self._purpose(call), bearer_challenge(error.headers)
         if purpose is None or challenge is None or challenge.error != "insufficient_scope":
             return False
-        return await self._stepped_up(purpose, error, challenge.scopes, shown=_shown(call))
+        return await self._stepped_up(call, purpose, error, challenge.scopes)
 
     async def token(self, agent_card: AgentCard | None = None) -> Token:
         """The token that a call would carry, fetched where there is none.
 
         Args:
-            agent_card: The card that names the server, where that is left to it.
+            agent_card: The card of the agent: its first interface says whom the token is for, and
+                it names the server where that is left to it. Without it, and without `resource`,
+                the token is for no agent in particular, and calls do not use it.
 
         Raises:
             AuthenticationError: See `credentials`.
             CredentialOriginError: See `credentials`.
         """
-        purpose = self._purpose_for(agent_card, "")
+        interfaces = () if agent_card is None else agent_card.supported_interfaces
+        purpose = self._purpose_for(agent_card, interfaces[0].url if interfaces else "")
         if purpose is None:
             text = "no authorization server is known: pass the agent's card"
             raise AuthenticationError(text, executed=False)
@@ -283,11 +297,14 @@ class OAuthProvider(ABC):
         return purpose._replace(reach=call.reach)
 
     def _purpose_for(self, card: AgentCard | None, url: str) -> _Purpose | None:
-        server = self._server
+        server, resource = self._server, self._resource
+        if resource is None:
+            resource = audience(url)
+        resource = resource or None
         if isinstance(server, str):
-            return _Purpose(server, None, None, ())
+            return _Purpose(server, None, None, self._scopes, resource)
         if isinstance(server, AuthorizationServer):
-            return _Purpose(server.token_endpoint, None, server, ())
+            return _Purpose(server.token_endpoint, None, server, self._scopes, resource)
         named = None if card is None else named_in(card, self._flow, server)
         if named is None:
             return None
@@ -295,29 +312,37 @@ class OAuthProvider(ABC):
         # shown to no other one, though the card names that now.
         at = named.metadata_url or ("" if named.server is None else named.server.token_endpoint)
         place = f"{canonical_origin(url) if url else ''} {named.scheme} {at}"
-        return _Purpose(place, named.metadata_url, named.server, named.scopes)
+        scopes = tuple(dict.fromkeys((*self._scopes, *named.scopes)))
+        return _Purpose(place, named.metadata_url, named.server, scopes, resource)
 
-    def _key(self, purpose: _Purpose) -> tuple[str, tuple[str, ...]]:
-        base = tuple(dict.fromkeys((*self._scopes, *purpose.scopes)))
-        key = purpose.key(self._client.client_id, base, self._resource)
-        return key, tuple(dict.fromkeys((*base, *self._more.get(key, ()))))
+    def _key(self, purpose: _Purpose) -> str:
+        return purpose.key(self._client.client_id)
+
+    def _scopes_of(self, purpose: _Purpose) -> tuple[str, ...]:
+        """What tokens are asked for: what they must be for, and what step-ups have added."""
+        return tuple(dict.fromkeys((*purpose.scopes, *self._step_up.granted(self._key(purpose)))))
 
     # ── Having one ───────────────────────────────────────────────────────────────────────────
 
-    async def _token(self, purpose: _Purpose) -> Token:
-        key, scopes = self._key(purpose)
+    async def _token(self, purpose: _Purpose, more: tuple[str, ...] = ()) -> Token:
+        """A token that has not ended; another one for `more` scopes, if there are any."""
+        key = self._key(purpose)
         held = self._held.here()
         known = held.tokens.get(key)
-        if known is not None and self._is_fresh(*known):
+        if not more and known is not None and self._is_fresh(*known):
             return known[0]
-        flight = held.flights.setdefault(key, Flight())
+        name = " ".join((key, *sorted(more)))
+        flight = held.flights.setdefault(name, Flight())
         try:
-            return await flight.joined(lambda: self._fetched(purpose, key, scopes, flight))
+            return await flight.joined(lambda: self._fetched(purpose, more, flight))
         except A2AError as error:
             raise self._failure(error) from error
         except TimeoutError as error:
             text = f"the authorization server gave no token for {self._timeout:g} s or more"
             raise AuthenticationError(text, transient=True, executed=False) from error
+        finally:
+            if more and not flight.is_under_way and held.flights.get(name) is flight:
+                del held.flights[name]
 
     def _failure(self, error: A2AError) -> AuthenticationError | A2AError:
         """The error of one who waits, with facts of its own."""
@@ -345,15 +370,19 @@ class OAuthProvider(ABC):
         self._held.here().tokens[key] = (token, ends)
 
     async def _fetched(
-        self, purpose: _Purpose, key: str, scopes: tuple[str, ...], flight: Flight[Token]
+        self, purpose: _Purpose, more: tuple[str, ...], flight: Flight[Token]
     ) -> Token:
         """What the store has, or what the server gives; nothing of it is interrupted half-way."""
-        limit = self._timeout
+        limit, key = self._timeout, self._key(purpose)
         if self._patience is not None:  # somebody else's person first, and then one's own
             limit = 2 * (self._patience + 2 * self._timeout)
         async with asyncio.timeout(limit), self._store.turn(key):
             token = await self._store.load(key)
-            if token is not None and self._is_usable(token, key):
+            # Read within the turn: another step-up may have come to its end in the one before.
+            needed = {*self._step_up.granted(key), *more}
+            scopes = tuple(dict.fromkeys((*self._scopes_of(purpose), *more)))
+            if token is not None and self._is_usable(token, key, needed):
+                self._step_up.note_granted(key, more)
                 self._hold(key, token)
                 return token
             owned: HttpEngine | None = None
@@ -370,14 +399,15 @@ class OAuthProvider(ABC):
                     await owned.close()
             if fresh.scopes is None:  # it is for what was asked for (RFC 6749, 5.1)
                 fresh = msgspec.structs.replace(fresh, scopes=scopes)
+            self._step_up.note_granted(key, more)
             self._hold(key, fresh)
             await self._store.save(key, fresh)
         return fresh
 
-    def _is_usable(self, token: Token, key: str) -> bool:
+    def _is_usable(self, token: Token, key: str, needed: set[str]) -> bool:
         left = token.left(self._env.wall(), margin=self._margin)
-        is_enough = set(self._more.get(key, ())) <= set(token.scopes or ())
-        known = self._held.here().tokens.get(key)  # which is there only if it is over
+        is_enough = needed <= set(token.scopes or ())
+        known = self._held.here().tokens.get(key)  # which is over, or is not for enough
         is_over = known is not None and known[0].access_token == token.access_token
         is_refused = token.access_token == self._refused.get(key, ("", 0.0))[0]
         return is_enough and not (is_over or is_refused) and (left is None or left > 0)
@@ -392,16 +422,24 @@ class OAuthProvider(ABC):
     ) -> Token:
         server, reach = await self._where(purpose, engine)
         endpoint = AskedServer(engine, self._env, server, self._client, reach)
-        asking = Asking(endpoint, scopes, self._resource)
-        if last is not None and last.refresh_token is not None:
-            flight.must_land()  # what it is spent for would be lost
-            try:
-                async with asyncio.timeout(self._timeout):
-                    return await _refreshed(asking, last)
-            except AuthenticationError as error:
-                if not _is_spent(error):
-                    raise
-        return await self._grant(asking)
+        asking = Asking(endpoint, scopes, purpose.resource)
+        try:
+            if last is not None and last.refresh_token is not None:
+                flight.must_land()  # what it is spent for would be lost
+                try:
+                    async with asyncio.timeout(self._timeout):
+                        return await _refreshed(asking, last)
+                except AuthenticationError as error:
+                    if not _is_spent(error):
+                        raise
+            return await self._grant(asking)
+        except AuthenticationError as error:
+            if purpose.resource is not None and concerns_resource(error):
+                error.message = (
+                    f"{error.message}; the token was to be for {presentable(purpose.resource)} "
+                    "(RFC 8707): pass resource= as the server names the agent, or resource=False"
+                )
+            raise
 
     async def _where(
         self, purpose: _Purpose, engine: HttpEngine
@@ -422,7 +460,7 @@ class OAuthProvider(ABC):
 
     def _forget(self, purpose: _Purpose, refused: str) -> None:
         """Uses a token no more that was refused, if it is still the one in use."""
-        key, _ = self._key(purpose)
+        key = self._key(purpose)
         held = self._held.here()
         known, now = held.tokens.get(key), asyncio.get_running_loop().time()
         last, at = self._refused.get(key, (refused, now))
@@ -433,41 +471,27 @@ class OAuthProvider(ABC):
         self._refused[key] = (refused, now)
 
     async def _stepped_up(
-        self, purpose: _Purpose, error: A2AError, wanted: tuple[str, ...], *, shown: str
+        self, call: AnyCall, purpose: _Purpose, error: A2AError, wanted: tuple[str, ...]
     ) -> bool:
-        key, scopes = self._key(purpose)
-        vain = self._vain.get(key, ())
-        missing = tuple(one for one in wanted if one not in scopes and one not in vain)
-        if self._step_up and wanted and not missing:
-            flight = self._held.here().flights.get(key)
-            if key in self._more and flight is not None and flight.is_under_way:
-                await self._token(purpose)  # somebody else asks for the same just now
-            known = self._held.here().tokens.get(key)
-            if known is not None and known[0].access_token != shown:
+        """Asks for the scopes that a token lacks, if an agent may ask for them."""
+        key, has = self._key(purpose), self._scopes_of(purpose)
+        missing = tuple(dict.fromkeys(scope for scope in wanted if scope not in has))
+        objection = self._step_up.objection(key, missing, call.card)
+        if wanted and objection is None:
+            # Where nothing is missing, another step-up has added it since.
+            try:
+                token = await self._token(purpose, missing)
+            except A2AError as failure:
+                if missing and not failure.transient:
+                    self._step_up.note_refused(key, missing)
+                raise
+            if token.access_token != _shown(call):
                 return True
-        if not missing or not self._step_up:
-            named = " ".join(wanted) or "more"
-            advice = "" if self._step_up else "; pass scopes=, or step_up=True to ask for them"
-            error.message = f"{error.message}; the token must be for {named}{advice}"
-            return False
-        before = self._more.get(key)
-        held = self._held.here()
-        last = held.tokens.pop(key, None)
-        self._more[key] = (*(before or ()), *missing)
-        try:
-            await self._token(purpose)
-        except BaseException as failure:
-            # What an agent wants in vain must not keep the others from what they had.
-            if isinstance(failure, A2AError) and not failure.transient:
-                self._vain[key] = (*vain, *missing)
-            if before is None:
-                self._more.pop(key, None)
-            else:
-                self._more[key] = before
-            if last is not None:
-                held.tokens.setdefault(key, last)
-            raise
-        return True
+        advice = "" if objection is None else f"; {objection}"
+        error.message = (
+            f"{error.message}; the token must be for {' '.join(wanted) or 'more'}{advice}"
+        )
+        return False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._client.client_id!r})"
@@ -481,6 +505,20 @@ def _checked_server(
     kinds = (AuthorizationServer, FromCard)
     check_kind("server", server, kinds, or_else=", FromCard or an issuer's address")
     return server
+
+
+def _checked_resource(resource: object) -> str | Literal[False] | None:
+    if resource is None or resource is False:
+        return resource
+    check_kind("resource", resource, str, or_else=" or False")
+    parts = urlsplit(str(resource))
+    if not parts.scheme or "#" in str(resource) or any(one <= " " for one in str(resource)):
+        text = "resource must be an absolute URI without fragment (RFC 8707, 2)"
+        raise ValueError(text)
+    if parts.username is not None:
+        text = "resource must hold no credentials: pass client_id and client_secret instead"
+        raise ValueError(text)
+    return str(resource)
 
 
 def _shown(call: AnyCall) -> str:

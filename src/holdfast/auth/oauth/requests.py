@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AskedServer",
     "ClientIdentity",
+    "concerns_resource",
     "error_code",
     "oauth_library",
     "seconds_in",
@@ -249,6 +250,16 @@ def error_code(error: A2AError) -> str | None:
     data = codec.as_object(error.data)
     code = None if data is None else data.get("error")
     return code if isinstance(code, str) else None
+
+
+def concerns_resource(error: A2AError) -> bool:
+    """Whether a server refuses the resource that a token was to be for (RFC 8707, 2).
+
+    Some refuse the parameter itself, by ``invalid_request`` and a description.
+    """
+    code, data = error_code(error), codec.as_object(error.data) or {}
+    described = str(data.get("error_description", "")).lower()
+    return code == "invalid_target" or (code == "invalid_request" and "resource" in described)
 
 
 def token_in(document: Mapping[str, Any], *, at: float) -> Token:

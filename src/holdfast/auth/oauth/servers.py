@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.wire.reach import Scope
 
 __all__ = [
+    "PKCE_METHOD",
     "AuthorizationServer",
     "FromCard",
     "Named",
@@ -45,6 +46,9 @@ __all__ = [
 
 LIMITS = Limits(body=256 * 1024)
 TIMEOUTS = Timeouts(pool=5.0, connect=5.0, write=5.0, first_byte=15.0, idle=10.0)
+
+PKCE_METHOD = "S256"
+"""The only method of PKCE that is used; ``plain`` protects nothing where it is read."""
 
 _ENDPOINTS = (
     "token_endpoint",
@@ -66,6 +70,9 @@ class AuthorizationServer(msgspec.Struct, frozen=True, kw_only=True):
         token_endpoint_auth_methods_supported: How clients say who they are there.
         authorization_response_iss_parameter_supported: Whether it names itself in what it
             answers by way of the browser (RFC 9207).
+        code_challenge_methods_supported: By which methods it checks that a code is spent by
+            the client that asked for it (PKCE, RFC 7636). `AuthorizationCode` needs ``S256`` among
+            them, which is taken for granted of a server that you describe yourself.
 
     Raises:
         ValueError: An address that cannot be right, or is not https.
@@ -79,6 +86,7 @@ class AuthorizationServer(msgspec.Struct, frozen=True, kw_only=True):
     revocation_endpoint: str | None = None
     token_endpoint_auth_methods_supported: tuple[str, ...] = ()
     authorization_response_iss_parameter_supported: bool = False
+    code_challenge_methods_supported: tuple[str, ...] = (PKCE_METHOD,)
 
     def __post_init__(self) -> None:
         for name in _ENDPOINTS:
@@ -272,13 +280,17 @@ def named_origins(card: AgentCard, flow: str) -> list[str]:
     for scheme in card.security_schemes.values():
         found = _named(scheme, flow)
         if found is not None:
-            named = [url for url in found.values() if url and is_http_address(url)]
+            named = [url for url in _addresses(found) if is_http_address(url)]
             return list(dict.fromkeys(map(canonical_origin, named)))
     return []
 
 
 _Found = dict[str, Any]
-"""Addresses by the names of metadata, ``metadata_url`` among them."""
+"""Addresses by the names of metadata, ``metadata_url`` among them; and ``is_pkce_required``."""
+
+
+def _addresses(found: _Found) -> list[str]:
+    return [value for value in found.values() if isinstance(value, str)]
 
 
 def _named(scheme: SecurityScheme, flow: str) -> _Found | None:
@@ -292,6 +304,7 @@ def _named(scheme: SecurityScheme, flow: str) -> _Found | None:
             "authorization_endpoint": getattr(offered, "authorization_url", None) or None,
             "device_authorization_endpoint": getattr(offered, "device_authorization_url", None)
             or None,
+            "is_pkce_required": getattr(offered, "pkce_required", False),
         }
     if oauth is not None and oauth.oauth2_metadata_url:
         return {"metadata_url": oauth.oauth2_metadata_url}
@@ -299,7 +312,7 @@ def _named(scheme: SecurityScheme, flow: str) -> _Found | None:
 
 
 def _check_trust(found: _Found, where: FromCard, scheme: str) -> None:
-    for url in (one for one in found.values() if one is not None):
+    for url in _addresses(found):
         try:
             at = canonical_origin(check_endpoint(url, "address"))
         except ValueError as error:
@@ -310,7 +323,12 @@ def _check_trust(found: _Found, where: FromCard, scheme: str) -> None:
 
 def _as_named(found: _Found, scheme: str, scopes: tuple[str, ...]) -> Named:
     metadata_url = found.pop("metadata_url", None)
-    server = AuthorizationServer(**found) if metadata_url is None else None
+    methods = (PKCE_METHOD,) if found.pop("is_pkce_required", False) else ()
+    server = (
+        AuthorizationServer(**found, code_challenge_methods_supported=methods)
+        if metadata_url is None
+        else None
+    )
     return Named(server, metadata_url, scopes, scheme)
 
 
@@ -338,13 +356,15 @@ def _server_in(document: Mapping[str, Any], issuer: str) -> AuthorizationServer:
         text = f"the metadata is not that of {presentable(issuer)}: it names another issuer"
         raise AuthenticationError(text, executed=False)
     values = {name: document.get(name) for name in _ENDPOINTS}
-    methods = document.get("token_endpoint_auth_methods_supported")
     names_itself = document.get("authorization_response_iss_parameter_supported") is True
     try:
         return AuthorizationServer(
             issuer=said,
-            token_endpoint_auth_methods_supported=(
-                tuple(map(str, cast("list[object]", methods))) if isinstance(methods, list) else ()
+            token_endpoint_auth_methods_supported=_names(
+                document.get("token_endpoint_auth_methods_supported")
+            ),
+            code_challenge_methods_supported=_names(
+                document.get("code_challenge_methods_supported")
             ),
             authorization_response_iss_parameter_supported=names_itself,
             **{name: value for name, value in values.items() if value is not None},
@@ -352,6 +372,10 @@ def _server_in(document: Mapping[str, Any], issuer: str) -> AuthorizationServer:
     except (ValueError, TypeError) as error:
         text = f"the metadata of {presentable(said)} cannot be used: {error}"
         raise AuthenticationError(text, executed=False) from None
+
+
+def _names(listed: object) -> tuple[str, ...]:
+    return tuple(map(str, cast("list[object]", listed))) if isinstance(listed, list) else ()
 
 
 def _is_same(said: str, issuer: str) -> bool:

@@ -1,0 +1,90 @@
+"""Step-up: the scopes that agents say are missing, and which of them are asked for.
+
+Rules: no scope is asked for that the caller does not allow; what a step-up adds counts once the
+authorization server has given it, so that one that fails takes nothing from another; a scope that
+was refused is not asked for again.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.model.card import AgentCard
+
+__all__ = ["StepUp", "declared_scopes"]
+
+
+class StepUp:
+    """What step-ups have come to, for all tokens of a provider.
+
+    Args:
+        allowed: The scopes that agents may ask for; True for those that the agent's card declares,
+            False for none.
+    """
+
+    def __init__(self, allowed: bool | tuple[str, ...]) -> None:  # noqa: FBT001  as callers say it
+        self._takes_declared = allowed is True
+        self._named: tuple[str, ...] = () if isinstance(allowed, bool) else allowed
+        self._granted: dict[str, tuple[str, ...]] = {}
+        self._refused: dict[str, frozenset[str]] = {}
+        self._lock = threading.Lock()
+
+    def granted(self, key: str) -> tuple[str, ...]:
+        """Return the scopes that step-ups have added to the tokens of a name."""
+        return self._granted.get(key, ())
+
+    def objection(self, key: str, wanted: tuple[str, ...], card: AgentCard | None) -> str | None:
+        """Return why scopes are not asked for, and what the caller can do; None if they are.
+
+        Args:
+            key: The name of the tokens.
+            wanted: The scopes that the token lacks.
+            card: The agent's card, which may declare them.
+        """
+        if not (self._takes_declared or self._named):
+            return "pass scopes=, or step_up= with the scopes that agents may ask for"
+        allowed = declared_scopes(card) if self._takes_declared else self._named
+        beyond = " ".join(scope for scope in wanted if scope not in allowed)
+        if beyond and self._takes_declared:
+            return (
+                f"the agent's card does not declare {beyond}, which step_up=True needs: name the "
+                "scopes to allow in step_up="
+            )
+        if beyond:
+            return f"step_up= does not allow {beyond}"
+        refused = " ".join(scope for scope in wanted if scope in self._refused.get(key, ()))
+        return f"{refused} was asked for in vain before" if refused else None
+
+    def note_granted(self, key: str, scopes: Iterable[str]) -> None:
+        """Note that the authorization server has given a token for more scopes."""
+        with self._lock:
+            self._granted[key] = tuple(dict.fromkeys((*self.granted(key), *scopes)))
+
+    def note_refused(self, key: str, scopes: Iterable[str]) -> None:
+        """Note that the authorization server gives no token for more scopes."""
+        with self._lock:
+            self._refused[key] = self._refused.get(key, frozenset()) | set(scopes)
+
+
+def declared_scopes(card: AgentCard | None) -> frozenset[str]:
+    """Return the scopes that a card declares: of its flows, its requirements and its skills'."""
+    if card is None:
+        return frozenset()
+    found: set[str] = set()
+    for scheme in card.security_schemes.values():
+        if scheme.oauth2_security_scheme is not None:
+            flows = scheme.oauth2_security_scheme.flows
+            for name in flows.__struct_fields__:
+                flow = getattr(flows, name)
+                found |= set(getattr(flow, "scopes", ()))
+    requirements = [*card.security_requirements]
+    for skill in card.skills:
+        requirements += skill.security_requirements
+    for requirement in requirements:
+        for scopes in requirement.schemes.values():
+            found |= set(scopes.list)
+    return frozenset(found)
