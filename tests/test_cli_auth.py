@@ -1,9 +1,11 @@
 """Logging in: requirements of the a2a-cli specification, section 12; names carry identifiers."""
 
 import asyncio
+import contextlib
 import ssl
 import stat
 import sys
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -153,6 +155,68 @@ def test_auth_006_login_with_client_credentials(how, scene, tmp_path):
     assert done.json["renewed"] is True
     assert scene.server.asked[0]["client_secret"] == SECRET
     assert SECRET not in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "resource"),
+    [
+        ((), "http://agent.test"),
+        (("--resource", "urn:agent:1"), "urn:agent:1"),
+        (("--resource", "none"), None),
+    ],
+)
+def test_auth_006_a_login_is_for_the_agent_and_stays_so_when_it_is_renewed(scene, words, resource):
+    env = {"A2ACLI_CLIENT_SECRET": SECRET}
+    done = scene.run(*CREDENTIALS, "--issuer", ISSUER, *words, env=env)
+    assert done.exit == 0, done.err
+    scene.wall.start += 4000
+    assert scene.run("send", "hello", env=env).exit == 0
+
+    assert [one.get("resource") for one in scene.server.asked] == [resource] * 2
+
+
+def test_auth_006_a_login_of_before_that_names_no_resource_is_renewed_without_one(scene):
+    env = {"A2ACLI_CLIENT_SECRET": SECRET}
+    scene.run(*CREDENTIALS, "--issuer", ISSUER, env=env)
+    (login,) = (one for one in scene.files if one.suffix == ".login")
+    kept = codec.parse(login.read_bytes())
+    del kept["resource"]
+    login.write_bytes(msgspec.json.encode(kept))
+    scene.wall.start += 4000
+
+    assert scene.run("send", "hello", env=env).exit == 0
+    assert "resource" not in scene.server.asked[-1]
+
+
+def test_auth_006_a_server_that_refuses_the_resource_is_answered_by_a_hint(scene):
+    scene.server.replies = [refused("invalid_target")]
+    done = scene.run(*CREDENTIALS, "--issuer", ISSUER, env={"A2ACLI_CLIENT_SECRET": SECRET})
+
+    assert done.exit == 4
+    assert "Hint: --resource URI names the agent as the server does" in done.err
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_auth_006_a_code_flow_without_advertised_pkce_needs_an_option(scene, allowed, monkeypatch):
+    @contextlib.asynccontextmanager
+    async def redirect(_state):  # no socket, and nobody comes
+        yield SimpleNamespace(uri="http://127.0.0.1:1/callback", received=asyncio.Event().wait)
+
+    monkeypatch.setattr("holdfast.auth.oauth.grants.LoopbackRedirect", redirect)
+    scene.run(*DEVICE)
+    del scene.server.metadata["code_challenge_methods_supported"]
+    words = ("--flow", "authorization-code", "--timeout", "5s")
+    env = {"A2ACLI_ALLOW_UNADVERTISED_PKCE": "1"} if allowed else {}
+    done = scene.run(*DEVICE, *words, env=env)
+
+    assert ("PKCE by S256" in done.err) is not allowed
+    assert ("Open: https://id.test/authorize" in done.err) is allowed
+    hint = "--allow-unadvertised-pkce to log in all the same"
+    warning = "ignores code challenges (A2ACLI_ALLOW_UNADVERTISED_PKCE"
+    assert (warning if allowed else hint) in done.err
+    if not allowed:
+        assert done.exit == 4
+        assert scene.run("auth", "status").field("Logged in") == "http://agent.test:80"
 
 
 def test_auth_006_no_secret_is_an_argument(scene):

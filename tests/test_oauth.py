@@ -710,7 +710,7 @@ async def test_each_reconnect_of_a_stream_has_a_token_that_is_fresh():
         ("https://agent.test/", "https://agent.test"),
         ("https://agent.test:443/some/where?x=1", "https://agent.test"),
         ("https://agent.test:8443/", "https://agent.test:8443"),
-        ("http://127.0.0.1:5000/", "http://localhost:5000"),
+        ("http://127.0.0.1:5000/", "http://127.0.0.1:5000"),
     ],
 )
 async def test_a_token_is_for_the_origin_of_the_agent(address, resource):
@@ -774,7 +774,7 @@ async def test_a_server_that_refuses_the_resource_is_answered_by_a_hint(error, w
         with pytest.raises(AuthenticationError, match=error) as caught:
             await client.list_tasks()
 
-    hint = "for http://agent.test (RFC 8707): pass resource= as the server names the agent"
+    hint = "for http://agent.test (RFC 8707), which the option resource changes or leaves out"
     assert (hint in str(caught.value)) is hinted
     assert caught.value.data["error"] == error
 
@@ -782,7 +782,7 @@ async def test_a_server_that_refuses_the_resource_is_answered_by_a_hint(error, w
 async def test_a_browser_that_brings_an_invalid_target_is_answered_by_a_hint():
     scene = by_browser(Browser(code=None, error="invalid_target"))
     async with scene.connect() as client:
-        with pytest.raises(AuthenticationError, match=r"invalid_target.*resource=False"):
+        with pytest.raises(AuthenticationError, match=r"invalid_target.*option resource"):
             await client.list_tasks()
 
 

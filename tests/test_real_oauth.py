@@ -47,7 +47,9 @@ class Guarded:
 
     async def request(self, request):
         if urlsplit(request.url).path == "/rpc":
+            # Whom the token is for is compared with the address that was called (RFC 8707).
             shown = {"authorization": request.headers.get("authorization", "")}
+            shown["host"] = urlsplit(request.url).netloc
             checked = await get(self._engine, f"{self._at}/check", **shown)
             if checked.status != 200:
                 return checked
@@ -67,14 +69,17 @@ async def test_client_credentials_by_discovery_and_one_replay_after_a_token_was_
     async with asyncio.timeout(LIMIT), AiohttpEngine() as engine, LoopbackServer(agent) as agents:
         async with connect(agents.url, auth=auth, engine=Guarded(engine, at)) as client:
             await asyncio.gather(*(client.send_message("hello") for _ in range(5)))
-            first = (await auth.token()).access_token
+            first = (await auth.token(await client.agent_card())).access_token
             await get(engine, f"{at}/revoke?token={first}")
             await client.send_message("hello")
-        second = await auth.token()
+            second = await auth.token(await client.agent_card())
+        shown = {"authorization": f"Bearer {second.access_token}"}
+        at_others = await get(engine, f"{at}/check", **shown, host="127.0.0.1:1")
 
     shown = [one.headers.get("authorization") for one in agent.received if "rpc" in one.url]
     assert shown == [f"Bearer {first}"] * 5 + [f"Bearer {second.access_token}"]
     assert second.scopes == ("a2a",)
+    assert at_others.status == 401
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,7 @@ class _Asked(NamedTuple):
     scopes: Sequence[str]
     resource: str | None
     trusted: Sequence[str]
+    allows_unadvertised_pkce: bool
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> _Asked:
@@ -135,11 +136,12 @@ class _Asked(NamedTuple):
             scopes=options["scope"],
             resource=options["resource"],
             trusted=options["trust_server"],
+            allows_unadvertised_pkce=options["allow_unadvertised_pkce"],
         )
 
 
 async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
-    from holdfast.auth.oauth.requests import oauth_library
+    from holdfast.auth.oauth.requests import concerns_resource, oauth_library
     from holdfast.cli.logins import Login
     from holdfast.errors import A2AError, AuthenticationError
 
@@ -165,20 +167,27 @@ async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
         )
         raise click.UsageError(message)
     agent = await _agent(session)
+    resource = _resource(asked, await session.named_address())
     try:
         async with asyncio.timeout(session.left()):
             server, scopes = await _server(session, asked)
-            provider = _provider(session, output, asked, server, scopes=scopes, secret=secret)
+            _check_pkce(asked, server)
+            provider = _provider(
+                session, output, asked, server, scopes=scopes, resource=resource, secret=secret
+            )
             store = session.logins.store(agent)
             # Who logs in anew wants a new token; and that must meet no older login, whose server
             # it is not for, if this is the last that the command does.
             await session.logins.remove(agent)
             token = await provider(store).token()
     except AuthenticationError as error:
+        hint = "try again later" if error.transient else None
+        if resource is not None and concerns_resource(error):
+            hint = "--resource URI names the agent as the server does; --resource none nobody"
         failure = Failure(
             code="A2ACLI_ERR_AUTH_FAILED",
             message=error.message,
-            hint="try again later" if error.transient else None,
+            hint=hint,
             a2a_code=error.http_status,
             exit=4,
         )
@@ -198,10 +207,40 @@ async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
         client_auth=asked.client_auth,
         is_confidential=secret is not None,
         scopes=scopes,
-        resource=asked.resource,
+        resource=resource,
     )
     session.logins.save(login)
     _tell(output, login, token, "Logged in")
+
+
+def _resource(asked: _Asked, address: str) -> str | None:
+    """Whom the token for the agent at an address is for; None where that is not said."""
+    from holdfast.wire.origins import audience
+
+    if asked.resource is None:
+        return audience(address)
+    return None if asked.resource.lower() == "none" else asked.resource
+
+
+def _check_pkce(asked: _Asked, server: AuthorizationServer) -> None:
+    """Checks that a code is protected, before a browser is opened and an older login forgotten.
+
+    Raises:
+        CommandError: The server does not say so.
+    """
+    from holdfast.auth.oauth.servers import PKCE_METHOD
+
+    is_safe = PKCE_METHOD in server.code_challenge_methods_supported
+    if asked.flow != "authorization-code" or is_safe or asked.allows_unadvertised_pkce:
+        return
+    failure = Failure(
+        code="A2ACLI_ERR_AUTH_FAILED",
+        message="the authorization server does not say that it supports PKCE by S256 (RFC 7636), "
+        "without which a code may be stolen and spent",
+        hint="use --flow device-code, or --allow-unadvertised-pkce to log in all the same",
+        exit=4,
+    )
+    raise CommandError(failure)
 
 
 async def _server(session: Session, asked: _Asked) -> tuple[AuthorizationServer, tuple[str, ...]]:
@@ -252,6 +291,7 @@ def _provider(
     server: AuthorizationServer,
     *,
     scopes: tuple[str, ...],
+    resource: str | None,
     secret: str | None,
 ) -> Callable[[TokenStore], OAuthProvider]:
     """What gets the token, once it is known where that is kept."""
@@ -267,7 +307,7 @@ def _provider(
     def make(store: TokenStore) -> OAuthProvider:
         options: OAuthOptions = {
             "scopes": scopes,
-            "resource": asked.resource,
+            "resource": resource or False,
             "client_auth": asked.client_auth,
             "store": store,
             "engine": session.plain_engine,
@@ -279,7 +319,14 @@ def _provider(
                 return ClientCredentials(server, client_id, secret, **options)
             if asked.flow == "device-code":
                 return DeviceCode(server, client_id, prompt, secret, **options)
-            return AuthorizationCode(server, client_id, secret, open_url=open_url, **options)
+            return AuthorizationCode(
+                server,
+                client_id,
+                secret,
+                open_url=open_url,
+                allow_unadvertised_pkce=asked.allows_unadvertised_pkce,
+                **options,
+            )
         except ValueError as error:
             raise click.UsageError(str(error)) from None
 

@@ -54,7 +54,7 @@ class Login(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         client_auth: How the client says who it is there.
         is_confidential: Whether it has a secret.
         scopes: What tokens are for.
-        resource: Whom they are for (RFC 8707).
+        resource: Whom they are for (RFC 8707); None where the server was not told.
     """
 
     agent: str
@@ -263,7 +263,7 @@ class KeptCredentials:
         secret = self._secret(login) if login.is_confidential else None
         options: OAuthOptions = {
             "scopes": login.scopes,
-            "resource": login.resource,
+            "resource": login.resource or False,
             "client_auth": login.client_auth if secret or not login.is_confidential else None,
             "store": self._logins.store(login.agent),
             "engine": self._engine,

@@ -451,9 +451,17 @@ OAUTH = (
     ),
     _option(
         "--resource",
-        metavar="URL",
-        type=Reads("url", read_id),
-        help="Whom the token is for (RFC 8707), where the server wants to know.",
+        metavar="URI",
+        type=Reads("uri", read_id),
+        show_default="the agent's origin",
+        help="Whom the token is for (RFC 8707), as the server names the agent; none for servers "
+        "that refuse to be told.",
+    ),
+    _option(
+        "--allow-unadvertised-pkce",
+        is_flag=True,
+        help="Log in by authorization-code though the server does not say that it checks code "
+        "challenges by S256 (RFC 7636).",
     ),
 )
 

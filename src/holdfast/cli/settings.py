@@ -234,6 +234,11 @@ def _weaknesses(
             f"{variable} in the environment turns off what {demanded.source.place} asks for: "
             "cards need no signature"
         )
+    if values.get("allow_unadvertised_pkce"):
+        option = "--allow-unadvertised-pkce"
+        where = named["allow_unadvertised_pkce"]
+        where = "" if where == option else f" ({where})"
+        yield f"{option}: the login may go to a server that ignores code challenges{where}"
     for name in ("issuer", "trust_server"):
         if values.get(name) and not named[name].startswith("-"):
             shown = values[name] if name == "issuer" else ", ".join(values[name])

@@ -122,6 +122,7 @@ RULES: Mapping[str, Rule] = {
         "TRUST_SERVER": _OWN_FILE,
         "SCOPE": _OWN_FILE,
         "RESOURCE": _OWN_FILE,
+        "ALLOW_UNADVERTISED_PKCE": _OWN_FILE,
         # Programs, files, and what is shown of the wire.
         "TCK": _OWN_FILE,
         "DEBUG": _OWN_FILE,

@@ -62,9 +62,10 @@ def origin_and_aliases(url: str) -> frozenset[str]:
 def audience(url: str) -> str | None:
     """The name of the agent at an address, as whom tokens are for (RFC 8707, 2).
 
-    It is the canonical origin of the address, without a port that the scheme implies, as
-    ``https://agent.example.com``: one for all interfaces there. None for an address without a
-    host, or one that cannot be read.
+    It is the origin of the address, without a port that the scheme implies, as
+    ``https://agent.example.com``: one for all interfaces there, and the beginning of their
+    addresses, with which servers compare it. None for an address without a host, or one that
+    cannot be read.
     """
     try:
         scheme, host, port = _parts(url)
@@ -72,7 +73,6 @@ def audience(url: str) -> str | None:
         return None
     if not host:
         return None
-    host = _ALIASES[0] if host in _ALIASES else host
     return _written(scheme, host, None if port == _PORTS.get(scheme) else port)
 
 

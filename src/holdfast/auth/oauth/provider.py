@@ -437,7 +437,7 @@ class OAuthProvider(ABC):
             if purpose.resource is not None and concerns_resource(error):
                 error.message = (
                     f"{error.message}; the token was to be for {presentable(purpose.resource)} "
-                    "(RFC 8707): pass resource= as the server names the agent, or resource=False"
+                    "(RFC 8707), which the option resource changes or leaves out"
                 )
             raise
 
