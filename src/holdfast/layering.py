@@ -27,6 +27,7 @@ from holdfast.runtime.layers import (
     OpeningLayer,
     OutcomeLayer,
 )
+from holdfast.runtime.older_files import OlderFilesLayer
 from holdfast.runtime.produced import ProducedTransports
 from holdfast.runtime.retrying import RetryLayer
 from holdfast.runtime.transport import Layer, Transport, compose
@@ -120,6 +121,7 @@ def layered_calls(
             partial(RetryLayer, resilience=resilience, env=env, observers=observers),
             _hedge(resilience),  # two requests that are one try
             choice,  # anew for each try, and each of two
+            OlderFilesLayer,  # of that place: how files are written there
             partial(guarded, switch=switch),  # of that place: one that refuses is passed over
             partial(AttemptLayer, observers=observers),  # what is not let through is no attempt
             *attempt_layers,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +16,8 @@ from holdfast.errors import (
     TaskNotCancelableError,
     TaskNotFoundError,
 )
-from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, SUBSCRIBE_TO_TASK
+from holdfast.model.codec import MalformedError, parse
+from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRIBE_TO_TASK
 from holdfast.runtime.engine import HttpEngine, redirected
 from holdfast.runtime.event_reader import EventReader
 from holdfast.runtime.extensions import asked_for
@@ -25,6 +27,7 @@ from holdfast.runtime.tenants import addressed
 from holdfast.runtime.transport import AnyCall, Call, Reply, Stream
 from holdfast.wire.bindings import CODECS, protocol_headers
 from holdfast.wire.credentials import with_query
+from holdfast.wire.files import form_in_error
 from holdfast.wire.http import HttpRequest
 from holdfast.wire.limits import about_card, check_json_size, check_value, harmless, of_cards
 from holdfast.wire.rest import read_error_event
@@ -87,6 +90,8 @@ class HttpBinding:
             if 300 <= reply.status < 400:
                 reply = await redirected(self._engine, request, reply, allowed=self._networks)
             reply = _checked(reply, self._limits)
+            if endpoint.has_two_file_forms and reply.status == HTTPStatus.NOT_FOUND:
+                _learn_files(endpoint, call, reply)
             value = self._decode(call, codec, reply)
             if len(reply.body) > self._harmless:
                 check_value(value, self._limits)
@@ -172,6 +177,14 @@ class HttpBinding:
 
 _NO_SUCH_VERB = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
 """What says, without an error of the protocol, that the path is not there for the verb."""
+
+
+def _learn_files(endpoint: Endpoint, call: AnyCall, reply: HttpReply) -> None:
+    """Notes what the error of an unknown task says of how files are written there."""
+    if call.operation is GET_TASK:
+        with suppress(MalformedError):
+            form = form_in_error(parse(reply.body))
+            endpoint.files_are_base64 = endpoint.files_are_base64 if form is None else form
 
 
 def _chosen(call: AnyCall) -> tuple[Endpoint, Codec]:

@@ -16,7 +16,7 @@ from holdfast.policy.budget import BudgetPolicy, RetryBudget
 from holdfast.policy.hedge import HedgePolicy, Hedging
 from holdfast.runtime.gate import Gate
 from holdfast.runtime.perloop import PerLoop
-from holdfast.wire.bindings import PROTOCOL_VERSION, spoken_version
+from holdfast.wire.bindings import OLDER_VERSION, PROTOCOL_VERSION, spoken_version
 from holdfast.wire.http import presentable
 
 if TYPE_CHECKING:
@@ -49,6 +49,10 @@ class Endpoint:
         clock_skew: Seconds that its clock is ahead of the own; None where not known.
         lists_tasks: Whether it has a list of tasks; None where not known.
         takes_contexts: Whether it takes contexts that a client names; None where not known.
+        has_two_file_forms: Whether a file is in a field of bytes there that servers use in two
+            ways (`holdfast.wire.files`).
+        files_are_base64: Whether they put base64 text there; None where not known.
+        asking_files: Held while that is found out.
         speaks_version: Whether it was seen to speak that version, or another one; None where that
             is not known.
         asking: Held by whoever finds that out.
@@ -68,9 +72,12 @@ class Endpoint:
         "answered",
         "asked",
         "asking",
+        "asking_files",
         "attempts",
         "can_be_watched",
         "clock_skew",
+        "files_are_base64",
+        "has_two_file_forms",
         "interface",
         "lists_tasks",
         "speaks_version",
@@ -88,6 +95,10 @@ class Endpoint:
         self.lists_tasks: bool | None = None
         self.takes_contexts: bool | None = None
         self.speaks_version: bool | None = None
+        binding = interface.protocol_binding
+        self.has_two_file_forms = self.version == OLDER_VERSION and binding != "JSONRPC"
+        self.files_are_base64: bool | None = None
+        self.asking_files = PerLoop(asyncio.Lock)
         self.asking = PerLoop(asyncio.Lock)
         self.asked = 0
         self.answered = 0

@@ -8,7 +8,7 @@ history only when asked, and blocks over HTTP+JSON only when told to.
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import msgspec
 
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
     from holdfast.wire.http import HttpReply
 
-__all__ = ["LACKING", "V03Wire", "v03_card"]
+__all__ = ["LACKING", "OlderFiles", "V03BytesWire", "V03Wire", "v03_card"]
 
 JsonObject = dict[str, Any]
+
+OlderFiles = Literal["base64", "bytes"]
 
 LACKING = frozenset({op.LIST_TASKS.name})
 """What no agent of 0.3 has to know, and this one does not."""
@@ -58,7 +60,11 @@ class V03Wire(Wire):
 
     @property
     def _form(self) -> _RpcForm:
-        return _RPC if self._is_rpc else _PROTO_JSON
+        return _RPC if self._is_rpc else self._proto_json
+
+    @property
+    def _proto_json(self) -> _ProtoJsonForm:
+        return _PROTO_JSON
 
     def params(self) -> Any:
         """The parameters, as the operation's request type in the model.
@@ -89,7 +95,7 @@ class V03Wire(Wire):
         if self.operation == op.SUBSCRIBE_TO_TASK.name and code == -32004:
             code = -32602  # of a task that is over
         if not self._is_rpc:
-            reply = json_reply(_STATUSES.get(code, 500), {"message": refusal.message})
+            reply = json_reply(_STATUSES.get(code, 500), self._error(code, refusal.message))
             return reply if refusal.retry_after is None else _hinted(reply, refusal.retry_after)
         error: JsonObject = {"code": code, "message": refusal.message}
         if refusal.data is not None:
@@ -97,6 +103,20 @@ class V03Wire(Wire):
         elif refusal.retry_after is not None:
             error["data"] = {"retryAfter": refusal.retry_after}
         return json_reply(200, {"jsonrpc": "2.0", "id": self._rpc_id, "error": error})
+
+    def _error(self, _code: int, message: str) -> JsonObject:
+        return {"message": message}
+
+
+class V03BytesWire(V03Wire):
+    """The same of a server that follows the proto: its files are bytes, its errors have codes."""
+
+    @property
+    def _proto_json(self) -> _ProtoJsonForm:
+        return _PROTO_JSON_BYTES
+
+    def _error(self, code: int, message: str) -> JsonObject:
+        return {"code": code, "message": message}
 
 
 def _hinted(reply: HttpReply, seconds: float) -> HttpReply:
@@ -376,7 +396,17 @@ class _ProtoJsonForm(_RpcForm):
         return {"name": f"tasks/{task_id}/pushNotificationConfigs/{config.get('id', '')}"}
 
 
-_RPC, _PROTO_JSON = _RpcForm(), _ProtoJsonForm()
+class _BytesForm(_ProtoJsonForm):
+    """ProtoJSON whose files are bytes, as the proto says, and no base64 text in bytes."""
+
+    def _bytes_in(self, text: str) -> str:
+        return text
+
+    def _bytes(self, text: str) -> str:
+        return text
+
+
+_RPC, _PROTO_JSON, _PROTO_JSON_BYTES = _RpcForm(), _ProtoJsonForm(), _BytesForm()
 
 
 def _history(length: Any) -> int | None:

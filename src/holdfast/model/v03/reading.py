@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeVar
@@ -234,9 +232,7 @@ def _part(found: v03.Part) -> model.Part:
 
 
 def _file(file: v03.File, metadata: dict[str, Any] | None) -> model.Part:
-    raw = file.content
-    if raw is None and file.file_with_bytes is not None:
-        raw = _twice_encoded(file.file_with_bytes)
+    raw = file.file_with_bytes if file.content is None else file.content
     return model.Part(
         raw=raw,
         url=None if raw is not None else file.file_with_uri if file.uri is None else file.uri,
@@ -244,15 +240,6 @@ def _file(file: v03.File, metadata: dict[str, Any] | None) -> model.Part:
         filename=file.name or None,
         media_type=file.mime_type or None,
     )
-
-
-def _twice_encoded(content: bytes) -> bytes:
-    """The content of a file whose base64 text was taken for its bytes, as official servers do."""
-    try:
-        decoded = base64.b64decode(content, validate=True)
-    except (binascii.Error, ValueError):
-        return content
-    return decoded if base64.b64encode(decoded) == content else content
 
 
 def _data(found: v03.Part) -> model.Part:

@@ -51,8 +51,8 @@ class File(WireValue, frozen=True, kw_only=True):
         mime_type: What it is.
         content: Its bytes.
         uri: Where it is.
-        file_with_bytes: ProtoJSON: the bytes of the base64 text of its bytes, as official servers
-            send and take it; real bytes from others.
+        file_with_bytes: ProtoJSON: its bytes, as the proto says; at some servers the bytes of the
+            base64 text of its bytes (see `holdfast.runtime.older_files`).
         file_with_uri: ProtoJSON: where it is.
     """
 

@@ -6,7 +6,6 @@ that is wanted.
 
 from __future__ import annotations
 
-import base64
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -266,12 +265,11 @@ class ProtoJsonForm(Form):
         return {"data": data}
 
     def _file(self, told: Part) -> v03.File:
-        raw = told.raw
         return v03.File(
             name=told.filename,
             mime_type=told.media_type,
-            file_with_bytes=None if raw is None else base64.b64encode(raw),
-            file_with_uri=told.url if raw is None else None,
+            file_with_bytes=told.raw,
+            file_with_uri=told.url if told.raw is None else None,
         )
 
 

@@ -6,9 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from urllib.request import getproxies
 
+from grpc import aio
+
 from holdfast.errors import A2AError, UnsupportedOperationError
 from holdfast.model.grpc_addresses import without_grpc
-from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, SUBSCRIBE_TO_TASK
+from holdfast.model.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRIBE_TO_TASK
 from holdfast.net.grpc.channels import Channels
 from holdfast.net.grpc.making import ChannelMaking
 from holdfast.net.grpc.rpc import Rpc, RpcEvents, answer_of
@@ -20,6 +22,7 @@ from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.silent_subscriptions import subscribed
 from holdfast.runtime.tenants import addressed
 from holdfast.runtime.transport import AnyCall, Call, Reply, Stream
+from holdfast.wire.files import form_in_error
 from holdfast.wire.grpc import CODECS
 from holdfast.wire.grpc_metadata import request_metadata
 from holdfast.wire.http import HttpRequest
@@ -82,6 +85,8 @@ class GrpcBinding:
             told = error
             if call.operation is GET_EXTENDED_AGENT_CARD:
                 told = about_card(error, self._limits)
+            if endpoint.has_two_file_forms and call.operation is GET_TASK:
+                _learn_files(endpoint, error)
             told.agent = endpoint.agent
             name_task(told, call)
             if told is error:
@@ -146,6 +151,14 @@ class GrpcBinding:
             refusals=self._resilience.refusals,
             wall=self._env.wall,
         )
+
+
+def _learn_files(endpoint: Endpoint, error: A2AError) -> None:
+    """Notes what the error of an unknown task says of how files are written there."""
+    ended = error.__cause__
+    if isinstance(ended, aio.AioRpcError) and error.grpc_status == "NOT_FOUND":
+        form = form_in_error(ended.details())
+        endpoint.files_are_base64 = endpoint.files_are_base64 if form is None else form
 
 
 def _chosen(call: AnyCall) -> Endpoint:
