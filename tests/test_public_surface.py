@@ -531,7 +531,7 @@ CONSTRUCTORS = {
     ),
     "SqliteJournal": (
         "path *store_messages=False *lease=30.0 *retention=604800.0 *busy_timeout=5.0 "
-        "*read_only=False"
+        "*read_only=False *mode=384"
     ),
     "RunItem": "*key *content",
     "RunItemChangedError": "message='' *key *message_id=None **facts",

@@ -10,19 +10,39 @@ import subprocess
 import sys
 import textwrap
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from holdfast import CallRecord, JournalError, RecordUpdate, SqliteJournal
-from holdfast.testing import check_journal
+from holdfast import CallRecord, JournalError, RecordUpdate, SqliteJournal, connect
+from holdfast.journals import permissions
+from holdfast.testing import FakeAgent, FakeNetwork, check_journal
 
 AGENT = "http://agent.test"
+
+
+posix = pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
 
 
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "calls.db"
+
+
+@pytest.fixture
+def other_user(monkeypatch):
+    """Makes a path seem to belong to another user: only root could give it away."""
+    given, lstat = set(), Path.lstat
+
+    def seen(path):
+        found = lstat(path)
+        if path not in given:
+            return found
+        return os.stat_result((*found[:4], OTHER_USER, *found[5:]))
+
+    monkeypatch.setattr(Path, "lstat", seen)
+    return given.add
 
 
 def record(message_id="m-1", **more):
@@ -332,6 +352,181 @@ async def test_the_file_is_its_owners_alone(path):
     for file in path.parent.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     await journal.close()
+
+
+SIDES = ["", "-wal", "-shm"]
+OTHER_USER = 12345
+
+
+def modes(path):
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+
+
+async def left_open(path):
+    """A journal with a record, whose files are all there."""
+    journal = SqliteJournal(path)
+    await journal.begin(record("a"))
+    return journal
+
+
+async def refusal(journal, record):
+    with pytest.raises(JournalError) as caught:
+        await journal.begin(record)
+    assert (caught.value.reason, caught.value.executed) == ("untrusted", False)
+    return str(caught.value)
+
+
+@posix
+@pytest.mark.parametrize("side", SIDES)
+async def test_a_mode_that_lets_others_in_is_tightened_with_a_warning(path, side, caplog):
+    holder = await left_open(path)
+    path.with_name(f"calls.db{side}").chmod(0o666)
+
+    journal = SqliteJournal(path)
+    await journal.begin(record("b"))
+
+    assert set(modes(path).values()) == {0o600}
+    assert f"calls.db{side} had mode 0666, and has 0600 now" in caplog.text
+    await journal.close()
+    await holder.close()
+
+
+@posix
+@pytest.mark.parametrize("side", SIDES)
+async def test_a_file_of_another_user_is_refused_and_not_written(path, side, other_user):
+    holder = await left_open(path)
+    other_user(path.with_name(f"calls.db{side}"))
+
+    said = await refusal(SqliteJournal(path), record("b"))
+
+    assert f"belongs to user {OTHER_USER}" in said
+    assert f"because of {path}{side}" in said or not side
+    assert [one.message_id for one in await holder.unfinished()] == ["a"]
+    await holder.close()
+
+
+@posix
+async def test_a_file_of_root_is_used_if_it_is_closed_to_others(path, monkeypatch):
+    await (await left_open(path)).close()
+    own = os.geteuid()
+    monkeypatch.setattr(permissions, "_ROOT", own)
+    monkeypatch.setattr(os, "geteuid", lambda: OTHER_USER)
+
+    journal = SqliteJournal(path)
+    await journal.begin(record("b"))
+    await journal.close()
+
+    path.chmod(0o660)
+
+    def denied(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "chmod", denied)
+    said = await refusal(SqliteJournal(path), record("c"))
+    assert "chmod 600" in said
+    assert "SqliteJournal(mode=0o660)" in said
+    shared = SqliteJournal(path, mode=0o660)
+    await shared.begin(record("c"))
+    await shared.close()
+
+
+@posix
+async def test_a_group_shares_a_journal_where_that_is_said(path, other_user, caplog):
+    journal = SqliteJournal(path, mode=0o660)
+    await journal.begin(record("a"))
+    assert set(modes(path).values()) == {0o660}
+    await journal.close()
+    other_user(path)
+
+    journal = SqliteJournal(path, mode=0o660)
+    await journal.begin(record("b"))
+    await journal.close()
+
+    assert caplog.text == ""
+
+
+@posix
+@pytest.mark.parametrize("side", ["-wal", "-shm", "-journal"])
+async def test_a_link_beside_a_journal_is_refused(path, tmp_path_factory, side):
+    precious = tmp_path_factory.mktemp("mine") / "precious"
+    precious.write_bytes(b"")
+    path.with_name(f"calls.db{side}").symlink_to(precious)
+
+    said = await refusal(SqliteJournal(path), record())
+
+    assert "not a regular file" in said
+    assert precious.read_bytes() == b""
+
+
+@posix
+async def test_a_link_is_followed_where_the_user_made_it(path, tmp_path_factory, other_user):
+    place = tmp_path_factory.mktemp("data") / "calls.db"
+    path.symlink_to(place)
+    journal = SqliteJournal(path)
+    await journal.begin(record())
+    await journal.close()
+    assert modes(place) == {"calls.db": 0o600}
+
+    place.unlink()
+    other_user(path)
+    assert "link that user" in await refusal(SqliteJournal(path), record())
+    assert not place.exists()
+
+
+@posix
+async def test_what_is_put_beside_a_journal_while_it_is_opened_is_noticed(
+    path, monkeypatch, other_user
+):
+    await (await left_open(path)).close()
+    opened = sqlite3.connect
+
+    def planting(*words, **more):
+        path.with_name("calls.db-wal").touch()
+        other_user(path.with_name("calls.db-wal"))
+        return opened(*words, **more)
+
+    monkeypatch.setattr(sqlite3, "connect", planting)
+    await refusal(SqliteJournal(path), record("b"))
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+async def test_a_directory_where_others_may_replace_files_is_warned_of(path, mode, caplog):
+    path.parent.chmod(mode)
+    await (await left_open(path)).close()
+
+    assert ("other users may replace the journal" in caplog.text) == (mode == 0o777)
+
+
+@posix
+async def test_who_only_reads_changes_no_mode_and_refuses_what_others_write(path):
+    await (await left_open(path)).close()
+    for mode in (0o644, 0o640):
+        path.chmod(mode)
+        reader = SqliteJournal(path, read_only=True)
+        assert len(await reader.unfinished()) == 1
+        await reader.close()
+        assert modes(path) == {"calls.db": mode}
+    path.chmod(0o622)
+    with pytest.raises(JournalError, match="mode 0622 lets others in; chmod 600") as caught:
+        await SqliteJournal(path, read_only=True).unfinished()
+    assert caught.value.reason == "untrusted"
+    assert modes(path) == {"calls.db": 0o622}
+
+
+@posix
+async def test_an_untrusted_journal_costs_a_call_that_is_not_sent(path, other_user):
+    await (await left_open(path)).close()
+    other_user(path)
+    agent = FakeAgent("done")
+    client = connect(agent.url, engine=FakeNetwork(agent), journal=path)
+
+    with pytest.raises(JournalError) as caught:
+        await client.ask("hello")
+
+    assert (caught.value.reason, caught.value.executed) == ("untrusted", False)
+    assert not [request for request in agent.received if request.operation.startswith("Send")]
+    await client.close()
 
 
 def spoil(path, how):
@@ -647,6 +842,9 @@ def test_threads_that_fork_while_journals_are_written_and_made_lose_nothing(path
         ({"busy_timeout": -1}, ValueError),
         ({"store_messages": 1}, TypeError),
         ({"read_only": "yes"}, TypeError),
+        ({"mode": "0600"}, TypeError),
+        ({"mode": 0o644}, ValueError),
+        ({"mode": 600}, ValueError),
     ],
 )
 def test_wrong_options_are_refused(path, options, error):

@@ -62,6 +62,7 @@ _HINTS: Mapping[JournalFailure, str] = {
     "read_only": "make the journal and its directory writable",
     "damaged": "put an earlier copy of the journal in its place, or have the sqlite3 program "
     "recover it: another file knows nothing of what was sent",
+    "untrusted": "the journal and the files beside it must be your own, and closed to others",
     "gone": "put the journal back where it was: another file knows nothing of what was sent",
 }
 _ANY_HINT = "check --journal: the file is one that holdfast made, and has a writable directory"

@@ -125,6 +125,7 @@ JournalFailure = Literal[
     "read_only",
     "damaged",
     "gone",
+    "untrusted",
     "exists",
     "held",
     "over",
@@ -136,7 +137,9 @@ JournalFailure = Literal[
 
 - ``"unusable"``: it cannot be written or read, or is silent. Where a journal knows why, it is
   ``"full"``, as its disk is; ``"locked"`` by somebody else who writes; ``"read_only"``;
-  ``"damaged"``; or ``"gone"``: deleted, moved or replaced since it was opened.
+  ``"damaged"``; ``"gone"``: deleted, moved or replaced since it was opened; or ``"untrusted"``:
+  its file, or one beside it (``-wal``, ``-shm``), belongs to another user, is a link, or lets
+  others read or write it.
 - ``"exists"``: it has a call of that message or label, and that one may have been sent.
 - ``"held"``: somebody works on the call, or did and died less than a lease ago.
 - ``"over"``: the call has an outcome.

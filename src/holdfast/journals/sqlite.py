@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from holdfast.errors import A2AError, JournalError
+from holdfast.journals.permissions import MODES
 from holdfast.journals.sqlite_file import SqliteFile
-from holdfast.model.settings import check_kind, check_number
+from holdfast.model.settings import check_count, check_kind, check_number
 from holdfast.runtime.journal import CallRecord, RecordUpdate, utc
 from holdfast.runtime.perloop import PerLoop
 
@@ -70,9 +71,14 @@ class SqliteJournal:
     """Keeps the records of calls in a file; several processes of one machine may share it.
 
     The file holds addresses, ids and states, and what was said only where that is asked for. It is
-    made readable to its owner alone. It is opened at the first call: that a directory is missing,
-    or that a file is none of these, shows there, as a `JournalError`, and nothing is sent. Once it
-    is open, one that is moved, deleted or replaced is an error until `close`.
+    created readable to its owner alone, and so are the ``-wal`` and ``-shm`` that SQLite keeps
+    beside it. Where one of them exists and allows more than `mode`, that is taken away with a
+    warning of ``holdfast.security``; where it belongs to another user than this process's or root,
+    or is a link, or cannot be made private, that is a `JournalError` (``"untrusted"``).
+
+    It is opened at the first call: that a directory is missing, or that a file is none of these,
+    shows there, as a `JournalError`, and nothing is sent. Once it is open, one that is moved,
+    deleted or replaced is an error until `close`.
 
     Args:
         path: The file; it is made where there is none, and its directory must be there. A relative
@@ -87,6 +93,9 @@ class SqliteJournal:
         busy_timeout: Seconds to wait for another process that writes; more than 0.
         read_only: Whether to write nothing, and to make no file; what would write is a
             `JournalError`.
+        mode: What the files allow, as for `os.chmod`: 0o600, or 0o640 or 0o660 to share them with
+            their group on purpose. Then they may belong to another user, if their group is one of
+            this process's. Windows has no such modes.
 
     Attributes:
         path: The file, as it was given.
@@ -95,7 +104,7 @@ class SqliteJournal:
 
     Raises:
         TypeError: An argument of another type.
-        ValueError: A number that cannot be right.
+        ValueError: A number or a mode that cannot be right.
     """
 
     def __init__(
@@ -107,10 +116,15 @@ class SqliteJournal:
         retention: float | None = 7 * 86400.0,
         busy_timeout: float = 5.0,
         read_only: bool = False,
+        mode: int = 0o600,
     ) -> None:
         check_kind("path", path, (str, os.PathLike))
         check_kind("store_messages", store_messages, bool)
         check_kind("read_only", read_only, bool)
+        check_count("mode", mode)
+        if mode not in MODES:
+            text = f"mode must be 0o600, 0o640 or 0o660, not {oct(mode)}"
+            raise ValueError(text)
         waits = {"lease": lease, "busy_timeout": busy_timeout}
         if retention is not None:
             waits["retention"] = retention
@@ -124,7 +138,7 @@ class SqliteJournal:
         self.lease = lease
         self._retention = retention
         self._forgot = float("-inf")
-        self._file = SqliteFile(self.path, busy_timeout, read_only=read_only)
+        self._file = SqliteFile(self.path, busy_timeout, mode=mode, read_only=read_only)
         self._writing = PerLoop(_Writing)
 
     async def begin(self, record: CallRecord, /) -> None:

@@ -7,6 +7,8 @@ Rules:
 - A file of a newer Holdfast, or of somebody else, is left alone.
 - A file that is deleted, moved away or replaced meanwhile is noticed by all who wrote to it: what
   they wrote would be found by nobody.
+- Whose the file may be, and who else may read it, is in `holdfast.journals.permissions`; that is
+  checked before SQLite opens it, and again before anything but the schema is written to it.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import JournalError
+from holdfast.journals.permissions import Permissions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -89,14 +92,18 @@ class SqliteFile:
     Args:
         path: The file, as it is called in errors; it is made where there is none.
         busy_timeout: Seconds to wait for another process that writes.
+        mode: What the file may allow: its owner alone, or also its group.
         read_only: Whether it is neither made nor written, as where nobody may.
     """
 
-    def __init__(self, path: Path, busy_timeout: float, *, read_only: bool = False) -> None:
+    def __init__(
+        self, path: Path, busy_timeout: float, *, mode: int = 0o600, read_only: bool = False
+    ) -> None:
         self.path = path
         self._where = _absolute(path)  # wherever the program goes
         self._busy_timeout = busy_timeout
         self._is_read_only = read_only
+        self._permissions = Permissions(path, self._where, mode, read_only=read_only)
         self._identity: tuple[int, int] | None = None
         self._connection: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
@@ -178,12 +185,14 @@ class SqliteFile:
     def _open(self) -> sqlite3.Connection:
         if self._identity is not None:
             self._check_identity()
-        elif not (self._is_read_only or self._where.exists()):
-            with contextlib.suppress(OSError):  # which SQLite will tell better
-                os.close(os.open(self._where, os.O_CREAT | os.O_WRONLY, 0o600))
+        else:
+            self._permissions.create()
+        if self._where.exists():  # else SQLite tells best why not
+            self._permissions.check()
         connection = self._connect_to_read() if self._is_read_only else self._connect(self._where)
         try:
             self._prepare(connection)
+            self._permissions.check()  # also what SQLite has created, or found, beside it
             self._identity = self._identity or self._identity_now()
         except BaseException:
             connection.close()
