@@ -33,7 +33,7 @@ def check(seed, **world):
     with case(f"{seed} {world}"):
         judge = live(World(seed, **world))
         assert judge.wrong == set(), judge.wrong
-        assert judge.took <= DEADLINE
+        assert judge.took <= DEADLINE + 1  # a look may end after it
         return judge
 
 
