@@ -42,7 +42,7 @@ class Timeline:
                 self.line(f"{observation.operation}, attempt {number}: {error.message}{hint}")
             case holdfast.RetryScheduled(wait=wait):
                 self.line(f"{'':{len(observation.operation)}}  waits {wait:.2f} s")
-            case holdfast.CallFinished(attempts=attempts, error=None) if attempts > 1:
+            case holdfast.RequestFinished(attempts=attempts, error=None) if attempts > 1:
                 self.line(f"{observation.operation}, attempt {attempts}: answered")
             case _:
                 pass
@@ -72,7 +72,7 @@ class StreamTimeline(Timeline):
 
     def __call__(self, observation: holdfast.Observation) -> None:
         match observation:
-            case holdfast.CallFinished(error=holdfast.A2AError(message=why)):
+            case holdfast.RequestFinished(error=holdfast.A2AError(message=why)):
                 self.line(f"cut: {why}")
             case holdfast.Reconnected(number=number):
                 self.line(f"goes on, reconnect {number}")

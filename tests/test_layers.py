@@ -34,6 +34,7 @@ from holdfast import (
     PermissionDeniedError,
     RateLimitedError,
     Reply,
+    RequestFinished,
     Resilience,
     RetryPolicy,
     RetryScheduled,
@@ -695,7 +696,7 @@ async def test_observers_get_the_details_in_order(binding):
 
     await client.get_task("task-1")
 
-    started, failed, scheduled, again, finished = seen
+    started, failed, scheduled, again, finished, call = seen
     where = {"JSONRPC": "http://agent.test/rpc", "HTTP+JSON": "http://agent.test/rest"}[binding]
     assert started == AttemptStarted(
         request_id=started.request_id, operation="GetTask", agent=where, number=1
@@ -706,8 +707,10 @@ async def test_observers_get_the_details_in_order(binding):
     assert (scheduled.number, scheduled.wait, scheduled.error) == (2, 0.5, failed.error)
     assert isinstance(again, AttemptStarted)
     assert again.number == 2
-    assert isinstance(finished, CallFinished)
+    assert isinstance(finished, RequestFinished)
     assert (finished.attempts, finished.duration, finished.error) == (2, 1.5, None)
+    assert isinstance(call, CallFinished)
+    assert (call.attempts, call.duration, call.error) == (2, 1.5, None)
     assert {detail.request_id for detail in seen} == {started.request_id}
     assert {detail.agent for detail in seen} == {where}
 
@@ -716,7 +719,10 @@ async def test_details_are_frozen():
     seen = []
     await with_a_task(FakeAgent(), observers=[seen.append])
 
-    assert [type(detail) for detail in seen] == [AttemptStarted, AttemptStarted, CallFinished]
+    assert [type(detail) for detail in seen] == [
+        *(AttemptStarted, AttemptStarted),
+        *(RequestFinished, CallFinished),
+    ]
     for detail in seen:
         with pytest.raises(AttributeError):
             detail.agent = "somebody else"
@@ -992,11 +998,13 @@ async def test_the_log_names_call_agent_and_attempt_and_shows_no_body(binding, s
     assert said[0] == ("DEBUG", "attempt 1 started")
     assert said[1][0] == "WARNING"
     assert said[1][1].startswith("attempt 1 failed after 0.000 s: A2AConnectionError: ")
-    assert said[2:] == [
+    assert said[2:5] == [
         ("INFO", "attempt 2 follows in 0.500 s"),
         ("DEBUG", "attempt 2 started"),
-        ("DEBUG", "finished after 2 attempts and 0.500 s: well"),
+        ("DEBUG", "request finished after 2 attempts and 0.500 s: well"),
     ]
+    attempts = 3 if streaming else 2  # with the look at the task behind a stream
+    assert said[-1] == ("DEBUG", f"call finished after {attempts} attempts and 0.500 s: well")
     assert "moon" not in caplog.text
     assert {record.name for record in records} == {"holdfast"}
 

@@ -23,6 +23,7 @@ from holdfast import (
     Reconciled,
     ReconcilePolicy,
     ReconcileStarted,
+    RequestFinished,
     Resilience,
     RetryPolicy,
     Role,
@@ -465,11 +466,13 @@ async def test_a_message_that_never_arrived_is_reported_as_unknown(binding, stre
 
 
 async def test_what_observers_have_of_a_lost_reply_stays_as_they_were_told():
-    agent, told = FakeAgent(), []
+    agent, told, calls = FakeAgent(), [], []
     agent.inject(Reset(), on="SendMessage")
 
     def note(observation):
-        if isinstance(observation, CallFinished) and observation.operation == "SendMessage":
+        if isinstance(observation, CallFinished):
+            calls.append(observation)
+        elif isinstance(observation, RequestFinished) and observation.operation == "SendMessage":
             told.append((observation.error, observation.error.message))
 
     with pytest.raises(OutcomeUnknownError, match="It was not sent again") as caught:
@@ -479,6 +482,7 @@ async def test_what_observers_have_of_a_lost_reply_stays_as_they_were_told():
     assert error.message == message
     assert error.looked_at == ()
     assert caught.value.message.startswith(message)
+    assert [(call.operation, call.error) for call in calls] == [("SendMessage", caught.value)]
 
 
 async def test_a_reply_that_is_a_message_is_in_no_list():

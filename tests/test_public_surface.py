@@ -544,6 +544,7 @@ CONSTRUCTORS = {
     "CircuitChanged": "*request_id *operation *agent *state *failures *retry_after",
     "ConcurrencyPolicy": "*limit *queue=1000",
     "RateLimitPolicy": "*queue=1000",
+    "RequestFinished": "*request_id *operation *agent *attempts *duration *error",
     "RetryScheduled": "*request_id *operation *agent *number *wait *error",
     "SchemeCredentials": "credentials",
     "SeenFailure": "*at *cause",

@@ -16,16 +16,18 @@ from holdfast import (
     PassThrough,
     Reconnected,
     Reply,
+    RequestFinished,
     Role,
     StreamOver,
     StreamResponse,
     Task,
     TaskArtifactUpdateEvent,
+    TaskFailedError,
     UnaryOnly,
     connect,
     text_part,
 )
-from holdfast.testing import Cut, FakeAgent, FakeNetwork, streams
+from holdfast.testing import Cut, FakeAgent, FakeNetwork, Refuse, completes, fails, streams
 
 both_bindings = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 
@@ -219,7 +221,7 @@ async def test_observers_hear_of_each_connection_and_of_its_end_once(binding):
         async for _ in events:
             pass
 
-    finished = [each for each in seen if isinstance(each, CallFinished)]
+    finished = [each for each in seen if isinstance(each, RequestFinished)]
     failed = [(each.operation, type(each.error)) for each in finished if each.error is not None]
     assert failed == [(STREAMED, A2AConnectionError)]
     named = sorted(each.operation for each in finished if each.operation != "GetAgentCard")
@@ -228,11 +230,87 @@ async def test_observers_hear_of_each_connection_and_of_its_end_once(binding):
     assert [type(each) for each in seen].count(Reconnected) == 1
     opened = next(each for each in finished if each.operation == STREAMED)
     assert (opened.attempts, opened.duration, opened.error.failure) == (1, 10, "truncated")
+    (call,) = calls_in(seen)
+    assert (call.operation, call.request_id, call.error) == (STREAMED, opened.request_id, None)
+    assert call.attempts == len(named)
+    assert call.duration > opened.duration
+
+
+def calls_in(seen):
+    return [each for each in seen if isinstance(each, CallFinished)]
+
+
+@both_bindings
+@pytest.mark.parametrize("use", ["ask", "deltas", "events", "run", "wait", "conversation"])
+async def test_a_call_that_failed_is_finished_once_with_the_error_that_its_caller_gets(
+    use, binding
+):
+    agent = FakeAgent(fails("no room", after=5))
+    seen, error = [], None
+    client = connected(agent, binding, observers=[seen.append])
+
+    try:
+        match use:
+            case "ask":
+                await client.ask("hi")
+            case "conversation":
+                await client.conversation().ask("hi")
+            case "run":
+                (result,) = [each async for each in client.run(["hi"])]
+                error = result.error
+            case "wait":
+                task = await client.send_message("hi", return_immediately=True)
+                seen.clear()
+                await client.wait(task.id)
+            case _:
+                async with client.stream_message("hi") as events:
+                    async for _ in events.text_deltas() if use == "deltas" else events:
+                        pass
+    except TaskFailedError as failure:
+        error = failure
+
+    (call,) = calls_in(seen)
+    assert call.error is error
+    assert (error is None) == (use in {"events", "wait"})  # which give the task as it is
+    requests = [each for each in seen if isinstance(each, RequestFinished)]
+    made = [each for each in requests if each.operation != "GetAgentCard"]
+    assert call.attempts == sum(each.attempts for each in made)
+    assert call.request_id == made[0].request_id
+    if error is not None:
+        assert call.request_id == error.request_id
+    assert call.operation == ("GetTask" if use == "wait" else STREAMED)
+
+
+async def test_a_stream_that_cannot_be_opened_is_a_call_that_is_finished_once():
+    agent, seen = FakeAgent(), []
+    agent.inject(Refuse(), on="GetAgentCard", times=9)
+    client = connected(agent, observers=[seen.append])
+
+    with pytest.raises(A2AConnectionError) as caught:
+        await client.ask("hi", timeout=60)
+
+    (call,) = calls_in(seen)
+    assert (call.operation, call.error) == (STREAMED, caught.value)
+    assert (call.attempts, call.agent) == (len(caught.value.attempts), caught.value.agent)
+    assert call.attempts > 1
+
+
+async def test_a_cancel_that_is_confirmed_by_polls_is_one_call():
+    seen = []
+    client = connected(FakeAgent(completes("done", after=60)), observers=[seen.append])
+    task = await client.send_message("hi", return_immediately=True)
+    seen.clear()
+
+    await client.cancel_task(task.id)
+
+    (call,) = calls_in(seen)
+    assert (call.operation, call.error) == ("CancelTask", None)
 
 
 @both_bindings
 @pytest.mark.parametrize("how", ["left", "cancelled", "cancelled, gone on with", "raised", "late"])
-async def test_a_stream_that_is_left_is_finished_once(how, binding):
+@pytest.mark.parametrize("kind", [RequestFinished, CallFinished])
+async def test_a_stream_that_is_left_is_finished_once(how, kind, binding):
     agent = FakeAgent(streams(*"abc", every=10))
     seen = []
     client = connected(agent, binding, observers=[seen.append])
@@ -259,11 +337,7 @@ async def test_a_stream_that_is_left_is_finished_once(how, binding):
         asyncio.get_running_loop().call_later(5, task.cancel)
     await asyncio.wait([task])
 
-    errors = [
-        each.error
-        for each in seen
-        if isinstance(each, CallFinished) and each.operation == STREAMED
-    ]
+    errors = [each.error for each in seen if isinstance(each, kind) and each.operation == STREAMED]
     wanted = {"cancelled": asyncio.CancelledError, "late": DeadlineExceededError}
     assert [type(error) for error in errors] == [wanted.get(how, type(None))]
     if not task.cancelled():

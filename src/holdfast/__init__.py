@@ -167,6 +167,7 @@ if TYPE_CHECKING:
         Reconciled,
         ReconcileStarted,
         Reconnected,
+        RequestFinished,
         RetryScheduled,
     )
     from holdfast.runtime.produced import TransportProducer
@@ -319,6 +320,7 @@ __all__ = [
     "Reconnected",
     "RecordUpdate",
     "Reply",
+    "RequestFinished",
     "Resilience",
     "ResumedCall",
     "RetryPolicy",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.model.types import Message
     from holdfast.policy.deadline import Deadline
     from holdfast.run_records import RunRecords, SentBefore
+    from holdfast.runtime.observed_call import ObservedCall
 
 __all__ = ["BulkRun", "RunItem", "RunResult"]
 
@@ -76,7 +77,7 @@ class BulkRun(ClosingContext):
     def __init__(
         self,
         messages: Iterable[Content | RunItem] | AsyncIterable[Content | RunItem],
-        begin: Callable[[str | None], tuple[Deadline, PerCall]],
+        begin: Callable[[str | None], tuple[Deadline, PerCall, ObservedCall]],
         ask: Callable[[Message, Deadline, PerCall], Awaitable[Answer]],
         records: RunRecords | None,
         *,
@@ -221,23 +222,24 @@ class BulkRun(ClosingContext):
         except (ValueError, TypeError) as fault:
             return RunResult(key=key, error=fault, duration=clock() - began)
         label = None if self._records is None else self._records.label(key)
-        deadline, per_call = self._begin(label)
+        deadline, per_call, observed = self._begin(label)
         answer: Answer | None = None
         error: A2AError | None = None
         before: SentBefore | None = None
         is_taken = False
         try:
-            while answer is None:
-                before = await self._sent_before(key, message, deadline)
-                if before is not None:
-                    answer, is_taken = await before.answer(deadline, per_call), False
-                    continue
-                try:
-                    answer = await self._ask(message, deadline, per_call)
-                except JournalError as refusal:
-                    if is_taken or refusal.reason not in {"exists", "taken_over"}:
-                        raise
-                    is_taken = True  # by somebody else, whom the journal tells of
+            with observed:
+                while answer is None:
+                    before = await self._sent_before(key, message, deadline)
+                    if before is not None:
+                        answer, is_taken = await before.answer(deadline, per_call), False
+                        continue
+                    try:
+                        answer = await self._ask(message, deadline, per_call)
+                    except JournalError as refusal:
+                        if is_taken or refusal.reason not in {"exists", "taken_over"}:
+                            raise
+                        is_taken = True  # by somebody else, whom the journal tells of
         except A2AError as failure:
             error = failure
         return RunResult(

@@ -35,7 +35,13 @@ from holdfast.errors import (
     TaskAuthRequiredError,
 )
 from holdfast.model.card import check_card
-from holdfast.model.operations import GET_AGENT_CARD, GET_EXTENDED_AGENT_CARD, GET_TASK
+from holdfast.model.operations import (
+    GET_AGENT_CARD,
+    GET_EXTENDED_AGENT_CARD,
+    GET_TASK,
+    SEND_MESSAGE,
+    SEND_STREAMING_MESSAGE,
+)
 from holdfast.model.requests import (
     GetExtendedAgentCardRequest,
     GetTaskRequest,
@@ -52,6 +58,7 @@ from holdfast.runtime.card_trust import received_in
 from holdfast.runtime.closing import close_in_turn
 from holdfast.runtime.discovery import CardLocation
 from holdfast.runtime.listeners import Consumer, Hooks
+from holdfast.runtime.observed_call import ObservedCall
 from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.polling import poll
 from holdfast.runtime.transport import (
@@ -143,6 +150,8 @@ class PerCall(msgspec.Struct, frozen=True, kw_only=True):
 
 _OPTIONS = tuple(CallOptions.__annotations__)
 _SEND_OPTIONS = (*_OPTIONS, *SendOptions.__annotations__.keys() - set(_OPTIONS))
+
+_SENDS = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name})
 
 _LOOK = 5.0
 """Seconds to learn what a task waits for before it is replied to."""
@@ -382,14 +391,19 @@ class Calls:
         )
         return check_configuration(configuration)
 
+    def observed(self, per_call: PerCall, operation: str) -> ObservedCall:
+        """A call of the caller's that may take several requests: see `ObservedCall`."""
+        return ObservedCall(per_call.errand, self.observers, operation)
+
     @property
     def needs_card(self) -> bool:
         """Whether the next call has to fetch the agent's card first."""
         return self._resolver.is_needed
 
-    async def card(self, deadline: Deadline) -> AgentCard:
-        """The agent's card."""
-        call = self._call(GET_AGENT_CARD, CardLocation(()), deadline, PerCall())
+    async def card(self, deadline: Deadline, *, is_asked_for: bool = False) -> AgentCard:
+        """The agent's card, which the caller asks for or another call needs."""
+        per_call = PerCall(errand=Errand(ends_with_request=is_asked_for))
+        call = self._call(GET_AGENT_CARD, CardLocation(()), deadline, per_call)
         card = (await self._cards.unary(call)).value
         self._extended = None
         return card
@@ -547,7 +561,8 @@ class Calls:
             now = asyncio.get_running_loop().time()
             within = Deadline(name="look", timeout=_LOOK, at=min(deadline.at, now + _LOOK))
             look = GetTaskRequest(id=task_id)
-            aside = msgspec.structs.replace(per_call, errand=Errand(secrets=per_call.secrets))
+            errand = Errand(secrets=per_call.secrets, ends_with_request=False)
+            aside = msgspec.structs.replace(per_call, errand=errand)
             with contextlib.suppress(A2AError):
                 task = await self.run(GET_TASK, look, within, aside, is_retried=False)
                 question = task.value.status
@@ -629,8 +644,9 @@ class Calls:
         self._check_open()
         errand = per_call.errand
         request_id = request_id or f"{self._name}-{next(self._numbers)}"
-        errand.operation = errand.operation or operation.name
-        errand.request_id = errand.request_id or request_id
+        is_message = operation.name in _SENDS and errand.operation not in _SENDS
+        if errand.operation is None or is_message:
+            errand.operation, errand.request_id = operation.name, request_id
         push = _push_config_of(params)
         if push is not None:
             per_call.secrets.note_values(push.secrets)

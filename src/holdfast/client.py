@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.card_verification import CardVerification
     from holdfast.runtime.closing import Closable
     from holdfast.runtime.listeners import Consumer, Interceptor
+    from holdfast.runtime.observed_call import ObservedCall
     from holdfast.runtime.transport import Errand, Reply
 
 __all__ = ["Client", "asking", "streaming", "subscribing"]
@@ -163,7 +164,7 @@ class Client(ClosingContext):
             InvalidAgentCardError: It is not usable.
             CardSignatureError: Its signature is wrong; or it is not verified, and must be.
         """
-        return await self._calls.card(self._calls.deadline("call", timeout))
+        return await self._calls.card(self._calls.deadline("call", timeout), is_asked_for=True)
 
     @property
     def card_verification(self) -> CardVerification | None:
@@ -377,15 +378,16 @@ class Client(ClosingContext):
                 push_notification_config=push_notification_config,
             ),
         )
-        reply = await self._calls.replying(
-            request.message, deadline, per_call, asks=_returns_immediately(request)
-        )
-        sending = Sending(self._calls, request, deadline, per_call, reply=reply)
-        result = (await sending.answer()).value
-        if per_call.consumers:
-            task = result if isinstance(result, Task) else None
-            await self._calls.tell(per_call.consumers, result, task, deadline)
-        return result
+        with self._calls.observed(per_call, op.SEND_MESSAGE.name):
+            reply = await self._calls.replying(
+                request.message, deadline, per_call, asks=_returns_immediately(request)
+            )
+            sending = Sending(self._calls, request, deadline, per_call, reply=reply)
+            result = (await sending.answer()).value
+            if per_call.consumers:
+                task = result if isinstance(result, Task) else None
+                await self._calls.tell(per_call.consumers, result, task, deadline)
+            return result
 
     def run(
         self,
@@ -434,9 +436,10 @@ class Client(ClosingContext):
             journaling = self._journaling("run_id")
             records = RunRecords(self._calls, journaling, run_id, poll_interval=poll_interval)
 
-        def begin(label: str | None) -> tuple[Deadline, PerCall]:
+        def begin(label: str | None) -> tuple[Deadline, PerCall, ObservedCall]:
             deadline, per_call = self._calls.begin("call", options, sends=True, of=Client.run)
-            return deadline, msgspec.structs.replace(per_call, label=label)
+            observed = self._calls.observed(per_call, op.SEND_STREAMING_MESSAGE.name)
+            return deadline, msgspec.structs.replace(per_call, label=label), observed
 
         async def ask(message: Message, deadline: Deadline, per_call: PerCall) -> Answer:
             events = self._sending(
@@ -758,27 +761,27 @@ class Client(ClosingContext):
         def wanted(task: Task) -> bool:
             return (reply is None or not reply.is_stale(task.status)) and rule(task)
 
-        task = await self._calls.watch(
-            task_id, None, deadline, poll_interval, per_call, until=lambda _task: True
-        )
-        if reply is not None:
-            reply.saw(task)
-        if wanted(task):
-            return task
-        calls = StreamCalls(
-            self._calls, deadline, per_call, poll_interval=poll_interval, patient=True
-        )
-
-        async with EventStream(calls, calls.follow(task_id, task)) as events:
-            async for event in events:
-                if until is None and isinstance(event, TaskArtifactUpdateEvent):
-                    continue  # it settles nothing, and the task takes time to put together
-                if events.task is not None and wanted(events.task):
-                    return events.task
-            task = events.task or task
-        return await self._calls.watch(
-            task_id, task, deadline, poll_interval, per_call, until=wanted
-        )
+        with self._calls.observed(per_call, op.GET_TASK.name):
+            task = await self._calls.watch(
+                task_id, None, deadline, poll_interval, per_call, until=lambda _task: True
+            )
+            if reply is not None:
+                reply.saw(task)
+            if wanted(task):
+                return task
+            calls = StreamCalls(
+                self._calls, deadline, per_call, poll_interval=poll_interval, patient=True
+            )
+            async with EventStream(calls, calls.follow(task_id, task)) as events:
+                async for event in events:
+                    if until is None and isinstance(event, TaskArtifactUpdateEvent):
+                        continue  # it settles nothing, and the task takes time to put together
+                    if events.task is not None and wanted(events.task):
+                        return events.task
+                task = events.task or task
+            return await self._calls.watch(
+                task_id, task, deadline, poll_interval, per_call, until=wanted
+            )
 
     def subscribe_to_task(
         self,
@@ -842,26 +845,27 @@ class Client(ClosingContext):
         request = CancelTaskRequest(
             id=not_empty("task_id", task_id), metadata=json_object("metadata", metadata)
         )
-        try:
-            task = (await self._calls.run(op.CANCEL_TASK, request, deadline, per_call)).value
-        except (TaskNotCancelableError, TaskNotFoundError) as error:
-            task = await self._canceled_before(task_id, error, deadline, per_call)
-        self._calls.hurry(task_id)  # of those who watch it, not all are told
-        if not confirm or task.state.is_terminal:
+        with self._calls.observed(per_call, op.CANCEL_TASK.name):
+            try:
+                task = (await self._calls.run(op.CANCEL_TASK, request, deadline, per_call)).value
+            except (TaskNotCancelableError, TaskNotFoundError) as error:
+                task = await self._canceled_before(task_id, error, deadline, per_call)
+            self._calls.hurry(task_id)  # of those who watch it, not all are told
+            if not confirm or task.state.is_terminal:
+                return task
+            try:
+                task = await self._calls.watch(
+                    task_id, task, deadline, poll_interval, per_call, until=is_terminal
+                )
+            except (DeadlineExceededError, TaskAuthRequiredError) as error:
+                raise CancelUnconfirmedError(
+                    f"task {task_id} is still {_state_of(error.task)} {deadline.timeout:g} s "
+                    "after the agent took the request to cancel it",
+                    task=error.task or task,
+                    **error.facts(),
+                ) from error
+            self._calls.hurry(task_id)
             return task
-        try:
-            task = await self._calls.watch(
-                task_id, task, deadline, poll_interval, per_call, until=is_terminal
-            )
-        except (DeadlineExceededError, TaskAuthRequiredError) as error:
-            raise CancelUnconfirmedError(
-                f"task {task_id} is still {_state_of(error.task)} {deadline.timeout:g} s after "
-                "the agent took the request to cancel it",
-                task=error.task or task,
-                **error.facts(),
-            ) from error
-        self._calls.hurry(task_id)
-        return task
 
     # ── Push notifications ───────────────────────────────────────────────────────────────────
 
@@ -988,11 +992,12 @@ class Client(ClosingContext):
             not_empty("message_id", params.message.message_id)
             if operation.name == op.SEND_MESSAGE.name:
                 deadline, per_call = self._calls.begin("call", options, sends=True, of=Client.call)
-                reply = await self._calls.replying(
-                    params.message, deadline, per_call, asks=_returns_immediately(params)
-                )
-                sending = Sending(self._calls, params, deadline, per_call, reply=reply)
-                return cast("Reply[R]", await sending.response())
+                with self._calls.observed(per_call, operation.name):
+                    reply = await self._calls.replying(
+                        params.message, deadline, per_call, asks=_returns_immediately(params)
+                    )
+                    sending = Sending(self._calls, params, deadline, per_call, reply=reply)
+                    return cast("Reply[R]", await sending.response())
         return await self._call(operation, params, options, of=Client.call)
 
     async def _call(

@@ -101,6 +101,7 @@ class EventStream:
         self._at_hand: Callable[[], Event | None] = _nothing
         self._is_being_read = False
         self._is_over = False
+        self._failure: BaseException | None = None  # what the caller got last
         self._raises_on_failure = True  # where its text is iterated over
         self._changes: _TextChanges | None = None
         self._deltas: _TextDeltas | None = None
@@ -118,7 +119,13 @@ class EventStream:
         if begin is None or self._is_over:
             text = "a stream is for one use; make another one"
             raise RuntimeError(text)
-        self._live = await begin()
+        observed = self._calls.observed
+        observed.begin()
+        try:
+            self._live = await begin()
+        except BaseException as failure:
+            observed.finish(failure)
+            raise
         # Consumers have to be waited for, and a journal.
         if not self._calls.per_call.consumers and self._calls.call is None:
             self._at_hand = self._live.at_hand
@@ -136,13 +143,20 @@ class EventStream:
         """Lets go of the connection; the agent goes on. Can be called twice."""
         self._end()
         try:
-            if self._live is not None:
-                await self._live.close()
+            try:
+                if self._live is not None:
+                    await self._live.close()
+            finally:
+                await self._write_down(self._live)
+        except BaseException as failure:
+            self._failure = self._failure or failure
+            raise
         finally:
-            await self._write_down(self._live)
+            self._calls.observed.finish(self._failure)
 
     def _end(self) -> None:
         self._is_over, self._at_hand = True, _nothing
+        self._calls.observed.end()
         if self._live is not None:
             self._calls.saw(self._live.told)
 
@@ -184,13 +198,18 @@ class EventStream:
         if self._is_over:
             raise StopAsyncIteration
         self._is_being_read = True
+        self._failure = None  # a cancelled iteration can be resumed
         try:
             event = self._untold or await self._next(self._live)
             if event is not None and self._calls.per_call.consumers:
                 await self._tell(event)
-        except Exception:
+        except Exception as failure:
+            self._failure = failure
             with contextlib.suppress(TimeoutError):  # of what does not close
                 await self.close()
+            raise
+        except BaseException as failure:
+            self._failure = failure
             raise
         finally:
             self._is_being_read = False
@@ -369,14 +388,18 @@ class EventStream:
     def _raise_for_outcome(self, task: Task) -> None:
         """Raises if the task is over and not completed."""
         calls = self._calls
-        with calls.per_call.hiding_secrets():
-            raise_for_outcome(
-                task,
-                agent=calls.agent,
-                broke_with=None if self._live is None else self._live.cause,
-                request_id=calls.per_call.errand.request_id,
-                attempts=calls.attempts,
-            )
+        try:
+            with calls.per_call.hiding_secrets():
+                raise_for_outcome(
+                    task,
+                    agent=calls.agent,
+                    broke_with=None if self._live is None else self._live.cause,
+                    request_id=calls.per_call.errand.request_id,
+                    attempts=calls.attempts,
+                )
+        except A2AError as failure:
+            self._failure = failure
+            raise
 
     def _check_outcome(self) -> None:
         """Raises so at the end of an iteration over text, if it is to; once."""

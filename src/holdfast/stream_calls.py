@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from holdfast.errors import A2AError, UnsupportedOperationError
-from holdfast.model.operations import SUBSCRIBE_TO_TASK
+from holdfast.model.operations import SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
 from holdfast.model.requests import SubscribeToTaskRequest
 from holdfast.policy.deadline import NEVER
 from holdfast.runtime.live import LiveStream
@@ -54,6 +54,7 @@ class StreamCalls:
         extensions: What the agent has activated, as the reply to the first request said.
         call: What is written down of the message that was sent last; None for nothing.
         is_polled: Whether the task is polled because a subscription might do it harm.
+        observed: The call, as observers learn of its end.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class StreamCalls:
         self._request_id = ""
         self._sending: Sending | None = None
         self.is_polled = False
+        self.observed = calls.observed(per_call, SUBSCRIBE_TO_TASK.name)
         self._subscribed: tuple[Attempt, ...] = ()
 
     @property
@@ -120,6 +122,7 @@ class StreamCalls:
         has_gone_on: Callable[[Task], bool] | None = None,
     ) -> Callable[[], Awaitable[LiveStream]]:
         """The same for a request that says everything itself; its message has an id."""
+        self.observed.operation = SEND_STREAMING_MESSAGE.name
         machine = partial(self._machine, known=known, has_gone_on=has_gone_on)
         return partial(self._send, request, known, machine)
 

@@ -128,6 +128,7 @@ from holdfast import (
     ReconnectPolicy,
     RecordUpdate,
     Reply,
+    RequestFinished,
     Resilience,
     RetryPolicy,
     RetryScheduled,
@@ -359,7 +360,7 @@ def observe(observation: Observation) -> None:
         case Reconnected():
             assert_type(observation.task_id, str)
             assert_type(observation.number, int)
-        case CallFinished():
+        case RequestFinished() | CallFinished():
             assert_type(observation.error, BaseException | None)
         case _:
             pass

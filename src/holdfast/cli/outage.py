@@ -25,7 +25,7 @@ from holdfast.errors import (
     RunItemChangedError,
 )
 from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
-from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, CallFinished
+from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, RequestFinished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -190,7 +190,7 @@ class WatchedSession(JournaledSession):
             outage.failed(observation.error, is_read=is_read)
         elif isinstance(observation, AttemptStarted) and not is_read:
             outage.sending.add(observation.request_id)
-        elif isinstance(observation, CallFinished):
+        elif isinstance(observation, RequestFinished):
             outage.sending.discard(observation.request_id)
             if observation.error is None and observation.attempts:
                 outage.answered()

@@ -73,7 +73,7 @@ _LAST_WORD = 1.0
 
 
 class ObservedLayer(PassThrough):
-    """Tells observers when a call is over, names the call in its error, and keeps secrets."""
+    """Reports the end of a request to observers, names it in its error, and keeps secrets."""
 
     def __init__(self, inner: Transport, observers: Observers) -> None:
         super().__init__(inner)
@@ -91,10 +91,10 @@ class ObservedLayer(PassThrough):
                 call.progress.secrets.hide_in(failure)
                 failure.request_id = call.request_id
                 failure.traceparent = failure.traceparent or call.headers.get("traceparent")
-            self._observers.call_finished(call, failure)
+            self._observers.request_finished(call, failure)
             raise
         if not call.operation.streaming:  # a stream is over when it is closed
-            self._observers.call_finished(call, None)
+            self._observers.request_finished(call, None)
         return reply
 
 

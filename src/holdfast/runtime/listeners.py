@@ -30,7 +30,7 @@ from holdfast.runtime.card_verification import CardVerification
 if TYPE_CHECKING:
     from holdfast.errors import Attempt, OutcomeUnknownError
     from holdfast.policy.breaker import Breaker
-    from holdfast.runtime.transport import AnyCall, AnyReply
+    from holdfast.runtime.transport import AnyCall, AnyReply, Errand
 
 __all__ = [
     "AttemptFailed",
@@ -47,6 +47,7 @@ __all__ = [
     "ReconcileStarted",
     "Reconciled",
     "Reconnected",
+    "RequestFinished",
     "RetryScheduled",
     "attempts_of",
 ]
@@ -196,11 +197,41 @@ class CardChecked(Observation, frozen=True, kw_only=True):
     verification: CardVerification
 
 
-class CallFinished(Observation, frozen=True, kw_only=True):
-    """The call is over after `attempts` tries and `duration` seconds; `error` is None if well.
+class RequestFinished(Observation, frozen=True, kw_only=True):
+    """One request of a call is over after `attempts` attempts and `duration` seconds.
 
-    A call that its caller cancelled has an `asyncio.CancelledError`. Where it got no further than
-    the agent's card, the tries are those of fetching that; a card that was there took none.
+    An `ask` takes several requests where its stream is cut or its task is polled: each of them is
+    reported, and a stream that was cut has the error that cut it, though the call goes on. Where
+    a request got no further than the agent's card, the attempts are those of fetching the card; a
+    card from the cache took none.
+
+    Attributes:
+        attempts: How many attempts the request took.
+        duration: Seconds; of a stream, until it was closed.
+        error: The error that ended the request; an `asyncio.CancelledError` where the caller
+            cancelled it; None if it succeeded.
+    """
+
+    attempts: int
+    duration: float
+    error: BaseException | None
+
+
+class CallFinished(Observation, frozen=True, kw_only=True):
+    """A call that the caller made has ended; reported once, whatever requests the call took.
+
+    A call is one method of a client: `ask` and `stream_message` until the stream is closed,
+    `wait` and `cancel_task` with all their polls, each message of `run`, each turn of a
+    conversation. `operation` and `request_id` are those of the request that sent the message, of
+    the first request where no message was sent. A card that is fetched on the way is no call.
+
+    Attributes:
+        attempts: How many attempts the requests of the call took. Where the call got no further
+            than the agent's card, those of fetching the card.
+        duration: Seconds; of a stream, until its last event, or until it was left.
+        error: The error that the caller got, which may be a `TaskFailedError`; an
+            `asyncio.CancelledError` where the call was cancelled; None if the call succeeded,
+            after a cut too, and where a stream was left before its end.
     """
 
     attempts: int
@@ -310,19 +341,55 @@ class Observers:
         _log_card(checked)
         self._tell(checked)
 
-    def call_finished(self, call: AnyCall, error: BaseException | None) -> None:
-        """A call is over, well or not."""
+    def request_finished(self, call: AnyCall, error: BaseException | None) -> None:
+        """A request is over, and with it the caller's call, unless that may take several."""
         if not self._are_curious():
             return
-        now = asyncio.get_running_loop().time()
+        now, errand = asyncio.get_running_loop().time(), call.progress.errand
         attempts = attempts_of(call)
+        agent = attempts[-1].agent if attempts else None
+        duration = now - call.progress.began
+        errand.attempts += len(attempts)
+        errand.agent = agent or errand.agent
         self._tell(
-            CallFinished(
+            RequestFinished(
                 request_id=call.request_id,
                 operation=call.operation.name,
-                agent=attempts[-1].agent if attempts else None,
+                agent=agent,
                 attempts=len(attempts),
-                duration=now - call.progress.began,
+                duration=duration,
+                error=error,
+            )
+        )
+        if errand.ends_with_request:
+            errand.request_id = errand.request_id or call.request_id
+            self.call_finished(errand, call.operation.name, duration, error)
+
+    def call_finished(
+        self, errand: Errand, operation: str, duration: float, error: BaseException | None
+    ) -> None:
+        """A call of the caller's is over.
+
+        Args:
+            errand: What its requests shared.
+            operation: Name of the operation, where no request was made.
+            duration: Seconds.
+            error: The error that the caller gets.
+        """
+        if not self._are_curious():
+            return
+        failure = error if isinstance(error, A2AError) else None
+        tried = () if failure is None else failure.attempts  # to fetch the card, where no request
+        request_id, agent = errand.request_id, errand.agent
+        if failure is not None:
+            request_id, agent = request_id or failure.request_id, agent or failure.agent
+        self._tell(
+            CallFinished(
+                request_id=request_id or "",
+                operation=errand.operation or operation,
+                agent=agent,
+                attempts=errand.attempts or len(tried),
+                duration=duration,
                 error=error,
             )
         )
@@ -418,10 +485,11 @@ def _log(observation: Observation) -> None:
                 else f"was found as task {observation.task_id}",
                 observation.duration,
             )
-        case CallFinished() if logger.isEnabledFor(logging.DEBUG):
+        case RequestFinished() | CallFinished() if logger.isEnabledFor(logging.DEBUG):
             logger.debug(
-                "%s finished after %d attempts and %.3f s: %s",
+                "%s %s finished after %d attempts and %.3f s: %s",
                 _subject(observation),
+                "call" if isinstance(observation, CallFinished) else "request",
                 observation.attempts,
                 observation.duration,
                 "well" if observation.error is None else type(observation.error).__name__,

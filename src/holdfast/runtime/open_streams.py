@@ -84,7 +84,7 @@ class ObservedStream(StreamOver[T]):
             await self._inner.close()
         finally:
             if call is not None:
-                self._observers.call_finished(call, self._failure)
+                self._observers.request_finished(call, self._failure)
 
 
 class InterceptedStream(StreamOver[T]):

@@ -68,10 +68,17 @@ class Errand(msgspec.Struct):
             Written and read by `ReplicaLayer`.
         sends: How many tries were made to send a message. Written by `AttemptLayer`, read by
             those who made the call.
-        operation: Name of the one that the caller asked for, which is the first; None before.
+        operation: Name of the one that the caller asked for: the one that sends the message, else
+            the first; None before.
             Written by `Calls`, read by `RetryLayer`.
         request_id: Names that one in logs and errors. Written by `Calls`, read by those who tell
             what came of it.
+        ends_with_request: Whether the caller's call is over with its request; False where it may
+            take several. Written by `ObservedCall`, and by `Calls` for requests that the caller
+            did not ask for; read by `Observers`.
+        attempts: How many attempts its requests took that are over. Written and read by
+            `Observers`, like `agent`.
+        agent: The address of the last attempt, as observers get it.
     """
 
     secrets: Secrets = msgspec.field(default_factory=Secrets)
@@ -81,6 +88,9 @@ class Errand(msgspec.Struct):
     sends: int = 0
     operation: str | None = None
     request_id: str | None = None
+    ends_with_request: bool = True
+    attempts: int = 0
+    agent: str | None = None
 
 
 class CallProgress(Progress):
