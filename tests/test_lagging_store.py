@@ -66,6 +66,10 @@ def test_text_that_recurs_is_not_placed_where_it_only_looks_right(seed):
     assert judge.error is None
 
 
+def test_a_look_that_finds_the_task_waiting_for_input_gives_all_of_it():
+    assert check(90946).error is None
+
+
 def test_a_store_that_never_shows_the_end_of_a_completed_task_is_no_answer():
     judge = check(20202)
     assert isinstance(judge.error, ReconnectError)

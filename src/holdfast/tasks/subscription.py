@@ -216,9 +216,13 @@ class Subscription:
         return self._look(_Why.HELD)
 
     def _compare_with(self, task: Task, catch_up: CatchUp) -> None:
-        """Puts what is new of the task, but for what the connection itself tells."""
-        self._told.adopt(task, but=catch_up.followed)
-        catch_up.looked(task)
+        """Puts what is new of the task, but for what the connection itself tells.
+
+        Of one that waits for input all is put: it may be the last that the caller reads.
+        """
+        waits = task.state is TaskState.INPUT_REQUIRED
+        self._told.adopt(task, but=frozenset() if waits else catch_up.followed)
+        catch_up.looked(task, is_ahead=waits)
 
     def _slow_down(self, *, has_news: bool) -> None:
         """Asks again later, where the store lags and where it would be asked too often."""
