@@ -206,8 +206,12 @@ async def test_a_name_that_leads_inside_later_is_refused_where_the_socket_is_mad
 
 
 @pytest.mark.real_time
-async def test_a_push_arrives_in_a_network_that_is_allowed(resolving):
+async def test_a_push_arrives_in_a_network_that_is_allowed_and_not_by_way_of_a_proxy(
+    resolving, monkeypatch
+):
     resolving += ["127.0.0.1"]
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("NO_PROXY", "")
     seen = []
 
     def received(url):

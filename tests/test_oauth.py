@@ -1183,6 +1183,29 @@ async def test_a_file_that_others_can_read_is_refused(tmp_path):
     assert "token-1" not in str(caught.value)
 
 
+async def test_a_directory_in_which_all_users_may_rename_files_is_refused(tmp_path):
+    store = FileTokenStore(tmp_path)
+    await store.save("k", Token(access_token="x"))
+
+    tmp_path.chmod(0o777)
+    for use in (store.load("k"), store.save("k", Token(access_token="y"))):
+        with pytest.raises(AuthenticationError, match="every user may write to"):
+            await use
+    tmp_path.chmod(0o1777)  # where only owners may
+    assert (await store.load("k")).access_token == "x"
+
+
+async def test_a_lock_is_not_made_behind_a_link(tmp_path):
+    store = FileTokenStore(tmp_path / "tokens")
+    await store.save("k", Token(access_token="x"))
+    store.path("k").with_suffix(".lock").symlink_to(tmp_path / "other")
+
+    with pytest.raises(AuthenticationError, match="cannot be used for tokens"):
+        async with store.turn("k"):
+            pass
+    assert not (tmp_path / "other").exists()
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b'{"access_token": 5}'])
 async def test_a_file_that_holds_no_token_is_told(content, tmp_path):
     store = FileTokenStore(tmp_path)

@@ -1,8 +1,11 @@
 """Tokens in files that nobody else can read.
 
-Rules: a file is made with mode 0600 in a directory of mode 0700, and never opened wider first; it
-is replaced in one step; one that others can read, or that belongs to somebody else, is refused,
-since what stands in it may be known, or not be ours.
+Rules:
+- A file is made with mode 0600, and never opened wider first; it is replaced in one step.
+- One that others can read, or that belongs to another user, is refused, since its content may be
+  known to them, or not be ours.
+- A directory is made with mode 0700. One that is there keeps its mode, and is refused if every
+  user may rename files in it: a rename could send the token of one agent to another.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["FileTokenStore", "read_private", "write_private"]
 
 _LARGEST = 256 * 1024
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -34,7 +38,7 @@ class FileTokenStore:
     """Tokens in files, one for each name, which survive the process and are shared by several.
 
     Args:
-        directory: Where they are; made if it is not there.
+        directory: Where they are; made with mode 0700 if it is not there, and else left as it is.
 
     Raises:
         TypeError: It is no path.
@@ -48,7 +52,8 @@ class FileTokenStore:
         """The token of that name.
 
         Raises:
-            AuthenticationError: Its file can be read by others, or holds something else.
+            AuthenticationError: Its file can be read by others, its directory written to by all
+                users, or it holds something else.
         """
         path = self.path(key)
         content = await asyncio.to_thread(read_private, path)
@@ -64,7 +69,7 @@ class FileTokenStore:
         """Keeps a token.
 
         Raises:
-            AuthenticationError: It cannot be written, or others could read it.
+            AuthenticationError: It cannot be written, or all users may write to its directory.
         """
         await asyncio.to_thread(write_private, self.path(key), msgspec.json.encode(token))
 
@@ -90,10 +95,11 @@ def read_private(path: Path) -> bytes | None:
     """What is in a file that only its owner can read; None if there is none.
 
     Raises:
-        AuthenticationError: Others can read it, it is somebody else's, or it cannot be read.
+        AuthenticationError: Others can read it, it is somebody else's, every user may rename it,
+            or it cannot be read.
     """
     try:
-        number = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        number = os.open(path, os.O_RDONLY | _NO_LINK)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -106,6 +112,7 @@ def read_private(path: Path) -> bytes | None:
                 f"it and log in again, or if it is yours alone: chmod 600 {path}"
             )
             raise AuthenticationError(text, executed=False)
+        _check_directory(path.parent)
         return file.read(_LARGEST)
 
 
@@ -113,11 +120,12 @@ def write_private(path: Path, content: bytes) -> None:
     """Writes a file that only its owner can read, in one step.
 
     Raises:
-        AuthenticationError: It cannot be written.
+        AuthenticationError: It cannot be written, or every user may write to its directory.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_directory(path.parent)
         number = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(number, "wb") as file:
@@ -130,6 +138,13 @@ def write_private(path: Path, content: bytes) -> None:
             raise
     except OSError as error:
         raise _unusable(path, error) from None
+
+
+def _check_directory(directory: Path) -> None:
+    mode = directory.stat().st_mode
+    if os.name == "posix" and mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        text = f"every user may write to {directory}, which holds tokens: chmod go-w {directory}"
+        raise AuthenticationError(text, executed=False)
 
 
 def _unusable(path: Path, error: OSError) -> AuthenticationError:
@@ -151,7 +166,7 @@ class _FileLock:
             return True
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            number = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            number = os.open(self._path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
         except OSError as error:
             raise _unusable(self._path, error) from None
         try:
