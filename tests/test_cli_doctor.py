@@ -464,6 +464,27 @@ def test_problems_and_warnings_of_a_long_report_are_told_again_at_its_end():
     assert max(map(len, lines)) <= 80
 
 
+def test_lines_about_an_interface_name_its_binding_and_version():
+    older = {"about": "JSONRPC 0.3 http://x", "binding": "JSONRPC", "version": "0.3"}
+    newer = {"about": "JSONRPC 1.0 http://x", "binding": "JSONRPC", "version": "1.0"}
+    lines = rendered(
+        Finding("errors.task", "warning", "odd", "m", **newer),
+        Finding("errors.task", "warning", "odd", "m", **older),
+        Finding("sending.answer", "ok", "a task", **newer),
+        Finding("list.time", "not measured", "a proxy", **older),
+        Finding("list.time", "not measured", "a proxy", **newer),
+        *[Finding("card.found", "ok", "fine")] * 20,
+    )
+
+    assert lines.count("  JSONRPC 1.0 http://x") == 1
+    assert lines.count("  JSONRPC 0.3 http://x") == 1
+    assert lines.count("  warning  JSONRPC 1.0: odd") == 2  # and again at the end
+    assert lines.count("  warning  JSONRPC 0.3: odd") == 2
+    assert lines[lines.index("Messages:") + 1] == "  ok       JSONRPC 1.0: a task"
+    assert "  the list of tasks by time (JSONRPC 0.3): a proxy" in lines
+    assert "  the list of tasks by time (JSONRPC 1.0): a proxy" in lines
+
+
 def test_what_is_on_one_screen_is_told_once():
     assert "Problems and warnings:" not in rendered(Finding("card.type", "warning", "odd"))
     fine = [Finding("card.found", "ok", "fine")] * 30

@@ -586,6 +586,23 @@ async def test_a_version_that_is_declared_and_not_spoken_is_a_problem():
     diagnosis = await examined(agent)
 
     assert levels(diagnosis, "versions.spoken") == {"problem"}
+    [finding] = diagnosis.of("versions.spoken")
+    assert (finding.binding, finding.version) == ("JSONRPC", "0.3")
+    assert finding.about.startswith("JSONRPC 1.0 ")
+
+
+async def test_findings_about_an_interface_or_a_message_name_binding_and_version():
+    both = FakeAgent(versions=("1.0", "0.3"), bindings=("JSONRPC", "HTTP+JSON"))
+
+    diagnosis = await examined(both, send="go")
+
+    spoken = {(f.binding, f.version) for f in diagnosis.of("errors.task")}
+    assert spoken == {(b, v) for b in ("JSONRPC", "HTTP+JSON") for v in ("1.0", "0.3")}
+    about = {finding.about for finding in diagnosis.of("errors.task")}
+    assert len(about) == 4  # also where two of them have one address
+    for check in ("sending", "recording", "streaming.begins", "subscribe.finished"):
+        assert {(f.binding, f.version) for f in diagnosis.of(check)} == {("JSONRPC", "1.0")}
+    assert {(f.binding, f.version) for f in diagnosis.of("card")} == {("", "")}
 
 
 async def test_a_message_goes_out_only_in_the_version_that_is_asked_for():

@@ -272,6 +272,27 @@ async def test_nonsense_behind_a_good_card(pieces):
     assert levels(diagnosis, "sending.answer") == {"not measured"}
 
 
+async def test_diagnose_takes_no_server_that_closes_idle_connections_for_one_that_fails():
+    async def script(connection):
+        request = await connection.request()
+        if request.startswith(b"GET /.well-known"):
+            await connection.send(reply(card(servers[0].url), JSON))
+        else:
+            error = {"code": -32001, "message": "no such task"}
+            document = {"jsonrpc": "2.0", "id": None, "error": error}
+            await connection.send(reply(json.dumps(document).encode(), JSON))
+        await connection.request()  # and closes, where one more comes on the same connection
+
+    servers = []
+    async with serve(script) as server:
+        servers.append(server)
+        diagnosis = await diagnose(server.url)
+
+    assert levels(diagnosis, "bindings.answers") == {"ok"}
+    assert not any("closed" in f.saw or "reset" in f.saw for f in diagnosis.findings)
+    assert all(b"connection: close" in request.lower() for request in server.requests)
+
+
 async def test_a_server_that_says_nothing():
     async with serve(lambda connection: connection.stall()) as server:
         diagnosis = await diagnose(server.url, timeout=0.3)

@@ -387,3 +387,64 @@ def test_what_a_program_would_do_is_not_in_a_finding():
     )
 
     assert Answered.of(error).in_words == "x leads to 10.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("facts", "check", "level", "said", "unsaid"),
+    [
+        (
+            sent(answered=Answered(failure="refused", is_executed=False), task_id=""),
+            "sending.answer",
+            "problem",
+            "was not executed: refused",
+            "not known",
+        ),
+        (
+            sent(answered=EVENTS, task_id="", stream=StreamFacts(opened=EVENTS, end="left")),
+            "sending.answer",
+            "warning",
+            "no event and no task came back",
+            "a result",
+        ),
+        (
+            sent(answered=EVENTS, task_id="", stream=StreamFacts(opened=EVENTS, end="left")),
+            "streaming.begins",
+            "problem",
+            "no event came: the stream stayed silent",
+            "a result",
+        ),
+        (
+            sent(answered=EVENTS, task_id="", stream=StreamFacts(opened=EVENTS, end="cut")),
+            "streaming.begins",
+            "problem",
+            "no event came: the stream ended at once",
+            "a result",
+        ),
+        (
+            observed(interface_facts(subscription=Answered(failure="the reply ended too early"))),
+            "subscribe.unknown",
+            "warning",
+            "the reply ended too early",
+            "waits",
+        ),
+        (
+            observed(interface_facts(params=Answered(failure="the connection was closed"))),
+            "errors.params",
+            "warning",
+            "the connection was closed",
+            "waits",
+        ),
+        (
+            observed(refusals=1, hints={"retry-after-ms": "500"}),
+            "limits.rate",
+            "warning",
+            "retry-after-ms: 500",
+            "Retry-After",
+        ),
+    ],
+)
+def test_a_finding_is_not_refuted_by_its_own_line(facts, check, level, said, unsaid):
+    [finding] = [found for found in verdicts(facts, now=0.0) if found.check == check]
+    assert finding.level == level
+    assert said in finding.saw
+    assert unsaid not in f"{finding.saw} {finding.means} {finding.do}"

@@ -1,6 +1,7 @@
 """What an examination found, as text for people and pipes (a2a-cli 11.2).
 
-Rules: each group of findings is a block, and each interface is one; what was not measured comes
+Rules: each group of findings is a block, and each interface is one; a line that is about an
+interface names its binding and version; what was not measured comes
 after them, in words, by its reason; problems and warnings that may have left the screen are told
 again, shortly, at the end; no line is longer than the terminal or 80 columns; colours are for
 terminals.
@@ -39,7 +40,10 @@ _TITLES: Mapping[str, str] = {
     "sending": "Messages",
     "recording": "Messages",
 }
-"""What a group's block is called; findings about an interface are in its own."""
+"""What a group's block is called; other findings about an interface are in its own."""
+
+_OF_MESSAGES = frozenset({"streaming", "subscribe", "sending", "recording"})
+"""Groups about the message that was sent, which went to one interface."""
 
 _ORDER = ("Card", "Connection", "Authentication", "Interfaces", "", "Streams", "Messages")
 """The blocks in their order, the interfaces at the empty name."""
@@ -166,17 +170,34 @@ def _body(diagnosis: Diagnosis, on: Paper, *, verbose: bool) -> Iterator[str]:
 
 
 def _titled(title: str, findings: Sequence[Finding]) -> list[Finding]:
-    return [f for f in findings if not f.about and _TITLES.get(f.group) == title]
+    return [f for f in findings if not _is_of_interface(f) and _TITLES.get(f.group) == title]
 
 
 def _of_interfaces(findings: Sequence[Finding]) -> list[list[Finding]]:
-    interfaces = dict.fromkeys(f.about for f in findings if f.about)
-    return [[f for f in findings if f.about == about] for about in interfaces]
+    of_interfaces = [f for f in findings if _is_of_interface(f)]
+    interfaces = dict.fromkeys(f.about for f in of_interfaces)
+    return [[f for f in of_interfaces if f.about == about] for about in interfaces]
+
+
+def _is_of_interface(finding: Finding) -> bool:
+    is_of_message = finding.group in _OF_MESSAGES and finding.check != "subscribe.unknown"
+    return bool(finding.about) and not is_of_message
+
+
+def _spoken(finding: Finding) -> str:
+    """Binding and version of the interface that a finding is about; empty for none."""
+    return f"{finding.binding} {finding.version}".strip()
+
+
+def _named(finding: Finding) -> str:
+    """What was seen, behind the binding and version that it was seen with."""
+    spoken = _spoken(finding)
+    return f"{spoken}: {finding.saw}" if spoken else finding.saw
 
 
 def _lines(finding: Finding, on: Paper, *, verbose: bool) -> Iterator[str]:
     name = f"{finding.check}: " if verbose else ""
-    yield from _seen(finding.level, f"{name}{finding.saw}", on)
+    yield from _seen(finding.level, f"{name}{_named(finding)}", on)
     for label, said in (("means", finding.means), ("do", finding.do)):
         if said and (finding.level != "ok" or verbose):
             begin = _INDENT + _WIDTH
@@ -198,7 +219,7 @@ def _again(findings: Sequence[Finding], on: Paper) -> Iterator[str]:
     """Problems and warnings in short, the problems first, the same of several places once."""
     levels: tuple[Level, ...] = ("problem", "warning")
     told: Counter[tuple[Level, str]] = Counter(
-        (level, f.saw) for level in levels for f in findings if f.level == level
+        (level, _named(f)) for level in levels for f in findings if f.level == level
     )
     if not told:
         return
@@ -211,15 +232,16 @@ def _again(findings: Sequence[Finding], on: Paper) -> Iterator[str]:
 
 def _unmeasured(findings: Sequence[Finding], on: Paper) -> Iterator[str]:
     """What was not measured, by the reason."""
-    reasons: dict[str, dict[str, None]] = {}
+    reasons: dict[tuple[str, str], dict[str, None]] = {}
     for finding in findings:
         if finding.level == "not measured":
-            reasons.setdefault(finding.saw, {})[finding.check] = None
+            reasons.setdefault((_spoken(finding), finding.saw), {})[finding.check] = None
     if not reasons:
         return
     yield "Not measured:"
-    for reason, checks in reasons.items():
-        yield from _wrapped(f"{_in_words(checks)}: {reason}", on, _INDENT, more=_INDENT)
+    for (spoken, reason), checks in reasons.items():
+        where = f" ({spoken})" if spoken else ""
+        yield from _wrapped(f"{_in_words(checks)}{where}: {reason}", on, _INDENT, more=_INDENT)
     yield ""
 
 

@@ -427,6 +427,7 @@ class Examination:
         facts.versions = {first.version: asked.understood, other: of_other.understood}
         if asked.understood is False and of_other.understood:
             questions.endpoint, facts.task = second, of_other.answered
+            facts.version = second.version
 
     # ── The message ──────────────────────────────────────────────────────────────────────────
 
@@ -438,6 +439,7 @@ class Examination:
         chosen, facts.why_not = self._chosen(card, asked)
         if chosen is None:
             return
+        facts.about = chosen.facts.about
         delivery = self._delivery = Delivery(
             chosen, self._message, facts, self._seen, self._seen.skew or 0.0
         )

@@ -54,6 +54,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
         code: Code of that error.
         is_result: Whether it is what the operation answers.
         failure: What kept a reply from coming, or from being understood; empty for nothing.
+        is_executed: Whether the agent executed the request; None if that is not known.
         challenge: The value of ``WWW-Authenticate``; empty for none.
         retry_after: Seconds that the agent wants callers to wait.
     """
@@ -64,6 +65,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     code: int | None = None
     is_result: bool = False
     failure: str = ""
+    is_executed: bool | None = None
     challenge: str = ""
     retry_after: float | None = None
 
@@ -79,6 +81,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
             error=_NAMES.get(error.code or 0, type(error).__name__) if is_protocols else None,
             code=error.code,
             failure=error.message.partition(_ADVICE)[0] if unread and not is_protocols else "",
+            is_executed=error.executed,
             challenge=error.headers.get("www-authenticate", ""),
             retry_after=error.retry_after,
         )
@@ -172,6 +175,7 @@ class InterfaceFacts(msgspec.Struct, kw_only=True):
         interface: As the card has it.
         address: Its address, as it may be shown.
         number: Its place in the card, from 1.
+        version: The protocol version that questions use there; as declared until that is known.
         is_known: Whether its binding and version are spoken here.
         is_examined: Whether it was called.
         is_own_origin: Whether it is where the card came from; None for a card from a file.
@@ -193,6 +197,7 @@ class InterfaceFacts(msgspec.Struct, kw_only=True):
     interface: AgentInterface
     address: str
     number: int
+    version: str = ""
     is_known: bool = True
     is_examined: bool = False
     is_own_origin: bool | None = None
@@ -228,12 +233,20 @@ class InterfaceFacts(msgspec.Struct, kw_only=True):
         )
         if not is_known:  # what its address is in the words of another protocol is not judged
             address = presentable(interface.url)
-            return cls(interface=interface, address=address, number=number, is_known=False)
+            declared = interface.protocol_version or ""
+            return cls(
+                interface=interface,
+                address=address,
+                number=number,
+                version=declared,
+                is_known=False,
+            )
         is_trusted = origin(interface.url) in trusted
         return cls(
             interface=interface,
             address=presentable(interface.url),
             number=number,
+            version=spoken_version(interface.protocol_version) or "",
             is_own_origin=is_trusted if source else None,
             is_trusted=is_trusted,
             doubt=doubt(interface.url, source if source and not is_trusted else None),
@@ -242,8 +255,10 @@ class InterfaceFacts(msgspec.Struct, kw_only=True):
 
     @property
     def about(self) -> str:
-        """What findings call it."""
-        return f"{self.interface.protocol_binding} {self.address}"
+        """What findings call it: binding, declared version, and address."""
+        interface = self.interface
+        words = (interface.protocol_binding, interface.protocol_version, self.address)
+        return " ".join(word for word in words if word)
 
     @property
     def is_usable(self) -> bool:
@@ -306,6 +321,7 @@ class SendingFacts(msgspec.Struct, kw_only=True):
 
     Attributes:
         message_id: Its id.
+        about: The interface that it goes to, as findings call it; empty if it goes nowhere.
         is_streamed: Whether it was sent to be answered by a stream.
         why_not: Why it was not sent; empty if it was.
         answered: What sending was answered by; None while nothing is.
@@ -326,6 +342,7 @@ class SendingFacts(msgspec.Struct, kw_only=True):
     """
 
     message_id: str = ""
+    about: str = ""
     is_streamed: bool = False
     why_not: str = ""
     answered: Answered | None = None

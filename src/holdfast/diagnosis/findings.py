@@ -29,6 +29,8 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
         means: What that means for callers; empty where it goes without saying.
         do: What to do about it; empty where there is nothing to do.
         about: What of several it is about, as an interface; empty if there is one only.
+        binding: The binding that the questions used; empty if it is not about an interface.
+        version: The protocol version that they used; empty as well.
     """
 
     check: str
@@ -37,6 +39,8 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     means: str = ""
     do: str = ""
     about: str = ""
+    binding: str = ""
+    version: str = ""
 
     @property
     def group(self) -> str:
@@ -115,6 +119,8 @@ class Diagnosis:
                     means=hide(one.means),
                     do=hide(one.do),
                     about=hide(one.about),
+                    binding=hide(one.binding),
+                    version=hide(one.version),
                 )
                 for one in self.findings
             ),

@@ -1,10 +1,16 @@
-"""An engine that notes what comes back: dates, limits, and how the bytes of a stream arrive."""
+"""An engine that notes what comes back: dates, limits, and how the bytes of a stream arrive.
+
+Rule: each request has a connection of its own, so that no finding is about one that the server was
+just closing: some servers close a connection after what they cannot read, or after some seconds.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from typing import TYPE_CHECKING, Self
+
+import msgspec
 
 from holdfast.wire.fields import http_date
 
@@ -81,13 +87,13 @@ class Witness:
     async def request(self, request: HttpRequest) -> HttpReply:
         """Sends a request and reads its reply."""
         asked = self._env.wall()
-        reply = await self._inner.request(request)
+        reply = await self._inner.request(_alone(request))
         self._seen.note(reply.status, reply.headers, asked, self._env.wall())
         return reply
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
         """Sends a request whose reply is read later, piece by piece."""
-        return self._inner.stream(request)
+        return self._inner.stream(_alone(request))
 
     async def close(self) -> None:
         """Leaves the engine below open: it is another's."""
@@ -109,7 +115,11 @@ class StreamWitness(Witness):
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpStream]:
         """Sends a request whose reply is read later, piece by piece."""
-        return _WatchedContext(self._inner.stream(request), self._facts)
+        return _WatchedContext(super().stream(request), self._facts)
+
+
+def _alone(request: HttpRequest) -> HttpRequest:
+    return msgspec.structs.replace(request, max_idle=0.0)
 
 
 class _WatchedContext:

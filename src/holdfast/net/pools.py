@@ -135,6 +135,8 @@ class Pools:
             "headers": {**request.headers, "accept-encoding": coding},
             "allow_redirects": False,
         }
+        if request.max_idle <= 0:
+            options["headers"]["connection"] = "close"
         if "content-type" not in request.headers:
             options["skip_auto_headers"] = _NOT_ADDED
         largest = largest_header(request.limits)
@@ -177,12 +179,14 @@ class Pools:
         session = self._made.get(purpose)
         if session is None:
             max_idle, _, reach, largest = purpose
+            is_reused = max_idle > 0
             session = self._made[purpose] = aiohttp.ClientSession(
                 timeout=_NO_TIMEOUT,
                 connector=aiohttp.TCPConnector(
                     limit=0,
                     ssl=self._settings.ssl,
-                    keepalive_timeout=max_idle,
+                    keepalive_timeout=max_idle if is_reused else None,
+                    force_close=not is_reused,
                     socket_factory=None if reach is None else sockets_within(reach),
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),

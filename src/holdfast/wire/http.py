@@ -136,7 +136,8 @@ class HttpRequest(Discreet, msgspec.Struct, frozen=True, kw_only=True):
         headers: Everything but Host, Content-Length and Accept-Encoding.
         body: The whole body.
         timeouts: What the engine has to keep.
-        max_idle: A connection that was idle for longer (seconds) must not be reused.
+        max_idle: A connection that was idle for longer (seconds) must not be reused; 0 for a new
+            connection that no other request uses.
         limits: How large a reply to accept: its body, headers and inflation.
         reach: Where the socket may lead; None for an address that the caller named.
         progress: Where the engine notes that bytes leave.

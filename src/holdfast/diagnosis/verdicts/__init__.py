@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from holdfast.diagnosis.verdicts.authentication import judge_authentication
 from holdfast.diagnosis.verdicts.card import judge_card
 from holdfast.diagnosis.verdicts.connection import judge_connection
@@ -18,9 +20,9 @@ from holdfast.diagnosis.verdicts.recording import judge_recording
 from holdfast.diagnosis.verdicts.streaming import judge_streaming
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from holdfast.diagnosis.facts import Observed
+    from holdfast.diagnosis.facts import InterfaceFacts, Observed
     from holdfast.diagnosis.findings import Finding
 
 __all__ = ["verdicts"]
@@ -44,4 +46,14 @@ def verdicts(observed: Observed, *, now: float) -> tuple[Finding, ...]:
         observed: The facts.
         now: Wall time in seconds since the epoch.
     """
-    return tuple(finding for judge in _ALL for finding in judge(observed, now))
+    by_name = {interface.about: interface for interface in observed.interfaces}
+    return tuple(_named(finding, by_name) for judge in _ALL for finding in judge(observed, now))
+
+
+def _named(finding: Finding, by_name: Mapping[str, InterfaceFacts]) -> Finding:
+    """The same with the binding and version of the interface that it is about."""
+    interface = by_name.get(finding.about)
+    if interface is None:
+        return finding
+    binding = interface.interface.protocol_binding
+    return msgspec.structs.replace(finding, binding=binding, version=interface.version)

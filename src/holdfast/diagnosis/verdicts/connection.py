@@ -176,7 +176,8 @@ _UNITS = (("days", _DAY), ("h", 3600.0), ("min", 60.0))
 def _limits(observed: Observed) -> Finding:
     hints = ", ".join(f"{name}: {value}" for name, value in observed.hints.items())
     if observed.refusals:
-        wait = "" if "retry-after" in observed.hints else ", without Retry-After"
+        says_when = observed.hints.keys() & {"retry-after", "retry-after-ms"}
+        wait = "" if says_when else ", without Retry-After"
         return Finding(
             "limits.rate",
             "warning",

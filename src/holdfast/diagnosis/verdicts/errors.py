@@ -85,7 +85,7 @@ def _judged(row: _Row, answered: Answered, interface: InterfaceFacts) -> Finding
             check,
             "warning",
             saw,
-            "a client with a mistake in it waits, and tries again what cannot work",
+            "a client with a mistake in it does not learn that, and tries again what cannot work",
             f"answer {row.right}",
             about,
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from holdfast.diagnosis.findings import Finding
 
 if TYPE_CHECKING:
@@ -35,6 +37,11 @@ def judge_recording(observed: Observed, _now: float) -> Iterator[Finding]:
         for check in (*_CHECKS, "sending.twice"):
             yield Finding(check, "not measured", why)
         return
+    for finding in _of_message(sending, observed):
+        yield msgspec.structs.replace(finding, about=sending.about)
+
+
+def _of_message(sending: SendingFacts, observed: Observed) -> Iterator[Finding]:
     yield _answer(sending, observed)
     if sending.is_message:
         yield Finding(
@@ -52,6 +59,14 @@ def judge_recording(observed: Observed, _now: float) -> Iterator[Finding]:
 
 def _answer(sending: SendingFacts, observed: Observed) -> Finding:
     check, answered = "sending.answer", sending.answered
+    if answered is not None and answered.status is None and answered.is_executed is False:
+        return Finding(
+            check,
+            "problem",
+            f"message {sending.message_id} was not executed: {answered.in_words}",
+            "no message reaches the agent there",
+            "check that the agent is running, and the network between; it can be sent again",
+        )
     if answered is None or answered.status is None:
         why = observed.stopped or (answered.in_words if answered else "no answer came")
         return Finding(
@@ -80,6 +95,14 @@ def _answer(sending: SendingFacts, observed: Observed) -> Finding:
         return Finding(check, "ok", f"{saw}{goes_on}")
     if sending.is_message:
         return Finding(check, "ok", f"message {sending.message_id} was answered by a message")
+    if answered.is_result:
+        return Finding(
+            check,
+            "warning",
+            f"message {sending.message_id} was taken, and no event and no task came back",
+            "whether the agent ran it is not known",
+            "look for it among the agent's tasks before you send it again",
+        )
     return Finding(
         check,
         "problem",

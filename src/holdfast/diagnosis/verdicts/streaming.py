@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from holdfast.diagnosis.findings import Finding
 from holdfast.wire.sse import EVENT_STREAM
 
@@ -67,8 +69,8 @@ def judge_streaming(observed: Observed, _now: float) -> Iterator[Finding]:
             yield Finding(check, "not measured", why)
         return
     if sending is not None and sending.stream is not None:
-        yield from _stream(sending.stream, observed)
-        yield from _subscription(sending, observed)
+        for finding in (*_stream(sending.stream, observed), *_subscription(sending, observed)):
+            yield msgspec.structs.replace(finding, about=sending.about)
 
 
 def _why_not(observed: Observed, *, declared: bool) -> str:
@@ -104,7 +106,7 @@ def _of_nothing(answered: Answered, about: str, *, declared: bool) -> Finding:
             check,
             "warning",
             saw,
-            "a client that picks up a stream of a task that is gone waits for nothing",
+            "a client that resumes the stream of such a task does not learn that it is gone",
             "answer TaskNotFoundError (-32001; A2A 3.1.6)",
             about,
         )
@@ -127,7 +129,7 @@ def _stream(stream: StreamFacts, observed: Observed) -> Iterator[Finding]:
         yield Finding(
             "streaming.begins",
             "problem",
-            f"no event came: {opened.in_words}",
+            f"no event came: {_why_no_event(stream, opened)}",
             "the card declares streaming, and callers that use it get nothing",
             "see why the stream fails, or declare no streaming",
         )
@@ -147,6 +149,14 @@ def _stream(stream: StreamFacts, observed: Observed) -> Iterator[Finding]:
     yield _flushed(stream, observed)
     yield _kept_alive(stream, observed)
     yield from _end(stream)
+
+
+def _why_no_event(stream: StreamFacts, opened: Answered) -> str:
+    if not opened.is_result:
+        return opened.in_words
+    if stream.failure:
+        return stream.failure
+    return "the stream ended at once" if stream.end == "cut" else "the stream stayed silent"
 
 
 def _flushed(stream: StreamFacts, observed: Observed) -> Finding:
@@ -193,7 +203,7 @@ def _kept_alive(stream: StreamFacts, observed: Observed) -> Finding:
             check,
             "warning",
             f"silent for {silence}, without a comment",
-            f"proxies cut a stream that is silent for {_CUT_AFTER:.0f} s, and callers cannot "
+            f"proxies cut a stream whose silence reaches {_CUT_AFTER:.0f} s, and callers cannot "
             "tell a slow agent from a dead one",
             "send a comment when there is nothing to tell, as every 15 s",
         )
