@@ -20,6 +20,7 @@ from holdfast.cli.chat_text import ChatText
 from holdfast.cli.terminal import InterruptedLine, open_terminal
 from holdfast.cli.text import View
 from holdfast.model.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
+from holdfast.tasks.fold import TaskFold
 from holdfast.testing import (
     Cut,
     Delay,
@@ -220,7 +221,87 @@ def shown(*plans, words=()):
 def test_what_the_agent_says_at_work_stands_in_brackets():
     working = Step(state=TaskState.WORKING, says="looking it up")
     told = shown(saying(working, artifact(Part(text="here")), working, says="done"))
-    assert told == "[looking it up]\nhere\n[looking it up]\ndone\n"
+    assert told == "[looking it up]\nhere\n[looking it up]\n[done]\n"
+
+
+def test_a_status_message_at_the_end_is_an_answer_only_without_an_artifact():
+    assert shown(saying(says="done")) == "done\n"
+    assert shown(saying(artifact(Part(data=1)), says="done")) == "Data:\n1\n\ndone\n"
+    told = shown(saying(artifact(Part(text="42")), says="done", state=TaskState.FAILED))
+    assert told == "42\n[done]\n"
+
+
+WORKING = Step(state=TaskState.WORKING, says="The answer\nis 42.")
+ANSWER = artifact(Part(text="The answer "))
+OTHER = artifact(Part(text="x"), artifact_id="x")
+REST = artifact(Part(text="is 42."), append=True)
+
+
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        (saying(ANSWER, REST, says="The answer\nis 42.\n"), "The answer is 42.\n"),
+        (
+            saying(
+                artifact(Part(text="x"), artifact_id="x"), ANSWER, REST, says="The answer is 42."
+            ),
+            "x\nThe answer is 42.\n",
+        ),
+        (saying(WORKING, artifact(Part(text="The answer is 42."))), "[The answer\nis 42.]\n"),
+        (saying(WORKING, says="The answer\nis 42."), "[The answer\nis 42.]\n"),
+    ],
+)
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_an_answer_in_a_status_message_and_an_artifact_shows_once(plan, told, version):
+    done = Scripted(plan, versions=(version,)).chat("hello")
+    assert done.out == f"> hello\n{told}> \n"
+
+
+@both_ways
+def test_an_answer_shows_once_at_each_turn_of_a_task(streaming):
+    draft = saying(artifact(Part(text="draft")), says="draft", state=TaskState.INPUT_REQUIRED)
+    final = saying(artifact(Part(text="final"), artifact_id="a2"), says="final")
+    done = Scripted(draft, draft, final, streaming=streaming).chat("write", "again", "no")
+    assert done.out == "> write\ndraft\nreply> again\nreply> no\nfinal\n> \n"
+
+
+def written(*events):
+    text, task = ChatText(View()), None
+    fold = TaskFold()
+    pieces = []
+    for event in events:
+        fold.add(event)
+        task = fold.task
+        pieces += text.event(event, task)
+    return "".join([*pieces, *text.close()])
+
+
+def snapshot(*artifacts, time="2026-01-01T00:00:00Z", says="Good?"):
+    message = Message(message_id="m", role=Role.AGENT, parts=(Part(text=says),))
+    status = TaskStatus(state=TaskState.INPUT_REQUIRED, message=message, timestamp=time)
+    return Task(id="t", context_id="c", status=status, artifacts=artifacts)
+
+
+def test_a_snapshot_that_repeats_a_status_with_another_time_shows_it_once():
+    again = snapshot(time="2026-01-01T00:00:00.5Z")
+    assert written(snapshot(), again) == "Good?\n"
+
+
+def test_a_snapshot_whose_artifacts_have_other_ids_or_other_borders_shows_nothing_again():
+    def made(*texts, name):
+        return [
+            Artifact(artifact_id=f"{name}{number}", parts=(Part(text=text), Part(data=text)))
+            for number, text in enumerate(texts)
+        ]
+
+    first = written(snapshot(*made("one ", "two", name="a")))
+    both = Artifact(
+        artifact_id="b", parts=(Part(text="one two"), Part(data="one "), Part(data="two"))
+    )
+    assert written(snapshot(*made("one ", "two", name="a")), snapshot(both)) == first
+    assert "[the agent takes this back]" in written(
+        snapshot(*made("one", name="a")), snapshot(*made("two", name="b"))
+    )
 
 
 def test_an_answer_that_is_said_twice_shows_once():
@@ -288,7 +369,7 @@ def test_nothing_that_steers_a_terminal_gets_through():
     plan = saying(working, artifact(Part(text="x\x1b[")), artifact(Part(text="2Jy"), append=True),
                   says=f"{steering}!")  # fmt: skip
     escaped = r"re\x1b[31md\x1b]0;title\x07\u202e"
-    assert shown(plan) == f"[{escaped}]\nx\\x1b[2Jy\n{escaped}!\n"
+    assert shown(plan) == f"[{escaped}]\nx\\x1b[2Jy\n[{escaped}!]\n"
     assert shown(replies(steering)) == f"{escaped}\n"
 
 

@@ -1,8 +1,10 @@
 """What an agent says in a chat, while it says it: plain text for somebody who reads along.
 
 Rules: the text of artifacts is written as it grows, one artifact after the other; what the agent
-says about a task at work stands in brackets, what it says where the task rests does not. What is
-no text is told in fields, as everywhere. Nothing is told twice, however often the agent tells it.
+says about a task at work stands in brackets, and so does what it says at the end beside an answer
+in artifacts; a question, and an answer that is a status message, do not. What is no text is shown
+in fields, as everywhere. Nothing is shown twice, however often the agent sends it: as an artifact
+and as a status message, in a snapshot with another time, or in artifacts of other ids.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from holdfast.model.types import Message, Task, TaskArtifactUpdateEvent
 from holdfast.tasks.text import TextDelta, TextFold, TextReset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from holdfast.cli.text import View
     from holdfast.model.types import Artifact, Event, Part, TaskStatus, TaskStatusUpdateEvent
+    from holdfast.tasks.text import TextChange
 
 __all__ = ["ChatText"]
 
@@ -44,13 +47,19 @@ class ChatText:
     def turn(self) -> None:
         """Something was said to the agent: what it says anew from here on takes nothing back."""
         self._said_before = {*self._others}
+        self._answer: list[str] = []
+        self._said = ""
 
     def _begin(self, task_id: str | None) -> None:
         """Knows nothing of a task yet."""
         self._task_id = task_id
         self._text = TextFold()
         self._others: dict[str, tuple[Part, ...]] = {}  # told parts that are no text
-        self._status: TaskStatus | None = None  # told last
+        self._shown: dict[str, list[str]] = {}  # text of artifacts
+        self._answer = []  # the same, since something was said to the agent
+        self._status: object = None  # as seen last, without its time
+        self._messages: set[tuple[str, str]] = set()  # of states, by id and text
+        self._said = ""  # by a state, last
         self._growing: str | None = None  # the artifact that the open line belongs to
         self._plain = Plain()
 
@@ -66,15 +75,19 @@ class ChatText:
             return
         if task is not None and task.id != self._task_id:
             self._begin(task.id)
-        for change in self._text.changes(event):
-            yield from self._change(change)
+        changes = list(self._text.changes(event))
+        if not self._is_only_renamed(changes):
+            for change in changes:
+                yield from self._change(change)
         if isinstance(event, TaskArtifactUpdateEvent):
             yield from self._rest(event.artifact, append=event.append)
             return
-        for artifact in event.artifacts if isinstance(event, Task) else ():
-            yield from self._rest(artifact, append=False)
-        if event.status != self._status:
-            self._status = event.status
+        if isinstance(event, Task):
+            self._rename({artifact.artifact_id for artifact in event.artifacts})
+            for artifact in event.artifacts:
+                yield from self._rest(artifact, append=False)
+        if (status := _without_time(event.status)) != self._status:
+            self._status = status
             yield from self._say(event, "" if task is None else task.text)
 
     def last_seen(self, task: Task) -> Iterator[str]:  # noqa: ARG002  it is said elsewhere
@@ -93,7 +106,7 @@ class ChatText:
         yield from (f"{line}\n" for line in lines)
 
     def _message(self, message: Message) -> Iterator[str]:
-        if message.text:
+        if message.text and not self._is_shown(message.message_id, message.text):
             yield from self._lines([clean(message.text)])
         yield from self._parts(message.parts)
 
@@ -104,11 +117,32 @@ class ChatText:
 
     # ── Events of a task ─────────────────────────────────────────────────────────────────────
 
-    def _change(self, change: TextDelta | TextReset) -> Iterator[str]:
+    def _is_only_renamed(self, changes: Sequence[TextChange]) -> bool:
+        """Whether text is only in artifacts of other ids now, or divided among more or fewer."""
+        gone = {change.artifact_id for change in changes if isinstance(change, TextReset)}
+        before = [text for known, texts in self._shown.items() if known in gone for text in texts]
+        new = [change for change in changes if isinstance(change, TextDelta)]
+        if not before or _bare(*before) != _bare(*(change.text for change in new)):
+            return False
+        for known in gone:
+            self._shown.pop(known, None)
+        for change in new:
+            self._shown.setdefault(change.artifact_id or "", []).append(change.text)
+        return True
+
+    def _change(self, change: TextChange) -> Iterator[str]:
         if isinstance(change, TextReset):
+            self._shown.pop(change.artifact_id, None)
+            self._answer.clear()
             if change.artifact_id not in self._said_before:
                 yield from self._lines([_TAKEN_BACK])
         elif change.artifact_id is not None:  # else it is what the status says
+            text = self._shown.setdefault(change.artifact_id, [])
+            is_said = not text and _bare(change.text) == self._said != ""
+            text.append(change.text)
+            self._answer.append(change.text)
+            if is_said:
+                return
             if self._growing != change.artifact_id:
                 yield from self.close()
                 self._growing, self._plain = change.artifact_id, Plain()
@@ -116,6 +150,14 @@ class ChatText:
             if shown := self._plain.feed(change.text):
                 self.is_within_line = not shown.endswith("\n")
                 yield shown
+
+    def _rename(self, artifact_ids: set[str]) -> None:
+        """Takes what artifacts had that are gone for the beginning of the one that is new."""
+        gone = [known for known in self._others if known not in artifact_ids]
+        parts = tuple(part for known in gone for part in self._others.pop(known))
+        new = [artifact_id for artifact_id in artifact_ids if artifact_id not in self._others]
+        if parts and len(new) == 1:
+            self._others[new[0]] = parts
 
     def _rest(self, artifact: Artifact, *, append: bool) -> Iterator[str]:
         """What an artifact has besides text, as far as it is new."""
@@ -141,8 +183,36 @@ class ChatText:
             return
         if status.message is None:
             return
-        said = clean(status.message.text)
-        if said and said.strip() != clean(text).strip():
-            rests = status.state.is_terminal or status.state.is_interrupted
-            yield from self._lines([said if rests else f"[{said}]"])
-        yield from self._parts(status.message.parts)
+        message, said = status.message, clean(status.message.text)
+        rests = status.state.is_terminal or status.state.is_interrupted
+        is_repeated = rests and _bare(said) == self._said
+        if self._is_shown(message.message_id, message.text):
+            return
+        if said and not is_repeated and not self._is_in_artifacts(said, text):
+            is_aside = self._answer if status.state.is_terminal else not rests
+            yield from self._lines([f"[{said}]" if is_aside else said])
+            self._said = _bare(said)
+        yield from self._parts(message.parts)
+
+    def _is_in_artifacts(self, said: str, text: str) -> bool:
+        """Whether a status message is the text of artifacts once more."""
+        shown = [text, "".join(self._answer), *("".join(texts) for texts in self._shown.values())]
+        return _bare(said) in {_bare(clean(one)) for one in shown}
+
+    def _is_shown(self, message_id: str, text: str) -> bool:
+        """Whether a message was shown before; from now on it was."""
+        known, key = self._messages, (message_id, text)
+        if not message_id or key in known:
+            return bool(message_id)
+        known.add(key)
+        return False
+
+
+def _bare(*texts: str) -> str:
+    """Text without white space, which agents change where they repeat themselves."""
+    return "".join("".join(texts).split())
+
+
+def _without_time(status: TaskStatus) -> object:
+    message = status.message
+    return status.state, None if message is None else (message.message_id, message.parts)
