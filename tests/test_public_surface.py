@@ -467,7 +467,7 @@ CONSTRUCTORS = {
     "Endpoints": "",
     "ExtensionNotSupportedError": "message='' *extensions **facts",
     "ExtensionSupportRequiredError": "message='' *extensions=() **facts",
-    "Finding": "check level saw means='' do='' about=''",
+    "Finding": "check level saw means='' do='' about='' binding='' version=''",
     "HedgePolicy": "*quantile=0.95 *max_extra=0.05 *min_samples=20 *min_delay=0.01",
     "HttpReply": "*status *headers=dict() *body=b'' *address=None",
     "HttpRequest": (
