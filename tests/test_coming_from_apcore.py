@@ -35,6 +35,9 @@ async def a_message_is_a_dict(written, world):
     assert names["task"].text == "resize to 800x600"
     sent = json.loads(fake.received[-1].body)["params"]
     assert sent["metadata"] == {"skillId": "image.resize"}
+    # A server of 1.0 refuses the role "user" and parts with a "type".
+    assert sent["message"]["role"] == "ROLE_USER"
+    assert sent["message"]["parts"] == [{"text": "resize to 800x600"}]
     assert "contextId" not in sent["message"]
 
 

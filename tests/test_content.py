@@ -1,6 +1,7 @@
 """What can be sent: text, parts, messages, dicts, files, addresses, data."""
 
 import json
+import re
 
 import msgspec
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast import (
     AgentExtension,
+    InvalidParamsError,
     Message,
     Part,
     Role,
@@ -20,7 +22,7 @@ from holdfast import (
     url_part,
 )
 from holdfast.content import to_message
-from holdfast.testing import FakeAgent, FakeNetwork, completes
+from holdfast.testing import Fail, FakeAgent, FakeNetwork, completes
 
 from .strategies import shown
 
@@ -327,3 +329,117 @@ def test_a_value_of_the_official_sdk_is_named_and_so_is_what_to_pass(members, in
         to_message(foreign, new_id="m")
     with pytest.raises(TypeError, match=rf"not a2a\.types\.Message of .*{instead}"):
         connect(foreign)
+
+
+# ── Dicts of every version ───────────────────────────────────────────────────────────────────
+
+FILE = Part(raw=b"\x00\xff", filename="a.bin", media_type="a/b")
+
+
+@pytest.mark.parametrize(
+    ("part", "read"),
+    [
+        ({"type": "text", "text": "hi"}, Part(text="hi")),
+        ({"kind": "text", "text": "hi", "metadata": {"n": 1}}, Part(text="hi", metadata={"n": 1})),
+        ("hi", Part(text="hi")),
+        (Part(text="hi"), Part(text="hi")),
+        ({"kind": "file", "file": {"bytes": "AP8=", "name": "a.bin", "mimeType": "a/b"}}, FILE),
+        ({"type": "file", "file": {"bytes": "AP8=", "name": "a.bin", "mimeType": "a/b"}}, FILE),
+        ({"file": {"fileWithBytes": "AP8=", "name": "a.bin", "mimeType": "a/b"}}, FILE),
+        ({"raw": "AP8=", "filename": "a.bin", "mediaType": "a/b"}, FILE),
+        ({"raw": "AP8=", "filename": "a.bin", "media_type": "a/b"}, FILE),
+        ({"kind": "file", "file": {"uri": "http://x.test/"}}, Part(url="http://x.test/")),
+        ({"file": {"fileWithUri": "http://x.test/"}}, Part(url="http://x.test/")),
+        ({"kind": "data", "data": {"data": {"n": 1}}}, Part(data={"data": {"n": 1}})),
+        ({"data": {"data": {"n": 1}}}, Part(data={"data": {"n": 1}})),
+        (
+            {"kind": "data", "data": {"value": [1]}, "metadata": {"data_part_compat": True}},
+            Part(data=[1]),
+        ),
+    ],
+)
+@pytest.mark.parametrize("role", ["user", "ROLE_USER", None])
+def test_a_dict_of_any_version_is_the_models_message(part, read, role):
+    written = {"kind": "message", "role": role, "parts": [part]}
+
+    assert to_message(written, new_id="m") == Message(
+        message_id="m", role=Role.USER, parts=(read,)
+    )
+
+
+def test_a_dict_of_proto_json_of_0_3_is_the_models_message():
+    written = {
+        "message_id": "m",
+        "role": "ROLE_USER",
+        "content": [{"data": {"data": {"n": 1}}}, {"text": "hi"}],
+        "context_id": "c",
+    }
+
+    assert to_message(written, new_id="other") == Message(
+        message_id="m",
+        role=Role.USER,
+        parts=(Part(data={"n": 1}), Part(text="hi")),
+        context_id="c",
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ({"role": "assistant", "parts": ["hi"]}, 'is "user"'),
+        ({"kind": "task", "parts": ["hi"]}, "not a message"),
+        ({"parts": [{"type": "input_text", "text": "hi"}]}, 'write {"text": …}'),
+        ({"parts": [{"type": "text", "content": "hi"}]}, 'has no "text"'),
+        ({"parts": ["hi", {"kind": "file", "file": "AP8="}]}, "the file of part 2"),
+        ({"parts": [{"file": {"bytes": "AP8=", "uri": "http://x.test/"}}]}, "either its content"),
+    ],
+)
+async def test_a_dict_that_cannot_be_converted_is_refused_before_anything_is_sent(written, told):
+    agent = FakeAgent()
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        with pytest.raises(ValueError, match=re.escape(told)):
+            await client.send_message(written)
+
+    assert agent.received == []
+
+
+BAD_REQUEST = {
+    "@type": "type.googleapis.com/google.rpc.BadRequest",
+    "fieldViolations": [{"field": "message.role", "description": "unknown\nrole"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ([BAD_REQUEST], "message.role: unknown role"),
+        ([{"loc": ["message", "parts", 0], "msg": "Field required"}], "message.parts.0: Field"),
+        ("the role is unknown", "the role is unknown"),
+        ({"reason": "the role is unknown"}, "the role is unknown"),
+        ({"detail": "the role is unknown"}, "the role is unknown"),
+        ("x" * 5000, "x" * 400),
+        ([{"fieldViolations": 7}, 7, {"loc": 1, "msg": None}], "Invalid params (agent"),
+    ],
+)
+async def test_a_refusal_of_parameters_says_the_reason_that_only_its_data_have(data, reason):
+    agent = FakeAgent()
+    agent.inject(Fail(code=-32602, message="Invalid params", data=data))
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        with pytest.raises(InvalidParamsError) as caught:
+            await client.send_message("hi")
+
+    assert reason in str(caught.value)
+    assert len(str(caught.value)) < 1500
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_reason_in_the_data_is_shown_without_the_secrets_that_were_sent():
+    agent = FakeAgent()
+    agent.inject(Fail(code=-32602, message="Invalid params", data="not with s3cr3t-t0ken"))
+    options = {"engine": FakeNetwork(agent), "auth": "Bearer s3cr3t-t0ken"}
+    async with connect(agent.url, **options) as client:
+        with pytest.raises(InvalidParamsError) as caught:
+            await client.send_message("hi")
+
+    assert "Invalid params: not with" in str(caught.value)
+    assert "s3cr3t" not in str(caught.value)

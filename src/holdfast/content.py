@@ -15,6 +15,7 @@ import msgspec
 from holdfast.arguments import check_json, check_kind, not_empty
 from holdfast.errors.values import one_line
 from holdfast.model.codec import MalformedError
+from holdfast.model.dicts import message_of_1_0
 from holdfast.model.settings import kind_of
 from holdfast.model.types import Message, Part, Role
 from holdfast.runtime.env import SystemEnv
@@ -34,7 +35,11 @@ __all__ = [
 ]
 
 Content = str | Part | Message | Mapping[str, Any] | Iterable[str | Part]
-"""What can be sent: text, one part, several parts, a message, or a message's JSON object."""
+"""What can be sent: text, one part, several parts, a message, or a message's JSON object.
+
+The object may be one of protocol 1.0 or 0.3, whichever the agent speaks, or of the form before
+that: ``{"role": "user", "parts": [{"type": "text", "text": "hello"}]}``.
+"""
 
 
 def text_part(text: str, *, media_type: str | None = None) -> Part:
@@ -187,8 +192,9 @@ def _read(content: object) -> Message:
 
 
 def _message(document: Mapping[str, Any]) -> Message:
+    document = message_of_1_0(document)
     try:
-        return Message.from_dict(dict(document))
+        return Message.from_dict(document)
     except MalformedError as error:
         text = f"the message is not valid: {error}"
         raise ValueError(text) from None

@@ -105,7 +105,9 @@ def tell(code: int, text: str, data: Any, details: tuple[dict[str, Any], ...]) -
         loop = hops.repeated((hops.as_hop(hints.get("currentAgent")), *chain))
     else:
         chain, more, loop = hops.hops_in(metadata), "", None
-    said = ": ".join(filter(None, (text, text_of(hints.get("detail")), more)))
+    reason = _reason(code, data, details)
+    detail = text_of(hints.get("detail"))
+    said = ": ".join(filter(None, (text, detail, more, "" if reason in text else reason)))
     retry_after = _first(
         seconds(hints.get("retryAfter")),
         _retry_info(details),
@@ -123,6 +125,41 @@ def tell(code: int, text: str, data: Any, details: tuple[dict[str, Any], ...]) -
         loop=hops.as_hop(hints.get("loop", metadata.get("loop"))) or loop or hops.repeated(chain),
         in_article_dialect=is_article_error(code, hints),
     )
+
+
+def _reason(code: int, data: Any, details: tuple[dict[str, Any], ...]) -> str:
+    """Why parameters were refused, as far as only the data say it; in one line."""
+    if code != _INVALID_PARAMS:
+        return ""
+    if isinstance(data, dict):
+        members = cast("dict[str, Any]", data)
+        return next(filter(None, (text_of(members.get(name)) for name in _REASONS)), "")
+    found = [text_of(data)]
+    for detail in details[:_MAX_VIOLATIONS]:
+        violations = detail.get("fieldViolations")
+        if not isinstance(violations, list):
+            found.append(_placed(detail.get("loc"), detail.get("msg")))  # of pydantic
+            continue
+        found.extend(
+            _placed(each.get("field"), each.get("description"))
+            for each in typed(violations)[:_MAX_VIOLATIONS]
+        )
+    return text_of("; ".join(filter(None, found)), _MAX_REASON)
+
+
+def _placed(place: object, text: object) -> str:
+    """What is wrong, and where; nothing if it does not say what."""
+    if isinstance(place, list):
+        steps = cast("list[object]", place)
+        place = ".".join(str(step) for step in steps if isinstance(step, str | int))
+    return ": ".join(filter(None, (text_of(place, 100), said))) if (said := text_of(text)) else ""
+
+
+_INVALID_PARAMS = -32602
+_REASONS = ("message", "reason", "error", "description")
+"""Members of an object of data that may say why; ``detail`` is read for every error."""
+_MAX_VIOLATIONS = 5
+_MAX_REASON = 500
 
 
 def typed(value: Any) -> tuple[dict[str, Any], ...]:
