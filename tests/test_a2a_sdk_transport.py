@@ -905,7 +905,7 @@ async def hook(_request):
 CANNOT_COME = {
     "auth": ({"auth": httpx.DigestAuth("ann", "pass")}, {"auth": "Bearer t"}),
     "params": ({"params": {"key": "1"}}, {"auth": "Bearer t"}),
-    "event_hooks": ({"event_hooks": {"request": [hook]}}, {"observers": [hook]}),
+    "event_hooks": ({"event_hooks": {"request": [hook]}}, {"observers": [print]}),
     "transport": ({"transport": httpx.MockTransport(hook)}, {"engine": FakeNetwork()}),
     "proxy": ({"proxy": "http://proxy.test:8080"}, {"engine": FakeNetwork()}),
     "mounts": ({"mounts": {"http://": httpx.MockTransport(hook)}}, {"engine": FakeNetwork()}),

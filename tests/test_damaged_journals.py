@@ -10,13 +10,14 @@ import pytest
 from holdfast import (
     A2AError,
     CallRecord,
+    DeadlineExceededError,
     JournalError,
     RunItem,
     SqliteJournal,
     connect,
 )
 from holdfast.runtime.env import SystemEnv
-from holdfast.testing import FakeAgent, FakeNetwork, works_forever
+from holdfast.testing import FakeAgent, FakeNetwork, completes, works_forever
 
 TIMES = (float("inf"), -float("inf"), 1e18, -1e18, 10**18, "soon", b"\xff")
 TEXTS = ("{", '"\\ud800"', "[]", 5, b"\xff", "\x00")
@@ -102,10 +103,42 @@ async def test_a_damaged_time_is_named_damaged(column, tmp_path):
     damage(path, column, 1e18)
 
     with pytest.raises(JournalError, match=r"1e\+18 is not a time") as caught:
-        await journal.unfinished()
+        await journal.find("m")
+    (record,) = await journal.unfinished()
 
     assert caught.value.reason == "damaged"
+    assert "1e+18 is not a time" in record.damage
+    assert (record.message_id, record.lease_until) == ("m", 0.0)
+    assert record.began == (0.0 if column == "began" else 1000.0)
     await journal.close()
+
+
+@pytest.mark.parametrize("value", ["1e18", "x'ff'", "CAST(x'ff' AS TEXT)"])
+async def test_a_damaged_row_hides_no_other_call(value, tmp_path):
+    journal, agent = SqliteJournal(tmp_path / "calls.db"), FakeAgent(completes("done", after=60))
+    async with connected(agent, journal) as client:
+        for key in "abc":
+            with pytest.raises(DeadlineExceededError):
+                await client.ask(key, timeout=5)
+    await journal.close()
+    with contextlib.closing(sqlite3.connect(journal.path, isolation_level=None)) as connection:
+        connection.execute(f"UPDATE calls SET began = {value} WHERE rowid = 2")
+    journal = SqliteJournal(journal.path)
+
+    async with connected(agent, journal) as client:
+        pending = {call.message_id: call for call in await client.pending()}
+        outcomes = {one.message_id: one async for one in client.resume_pending()}
+        (left,) = await client.pending()
+    await journal.close()
+
+    (damaged,) = [name for name, call in pending.items() if call.damage is not None]
+    assert left.message_id == damaged
+    assert outcomes.keys() == pending.keys()
+    error = outcomes.pop(damaged).error
+    assert type(error) is JournalError
+    assert (error.reason, error.message_id) == ("damaged", damaged)
+    assert damaged in str(error)
+    assert [one.answer.text for one in outcomes.values()] == ["done", "done"]
 
 
 async def test_damaged_messages_are_named_damaged(tmp_path):

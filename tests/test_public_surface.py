@@ -419,7 +419,7 @@ CONSTRUCTORS = {
     "CallRecord": (
         "*message_id *agent *began *context_id=None *task_id=None *state=None "
         "*is_own_context=False *request=None *label=None *digest=None *outcome=None *detail=None "
-        "*result=None *generation=1 *lease_until=0.0"
+        "*result=None *generation=1 *lease_until=0.0 *damage=None"
     ),
     "RecordUpdate": (
         "*context_id=None *task_id=None *state=None *outcome=None *detail=None *result=None "

@@ -867,6 +867,7 @@ def test_an_update_may_say_all_that_changes():
         "label",
         "digest",
         "generation",
+        "damage",
     }
     assert set(msgspec.structs.asdict(record())) - unchanged == set(RecordUpdate.__struct_fields__)
 

@@ -206,13 +206,14 @@ class Client(ClosingContext):
         """The calls to this agent that have no outcome, as the journal tells it, oldest first.
 
         Those that somebody works on are among them, this client included: see
-        `PendingCall.is_held`.
+        `PendingCall.is_held`. So are those whose record is damaged, which cannot be resumed: see
+        `PendingCall.damage`.
 
         Args:
             message_id: The only one that is wanted; all if left out.
 
         Raises:
-            JournalError: The journal cannot be read.
+            JournalError: The journal cannot be read, or not the record of that message.
             ValueError: There is no journal: see `connect`.
             RuntimeError: The client was closed.
         """

@@ -17,7 +17,7 @@ from holdfast.model.requests import SendMessageRequest
 from holdfast.model.types import Message, Role, TaskState
 from holdfast.policy.resend import outcome_unknown
 from holdfast.reconciling import Lost, find_task
-from holdfast.runtime.journal import RecordUpdate, shown, stored, utc
+from holdfast.runtime.journal import RecordUpdate, damaged, shown, stored, utc
 from holdfast.stream_calls import StreamCalls
 from holdfast.tasks.reconcile import Found
 
@@ -43,7 +43,7 @@ class ResumedCall(msgspec.Struct, frozen=True, kw_only=True):
         answer: The answer.
         error: Why there is none: an `OutcomeUnknownError` where the message cannot be found, a
             `TaskFailedError` where the task failed, a `JournalError` where another client works
-            on the call.
+            on the call, or where the journal's record of the call is ``"damaged"``.
         duration: Seconds from the moment at which the call was resumed.
         left: How many of the pending calls have no outcome yet.
     """
@@ -78,6 +78,16 @@ class PendingCall:
     def message_id(self) -> str:
         """Id of the message that was to be sent, or was."""
         return self._record.message_id
+
+    @property
+    def damage(self) -> JournalError | None:
+        """Why the journal's record of the call cannot be read; None where it can.
+
+        A damaged call cannot be resumed: `resume` and `stream` raise this error. What else could
+        not be read of the record is missing here, and `began` is 1970-01-01.
+        """
+        record = self._record
+        return None if record.damage is None else damaged(record.message_id, record.damage)
 
     @property
     def task_id(self) -> str | None:
@@ -124,6 +134,8 @@ class PendingCall:
         Raises:
             JournalError: What the journal has stored of it is ``"damaged"``.
         """
+        if self.damage is not None:
+            raise self.damage
         if self._record.request is None:
             return None
         return stored(self._record.request, SendMessageRequest, self.message_id).message
@@ -255,6 +267,8 @@ def resumed(
     streams = StreamCalls(calls, deadline, per_call, poll_interval=poll_interval, patient=True)
 
     async def begin() -> Live:
+        if record.damage is not None:
+            raise damaged(record.message_id, record.damage)
         free = await journaling.until_free(record.message_id, deadline)
         call = streams.call = await journaling.claim(free, deadline)
         try:

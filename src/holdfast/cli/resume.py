@@ -208,6 +208,7 @@ def _members(record: CallRecord) -> dict[str, Any]:
         "contextId": record.context_id,
         "state": record.state,
         "began": shown(record.began),
+        "damage": record.damage,
     }
     return {name: member for name, member in members.items() if member is not None}
 
@@ -220,6 +221,8 @@ def _lines(record: CallRecord) -> Iterator[str]:
     yield text.field("Context ID", record.context_id)
     yield text.field("State", record.state)
     yield text.field("Began", shown(record.began))
+    if record.damage is not None:
+        yield text.field("Damage", record.damage)
 
 
 def _told(

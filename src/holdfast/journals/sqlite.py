@@ -28,13 +28,13 @@ from holdfast.runtime.journal import CallRecord, RecordUpdate, utc
 from holdfast.runtime.perloop import PerLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["SqliteJournal"]
 
 T = TypeVar("T")
 
-_COLUMNS = tuple(CallRecord.__struct_fields__)
+_COLUMNS = tuple(name for name in CallRecord.__struct_fields__ if name != "damage")
 _UPDATED = tuple(RecordUpdate.__struct_fields__)
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM calls"  # noqa: S608  nothing but our own names
 _OF_MESSAGE = f"{_SELECT} WHERE message_id = ?"
@@ -157,7 +157,7 @@ class SqliteJournal:
                 raise JournalError(text, reason="exists", message_id=other[0])
             connection.execute(_SEND_AFTER_ALL, (record.message_id,))
             try:
-                connection.execute(_INSERT, msgspec.structs.astuple(record))
+                connection.execute(_INSERT, [getattr(record, name) for name in _COLUMNS])
             except sqlite3.IntegrityError as error:
                 text = f"message {record.message_id} is in the journal {self.path} already"
                 raise JournalError(text, reason="exists", message_id=record.message_id) from error
@@ -245,12 +245,18 @@ class SqliteJournal:
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
         """The calls without an outcome, oldest first; of one agent, or of all if None.
 
+        A record that is damaged is among them, and says so: see `CallRecord.damage`.
+
         Raises:
             JournalError: It cannot be read.
         """
         of_agent, values = ("", ()) if agent is None else (" AND agent = ?", (agent,))
         question = f"{_SELECT} WHERE outcome IS NULL{of_agent} ORDER BY began"
-        return await self._do(lambda connection: _records(connection.execute(question, values)))
+
+        def find(connection: sqlite3.Connection) -> list[CallRecord]:
+            return [_whole_or_damaged(row) for row in connection.execute(question, values)]
+
+        return await self._do(find)
 
     async def find_label(self, label: str, /) -> CallRecord | None:
         """The record of a label, open or over, to whichever agent; None where there is none.
@@ -382,15 +388,27 @@ def _outcomes(written: asyncio.Future[list[Any]], count: int) -> list[Any]:
     return [copy.copy(error) for _ in range(count)]
 
 
-def _records(rows: Iterable[tuple[Any, ...]]) -> list[CallRecord]:
-    return [
-        msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), CallRecord, strict=False)
-        for row in rows
-    ]
+def _record(row: Sequence[Any]) -> CallRecord:
+    return msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), CallRecord, strict=False)
+
+
+def _whole_or_damaged(row: Sequence[Any]) -> CallRecord:
+    """Return the record of a row; of one that is damaged, what can be read."""
+    try:
+        return _record(row)
+    except msgspec.ValidationError as error:
+        damage = str(error)
+    readable: dict[str, Any] = {"message_id": "", "agent": "", "began": 0.0, "damage": damage}
+    for name, value in zip(_COLUMNS, row, strict=True):
+        with contextlib.suppress(msgspec.ValidationError):
+            msgspec.convert({**readable, name: value}, CallRecord, strict=False)
+            readable[name] = value
+    return msgspec.convert(readable, CallRecord, strict=False)
 
 
 def _first(connection: sqlite3.Connection, question: str, *values: str) -> CallRecord | None:
-    return next(iter(_records(connection.execute(question, values))), None)
+    row = connection.execute(question, values).fetchone()
+    return None if row is None else _record(row)
 
 
 def _nothing(_connection: sqlite3.Connection) -> None:

@@ -201,13 +201,15 @@ class SqliteFile:
         return connection
 
     def _connect(self, where: Path | str) -> sqlite3.Connection:
-        return sqlite3.connect(
+        connection = sqlite3.connect(
             where,
             timeout=self._busy_timeout,
             isolation_level=None,
             check_same_thread=False,
             uri=isinstance(where, str),
         )
+        connection.text_factory = _text
+        return connection
 
     def _connect_to_read(self) -> sqlite3.Connection:
         """Opens it so that nothing is made and nothing is written down.
@@ -385,3 +387,11 @@ def _transaction(connection: sqlite3.Connection, *, is_read_only: bool = False) 
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _text(stored: bytes) -> str | bytes:
+    """Return a text; one that is damaged as bytes, so that it is the only one not to be read."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored

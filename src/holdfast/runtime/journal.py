@@ -21,7 +21,16 @@ from holdfast.model import codec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CallRecord", "Journal", "RecordUpdate", "lease_end", "shown", "stored", "utc"]
+__all__ = [
+    "CallRecord",
+    "Journal",
+    "RecordUpdate",
+    "damaged",
+    "lease_end",
+    "shown",
+    "stored",
+    "utc",
+]
 
 T = TypeVar("T")
 
@@ -56,6 +65,9 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
             where there is no ``state``. None where it is not stored.
         generation: Number of the lease, from 1 on.
         lease_until: When the lease is over; nobody holds the call from then on.
+        damage: Why the record could not be read whole; None where it was. Only
+            `Journal.unfinished` gives such a record: members that could not be read have their
+            defaults, ``began`` is 0 then, and texts without a default are empty. Not stored.
 
     Raises:
         ValueError: A time is not within the years 1 to 9999, as in a damaged record.
@@ -76,6 +88,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     result: str | None = None
     generation: int = 1
     lease_until: float = 0.0
+    damage: str | None = None
 
     def __post_init__(self) -> None:
         for seconds in (self.began, self.lease_until):
@@ -202,6 +215,8 @@ class Journal(Protocol):
     async def unfinished(self, agent: str | None = None, /) -> list[CallRecord]:
         """The calls without an outcome, oldest first; of one agent, or of all if None.
 
+        A record that is damaged is among them, and says so: see `CallRecord.damage`.
+
         Raises:
             JournalError: It cannot be read.
         """
@@ -237,6 +252,12 @@ def lease_end(now: float, lease: float) -> float:
     return min(now + lease, _LAST)
 
 
+def damaged(message_id: str, why: object) -> JournalError:
+    """Return the error of a record that cannot be read."""
+    text = f"the journal's record of message {message_id} is damaged: {why}"
+    return JournalError(text, reason="damaged", message_id=message_id)
+
+
 def stored(text: str, kind: type[T], message_id: str) -> T:
     """Decode what a record stores of a message or an answer.
 
@@ -246,5 +267,4 @@ def stored(text: str, kind: type[T], message_id: str) -> T:
     try:
         return codec.decode(text.encode(), kind)
     except (codec.MalformedError, UnicodeEncodeError) as error:
-        text = f"the journal's record of message {message_id} is damaged: {error}"
-        raise JournalError(text, reason="damaged", message_id=message_id) from error
+        raise damaged(message_id, error) from error

@@ -39,7 +39,7 @@ from holdfast.config import ClientConfig
 from holdfast.content import Content
 from holdfast.conversation import InterruptionHook
 from holdfast.diagnosis.findings import Diagnosis
-from holdfast.errors import A2AError
+from holdfast.errors import A2AError, JournalError
 from holdfast.factory import Producer
 from holdfast.model.card import AgentCard
 from holdfast.model.operations import Operation
@@ -353,13 +353,14 @@ class Client:
         """The calls to this agent that have no outcome, as the journal tells it, oldest first.
 
         Those that somebody works on are among them, this client included: see
-        `PendingCall.is_held`.
+        `PendingCall.is_held`. So are those whose record is damaged, which cannot be resumed: see
+        `PendingCall.damage`.
 
         Args:
             message_id: The only one that is wanted; all if left out.
 
         Raises:
-            JournalError: The journal cannot be read.
+            JournalError: The journal cannot be read, or not the record of that message.
             ValueError: There is no journal: see `connect`.
             RuntimeError: The client was closed.
         """
@@ -1307,6 +1308,14 @@ class PendingCall:
     @property
     def message_id(self) -> str:
         """Id of the message that was to be sent, or was."""
+
+    @property
+    def damage(self) -> JournalError | None:
+        """Why the journal's record of the call cannot be read; None where it can.
+
+        A damaged call cannot be resumed: `resume` and `stream` raise this error. What else could
+        not be read of the record is missing here, and `began` is 1970-01-01.
+        """
 
     @property
     def task_id(self) -> str | None:
