@@ -918,6 +918,20 @@ def test_results_that_are_tried_again_leave_a_file_as_it_is_otherwise(runs, tmp_
     assert runs.texts == {1: "A", 2: "B"}
 
 
+def test_a_link_in_place_of_the_new_results_is_not_followed(runs, tmp_path):
+    runs.agent.inject(Refuse(), **REFUSED)
+    runs("--concurrency", "1", lines=["a", "b"])
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    runs.output.with_name(f".{runs.output.name}.holdfast").symlink_to(precious)
+
+    assert runs("--retry-errors").exit == 0
+
+    assert precious.read_text() == "mine"
+    assert not runs.output.is_symlink()
+    assert runs.texts == {1: "A", 2: "B"}
+
+
 def test_what_was_sent_is_known_for_ever(runs):
     """A journal of a program forgets after a week what is finished."""
     line = '{"id": "x", "text": "a"}'

@@ -1,5 +1,6 @@
 """The Agent Skill: one, lean, and true: each command in it is run."""
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -81,6 +82,75 @@ def test_skill_001_it_is_installed_where_agents_look_for_it(tmp_path):
     assert (place / "SKILL.md").read_text() == "mine"
     assert holdfast(*words, "--overwrite", card=None).exit == 0
     assert (place / "SKILL.md").read_text() == SKILL
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links take a privilege")
+@pytest.mark.parametrize(
+    "link",
+    [
+        ".agents",
+        ".agents/skills",
+        ".agents/skills/holdfast",
+        ".agents/skills/holdfast/SKILL.md",
+        ".agents/skills/holdfast/references",
+        ".agents/skills/holdfast/references/examples.md",
+    ],
+)
+@pytest.mark.parametrize("words", [[], ["--overwrite"]])
+def test_skill_install_follows_no_link(tmp_path, link, words):
+    mine, project = tmp_path / "mine", tmp_path / "project"
+    mine.mkdir()
+    (mine / "SKILL.md").write_text("mine")
+    place = project / link
+    place.parent.mkdir(parents=True)
+    place.symlink_to(mine / "SKILL.md" if place.suffix else mine)
+
+    done = holdfast("skill", "install", "--to", str(project), *words, card=None)
+
+    assert (done.exit, done.out) == (2, "")
+    if words or link in {".agents", ".agents/skills", ".agents/skills/holdfast"}:
+        assert f"{place} is a link, which is not followed" in done.err
+    assert [path.name for path in mine.rglob("*")] == ["SKILL.md"]
+    assert (mine / "SKILL.md").read_text() == "mine"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links take a privilege")
+def test_skill_install_goes_where_the_named_directory_leads(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert holdfast("skill", "install", "--to", str(tmp_path / "link"), card=None).exit == 0
+    assert (tmp_path / "real" / ".agents" / "skills" / "holdfast" / "SKILL.md").exists()
+
+
+@pytest.mark.parametrize("name", ["SKILL.md", "references/examples.md"])
+def test_skill_install_overwrites_only_what_it_wrote(tmp_path, name):
+    words = ("skill", "install", "--to", str(tmp_path), "--overwrite")
+    place = tmp_path / ".agents" / "skills" / "holdfast"
+    theirs = place / name
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("of another make")
+
+    done = holdfast(*words, card=None)
+
+    assert (done.exit, done.out) == (2, "")
+    assert f"{theirs} was not written by skill install" in done.err
+    assert [path for path in place.rglob("*") if path.is_file()] == [theirs]
+
+    theirs.unlink()
+    (place / "notes.md").write_text("kept")
+    assert holdfast(*words, card=None).exit == 0
+    theirs.write_text("changed since")
+    assert holdfast(*words, card=None).exit == 0
+    assert theirs.read_text() in {SKILL, EXAMPLES}
+    assert (place / "notes.md").read_text() == "kept"
+
+
+def test_skill_install_says_what_is_in_its_way(tmp_path):
+    (tmp_path / ".agents").write_text("")
+    done = holdfast("skill", "install", "--to", str(tmp_path), card=None)
+    assert done.exit == 1
+    assert f"{tmp_path / '.agents'}" in done.err
+    assert "Code: HOLDFAST_ERR_FILE" in done.err
 
 
 @pytest.mark.parametrize("text", [SKILL, EXAMPLES])

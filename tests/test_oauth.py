@@ -1219,6 +1219,47 @@ async def test_a_file_that_holds_no_token_is_told(content, tmp_path):
     await store.remove("k")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda path, target: path.symlink_to(target), "it is a link, which is not followed"),
+        (lambda path, _: os.mkfifo(path), "not a regular file"),
+        (lambda path, _: path.mkdir(), "not a regular file|directory"),
+    ],
+    ids=["link", "FIFO", "directory"],
+)
+async def test_tokens_and_locks_are_regular_files_and_no_links(make, said, tmp_path):
+    store = FileTokenStore(tmp_path / "tokens")
+    path = store.path("k")
+    path.parent.mkdir(mode=0o700)
+    target = tmp_path / "target"
+    make(path, target)
+    make(path.with_suffix(".lock"), target)
+
+    with pytest.raises(AuthenticationError, match=f"json cannot be used for tokens: .*{said}"):
+        await store.load("k")
+    with pytest.raises(AuthenticationError, match=f"lock cannot be used for tokens: .*{said}"):
+        async with store.turn("k"):
+            pass
+
+    assert not target.exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+async def test_a_lock_of_another_user_is_refused(tmp_path, monkeypatch):
+    store = FileTokenStore(tmp_path)
+    async with store.turn("k"):
+        pass
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    monkeypatch.setattr("holdfast.auth.oauth.files._ROOT", owner + 1)
+
+    with pytest.raises(AuthenticationError, match=f"lock belongs to user {owner}"):
+        async with store.turn("k"):
+            pass
+
+
 async def test_a_turn_is_over_though_a_forked_process_holds_its_file(tmp_path):
     store = FileTokenStore(tmp_path)
     async with store.turn("x"):

@@ -188,7 +188,7 @@ class Results:
         """Puts a file with what stays in the place of the file, in one step."""
         path = path.resolve()  # a link stays one
         other = path.with_name(f".{path.name}.holdfast")
-        new = other.open("wb", buffering=0)
+        new = _created(other)
         try:
             shutil.copymode(path, other)
             _lock(new, path)
@@ -246,6 +246,17 @@ def _may_be_half(line: bytes) -> bool:
     return any(
         line.startswith(beginning) or beginning.startswith(line) for beginning in _BEGINNINGS
     )
+
+
+def _created(path: Path) -> BinaryIO:
+    """A new file in place of one that a run left which was killed; no link is followed.
+
+    Raises:
+        OSError: It cannot be created.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()  # of a link, only the link
+    return path.open("xb", buffering=0)
 
 
 def _lock(file: BinaryIO, path: Path) -> None:

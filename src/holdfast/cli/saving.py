@@ -138,10 +138,11 @@ async def write(path: Path, content: bytes, *, overwrite: bool) -> None:
         OSError: It cannot be written, the disk has no room for it, or what is there is neither
             a regular file nor a link; what was there is as it was.
     """
-    await asyncio.to_thread(_write, path, content, overwrite=overwrite)
+    await asyncio.to_thread(write_now, path, content, overwrite=overwrite)
 
 
-def _write(path: Path, content: bytes, *, overwrite: bool) -> None:
+def write_now(path: Path, content: bytes, *, overwrite: bool) -> None:
+    """Writes a file, as `write` does; a link in its place is replaced, and not followed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(path.parent).free < len(content):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

@@ -4,6 +4,7 @@ Rules:
 - A file is made with mode 0600, and never opened wider first; it is replaced in one step.
 - One that others can read, or that belongs to another user, is refused, since its content may be
   known to them, or not be ours.
+- No link is followed, also not for a lock, and a FIFO or a device is refused.
 - A directory is made with mode 0700. One that is there keeps its mode, and is refused if every
   user may rename files in it: a rename could send the token of one agent to another.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import os
 import stat
@@ -30,7 +32,13 @@ if TYPE_CHECKING:
 __all__ = ["FileTokenStore", "read_private", "write_private"]
 
 _LARGEST = 256 * 1024
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""How files are opened: through no link, and without waiting for the other end of a FIFO."""
+
+_LINKS = (errno.ELOOP, getattr(errno, "EMLINK", errno.ELOOP))
+"""How systems say that they follow no link."""
+
+_ROOT = 0
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -95,17 +103,22 @@ def read_private(path: Path) -> bytes | None:
     """What is in a file that only its owner can read; None if there is none.
 
     Raises:
-        AuthenticationError: Others can read it, it is somebody else's, every user may rename it,
-            or it cannot be read.
+        AuthenticationError: Others can read it, it belongs to another user, every user may
+            rename it, it is a link or no regular file, or it cannot be read.
     """
     try:
-        number = os.open(path, os.O_RDONLY | _NO_LINK)
+        number = os.open(path, os.O_RDONLY | _SAFELY)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise _unusable(path, error) from None
+    try:
+        status = os.fstat(number)
+        _check_regular(path, status)
+    except BaseException:
+        os.close(number)
+        raise
     with os.fdopen(number, "rb") as file:
-        status = os.fstat(file.fileno())
         if os.name == "posix" and (status.st_mode & _OTHERS or status.st_uid != os.geteuid()):
             text = (
                 f"{path} can be read by others, and what it holds may be known to them; remove "
@@ -147,9 +160,21 @@ def _check_directory(directory: Path) -> None:
         raise AuthenticationError(text, executed=False)
 
 
+def _check_regular(path: Path, status: os.stat_result) -> None:
+    """Checks that what was opened is a file.
+
+    Raises:
+        AuthenticationError: It is a FIFO, a device or a directory.
+    """
+    if not stat.S_ISREG(status.st_mode):
+        text = f"{path} cannot be used for tokens: it is not a regular file; remove it"
+        raise AuthenticationError(text, executed=False)
+
+
 def _unusable(path: Path, error: OSError) -> AuthenticationError:
-    text = f"{path} cannot be used for tokens: {error.strerror}"
-    return AuthenticationError(text, executed=False)
+    is_link = error.errno in _LINKS and path.is_symlink()
+    why = "it is a link, which is not followed; remove it" if is_link else error.strerror
+    return AuthenticationError(f"{path} cannot be used for tokens: {why}", executed=False)
 
 
 class _FileLock:
@@ -166,10 +191,11 @@ class _FileLock:
             return True
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            number = os.open(self._path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
+            number = os.open(self._path, os.O_RDWR | os.O_CREAT | _SAFELY, 0o600)
         except OSError as error:
             raise _unusable(self._path, error) from None
         try:
+            self._check(os.fstat(number))
             fcntl.flock(number, fcntl.LOCK_EX | (0 if blocking else fcntl.LOCK_NB))
         except BlockingIOError:
             os.close(number)
@@ -177,8 +203,22 @@ class _FileLock:
         except OSError as error:
             os.close(number)
             raise _unusable(self._path, error) from None
+        except AuthenticationError:
+            os.close(number)
+            raise
         self._number = number
         return True
+
+    def _check(self, status: os.stat_result) -> None:
+        """Checks that a lock is a file that no other user could lock for ever.
+
+        Raises:
+            AuthenticationError: It is no regular file, or belongs to another user.
+        """
+        _check_regular(self._path, status)
+        if status.st_uid not in (os.geteuid(), _ROOT):
+            text = f"{self._path} belongs to user {status.st_uid}; remove it"
+            raise AuthenticationError(text, executed=False)
 
     def release(self) -> None:
         number, self._number = self._number, None
