@@ -273,6 +273,7 @@ SIGNATURES = {
     "SqliteJournal.find_label": "self label /",
     "SqliteJournal.renew": "self held lease_until /",
     "SqliteJournal.unfinished": "self agent=None /",
+    "SqliteJournal.use_token": "self name use / *now *ends *most",
     "SqliteJournal.update": "self message_id generation update /",
     "Diagnosis.hiding": "self hide",
     "Diagnosis.of": "self check",
@@ -512,8 +513,8 @@ CONSTRUCTORS = {
     "StreamOver": "inner",
     "UnaryOnly": "",
     "PushReceiver": (
-        "url *keys=None *jwt=None *limits=None *max_tasks=10000 *max_bytes=268435456 "
-        "*engine=None *env=None"
+        "url *keys=None *jwt=None *journal=None *limits=None *max_tasks=10000 "
+        "*max_bytes=268435456 *engine=None *env=None"
     ),
     "ReconcilePolicy": "*timeout=30.0 *backoff=0.5 *max_backoff=5.0 *max_pages=20",
     "ReconcileStarted": "*request_id *operation *agent *message_id *timeout *error",

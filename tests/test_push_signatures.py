@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
+import sqlite3
 import subprocess
 import sys
 import tracemalloc
@@ -24,6 +26,8 @@ from holdfast import (
     TaskStatus,
 )
 from holdfast.errors import A2AConnectionError
+from holdfast.journals.sqlite import SqliteJournal
+from holdfast.runtime.journal import CallRecord
 
 URL = "https://me.example/push"
 KEYS = "https://agent.example/.well-known/jwks.json"
@@ -67,7 +71,8 @@ class Signer:
         return {"keys": [self.jwk]}
 
     def token(self, body, *, headers=(), without=(), **claims):
-        found = {"iat": NOW, "request_body_sha256": hashlib.sha256(body).hexdigest(), **claims}
+        digest = hashlib.sha256(body).hexdigest()
+        found = {"iat": NOW, "aud": URL, "request_body_sha256": digest, **claims}
         found = {name: value for name, value in found.items() if name not in without}
         kid = {} if self.kid is None else {"kid": self.kid}
         headers = {**kid, **dict(headers)}
@@ -84,13 +89,14 @@ def task(state=TaskState.COMPLETED, task_id="t-1"):
 BODY = body_of(task())
 
 
-def expecting(keys=None, *, env=None, engine=None, **policy):
+def expecting(keys=None, *, env=None, engine=None, journal=None, **policy):
     receiver = PushReceiver(
         URL,
         keys=SIGNER.jwks if keys is None else keys,
         jwt=JwtPolicy(**policy),
         env=env or Clock(),
         engine=engine,
+        journal=journal,
     )
     return receiver, receiver.config("t-1")
 
@@ -189,11 +195,17 @@ async def test_a_configuration_asks_for_a_bearer_token_and_has_no_credentials():
         ({"issuer": "agent"}, {"iss": "agent"}, 200),
         ({"issuer": "agent"}, {"iss": "other"}, 401),
         ({"issuer": "agent"}, {}, 401),
-        ({"audience": URL}, {"aud": URL}, 200),
-        ({"audience": URL}, {"aud": ["x", URL]}, 200),
-        ({"audience": URL}, {"aud": "other"}, 401),
-        ({"audience": URL}, {}, 401),
-        ({}, {"aud": "anybody", "iss": "anybody"}, 200),
+        ({"audience": "me"}, {"aud": "me"}, 200),
+        ({"audience": "me"}, {"aud": ["x", "me"]}, 200),
+        ({"audience": "me"}, {"aud": URL}, 401),
+        ({"audience": "me"}, {"without": ["aud"]}, 401),
+        ({}, {"aud": ["x", URL], "iss": "anybody"}, 200),
+        ({}, {"aud": "https://other.example/push"}, 401),
+        ({}, {"aud": f"{URL}/"}, 401),
+        ({}, {"aud": {"x": URL}}, 401),
+        ({}, {"without": ["aud"]}, 401),
+        ({"audience": False}, {"aud": "https://other.example/push"}, 200),
+        ({"audience": False}, {"without": ["aud"]}, 200),
         ({"max_age": 10, "leeway": 0}, {"iat": NOW - 9}, 200),
         ({"max_age": 10, "leeway": 0}, {"iat": NOW - 10}, 401),
         ({}, {"headers": {"crit": ["x"], "x": 1}.items()}, 401),
@@ -361,6 +373,138 @@ async def test_as_many_tokens_are_remembered_as_are_allowed_and_as_long_as_they_
     clock.now += 361
     assert (await push(receiver, config, SIGNER.token(BODY, iat=clock.now))).status == 200
     assert (await push(receiver, config, tokens[0])).status == 401
+
+
+# ── Once, whatever restarts ──────────────────────────────────────────────────────────────────
+
+
+async def test_a_used_token_stays_used_after_a_restart(tmp_path):
+    journal = tmp_path / "calls.db"
+    clock = Clock()
+    working = body_of(task(TaskState.WORKING))
+    token = SIGNER.token(BODY, without=["request_body_sha256"])
+    first, config = expecting(env=clock, journal=journal, body_digest=False)
+    assert (await push(first, config, token, working)).status == 200
+    assert (await push(first, config, token, working)).status == 200
+    # It ends without a word: nothing is closed.
+
+    second, config = expecting(env=clock, journal=f"sqlite:///{journal}", body_digest=False)
+    assert (await push(second, config, token)).status == 401
+    assert (await push(second, config, token, working)).status == 200
+    assert second.get_task("t-1") is None  # which was acknowledged, and did not count again
+    other = SIGNER.token(BODY, without=["request_body_sha256"], jti="j-2")
+    assert (await push(second, config, other)).status == 200
+    assert second.get_task("t-1").state is TaskState.COMPLETED
+    await first.close()
+    await second.close()
+
+
+async def test_one_of_several_receivers_with_one_journal_takes_a_token(tmp_path):
+    token = SIGNER.token(BODY)
+    pairs = [expecting(journal=tmp_path / "calls.db") for _ in range(3)]
+    done = await asyncio.gather(*(push(*pair, token) for pair in pairs for _ in range(2)))
+
+    assert [reply.status for reply in done] == [200] * 6
+    assert [pair[0].get_task("t-1") is None for pair in pairs].count(False) == 1
+    for receiver, _ in pairs:
+        await receiver.close()
+
+
+async def test_a_journal_keeps_as_many_tokens_as_are_allowed_and_as_long_as_they_count(tmp_path):
+    clock, journal = Clock(), SqliteJournal(tmp_path / "calls.db")
+    await journal.begin(CallRecord(message_id="m-1", agent="a", began=NOW))  # the same file
+    pairs = [expecting(env=clock, journal=journal, max_tokens=2) for _ in range(2)]
+    tokens = [SIGNER.token(BODY, jti=f"j-{number}") for number in range(3)]
+    done = [
+        (await push(*pair, token)).status
+        for pair, token in zip([*pairs, pairs[1]], tokens, strict=True)
+    ]
+
+    assert done == [200, 200, 503]
+    clock.now += 361
+    assert (await push(*pairs[1], SIGNER.token(BODY, iat=clock.now))).status == 200
+    with contextlib.closing(sqlite3.connect(journal.path)) as file:
+        assert file.execute("SELECT count(*) FROM push_tokens").fetchone() == (1,)
+    for receiver, _ in pairs:
+        await receiver.close()
+    assert await journal.find("m-1")  # the journal of the caller is open
+    await journal.close()
+
+
+async def test_a_delivery_whose_token_cannot_be_recorded_is_put_off(tmp_path, caplog):
+    receiver, config = expecting(journal=tmp_path / "missing" / "calls.db")
+    token = SIGNER.token(BODY)
+    refusal = await push(receiver, config, token)
+
+    assert (refusal.status, refusal.headers["retry-after"]) == (503, "10")
+    assert "cannot be recorded" in caplog.text
+    assert receiver.get_task("t-1") is None
+    (tmp_path / "missing").mkdir()
+    assert (await push(receiver, config, token)).status == 200
+    assert receiver.get_task("t-1").state is TaskState.COMPLETED
+    await receiver.close()
+
+
+class SlowJournal:
+    """Records at once, and answers when it is let."""
+
+    def __init__(self):
+        self.uses = {}
+        self.answers = asyncio.Event()
+
+    async def use_token(self, name, use, /, **_times):
+        found = self.uses.setdefault(name, use)
+        await self.answers.wait()
+        return found
+
+    async def close(self):
+        raise AssertionError("it is the caller's")
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "timeout", "closed"])
+async def test_a_delivery_that_ends_while_its_token_is_recorded_can_come_again(ends):
+    journal = SlowJournal()
+    receiver, config = expecting(journal=journal)
+    token = SIGNER.token(BODY)
+    first = asyncio.create_task(push(receiver, config, token))
+    await asyncio.sleep(1)
+    assert len(journal.uses) == 1
+    if ends == "cancelled":
+        first.cancel()
+    elif ends == "closed":
+        await receiver.close()
+        journal.answers.set()
+    done = (await asyncio.gather(first, return_exceptions=True))[0]
+    journal.answers.set()
+
+    if ends == "cancelled":
+        assert isinstance(done, asyncio.CancelledError)
+    else:
+        assert done.status == 503
+    if ends != "closed":
+        assert (await push(receiver, config, token)).status == 200
+        assert receiver.get_task("t-1").state is TaskState.COMPLETED
+        await receiver.close()
+
+
+async def test_a_task_that_is_forgotten_while_its_token_is_recorded_is_not_taken():
+    journal = SlowJournal()
+    receiver, config = expecting(journal=journal)
+    delivery = asyncio.create_task(push(receiver, config, SIGNER.token(BODY)))
+    await asyncio.sleep(1)
+    receiver.forget("t-1")
+    journal.answers.set()
+
+    assert (await delivery).status in {401, 404}
+
+
+def test_what_is_no_journal_of_tokens_is_refused():
+    with pytest.raises(ValueError, match="there are no keys"):
+        PushReceiver(URL, journal="calls.db")
+    with pytest.raises(TypeError, match="use_token"):
+        PushReceiver(URL, keys=SIGNER.jwks, journal=object())
+    with pytest.raises(ValueError, match="journal must be a file"):
+        PushReceiver(URL, keys=SIGNER.jwks, journal="redis://x")
 
 
 # ── Where keys come from ─────────────────────────────────────────────────────────────────────
@@ -552,6 +696,9 @@ def test_keys_that_cannot_be_right_are_refused(keys, error, match):
         ({"max_tokens": 1.5}, "max_tokens must be a whole number"),
         ({"max_age": True}, "max_age must be a number"),
         ({"leeway": "5"}, "leeway must be a number"),
+        ({"audience": ""}, "audience is empty: leave it out"),
+        ({"audience": True}, "audience must be the name of the receiver"),
+        ({"audience": ["me"]}, "audience must be the name of the receiver"),
     ],
     ids=str,
 )

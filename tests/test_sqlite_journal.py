@@ -1,6 +1,7 @@
 """The journal in a file: what it has taken in is there after whatever happens next."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -17,6 +18,7 @@ import pytest
 
 from holdfast import CallRecord, JournalError, RecordUpdate, SqliteJournal, connect
 from holdfast.journals import permissions
+from holdfast.runtime.journal import TokenUse
 from holdfast.testing import FakeAgent, FakeNetwork, check_journal
 
 AGENT = "http://agent.test"
@@ -932,4 +934,20 @@ async def test_a_file_is_seen_to_be_in_order(path):
     path.write_bytes(content)
 
     assert await reason_of(journal.check()) == "damaged"
+    await journal.close()
+
+
+async def test_a_journal_of_the_first_schema_is_read_as_it_is_and_written_as_a_new_one(path):
+    journal = SqliteJournal(path)
+    await journal.begin(record())
+    await journal.close()
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        file.executescript("DROP TABLE push_tokens; PRAGMA user_version = 1")
+    reader = SqliteJournal(path, read_only=True)
+    assert await reader.find(record().message_id)
+    await reader.close()
+    use = TokenUse(b"body", "receiver")
+
+    assert await journal.use_token(b"name", use, now=0.0, ends=9.0, most=1) == use
+    assert await journal.find(record().message_id)
     await journal.close()

@@ -24,7 +24,7 @@ from holdfast.errors import A2AError, JournalError
 from holdfast.journals.permissions import MODES
 from holdfast.journals.sqlite_file import SqliteFile
 from holdfast.model.settings import check_count, check_kind, check_number
-from holdfast.runtime.journal import CallRecord, RecordUpdate, utc
+from holdfast.runtime.journal import CallRecord, RecordUpdate, TokenUse, utc
 from holdfast.runtime.perloop import PerLoop
 
 if TYPE_CHECKING:
@@ -60,6 +60,11 @@ _CLAIM = (
 _LABELLED = "SELECT message_id FROM calls WHERE label = ? AND outcome IS NOT 'not_sent'"
 _SEND_AFTER_ALL = "DELETE FROM calls WHERE message_id = ? AND outcome = 'not_sent'"
 _FORGET = "DELETE FROM calls WHERE outcome IS NOT NULL AND label IS NULL AND began < ?"
+
+_FIND_USE = "SELECT body, receiver FROM push_tokens WHERE name = ?"
+_COUNT_USES = "SELECT count(*) FROM push_tokens"
+_RECORD_USE = "INSERT INTO push_tokens (name, body, receiver, ends) VALUES (?, ?, ?, ?)"
+_FORGET_USES = "DELETE FROM push_tokens WHERE ends <= ?"
 
 _FORGETS = 3600.0
 """Seconds after which it is looked again whether something is to be forgotten."""
@@ -267,6 +272,36 @@ class SqliteJournal:
             JournalError: It cannot be read.
         """
         return await self._do(lambda connection: _first(connection, _OF_LABEL, label))
+
+    async def use_token(
+        self, name: bytes, use: TokenUse, /, *, now: float, ends: float, most: int
+    ) -> TokenUse | None:
+        """Records the use of a signed token, unless one is recorded already; see `PushReceiver`.
+
+        Args:
+            name: What the token is known by.
+            use: What it is used for.
+            now: The present time, in seconds since the epoch; what ended before is forgotten.
+            ends: When the token counts no more, likewise.
+            most: How many uses are kept at once.
+
+        Returns:
+            The use that is recorded, this one or the one before; None if there are too many.
+
+        Raises:
+            JournalError: It cannot be written.
+        """
+
+        def record(connection: sqlite3.Connection) -> TokenUse | None:
+            connection.execute(_FORGET_USES, (now,))
+            if known := connection.execute(_FIND_USE, (name,)).fetchone():
+                return TokenUse(*known)
+            if connection.execute(_COUNT_USES).fetchone()[0] >= most:
+                return None
+            connection.execute(_RECORD_USE, (name, *use, ends))
+            return use
+
+        return await self._do(record)
 
     async def check(self) -> None:
         """Reads the whole file, and sees whether it is in order; that takes a while.

@@ -62,6 +62,15 @@ _MIGRATIONS = (
     CREATE INDEX calls_by_label ON calls (label, began) WHERE label IS NOT NULL;
     CREATE INDEX calls_finished ON calls (began) WHERE outcome IS NOT NULL AND label IS NULL;
     """,
+    """
+    CREATE TABLE push_tokens (
+        name BLOB PRIMARY KEY,
+        body BLOB NOT NULL,
+        receiver TEXT NOT NULL,
+        ends REAL NOT NULL
+    );
+    CREATE INDEX push_tokens_by_end ON push_tokens (ends);
+    """,
 )
 """What makes each version of the schema of the one before; ``PRAGMA user_version`` counts them."""
 
@@ -255,7 +264,7 @@ class SqliteFile:
         """Makes the file a journal of this version, if it is not one."""
         version = self._check_owner(connection)  # before anything is changed
         if self._is_read_only:
-            if version < len(_MIGRATIONS):
+            if not version:  # calls can be read since the first one
                 text = f"{self.path} is no journal yet: nothing was written to it"
                 raise JournalError(text)
             return

@@ -1,7 +1,8 @@
 """What comes to a receiver: who sends it, whether it is a delivery, and of which task.
 
 Rules: a request is proven before its body is read; a body is read up to its limit and for a while;
-what was read is judged and taken at once, with nothing else in between.
+what was read is judged and taken at once, with nothing else in between; before that, the use of a
+signed token is recorded where there is a journal.
 
 A delivery may be quicker than the reply that tells the caller of its task. Where the configuration
 is plain from its secrets, it is kept there until the caller names the task; where it is not, it is
@@ -92,7 +93,7 @@ class Intake:
 
         try:
             body = await read_body(receive, limit=self._largest, seconds=_READING, take=take)
-            self._take(body, proven, voucher)
+            await self._take(body, proven, voucher)
         finally:
             self._watches.release(taken)
         return ShortReply(200, "taken")
@@ -114,14 +115,19 @@ class Intake:
             raise Refused(Refusal.UNPROVEN, "the credentials are wrong")
         return proven
 
-    def _take(
+    async def _take(
         self, body: bytes, proven: tuple[Watch, ...] | None, voucher: Voucher | None
     ) -> None:
-        """Takes a body that was read; nothing else happens meanwhile."""
+        """Takes a body that was read; nothing else happens once its token is recorded."""
         self._check_open()
         if voucher is not None:
             body = self._vouched(body, voucher)
         event = self._read(body)
+        if voucher is not None and self._used.has_journal:
+            self._meant(event, proven, voucher)  # what is not expected here uses no token
+            if not await self._used.record(voucher, body):
+                return
+            self._check_open()
         watch, event = self._meant(event, proven, voucher)
         if voucher is not None and self._used.has(voucher, body):
             return

@@ -7,6 +7,7 @@ number and bytes; nothing secret is kept but its digest, and nothing secret is s
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -34,7 +35,7 @@ from holdfast.push.signatures import JwtPolicy, SignatureCheck
 from holdfast.push.used_tokens import UsedTokens
 from holdfast.push.waits import TaskWait
 from holdfast.push.watches import Watch, Watches
-from holdfast.resources import engine_of
+from holdfast.resources import engine_of, journal_file
 from holdfast.runtime.closing import ClosingContext
 from holdfast.runtime.env import SystemEnv
 from holdfast.runtime.keys import FetchedKeys, FixedKeys
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from holdfast.client import Client
     from holdfast.runtime.engine import HttpEngine
     from holdfast.runtime.env import Env
+    from holdfast.runtime.journal import TokenJournal
 
 __all__ = ["PushReceiver"]
 
@@ -75,7 +77,13 @@ class PushReceiver(ClosingContext):
             since some networks do without TLS; one beyond this machine is warned of in the log.
         keys: For agents that sign what they push: their public keys as a JWK set (RFC 7517), or
             its address. Needs the extra ``push``. A delivery without token may be signed alone.
-        jwt: Which signed tokens count; see `JwtPolicy`.
+        jwt: Which signed tokens count; see `JwtPolicy`. They must be for `url`, unless it says
+            otherwise.
+        journal: Where the use of signed tokens is recorded, so that none counts twice after a
+            restart, or at another receiver with the same journal: a file of SQLite, which may be
+            that of calls, or a `SqliteJournal`, which is used and not closed. In memory if left
+            out. A delivery is put off (HTTP 503) where that cannot be recorded within 10 s; one
+            that was recorded before a crash is answered by 200, and not taken again.
         limits: How large one delivery (`Limits.event`) and a task may become.
         max_tasks: How many tasks are known at once. Beyond it those that have been over for the
             longest are forgotten, then configurations that never got a task.
@@ -100,6 +108,7 @@ class PushReceiver(ClosingContext):
         *,
         keys: str | Mapping[str, Any] | None = None,
         jwt: JwtPolicy | None = None,
+        journal: str | os.PathLike[str] | TokenJournal | None = None,
         limits: Limits | None = None,
         max_tasks: int = 10_000,
         max_bytes: int = 256 * 1024 * 1024,
@@ -116,7 +125,13 @@ class PushReceiver(ClosingContext):
         self._owned: HttpEngine | None = None
         self._signatures = self._checks(keys, jwt, engine)
         self._watches = Watches(self._limits, most=max_tasks, most_bytes=max_bytes)
-        used = UsedTokens(JwtPolicy().max_tokens if jwt is None else jwt.max_tokens, self._env)
+        if journal is not None and keys is None:
+            text = "journal records which signed tokens were used, but there are no keys"
+            raise ValueError(text)
+        self._journal = None if journal is None else _journal(journal)
+        self._owns_journal = self._journal is not journal
+        most = JwtPolicy().max_tokens if jwt is None else jwt.max_tokens
+        used = UsedTokens(most, self._env, self._journal)
         self._intake = Intake(self._watches, self._signatures, used, self._limits)
 
     def __repr__(self) -> str:
@@ -130,6 +145,8 @@ class PushReceiver(ClosingContext):
         self._watches.close()
         if self._signatures is not None:
             await self._signatures.close()
+        if self._journal is not None and self._owns_journal:
+            await self._journal.close()
         if self._owned is not None:
             await self._owned.close()
 
@@ -335,10 +352,10 @@ class PushReceiver(ClosingContext):
         if isinstance(keys, str):
             url = _address(keys, "address of the keys", no_user="keys are public, and need none")
             used, self._owned = engine_of(engine)
-            return SignatureCheck(policy, FetchedKeys(url, used, self._env), self._env)
+            return SignatureCheck(policy, self.url, FetchedKeys(url, used, self._env), self._env)
         check_kind("keys", keys, Mapping)
         _check_needless(engine)
-        return SignatureCheck(policy, FixedKeys(keys), self._env)
+        return SignatureCheck(policy, self.url, FixedKeys(keys), self._env)
 
     def _expected(self, task_id: str) -> Watch:
         watch = self._watches.of_task(not_empty("task_id", task_id))
@@ -363,6 +380,16 @@ def _address(url: str, what: str, *, no_user: str) -> str:
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
         logger.warning("the %s %s is not https: it can be listened to, and forged", what, shown)
     return url
+
+
+def _journal(journal: str | os.PathLike[str] | TokenJournal) -> TokenJournal:
+    """The journal to record used tokens in."""
+    if isinstance(journal, str | os.PathLike):
+        from holdfast.journals.sqlite import SqliteJournal  # sqlite3 is not for everybody
+
+        return SqliteJournal(journal_file("journal", journal))
+    check_able("journal", journal, "use_token", "close")
+    return journal
 
 
 def _check_needless(engine: object) -> None:

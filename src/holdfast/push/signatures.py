@@ -15,7 +15,7 @@ import hashlib
 import hmac
 import json
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
@@ -44,7 +44,9 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
         algorithms: Names of the algorithms (RFC 7518) that count: by default those with public
             keys. A shared secret needs naming, as ``("HS256",)``.
         issuer: What ``iss`` must be; any if left out.
-        audience: What ``aud`` must be, or contain; any if left out.
+        audience: What ``aud`` must be, or contain: the receiver's ``url`` if left out. False takes
+            a token for anybody, as of agents that name nobody; then one that was made for another
+            receiver counts here, too.
         max_age: Seconds after ``iat`` for which a token counts, whatever its ``exp`` allows.
         leeway: Seconds by which the agent's clock may differ.
         body_digest: Whether a token must vouch for the body by ``request_body_sha256``. One that
@@ -59,7 +61,7 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     algorithms: tuple[str, ...] = ASYMMETRIC
     issuer: str | None = None
-    audience: str | None = None
+    audience: str | Literal[False] | None = None
     max_age: float = 300.0
     leeway: float = 60.0
     body_digest: bool = True
@@ -70,6 +72,14 @@ class JwtPolicy(msgspec.Struct, frozen=True, kw_only=True):
         check_numbers(self, ("max_age", "leeway"))
         check_count("max_tokens", self.max_tokens, least=1)
         check_algorithms(self.algorithms)
+        if self.audience is not False and not isinstance(
+            cast("object", self.audience), str | None
+        ):
+            text = "audience must be the name of the receiver, or False for any"
+            raise TypeError(text)
+        if self.audience == "":
+            text = "audience is empty: leave it out for the receiver's url, or pass False for any"
+            raise ValueError(text)
         for name in ("max_age", "leeway"):
             if not 0 <= getattr(self, name) < math.inf:
                 text = f"{name} must be zero or more seconds, with an end"
@@ -118,12 +128,14 @@ class SignatureCheck:
 
     Args:
         policy: Which tokens count.
+        url: The address of the receiver, for which tokens are if the policy names nobody.
         keys: Where public keys come from.
         env: Where wall time comes from.
     """
 
-    def __init__(self, policy: JwtPolicy, keys: KeySource, env: Env) -> None:
+    def __init__(self, policy: JwtPolicy, url: str, keys: KeySource, env: Env) -> None:
         self._policy = policy
+        self._audience = url if policy.audience is None else policy.audience
         self._keys = keys
         self._env = env
 
@@ -194,8 +206,8 @@ class SignatureCheck:
             raise _refused("the token is of another issuer")
         audience = claims.get("aud")
         meant = cast("list[object]", audience if isinstance(audience, list) else [audience])
-        if policy.audience is not None and policy.audience not in meant:
-            raise _refused("the token is meant for somebody else")
+        if self._audience is not False and self._audience not in meant:
+            raise _refused("the token is not for this receiver (aud)")
         digest, task_id, name = claims.get(_BODY_DIGEST), claims.get("taskId"), claims.get("jti")
         if digest is None and policy.body_digest:
             raise _refused("the token does not vouch for the body")

@@ -1,17 +1,33 @@
-"""The signed tokens that were used, remembered while they count: one vouches for one delivery."""
+"""The signed tokens that were used, remembered while they count: one vouches for one delivery.
+
+Rules: memory says what this receiver has taken; the journal, if there is one, which receiver may
+take what a token vouches for, so that a restart forgets no use, and of several receivers with one
+journal one alone takes it. A use is recorded before it is taken: a delivery that is put off, or
+whose request is cancelled, stays this receiver's, and is taken when it comes again.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import logging
+import secrets
 from typing import TYPE_CHECKING
 
 from holdfast.push.refusals import Refusal, Refused
+from holdfast.runtime.journal import TokenUse
 
 if TYPE_CHECKING:
     from holdfast.push.signatures import Voucher
     from holdfast.runtime.env import Env
+    from holdfast.runtime.journal import TokenJournal
 
 __all__ = ["UsedTokens"]
+
+logger = logging.getLogger("holdfast.push")
+
+_RECORDING = 10.0
+"""Seconds that a journal has to record the use of a token."""
 
 
 class UsedTokens:
@@ -20,12 +36,53 @@ class UsedTokens:
     Args:
         most: How many are remembered.
         env: Where wall time comes from.
+        journal: Where uses are recorded; None for memory alone.
     """
 
-    def __init__(self, most: int, env: Env) -> None:
+    def __init__(self, most: int, env: Env, journal: TokenJournal | None = None) -> None:
         self._most = most
         self._env = env
+        self._journal = journal
+        self._receiver = secrets.token_hex(16)  # not of Env: its dice may be loaded
         self._used: dict[bytes, tuple[float, bytes]] = {}  # until when, for what
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether uses are recorded in a journal."""
+        return self._journal is not None
+
+    async def record(self, voucher: Voucher, body: bytes) -> bool:
+        """Record in the journal that a token is used here.
+
+        Returns:
+            Whether this receiver may take the body; if not, it was taken before.
+
+        Raises:
+            Refused: The token was used for another body, or its use cannot be recorded now.
+        """
+        if self._journal is None:
+            return True
+        if self.has(voucher, body):
+            return False
+        use = TokenUse(_digest(body), self._receiver)
+        try:
+            async with asyncio.timeout(_RECORDING):
+                found = await self._journal.use_token(
+                    voucher.name,
+                    use,
+                    now=self._env.wall(),
+                    ends=voucher.ends,
+                    most=self._most,
+                )
+        except Exception as error:  # noqa: BLE001  a journal of the caller's own may raise any
+            logger.warning("the use of a signed token cannot be recorded: %s", error or "timeout")
+            text = "the use of the token cannot be recorded now"
+            raise Refused(Refusal.NOT_NOW, text) from None
+        if found is None:
+            raise Refused(Refusal.NOT_NOW, "too many deliveries at once")
+        if found.body != use.body:
+            raise Refused(Refusal.UNVOUCHED, "the token was used before")
+        return found.receiver == self._receiver
 
     def has(self, voucher: Voucher, body: bytes) -> bool:
         """Whether a token came before with the same body, which is the same delivery.

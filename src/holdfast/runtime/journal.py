@@ -11,7 +11,7 @@ Times are wall times in seconds since the epoch: they have to mean the same in a
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ __all__ = [
     "CallRecord",
     "Journal",
     "RecordUpdate",
+    "TokenJournal",
+    "TokenUse",
     "damaged",
     "lease_end",
     "shown",
@@ -229,6 +231,49 @@ class Journal(Protocol):
 
         Raises:
             JournalError: It cannot be read.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Writes what is still to be written, and lets go of everything. Can be called twice."""
+        ...
+
+
+class TokenUse(NamedTuple):
+    """What a signed token was used for.
+
+    Attributes:
+        body: Digest of the body that it vouched for.
+        receiver: Id of the receiver that took it.
+    """
+
+    body: bytes
+    receiver: str
+
+
+class TokenJournal(Protocol):
+    """Records which signed tokens were used, for all receivers that share it; see `PushReceiver`.
+
+    What a method has returned survives a crash, and each method is one step.
+    """
+
+    async def use_token(
+        self, name: bytes, use: TokenUse, /, *, now: float, ends: float, most: int
+    ) -> TokenUse | None:
+        """Records the use of a token, unless one is recorded already.
+
+        Args:
+            name: What the token is known by.
+            use: What it is used for.
+            now: The present time, in seconds since the epoch; what ended before is forgotten.
+            ends: When the token counts no more, likewise.
+            most: How many uses are kept at once.
+
+        Returns:
+            The use that is recorded, this one or the one before; None if there are too many.
+
+        Raises:
+            JournalError: It cannot be written.
         """
         ...
 

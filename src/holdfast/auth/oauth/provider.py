@@ -203,7 +203,7 @@ class OAuthProvider(ABC):
             client_id=client_id, client_secret=client_secret, method=client_auth
         )
         self._scopes = tuple(dict.fromkeys(items("scopes", scopes)))
-        self._resource = _checked_resource(resource)
+        self._resource: str | Literal[False] | None = _checked_resource(resource)
         allowed = step_up if isinstance(step_up, bool) else items("step_up", step_up)
         self._step_up = StepUp(allowed)
         if store is not None:
@@ -297,10 +297,8 @@ class OAuthProvider(ABC):
         return purpose._replace(reach=call.reach)
 
     def _purpose_for(self, card: AgentCard | None, url: str) -> _Purpose | None:
-        server, resource = self._server, self._resource
-        if resource is None:
-            resource = audience(url)
-        resource = resource or None
+        server, named_resource = self._server, self._resource
+        resource = audience(url) if named_resource is None else named_resource or None
         if isinstance(server, str):
             return _Purpose(server, None, None, self._scopes, resource)
         if isinstance(server, AuthorizationServer):
