@@ -792,6 +792,20 @@ async def test_the_address_that_the_sdk_chose_is_the_one_that_counts(binding):
     assert other.received == []
 
 
+async def test_the_address_that_the_sdk_chose_counts_as_the_callers_and_reach_bounds_it():
+    agent = FakeAgent(url="http://inside.test")
+
+    def inside():
+        return FakeNetwork(agent, addresses={"inside.test": "10.0.0.1"})
+
+    await transport_of(agent, engine=inside()).send_message(said())
+    with pytest.raises(A2AClientError) as caught:
+        await transport_of(agent, engine=inside(), reach="public").send_message(said("more"))
+
+    assert isinstance(caught.value.__cause__, holdfast.NetworkPolicyError)
+    assert len(agent.executions) == 1
+
+
 @pytest.mark.parametrize("url", ["", "ftp://a.test/", "http://ann:s3cret@a.test/rpc"])
 def test_an_address_that_cannot_be_right_is_the_sdks_own_error(url):
     card = card_of(FakeAgent(), "JSONRPC")

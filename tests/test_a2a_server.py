@@ -312,6 +312,21 @@ async def test_an_exception_fails_the_task_and_tells_nothing(binding, kind, capl
     assert any("hunter2" in record.getMessage() for record in logged)
 
 
+@BOTH
+@pytest.mark.parametrize("kind", [fail, holdfast.InvalidParamsError])
+async def test_the_words_of_a_failure_are_sent_without_secrets_and_paths(binding, kind):
+    async def function(message):
+        raise kind("The shop is closed, see token=hunter2hunter2 in /etc/agent.conf")
+
+    async with calling(function, binding) as client:
+        with pytest.raises(holdfast.TaskFailedError, match="The shop is closed") as caught:
+            await client.ask("?")
+        told = (await client.get_task(caught.value.task.id)).to_json()
+
+    assert "hunter2" not in told
+    assert "/etc" not in told
+
+
 async def raising(message):
     raise fail("The shop is closed.", retry_after=60)
 

@@ -161,7 +161,7 @@ async def test_an_address_inside_is_refused_when_it_is_named(url, caplog):
     assert "are refused: " in caplog.text
 
 
-@pytest.mark.parametrize("host", METADATA)
+@pytest.mark.parametrize("host", [*METADATA, "169.254.1.1", "[fe80::1]"])
 async def test_a_validator_opens_private_networks_and_no_metadata(host):
     async def anything(_):
         return True

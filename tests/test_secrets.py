@@ -586,6 +586,18 @@ def test_text_without_a_credential_keeps_its_escapes():
     assert error.details == ({"path": "a%2Fb"},)
 
 
+def test_what_is_too_large_or_too_deep_to_be_searched_is_left_out():
+    deep = [CANARY]
+    for _ in range(60):
+        deep = [deep]
+    error = A2AError("no", details=[{"deep": deep}, {"long": " " * 200_000, "next": CANARY}])
+
+    redact(error, [CANARY])
+
+    assert shown(everything_in(error)) == []
+    assert "***" in str(error.details)
+
+
 def test_the_search_finds_what_shows():
     error = A2AError("visible", details=[{"a": [quote(CANARY)]}])
     error.__context__ = ValueError(f"hidden {CANARY}")
