@@ -1,5 +1,6 @@
 """How TLS is configured, over real TLS on loopback: mutual TLS, and what is wrong with files."""
 
+import os
 import ssl
 import subprocess
 import sys
@@ -8,9 +9,11 @@ import msgspec
 import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
+from tests.cli_harness import holdfast
 from tests.raw_server import always, serve
 
 from holdfast import A2AConnectionError, AiohttpEngine, Coordinator, TlsConfig, connect
+from holdfast.net import tls_config
 from holdfast.testing import FakeAgent, FakeNetwork
 from holdfast.wire.http import HttpRequest, Timeouts
 
@@ -30,6 +33,8 @@ class Files:
         self.cert.write_bytes(b"".join(blob.bytes() for blob in own.cert_chain_pems))
         self.key.write_bytes(own.private_key_pem.bytes())
         self.both.write_bytes(self.cert.read_bytes() + self.key.read_bytes())
+        self.key.chmod(0o600)
+        self.both.chmod(0o600)
         key = serialization.load_pem_private_key(self.key.read_bytes(), None)
         self.locked.write_bytes(
             key.private_bytes(
@@ -70,6 +75,67 @@ async def failure_of(server, tls):
         with pytest.raises(A2AConnectionError) as caught:
             await engine.request(post(server.url))
     return caught.value
+
+
+# ── Whose the key is ─────────────────────────────────────────────────────────────────────────
+
+
+posix = pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620])
+@pytest.mark.parametrize("key", ["key", "both"])
+def test_a_key_that_others_may_read_is_warned_of(files, caplog, key, mode):
+    path = getattr(files, key)
+    path.chmod(mode)
+    try:
+        TlsConfig(cert_file=files.cert if key == "key" else path, key_file=path)
+    finally:
+        path.chmod(0o600)
+
+    (warning,) = caplog.records
+    assert (warning.name, warning.levelname) == ("holdfast.security", "WARNING")
+    assert f"{path} has mode {mode:04o}" in warning.getMessage()
+    assert "chmod 600" in warning.getMessage()
+
+
+@posix
+def test_a_key_of_ones_own_is_not_warned_of(files, caplog):
+    files.cert.chmod(0o644)  # which is no secret
+    files.key.chmod(0o400)
+    TlsConfig(cert_file=files.cert, key_file=files.key)
+    TlsConfig(ca_file=files.ca)
+    files.key.chmod(0o600)
+    assert caplog.records == []
+
+
+@posix
+def test_a_key_of_another_user_is_warned_of_and_one_that_root_shares_is_not(
+    files, caplog, monkeypatch
+):
+    owner = os.geteuid()
+    files.key.chmod(0o640)
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    monkeypatch.setattr(tls_config, "_ROOT", owner)
+    TlsConfig(cert_file=files.cert, key_file=files.key)
+    assert caplog.records == []
+
+    monkeypatch.setattr(tls_config, "_ROOT", owner + 2)
+    TlsConfig(cert_file=files.cert, key_file=files.key)
+    files.key.chmod(0o600)
+    assert f"{files.key} belongs to user {owner}" in caplog.text
+
+
+@posix
+def test_the_command_line_shows_the_warning(files):
+    files.key.chmod(0o644)
+    words = ("--client-cert", str(files.cert), "--client-key", str(files.key))
+    done = holdfast("send", "hello", *words, engine=lambda **_: FakeNetwork(FakeAgent("done")))
+    files.key.chmod(0o600)
+    assert done.exit == 0
+    assert done.err.startswith(f"Warning: the client's key in {files.key} has mode 0644")
+    assert done.err.count("Warning") == 1
 
 
 # ── Mutual TLS ───────────────────────────────────────────────────────────────────────────────

@@ -2,12 +2,16 @@
 
 Rules: files are read and checked when a `TlsConfig` is made, so that a wrong one is told there and
 not by the first call; they are read anew for each context, so that renewed ones count. No password
-is asked for on a terminal, and none is shown.
+is asked for on a terminal, and none is shown. A key that other users may read is warned of.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
 import ssl
+import stat
 from os import PathLike, fspath
 from typing import NamedTuple
 
@@ -16,9 +20,14 @@ import msgspec
 from holdfast.model.discreet import Discreet
 from holdfast.model.extras import how_to_install
 from holdfast.model.settings import check_kind
+from holdfast.runtime.cautions import LOGGER
 
 __all__ = ["PemFiles", "TlsConfig"]
 
+logger = logging.getLogger(LOGGER)
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_ROOT = 0
 _FILES = ("ca_file", "cert_file", "key_file")
 
 
@@ -42,6 +51,9 @@ class PemFiles(NamedTuple):
 
 class TlsConfig(Discreet, msgspec.Struct, frozen=True, kw_only=True):
     """How a client speaks TLS; with a certificate of its own, mutual TLS.
+
+    Where other users may read or replace the file of the key, that is a warning of
+    ``holdfast.security``. The group may read a key of root's, as administrators share one.
 
     A server that misses such a certificate just hangs up: with TLS 1.2 that is a failure of TLS,
     with 1.3 it comes after the handshake, and reads as a connection that was closed.
@@ -82,6 +94,8 @@ class TlsConfig(Discreet, msgspec.Struct, frozen=True, kw_only=True):
             text = "ca_file says whom to trust, and verify=False is everybody; pass one of them"
             raise ValueError(text)
         self.context()
+        if self.cert_file is not None:
+            _warn_of_readers(self.key_file or self.cert_file)
 
     def __repr__(self) -> str:
         shown = [f"{name}={getattr(self, name)!r}" for name in _FILES if getattr(self, name)]
@@ -164,6 +178,32 @@ class TlsConfig(Discreet, msgspec.Struct, frozen=True, kw_only=True):
         if self.key_file is None:
             return f"cert_file: {key} holds no certificate with its key; pass key_file as well"
         return f"cert_file and key_file hold no certificate and its key: {self.cert_file}, {key}"
+
+
+def _warn_of_readers(key: str | PathLike[str]) -> None:
+    """Warns where a key is in a file that is not for this user alone."""
+    if os.name != "posix":
+        return
+    with contextlib.suppress(OSError):  # it was there just now, and was read
+        found = os.stat(key)  # noqa: PTH116  any path will do
+        user, mode = os.geteuid(), stat.S_IMODE(found.st_mode)
+        if found.st_uid not in (user, _ROOT):
+            logger.warning(
+                "the client's key in %s belongs to user %d, who can read and replace it; keep it "
+                "in a file of your own",
+                fspath(key),
+                found.st_uid,
+            )
+            return
+        shared = stat.S_IRGRP if found.st_uid == _ROOT != user else 0
+        if mode & _OTHERS & ~shared:
+            logger.warning(
+                "the client's key in %s has mode %04o, which lets other users in; chmod %o takes "
+                "that away",
+                fspath(key),
+                mode,
+                mode & ~(_OTHERS & ~shared),
+            )
 
 
 def _read(path: str | PathLike[str] | None, name: str = "file") -> bytes | None:
