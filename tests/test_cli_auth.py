@@ -165,7 +165,7 @@ def test_auth_006_login_with_client_credentials(how, scene, tmp_path):
         (("--resource", "none"), None),
     ],
 )
-def test_auth_006_a_login_is_for_the_agent_and_stays_so_when_it_is_renewed(scene, words, resource):
+def test_auth_a_login_is_for_the_agent_and_stays_so_when_it_is_renewed(scene, words, resource):
     env = {"A2ACLI_CLIENT_SECRET": SECRET}
     done = scene.run(*CREDENTIALS, "--issuer", ISSUER, *words, env=env)
     assert done.exit == 0, done.err
@@ -175,7 +175,7 @@ def test_auth_006_a_login_is_for_the_agent_and_stays_so_when_it_is_renewed(scene
     assert [one.get("resource") for one in scene.server.asked] == [resource] * 2
 
 
-def test_auth_006_a_login_of_before_that_names_no_resource_is_renewed_without_one(scene):
+def test_auth_a_login_of_before_that_names_no_resource_is_renewed_without_one(scene):
     env = {"A2ACLI_CLIENT_SECRET": SECRET}
     scene.run(*CREDENTIALS, "--issuer", ISSUER, env=env)
     (login,) = (one for one in scene.files if one.suffix == ".login")
@@ -188,7 +188,7 @@ def test_auth_006_a_login_of_before_that_names_no_resource_is_renewed_without_on
     assert "resource" not in scene.server.asked[-1]
 
 
-def test_auth_006_a_server_that_refuses_the_resource_is_answered_by_a_hint(scene):
+def test_auth_a_server_that_refuses_the_resource_is_answered_by_a_hint(scene):
     scene.server.replies = [refused("invalid_target")]
     done = scene.run(*CREDENTIALS, "--issuer", ISSUER, env={"A2ACLI_CLIENT_SECRET": SECRET})
 
@@ -197,7 +197,7 @@ def test_auth_006_a_server_that_refuses_the_resource_is_answered_by_a_hint(scene
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_auth_006_a_code_flow_without_advertised_pkce_needs_an_option(scene, allowed, monkeypatch):
+def test_auth_a_code_flow_without_advertised_pkce_needs_an_option(scene, allowed, monkeypatch):
     @contextlib.asynccontextmanager
     async def redirect(_state):  # no socket, and nobody comes
         yield SimpleNamespace(uri="http://127.0.0.1:1/callback", received=asyncio.Event().wait)
