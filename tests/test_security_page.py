@@ -47,5 +47,13 @@ def test_each_option_and_member_is_there():
             assert re.search(rf"\b{keyword}\b", sources), code
 
 
+def test_the_table_is_whole():
+    lines = PAGE.text.splitlines()
+    start, end = lines.index("|---|---|---|") + 1, lines.index("## Not promised") - 1
+
+    assert all(line.startswith("| ") for line in lines[start:end])
+    assert all(len(row) == 3 for row in PROMISES)
+
+
 def test_every_link_leads_somewhere():
     PAGE.check_links()
