@@ -165,6 +165,28 @@ def test_no_identifier_is_invented():
     assert sent(agent)["message"].keys() == {"messageId", "role", "parts"}
 
 
+def test_metadata_of_the_message_and_of_its_parts_go_where_they_belong(tmp_path):
+    file = tmp_path / "d.json"
+    file.write_text("[1]")
+    parts = ("--data", str(file), "--media-type", "a/b", "--part-metadata", '{"p": 1}')
+    agent = FakeAgent()
+    holdfast("send", "hi", *parts, "--message-metadata", '{"m": 1}', agent=agent)
+    assert sent(agent)["message"]["metadata"] == {"m": 1}
+    assert sent(agent)["message"]["parts"] == [
+        {"text": "hi"},
+        {"data": [1], "mediaType": "a/b", "metadata": {"p": 1}},
+    ]
+    assert "metadata" not in sent(agent)
+
+
+def test_part_metadata_needs_a_part_before_it():
+    agent = FakeAgent()
+    done = holdfast("send", "--part-metadata", '{"p": 1}', "--text", "hi", agent=agent)
+    assert done.exit == 2
+    assert "--part-metadata stands behind no part" in done.err
+    assert not agent.calls("SendMessage")
+
+
 def test_metadata_travels_in_the_request():
     agent = FakeAgent()
     holdfast("send", "hello", "--metadata", '{"k": [1, null]}', agent=agent)

@@ -487,7 +487,7 @@ def test_help_names_every_variable_and_shows_no_secret():
         assert "A2ACLI_BEARER" in told.out
         flags = re.findall(r"--([a-z0-9-]+) [A-Z\[]", told.out)
         names = set(re.findall(r"A2ACLI_[A-Z0-9_]+", told.out))
-        own = {"text-part", "file-part", "data-part", "media-type"}
+        own = {"text-part", "file-part", "data-part", "media-type", "part-metadata"}
         wanted = {f"A2ACLI_{flag.upper().replace('-', '_')}" for flag in set(flags) - own}
         assert wanted <= names
 

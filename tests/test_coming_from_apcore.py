@@ -20,24 +20,41 @@ from tests.coming_from import (
 )
 
 import holdfast
-from holdfast.testing import Fail, FakeAgent, Refuse, bad_gateway, works_forever
+from holdfast.testing import (
+    Fail,
+    FakeAgent,
+    Refuse,
+    bad_gateway,
+    completes,
+    fails,
+    works_forever,
+)
 
 guide = Guide("apcore-a2a")
 row, block = guide.row, guide.block
 
 
+def apcore(turn):
+    """Does what its server does with a message (its executor and its converter of parts)."""
+    message = turn.message
+    if not (message.metadata or {}).get("skillId"):
+        return fails("Missing required parameter: metadata.skillId")
+    if len(message.parts) != 1:
+        return fails("Multiple parts are not supported; expected exactly one Part")
+    return completes(*message.parts)
+
+
 @block("image.resize")
 async def a_message_is_a_dict(written, world):
-    fake = FakeAgent(url=HERE, token="t0ken")
+    fake = FakeAgent(apcore, url=HERE, token="t0ken")
     world.reach(fake)
     names = await written()
     assert world.printed == [("TASK_STATE_COMPLETED",)]
-    assert names["task"].text == "resize to 800x600"
+    assert names["task"].artifacts[0].parts[0].data == {"width": 800, "height": 600}
     sent = json.loads(fake.received[-1].body)["params"]
-    assert sent["metadata"] == {"skillId": "image.resize"}
     # A server of 1.0 refuses the role "user" and parts with a "type".
     assert sent["message"]["role"] == "ROLE_USER"
-    assert sent["message"]["parts"] == [{"text": "resize to 800x600"}]
+    assert sent["message"]["parts"] == [{"data": {"width": 800, "height": 600}}]
     assert "contextId" not in sent["message"]
 
 
@@ -81,7 +98,9 @@ async def a_dict_is_sent_with_metadata_and_context(written, world):
     assert (result.text, result.context_id) == ("384,400 km", "c-1")
     (received,) = fake.calls("SendMessage") or fake.calls("SendStreamingMessage")
     sent = json.loads(received.body)["params"]
-    assert (sent["metadata"], sent["message"]["contextId"]) == ({"skillId": "echo"}, "c-1")
+    message = sent["message"]
+    assert (message["metadata"], message["contextId"]) == ({"skillId": "echo"}, "c-1")
+    assert "metadata" not in sent
 
 
 @row("`client.get_task(task_id)`")

@@ -331,6 +331,31 @@ def test_a_value_of_the_official_sdk_is_named_and_so_is_what_to_pass(members, in
         connect(foreign)
 
 
+# ── Metadata ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("how", ["ask", "send_message", "stream_message", "conversation"])
+async def test_the_metadata_of_the_message_and_of_the_request_go_where_they_belong(how):
+    agent = FakeAgent()
+    said = Message(parts=(HI,), metadata={"own": 1, "both": 1})
+    both = {"metadata": {"of": "request"}, "message_metadata": {"both": 2}}
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        if how == "conversation":
+            await client.conversation().ask(said, **both)
+        elif how == "stream_message":
+            async with client.stream_message(said, **both) as events:
+                await events.result()
+        else:
+            await getattr(client, how)(said, **both)
+        with pytest.raises(TypeError, match="message_metadata must be a dict"):
+            await client.send_message("hi", message_metadata=7)
+
+    (received,) = agent.calls("SendMessage") or agent.calls("SendStreamingMessage")
+    sent = json.loads(received.body)["params"]
+    assert sent["metadata"] == {"of": "request"}
+    assert sent["message"]["metadata"] == {"own": 1, "both": 2}
+
+
 # ── Dicts of every version ───────────────────────────────────────────────────────────────────
 
 FILE = Part(raw=b"\x00\xff", filename="a.bin", media_type="a/b")

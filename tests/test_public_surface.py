@@ -195,7 +195,8 @@ SIGNATURES = {
     "Client.add_request_middleware": "self interceptor",
     "Client.agent_card": "self *timeout=None",
     "Client.ask": (
-        "self message *task_id=None *context_id=None *metadata=None *accepted_output_modes=None "
+        "self message *task_id=None *context_id=None *metadata=None *message_metadata=None "
+        "*accepted_output_modes=None "
         "*push_notification_config=None *tools=() *poll_interval=2.0 **options"
     ),
     "Client.call": "self operation params **options",
@@ -227,21 +228,25 @@ SIGNATURES = {
     "Client.pending": "self *message_id=None",
     "Client.resume_pending": "self *concurrency=8 *poll_interval=2.0 **options",
     "Client.send_message": (
-        "self message *task_id=None *context_id=None *metadata=None *return_immediately=None "
+        "self message *task_id=None *context_id=None *metadata=None *message_metadata=None "
+        "*return_immediately=None "
         "*history_length=None *accepted_output_modes=None *push_notification_config=None "
         "**options"
     ),
     "Client.stream_message": (
-        "self message *task_id=None *context_id=None *metadata=None *accepted_output_modes=None "
+        "self message *task_id=None *context_id=None *metadata=None *message_metadata=None "
+        "*accepted_output_modes=None "
         "*push_notification_config=None *tools=() *poll_interval=2.0 **options"
     ),
     "Client.subscribe_to_task": (
         "self task_id *force_subscription=False *poll_interval=2.0 **options"
     ),
     "Client.wait": ("self task_id *until=None *poll_interval=2.0 **options"),
-    "Conversation.ask": "self message *metadata=None *accepted_output_modes=None **options",
+    "Conversation.ask": (
+        "self message *metadata=None *message_metadata=None *accepted_output_modes=None **options"
+    ),
     "Conversation.stream_message": (
-        "self message *metadata=None *accepted_output_modes=None **options"
+        "self message *metadata=None *message_metadata=None *accepted_output_modes=None **options"
     ),
     "Conversation.wait": "self **options",
     "ClientTaskManager.get_task": "self",

@@ -517,10 +517,15 @@ class Calls:
         context_id: str | None,
         metadata: Mapping[str, Any] | None,
         configuration: SendMessageConfiguration,
+        message_metadata: Mapping[str, Any] | None = None,
     ) -> SendMessageRequest:
         """What sends a message, whose id is fixed here, before the first try."""
         message = to_message(
-            content, new_id=self.env.new_id(), task_id=task_id, context_id=context_id
+            content,
+            new_id=self.env.new_id(),
+            task_id=task_id,
+            context_id=context_id,
+            metadata=message_metadata,
         )
         return SendMessageRequest(
             message=message,

@@ -271,6 +271,7 @@ class Client(ClosingContext):
         task_id: str | None = None,
         context_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        message_metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         push_notification_config: TaskPushNotificationConfig | None = None,
         tools: ClientTools | Iterable[Callable[..., Any]] = (),
@@ -288,7 +289,9 @@ class Client(ClosingContext):
             message: Text, parts, a `Message` or its JSON object.
             task_id: The task to continue.
             context_id: The conversation to go on with.
-            metadata: A JSON object to send along.
+            metadata: A JSON object to send along in the request (``params.metadata``).
+            message_metadata: A JSON object to add to the message's own metadata
+                (``message.metadata``); it wins where both have a member.
             accepted_output_modes: Media types that the caller can use; the client's own if left
                 out.
             push_notification_config: Where the agent sends news of the task; the client's own if
@@ -318,6 +321,7 @@ class Client(ClosingContext):
             task_id=task_id,
             context_id=context_id,
             metadata=metadata,
+            message_metadata=message_metadata,
             accepted_output_modes=accepted_output_modes,
             push_notification_config=push_notification_config,
             tools=offered,
@@ -334,6 +338,7 @@ class Client(ClosingContext):
         task_id: str | None = None,
         context_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        message_metadata: Mapping[str, Any] | None = None,
         return_immediately: bool | None = None,
         history_length: int | None = None,
         accepted_output_modes: Iterable[str] | None = None,
@@ -349,7 +354,9 @@ class Client(ClosingContext):
             message: Text, parts, a `Message` or its JSON object.
             task_id: The task to continue.
             context_id: The conversation to go on with.
-            metadata: A JSON object to send along.
+            metadata: A JSON object to send along in the request (``params.metadata``).
+            message_metadata: A JSON object to add to the message's own metadata
+                (``message.metadata``); it wins where both have a member.
             return_immediately: Whether to answer as soon as the task exists; if left out, no,
                 unless the client is configured so.
             history_length: How many messages of the task's history to return at most.
@@ -372,6 +379,7 @@ class Client(ClosingContext):
             task_id=task_id,
             context_id=context_id,
             metadata=metadata,
+            message_metadata=message_metadata,
             configuration=self._calls.configuration(
                 return_immediately=return_immediately,
                 history_length=history_length,
@@ -458,6 +466,7 @@ class Client(ClosingContext):
         task_id: str | None = None,
         context_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        message_metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         push_notification_config: TaskPushNotificationConfig | None = None,
         tools: ClientTools | Iterable[Callable[..., Any]] = (),
@@ -476,7 +485,9 @@ class Client(ClosingContext):
             message: Text, parts, a `Message` or its JSON object.
             task_id: The task to continue.
             context_id: The conversation to go on with.
-            metadata: A JSON object to send along.
+            metadata: A JSON object to send along in the request (``params.metadata``).
+            message_metadata: A JSON object to add to the message's own metadata
+                (``message.metadata``); it wins where both have a member.
             accepted_output_modes: Media types that the caller can use; the client's own if left
                 out.
             push_notification_config: Where the agent sends news of the task; the client's own if
@@ -498,6 +509,7 @@ class Client(ClosingContext):
             task_id=task_id,
             context_id=context_id,
             metadata=metadata,
+            message_metadata=message_metadata,
             accepted_output_modes=accepted_output_modes,
             push_notification_config=push_notification_config,
             tools=offered,
@@ -514,6 +526,7 @@ class Client(ClosingContext):
         task_id: str | None = None,
         context_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        message_metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         push_notification_config: TaskPushNotificationConfig | None = None,
         tools: ClientTools | None = None,
@@ -538,9 +551,19 @@ class Client(ClosingContext):
             ),
         )
         if tools is None:
-            return EventStream(calls, send(message, task_id=task_id, context_id=context_id))
+            sends = send(
+                message,
+                task_id=task_id,
+                context_id=context_id,
+                message_metadata=message_metadata,
+            )
+            return EventStream(calls, sends)
         first = to_message(
-            message, new_id=self._calls.env.new_id(), task_id=task_id, context_id=context_id
+            message,
+            new_id=self._calls.env.new_id(),
+            task_id=task_id,
+            context_id=context_id,
+            metadata=message_metadata,
         )
         json_object("metadata", metadata)  # what cannot be right is told at once
         turns = ToolTurns(tools, self._calls, calls)

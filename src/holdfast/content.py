@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from holdfast.arguments import check_json, check_kind, not_empty
+from holdfast.arguments import check_json, check_kind, json_object, not_empty
 from holdfast.errors.values import one_line
 from holdfast.model.codec import MalformedError
 from holdfast.model.dicts import message_of_1_0
@@ -133,6 +133,7 @@ def to_message(
     new_id: str,
     task_id: str | None = None,
     context_id: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Message:
     """Makes a complete message to send.
 
@@ -141,12 +142,15 @@ def to_message(
         new_id: Id for a message that has none.
         task_id: The task that it continues.
         context_id: The conversation that it belongs to.
+        metadata: A JSON object to add to the message's own metadata; it wins where both have a
+            member.
 
     Raises:
         ValueError: There is nothing in it, a part is not exactly one of text, raw, url and data,
             a dict is no message, or it names another task or context than the arguments do.
         TypeError: It is none of these.
     """
+    added = json_object("message_metadata", metadata)
     if isinstance(content, str) and content:  # which makes a part that is right
         return Message(
             message_id=new_id,
@@ -154,6 +158,7 @@ def to_message(
             parts=(Part(text=content),),
             task_id=_same("task_id", None, task_id),
             context_id=_same("context_id", None, context_id),
+            metadata=added,
         )
     message = _read(content)
     if not message.parts:
@@ -168,6 +173,7 @@ def to_message(
         role=Role.USER if message.role is Role.UNSPECIFIED else message.role,
         task_id=_same("task_id", message.task_id, task_id),
         context_id=_same("context_id", message.context_id, context_id),
+        metadata={**(message.metadata or {}), **added} if added else message.metadata,
     )
 
 

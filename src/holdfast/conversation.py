@@ -160,6 +160,7 @@ class Conversation:
         message: Content,
         *,
         metadata: Mapping[str, Any] | None = None,
+        message_metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         **options: Unpack[SendOptions],
     ) -> Answer:
@@ -167,7 +168,10 @@ class Conversation:
 
         Args:
             message: Text, parts, a `Message` or its JSON object.
-            metadata: A JSON object to send along.
+            metadata: A JSON object to send along in the request (``params.metadata``), and in
+                those of the hooks' replies.
+            message_metadata: A JSON object to add to the message's own metadata
+                (``message.metadata``); it wins where both have a member.
             accepted_output_modes: Media types that the caller can use; the client's own if left
                 out.
             **options: See `SendOptions`; the timeout is that of the conversation if left out.
@@ -180,7 +184,11 @@ class Conversation:
             TaskFailedError: The task failed; also `TaskRejectedError`, `TaskCanceledError`.
         """
         turn = self.stream_message(
-            message, metadata=metadata, accepted_output_modes=accepted_output_modes, **options
+            message,
+            metadata=metadata,
+            message_metadata=message_metadata,
+            accepted_output_modes=accepted_output_modes,
+            **options,
         )
         async with turn as events:
             return await events.result()
@@ -190,6 +198,7 @@ class Conversation:
         message: Content,
         *,
         metadata: Mapping[str, Any] | None = None,
+        message_metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         **options: Unpack[SendOptions],
     ) -> EventStream:
@@ -207,11 +216,17 @@ class Conversation:
         Args:
             message: See `ask`.
             metadata: See `ask`.
+            message_metadata: See `ask`.
             accepted_output_modes: See `ask`.
             **options: See `SendOptions`; the timeout is that of the conversation if left out.
         """
         self._catch_up()
-        said = to_message(message, new_id=self._calls.env.new_id(), context_id=self._context_id)
+        said = to_message(
+            message,
+            new_id=self._calls.env.new_id(),
+            context_id=self._context_id,
+            metadata=message_metadata,
+        )
         calls = self._stream_calls(options, of=Conversation.stream_message)
         replies = self._replies(calls, metadata, accepted_output_modes)
 

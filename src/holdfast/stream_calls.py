@@ -97,6 +97,7 @@ class StreamCalls:
         context_id: str | None,
         metadata: Mapping[str, Any] | None,
         configuration: SendMessageConfiguration,
+        message_metadata: Mapping[str, Any] | None = None,
         known: Task | None = None,
         has_gone_on: Callable[[Task], bool] | None = None,
     ) -> Callable[[], Awaitable[LiveStream]]:
@@ -110,6 +111,7 @@ class StreamCalls:
             task_id=task_id,
             context_id=context_id,
             metadata=metadata,
+            message_metadata=message_metadata,
             configuration=configuration,
         )
         return self.send_request(request, known=known, has_gone_on=has_gone_on)

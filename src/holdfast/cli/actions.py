@@ -58,6 +58,7 @@ async def send(
     task_id: str | None,
     context_id: str | None,
     metadata: dict[str, Any] | None,
+    message_metadata: dict[str, Any] | None,
 ) -> None:
     """Sends the message once, and waits for what becomes of it."""
     await session.prepare()
@@ -68,6 +69,7 @@ async def send(
         parts=parts,
         task_id=task_id,
         context_id=context_id,
+        metadata=message_metadata,
     )
     output.sending(message)
     if session.settings.stream:

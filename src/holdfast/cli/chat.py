@@ -50,7 +50,8 @@ class Chat:
         session: The agent.
         output: Where things are said.
         terminal: Where lines are typed.
-        metadata: What goes along with each message.
+        metadata: What goes along in the request of each message.
+        message_metadata: The metadata of each message itself.
     """
 
     def __init__(
@@ -60,12 +61,14 @@ class Chat:
         terminal: Terminal,
         *,
         metadata: dict[str, Any] | None,
+        message_metadata: dict[str, Any] | None,
     ) -> None:
         session.follows = True
         self._session = session
         self._output = output
         self._terminal = terminal
         self._metadata = metadata
+        self._message_metadata = message_metadata
         self._conversation: Conversation = session.client.conversation()
         self._answer: asyncio.Task[None] | None = None
         self._is_stopped = False
@@ -184,7 +187,12 @@ class Chat:
 
     async def _say(self, said: Part) -> None:
         session, task = self._session, self._task_to_reply_to()
-        message = Message(message_id=session.new_message_id(), role=Role.USER, parts=(said,))
+        message = Message(
+            message_id=session.new_message_id(),
+            role=Role.USER,
+            parts=(said,),
+            metadata=self._message_metadata,
+        )
         session.continues = task is not None
         self._output.sending(message)
         session.begin(task)

@@ -11,6 +11,7 @@ from holdfast.cli.execution import CONTEXT, execute
 from holdfast.cli.options import (
     AUTHORIZING,
     EVERYWHERE,
+    MESSAGE_METADATA,
     METADATA,
     POLLING,
     REPLY,
@@ -40,7 +41,9 @@ _NO_TERMINAL = (
 
 @click.command("send", cls=PartsCommand, context_settings=CONTEXT)
 @click.argument("words", metavar="[TEXT]", nargs=-1)
-@with_options(PARTS, REPLY, METADATA, WAITING, AUTHORIZING, POLLING, STREAMING, EVERYWHERE)
+@with_options(
+    PARTS, REPLY, METADATA, MESSAGE_METADATA, WAITING, AUTHORIZING, POLLING, STREAMING, EVERYWHERE
+)
 @click.pass_context
 def send(ctx: click.Context, /, **options: Any) -> int:
     """Send a message, and wait for the outcome, or follow how it comes about with --stream.
@@ -58,6 +61,7 @@ def send(ctx: click.Context, /, **options: Any) -> int:
             task_id=options["task_id"],
             context_id=options["context_id"],
             metadata=options["metadata"],
+            message_metadata=options["message_metadata"],
         ),
         can_follow=True,
     )
@@ -65,7 +69,7 @@ def send(ctx: click.Context, /, **options: Any) -> int:
 
 @click.command("chat", context_settings=CONTEXT)
 @click.argument("words", metavar="[TEXT]", nargs=-1)
-@with_options(REPLY, METADATA, POLLING, EVERYWHERE)
+@with_options(REPLY, METADATA, MESSAGE_METADATA, POLLING, EVERYWHERE)
 @click.pass_context
 def chat(ctx: click.Context, /, **options: Any) -> int:
     """Talk to an agent at a terminal, line by line.
@@ -89,23 +93,20 @@ def chat(ctx: click.Context, /, **options: Any) -> int:
     settings = read_settings(ctx)
     if settings.output == "json":
         raise click.UsageError(_CHAT_IS_TEXT, ctx)
-    said, metadata = read_text(ctx, options["words"]), options["metadata"]
+    said = read_text(ctx, options["words"])
+    metadata = {name: options[name] for name in ("metadata", "message_metadata")}
     named = {"task_id": options["task_id"], "context_id": options["context_id"]}
     terminal = world.terminal()
     if terminal is not None:
         output = ChatOutput(settings)
         return execute(
             ctx,
-            lambda session, _: Chat(session, output, terminal, metadata=metadata).run(
-                said, **named
-            ),
+            lambda session, _: Chat(session, output, terminal, **metadata).run(said, **named),
             output=output,
         )
     if said is None:
         raise click.UsageError(_NO_TERMINAL, ctx)
     return execute(
         ctx,
-        lambda session, output: actions.send(
-            session, output, parts=(said,), metadata=metadata, **named
-        ),
+        lambda session, output: actions.send(session, output, parts=(said,), **metadata, **named),
     )

@@ -48,6 +48,7 @@ __all__ = [
     "EVERYWHERE_BRIEFLY",
     "HISTORY",
     "LINES",
+    "MESSAGE_METADATA",
     "METADATA",
     "OAUTH",
     "OUTPUT_FORMATS",
@@ -351,6 +352,15 @@ METADATA = (
         type=Reads("json", read_metadata),
         shown=json.dumps,
         help="""JSON object to send along in the request, as '{"key": "value"}'.""",
+    ),
+)
+MESSAGE_METADATA = (
+    _option(
+        "--message-metadata",
+        metavar="JSON",
+        type=Reads("json", read_metadata),
+        shown=json.dumps,
+        help="JSON object for the metadata of the message itself.",
     ),
 )
 HISTORY = (

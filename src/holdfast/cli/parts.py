@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import click
+from msgspec.structs import replace
 
-from holdfast.cli.values import complete_path
+from holdfast.cli.values import Reads, complete_path, read_metadata
 from holdfast.content import data_part, file_part, regular_bytes, text_part, url_part
 from holdfast.model import codec
 
@@ -60,8 +61,23 @@ PARTS = (
         help="Media type of the part whose flag stands just before; guessed from a file's name "
         "if left out.",
     ),
+    click.option(
+        "--part-metadata",
+        "part_metadata",
+        multiple=True,
+        metavar="JSON",
+        type=Reads("json", read_metadata),
+        help="JSON object for the metadata of the part whose flag stands just before, as --data.",
+    ),
 )
-_FLAGS = {"text": "--text", "file": "--file", "data": "--data", "media_type": "--media-type"}
+_FLAGS = {
+    "text": "--text",
+    "file": "--file",
+    "data": "--data",
+    "media_type": "--media-type",
+    "part_metadata": "--part-metadata",
+}
+_OF_A_PART = ("media_type", "part_metadata")
 _FROM_STANDARD_INPUT = ("TEXT", "--data")
 _ORDER = "holdfast.cli.parts.order"
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[\x20-\x7e]*)?")
@@ -89,6 +105,7 @@ class _Draft:
     flag: str
     value: str
     media_type: str | None = None
+    metadata: dict[str, Any] | None = None
 
 
 def read_parts(ctx: click.Context, words: Sequence[str]) -> tuple[Part, ...]:
@@ -137,19 +154,30 @@ def _positional(ctx: click.Context, words: Sequence[str]) -> list[_Draft]:
 
 def _parts(ctx: click.Context, drafts: Sequence[_Draft]) -> tuple[Part, ...]:
     try:
-        return tuple(_READ[draft.flag](draft) for draft in drafts)
+        parts = ((_READ[draft.flag](draft), draft.metadata) for draft in drafts)
+        return tuple(
+            part if metadata is None else replace(part, metadata=metadata)
+            for part, metadata in parts
+        )
     except ValueError as error:
         raise click.UsageError(str(error), ctx) from None
 
 
 def _drafts(order: Sequence[str], params: Mapping[str, Any]) -> list[_Draft]:
-    values: dict[str, Iterator[str]] = {name: iter(params[name]) for name in _FLAGS}
+    values: dict[str, Iterator[Any]] = {name: iter(params[name]) for name in _FLAGS}
     drafts: list[_Draft] = []
     for name in order:
         value = next(values[name])
-        if name != "media_type":
+        if name not in _OF_A_PART:
             drafts.append(_Draft(_FLAGS[name], value))
             continue
+        is_metadata = name == "part_metadata"
+        if is_metadata and drafts and drafts[-1].metadata is None:
+            drafts[-1].metadata = value
+            continue
+        if is_metadata:
+            message = "--part-metadata stands behind no part: write it after its part flag."
+            raise click.UsageError(message)
         if not drafts or drafts[-1].media_type is not None:
             message = f"--media-type {value} stands behind no part: write it after its part flag."
             raise click.UsageError(message)

@@ -391,6 +391,7 @@ class Client:
         task_id: str | None = None,
         context_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        message_metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         push_notification_config: TaskPushNotificationConfig | None = None,
         tools: ClientTools | Iterable[Callable[..., Any]] = (),
@@ -408,7 +409,9 @@ class Client:
             message: Text, parts, a `Message` or its JSON object.
             task_id: The task to continue.
             context_id: The conversation to go on with.
-            metadata: A JSON object to send along.
+            metadata: A JSON object to send along in the request (``params.metadata``).
+            message_metadata: A JSON object to add to the message's own metadata
+                (``message.metadata``); it wins where both have a member.
             accepted_output_modes: Media types that the caller can use; the client's own if left
                 out.
             push_notification_config: Where the agent sends news of the task; the client's own if
@@ -435,6 +438,7 @@ class Client:
         task_id: str | None = None,
         context_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        message_metadata: Mapping[str, Any] | None = None,
         return_immediately: bool | None = None,
         history_length: int | None = None,
         accepted_output_modes: Iterable[str] | None = None,
@@ -450,7 +454,9 @@ class Client:
             message: Text, parts, a `Message` or its JSON object.
             task_id: The task to continue.
             context_id: The conversation to go on with.
-            metadata: A JSON object to send along.
+            metadata: A JSON object to send along in the request (``params.metadata``).
+            message_metadata: A JSON object to add to the message's own metadata
+                (``message.metadata``); it wins where both have a member.
             return_immediately: Whether to answer as soon as the task exists; if left out, no,
                 unless the client is configured so.
             history_length: How many messages of the task's history to return at most.
@@ -511,6 +517,7 @@ class Client:
         task_id: str | None = None,
         context_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        message_metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         push_notification_config: TaskPushNotificationConfig | None = None,
         tools: ClientTools | Iterable[Callable[..., Any]] = (),
@@ -529,7 +536,9 @@ class Client:
             message: Text, parts, a `Message` or its JSON object.
             task_id: The task to continue.
             context_id: The conversation to go on with.
-            metadata: A JSON object to send along.
+            metadata: A JSON object to send along in the request (``params.metadata``).
+            message_metadata: A JSON object to add to the message's own metadata
+                (``message.metadata``); it wins where both have a member.
             accepted_output_modes: Media types that the caller can use; the client's own if left
                 out.
             push_notification_config: Where the agent sends news of the task; the client's own if
@@ -902,6 +911,7 @@ class Conversation:
         message: Content,
         *,
         metadata: Mapping[str, Any] | None = None,
+        message_metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         **options: Unpack[SendOptions],
     ) -> Answer:
@@ -909,7 +919,10 @@ class Conversation:
 
         Args:
             message: Text, parts, a `Message` or its JSON object.
-            metadata: A JSON object to send along.
+            metadata: A JSON object to send along in the request (``params.metadata``), and in
+                those of the hooks' replies.
+            message_metadata: A JSON object to add to the message's own metadata
+                (``message.metadata``); it wins where both have a member.
             accepted_output_modes: Media types that the caller can use; the client's own if left
                 out.
             **options: See `SendOptions`; the timeout is that of the conversation if left out.
@@ -927,6 +940,7 @@ class Conversation:
         message: Content,
         *,
         metadata: Mapping[str, Any] | None = None,
+        message_metadata: Mapping[str, Any] | None = None,
         accepted_output_modes: Iterable[str] | None = None,
         **options: Unpack[SendOptions],
     ) -> EventStream:
@@ -944,6 +958,7 @@ class Conversation:
         Args:
             message: See `ask`.
             metadata: See `ask`.
+            message_metadata: See `ask`.
             accepted_output_modes: See `ask`.
             **options: See `SendOptions`; the timeout is that of the conversation if left out.
         """

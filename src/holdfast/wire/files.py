@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -59,12 +59,14 @@ _CLASS = re.compile(r"[a-z0-9.]+\.TaskNotFoundError\w*")
 
 def as_base64(value: T) -> T:
     """A request or reply with the base64 text of each file in place of its content."""
-    return _mapped(value, base64.b64encode)
+    written: T = _mapped(value, base64.b64encode)
+    return written
 
 
 def from_base64(value: T) -> T:
     """The same with the content of each file in place of its base64 text."""
-    return _mapped(value, _content)
+    read: T = _mapped(value, _content)
+    return read
 
 
 def has_content(value: object) -> bool:
@@ -94,20 +96,21 @@ def _any(value: object, is_such: Callable[[bytes], bool]) -> bool:
     return any(_any(item, is_such) for item in _items(value))
 
 
-def _mapped(value: T, change: Callable[[bytes], bytes]) -> T:
+def _mapped(value: Any, change: Callable[[bytes], bytes]) -> Any:
     """A value with the content of its files changed; the value itself where there are none."""
     if isinstance(value, Part):
         return value if value.raw is None else _replaced(value, raw=change(value.raw))
     changed: dict[str, Any] = {}
     for name, member in _members(value):
-        if isinstance(member, tuple):
-            new: Any = tuple(_mapped(item, change) for item in member)
-            is_same = all(a is b for a, b in zip(new, member, strict=True))
-        else:
+        if not isinstance(member, tuple):
             new = _mapped(member, change)
-            is_same = new is member
-        if not is_same:
-            changed[name] = new
+            if new is not member:
+                changed[name] = new
+            continue
+        items = cast("tuple[Any, ...]", member)
+        mapped = tuple(_mapped(item, change) for item in items)
+        if any(new is not old for new, old in zip(mapped, items, strict=True)):
+            changed[name] = mapped
     return _replaced(value, **changed) if changed else value
 
 
@@ -132,7 +135,7 @@ def _items(value: object) -> list[Any]:
     found: list[Any] = []
     for _, member in _members(value):
         if isinstance(member, tuple):
-            found.extend(member)
+            found.extend(cast("tuple[Any, ...]", member))
         else:
             found.append(member)
     return found
