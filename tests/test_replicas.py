@@ -36,6 +36,7 @@ from holdfast.testing import (
     Reset,
     Stall,
     asks,
+    bad_gateway,
     completes,
     run,
     streams,
@@ -389,6 +390,45 @@ async def test_one_whose_card_cannot_be_had_is_passed_over():
 
     assert ran(agents) == [0, 10]
     assert (await client.agent_card()).name
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+@pytest.mark.parametrize("fault", [Refuse(), Stall()], ids=["refuses", "silent"])
+async def test_one_that_is_dead_from_the_start_costs_a_second_at_most(fault, dead):
+    for seed in range(5):
+        agents, client = several(2, env=Dice(seed))
+        for operation in ("GetAgentCard", "SendStreamingMessage"):
+            agents[dead].inject(fault, on=operation, times=1000)
+        began = now()
+
+        await asyncio.gather(*(client.ask("hello") for _ in range(3)))
+        await client.ask("hello")
+
+        assert now() - began <= 1
+        assert ran(agents)[dead] == 0
+
+
+async def test_one_whose_card_is_slow_is_used_where_the_other_one_is_dead_by_then():
+    agents, client = several(2)
+    agents[1].inject(Delay(seconds=5), on="GetAgentCard", times=1000)
+    await client.ask("hello")
+    for operation in ("GetAgentCard", "SendStreamingMessage", "GetTask"):
+        agents[0].inject(Refuse(), on=operation, times=1000)
+
+    await client.ask("hello")
+
+    assert ran(agents) == [1, 1]
+
+
+async def test_without_any_card_the_error_is_that_of_the_first():
+    agents, client = several(2)
+    for agent, fault in zip(agents, (bad_gateway(), Refuse()), strict=True):
+        agent.inject(fault, on="GetAgentCard", times=1000)
+
+    with pytest.raises(A2AError) as caught:
+        await client.agent_card()
+
+    assert caught.value.http_status == 502
 
 
 async def test_an_open_stream_counts_as_work():

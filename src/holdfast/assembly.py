@@ -398,7 +398,10 @@ def _choice(
         ]
         if len(ways) == 1:
             return ways[0]
-        replicas = [Replica(way, name) for way, name in zip(ways, names, strict=True)]
+        replicas = [
+            Replica(way, name, cards)
+            for way, name, cards in zip(ways, names, resolvers, strict=True)
+        ]
         return ReplicaLayer(inner, replicas, env, shared_store=shared_store)
 
     return choosing

@@ -13,6 +13,8 @@ Rules:
 - Anything else goes where the fewest calls are in flight and the fewest have failed lately. How
   long answers take says nothing: that depends on what is asked, and a replica that fails at once
   is the quickest.
+- A replica whose card is still to be fetched, while another one has its card and answers, has 1 s
+  for that, and comes after the others for as long as it fails.
 - A replica that refuses, where no agent is, or where this call has failed comes after the others
   (`holdfast.runtime.failover`).
 """
@@ -27,6 +29,7 @@ import msgspec
 
 from holdfast.errors import (
     A2AError,
+    A2ATimeoutError,
     CircuitOpenError,
     InvalidParamsError,
     TaskNotFoundError,
@@ -49,12 +52,14 @@ from holdfast.runtime.transport import (
     StreamOver,
     Transport,
 )
+from holdfast.runtime.waiting import until
 from holdfast.wire.status import is_no_agent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from holdfast.runtime.env import Env
+    from holdfast.runtime.resolver import AgentCardResolver
 
 __all__ = ["Replica", "ReplicaLayer"]
 
@@ -71,6 +76,9 @@ _HALF_LIFE_S = 5.0
 _MAX_FAILURES = 5.0
 """Failures that count at most."""
 
+_CARD_S = 1.0
+"""Seconds to fetch the card of a replica while another replica has its card."""
+
 _ENDING_S = 1.0
 """Seconds that a read has to end after another replica answered it."""
 
@@ -81,15 +89,18 @@ class Replica:
     Args:
         transport: Makes calls there.
         name: The replica's address, or what else tells it from the others.
+        cards: Knows its card.
 
     Attributes:
         transport: Makes calls there.
+        cards: Knows its card.
         mark: Marks page tokens that are from there.
         in_flight: Calls and open streams.
     """
 
-    def __init__(self, transport: Transport, name: str) -> None:
+    def __init__(self, transport: Transport, name: str, cards: AgentCardResolver) -> None:
         self.transport = transport
+        self.cards = cards
         self.mark = page_mark(name)
         self.in_flight = 0
         self._failures = 0.0
@@ -107,6 +118,11 @@ class Replica:
     def penalty(self, now: float) -> int:
         """Return what its failures count for; 0 where none was of late."""
         return round(_FAILURE * self._left(now))
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it has no card, and the last fetch of its card failed."""
+        return self.cards.is_needed and self.cards.is_doubtful
 
     def _left(self, now: float) -> float:
         age = max(0.0, now - self._since)
@@ -167,6 +183,8 @@ class ReplicaLayer(PassThrough):
             home = await self._find(task_id, call)
 
         async def make(replica: Replica) -> tuple[Replica, Reply[T]] | None:
+            if home is None:
+                await self._need_card(replica, call)
             if home is None or replica is home:
                 return replica, await self._at(replica, call, way(replica))
             return await self._stand_in(replica, call, way(replica))
@@ -192,10 +210,42 @@ class ReplicaLayer(PassThrough):
         finally:
             replica.in_flight -= 1
 
+    async def _need_card(self, replica: Replica, call: AnyCall) -> None:
+        """Fetch the card of a replica, within a bound where another replica can take the call.
+
+        Raises:
+            A2AError: It did not come; the call was not made.
+        """
+        if not replica.cards.is_needed:
+            return
+        now = asyncio.get_running_loop().time()
+        if all(one.cards.is_needed or one.penalty(now) for one in self._replicas):
+            return
+        at = min(now + _CARD_S, call.deadline.at)
+        within = msgspec.structs.replace(call.deadline, at=at)
+
+        def too_late() -> A2AError:
+            text = f"the card of another replica did not come within {_CARD_S:g} s"
+            return A2ATimeoutError(text, phase="first_byte", timeout=_CARD_S, transient=True)
+
+        fetch = replica.cards.card(msgspec.structs.replace(call, deadline=within))
+        try:
+            await until(at, fetch, too_late)
+        except A2AError as error:
+            error.executed = False  # of this call
+            replica.cards.is_doubtful = True
+            replica.failed(asyncio.get_running_loop().time())
+            raise
+        finally:
+            call.progress.card = None
+
     def _in_order(self) -> list[Replica]:
         """All replicas, the best one first."""
         now, random = asyncio.get_running_loop().time(), self._env.random
-        ranks = {replica: (replica.load(now), random()) for replica in self._replicas}
+        ranks = {
+            replica: (replica.load(now), replica.is_doubtful, random())
+            for replica in self._replicas
+        }
         return sorted(self._replicas, key=ranks.__getitem__)
 
     # ── Calls that belong to a replica ───────────────────────────────────────────────────────

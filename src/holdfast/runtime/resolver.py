@@ -75,6 +75,10 @@ class AgentCardResolver(UnaryOnly):
         document: The JSON object that a card in hand was read from, if it was.
         reach: How far inside the card's server may lie, and what is asked on behalf of the fetch;
             None for anywhere.
+
+    Attributes:
+        is_doubtful: Whether there is no card, and the last fetch failed or took too long. Written
+            by `ReplicaCards` and `ReplicaLayer`, which go to another replica then.
     """
 
     def __init__(
@@ -112,6 +116,7 @@ class AgentCardResolver(UnaryOnly):
         self._fresh_until = -math.inf
         self._usable_until = -math.inf
         self._flights = PerLoop(_Flight)
+        self.is_doubtful = False
 
     async def unary(self, call: Call[Any, Any], /) -> Reply[Any]:
         """Answers `GET_AGENT_CARD`, so that a resolver can stand at the bottom of a stack."""
@@ -298,6 +303,7 @@ class AgentCardResolver(UnaryOnly):
         now = asyncio.get_running_loop().time()
         self._fresh_until = min(now + lifetime, self._believed_until)
         self._usable_until = self._fresh_until + grace
+        self.is_doubtful = False
         return self._card
 
     async def _fetched(self, agent: str, call: AnyCall, deadline: Deadline) -> FoundCard:
