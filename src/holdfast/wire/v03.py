@@ -23,6 +23,7 @@ from holdfast.model import operations as op
 from holdfast.model.requests import Empty
 from holdfast.model.v03 import card, reading, types, writing
 from holdfast.wire import jsonrpc, rest, status
+from holdfast.wire.files import from_base64
 from holdfast.wire.http import Encoded, HttpReply, excerpt, harmless_headers
 from holdfast.wire.sse import EVENT_STREAM
 
@@ -145,7 +146,12 @@ def read_event(body: bytes) -> StreamResponse | None:
         found = codec.decode(body, types.Event)
     except codec.MalformedError:
         return None
-    return reading.event(found) if reading.is_v03(found) else None
+    if not reading.is_v03(found):
+        return None
+    event = reading.event(found)
+    is_proto_json = found.task or found.message or found.status_update or found.artifact_update
+    # The server that pushes it cannot be asked: its files are read as official servers write them.
+    return event if is_proto_json is None else from_base64(event)
 
 
 # ── JSON-RPC ─────────────────────────────────────────────────────────────────────────────────
