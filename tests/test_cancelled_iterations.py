@@ -107,8 +107,8 @@ class Slow(Interceptor):
         return outcome
 
 
-# What goes wrong, the agent, the client, and whether each event is the agent's own: behind a cut the
-# text is read from the task, and what a repeated request finds comes as one.
+# What goes wrong, the agent, the client, and whether each event is the agent's own: behind a cut
+# the text is read from the task, and what a repeated request finds comes as one.
 STREAMS = {
     "message": (a_message, {}, {}, True),
     "cut": (a_cut, {}, {}, False),
