@@ -5,6 +5,8 @@ import re
 
 import msgspec
 import pytest
+from a2a.types import a2a_pb2
+from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -468,3 +470,55 @@ async def test_a_reason_in_the_data_is_shown_without_the_secrets_that_were_sent(
 
     assert "Invalid params: not with" in str(caught.value)
     assert "s3cr3t" not in str(caught.value)
+
+
+def sdk_of_0_3(name, document):
+    """A value as the SDK for 0.3 has them: a pydantic model of its module."""
+
+    def model_dump(_self, **options):
+        assert options == {"mode": "json", "by_alias": True, "exclude_none": True}
+        return document
+
+    return type(name, (), {"__module__": "a2a.types", "model_dump": model_dump})()
+
+
+def test_a_message_of_the_official_sdk_is_taken():
+    said = a2a_pb2.Message(message_id="m-7", role=a2a_pb2.ROLE_USER, context_id="c-1")
+    said.parts.add(text="hello")
+    said.parts.add().data.struct_value["count"] = 3
+    older = {"kind": "message", "messageId": "m-8", "role": "user"}
+    older["parts"] = [{"kind": "text", "text": "hello"}]
+
+    message = to_message(said, new_id="m")
+    before = to_message(sdk_of_0_3("Message", older), new_id="m")
+
+    assert (message.message_id, message.context_id, message.role) == ("m-7", "c-1", Role.USER)
+    assert message.parts == (Part(text="hello"), Part(data={"count": 3}))
+    assert isinstance(message.parts[1].data["count"], int)
+    assert (before.message_id, before.role, before.text) == ("m-8", Role.USER, "hello")
+    assert to_message(said.parts[0], new_id="m").text == "hello"
+    assert to_message([said.parts[0], "you"], new_id="m").parts == (
+        Part(text="hello"),
+        Part(text="you"),
+    )
+
+
+@pytest.mark.parametrize("older", [False, True])
+async def test_a_card_of_the_official_sdk_is_taken(older):
+    agent = FakeAgent()
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        await client.agent_card()
+        document = client.card_document
+    card = sdk_of_0_3("AgentCard", document)
+    if not older:
+        card = json_format.ParseDict(document, a2a_pb2.AgentCard())
+
+    async with connect(card, engine=FakeNetwork(agent)) as client:
+        assert (await client.ask("hello")).text == "hello"
+
+
+def test_what_of_the_official_sdk_cannot_be_sent_is_named():
+    with pytest.raises(TypeError, match="Task of the official SDK"):
+        to_message(a2a_pb2.Task(id="t"), new_id="m")
+    with pytest.raises(TypeError, match="Message of the official SDK"):
+        connect(a2a_pb2.Message())

@@ -19,6 +19,7 @@ from holdfast.model.dicts import message_of_1_0
 from holdfast.model.settings import kind_of
 from holdfast.model.types import Message, Part, Role
 from holdfast.runtime.env import SystemEnv
+from holdfast.sdk_values import from_sdk
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -38,7 +39,8 @@ Content = str | Part | Message | Mapping[str, Any] | Iterable[str | Part]
 """What can be sent: text, one part, several parts, a message, or a message's JSON object.
 
 The object may be one of protocol 1.0 or 0.3, whichever the agent speaks, or of the form before
-that: ``{"role": "user", "parts": [{"type": "text", "text": "hello"}]}``.
+that: ``{"role": "user", "parts": [{"type": "text", "text": "hello"}]}``. A `Message` of the
+official SDK is taken too, and of its version 1 a `Part`.
 """
 
 
@@ -178,6 +180,9 @@ def to_message(
 
 
 def _read(content: object) -> Message:
+    content = from_sdk(content, Message)
+    if isinstance(part := from_sdk(content, Part), Part):
+        content = part
     match content:
         case "":
             return Message()
@@ -219,11 +224,11 @@ def _misplaced(content: object) -> str:
 
 
 def _part(item: object) -> Part:
-    match item:
-        case Part():
-            return item
+    match from_sdk(item, Part):
+        case Part() as part:
+            return part
         case str():
-            return Part(text=item)
+            return Part(text=cast("str", item))
         case _:
             text = f"a part is a Part or text, not {kind_of(item)}"
             raise TypeError(text)

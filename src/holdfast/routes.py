@@ -14,6 +14,7 @@ from holdfast.model.extras import missing_extra
 from holdfast.model.grpc_addresses import grpc_address, is_of_grpc_alone
 from holdfast.model.settings import kind_of
 from holdfast.runtime.interfaces import Route, choose_interfaces
+from holdfast.sdk_values import from_sdk
 from holdfast.wire.bindings import (
     BINDINGS,
     GRPC_BINDING,
@@ -48,8 +49,8 @@ def places_of(agent: AnAgent | Sequence[AnAgent], url: str | None) -> list[AnAge
         ValueError: No place is named; or several, and one address for all.
     """
     if not isinstance(agent, list | tuple):
-        return [cast("AnAgent", agent)]
-    agents = list(cast("Sequence[AnAgent]", agent))
+        return [_own(agent)]
+    agents = [_own(one) for one in cast("Sequence[AnAgent]", agent)]
     if not agents:
         message = "no agent is named"
         raise ValueError(message)
@@ -57,6 +58,11 @@ def places_of(agent: AnAgent | Sequence[AnAgent], url: str | None) -> list[AnAge
         message = "url= is the address of one agent, and several are named"
         raise ValueError(message)
     return agents
+
+
+def _own(agent: object) -> AnAgent:
+    """Return what names an agent; a card of the official SDK in Holdfast's form."""
+    return cast("AnAgent", from_sdk(agent, AgentCard))
 
 
 def route_to(

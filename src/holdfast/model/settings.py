@@ -84,7 +84,7 @@ def check_kind(
 def kind_of(value: object) -> str:
     """Name the class of a value that is refused; of the official SDK's, say what to pass."""
     kind = type(value)
-    if kind.__module__.partition(".")[0] != "a2a":
+    if kind.__module__.partition(".")[0] not in {"a2a", "a2a_pb2"}:
         return kind.__name__
     if hasattr(kind, "DESCRIPTOR"):
         instead = "google.protobuf.json_format.MessageToDict(…)"
