@@ -38,6 +38,8 @@ MARKS = {"pass": "✅ Pass", "partial": "◐ Partial", "fail": "❌ Fail", "na":
 
 
 REMARKS = {
+    "CARD_GET_001": "the card is cached between commands as its headers allow, for a day at most; "
+    "not where it came with credentials, or over plain http from another machine",
     "CONFIG_002": "a found file may only name the agent, say how output looks, and make a command "
     "stricter: stricter than §8.3, see settings.md",
     "AUTH_008": "a server that --credential-origin names gets a token that it asks for",
@@ -45,8 +47,6 @@ REMARKS = {
 """What is to be known of requirements that are met."""
 
 PARTIAL = {
-    "CARD_GET_001": "the card is fetched by each command, and not cached between commands (a "
-    "SHOULD of §10.1)",
     "VER_001": "where the card declares nothing newer, 0.3 is spoken with a warning: §13.2 asks "
     "for no opt-in since this commit, while §6.5 and the registry still say never below 1.0; "
     "--a2a-version 1.0 refuses it",

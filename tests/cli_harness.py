@@ -141,6 +141,7 @@ def holdfast(
     encoding: str = "utf-8",
     home: Path = NOWHERE,
     directory: Path = NOWHERE,
+    cache: Path | None = None,
     on_sockets: bool = False,
     terminal: Typist | None = None,
     stops: Sequence[float] = (),
@@ -149,12 +150,13 @@ def holdfast(
     """Runs ``holdfast``, with ``--agent-card`` where `card` is not None.
 
     What it wrote is read as UTF-8, whatever its streams are said to take. Configuration files are
-    looked for below `home` and in `directory` only. Somebody sits at the `terminal`, if there is
-    one. Ctrl-C is pressed at the `stops`, in seconds from when somebody
-    wants to know of it. With `on_sockets`, time and network are the
-    real ones; else wall time is `wall`'s.
+    looked for below `home` and in `directory` only; cards are cached in `cache`, if that is given.
+    Somebody sits at the `terminal`, if there is one. Ctrl-C is pressed at the `stops`, in seconds
+    from when somebody wants to know of it. With `on_sockets`, time and network are the real ones;
+    else wall time is `wall`'s.
     """
     files = {"home": lambda: home, "directory": lambda: directory, "interrupts": pressed(stops)}
+    files["cache"] = lambda: cache
     if terminal is not None:
         files["terminal"] = lambda: terminal
     if on_sockets:

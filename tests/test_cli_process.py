@@ -39,7 +39,7 @@ SOURCE = str(Path(__file__).parents[1] / "src")
 
 def environment(**more):
     # The terminal says how wide it is, and not the environment that the tests run in.
-    ours = ("A2ACLI_", "COLUMNS", "LINES")
+    ours = ("A2ACLI_", "COLUMNS", "LINES", "XDG_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return {**kept, "PYTHONPATH": SOURCE, "HOME": "/no/such/home", **more}
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from tests import cli_compliance
 from tests.cli_harness import AGENT, PLAIN, Outcome, Typist, holdfast
+from tests.test_cli_conformance import kit_at
 from tests.test_real_agents import sdk_process
 
 from holdfast import __version__
@@ -1820,3 +1821,39 @@ def test_every_test_is_about_a_requirement_and_every_claim_has_a_test():
         assert told["failed"] == 0, identifier
     rows = {f"test_default_001_{row}" for row in cli_compliance.DEFAULTS}
     assert rows <= {name for _, name in shown["A2ACLI_DEFAULT_001"]}
+
+
+# ── Requirements of higher tiers at the live agent ───────────────────────────────────────────
+
+
+@pytest.mark.sdk
+def test_card_get_001_the_card_of_a_real_agent_is_cached_and_revalidated(sdk_url, tmp_path):
+    done = [
+        holdfast("card", "get", "-o", "json", card=sdk_url, cache=tmp_path / "c", on_sockets=True)
+        for _ in range(2)
+    ]
+    assert done[0].json == done[1].json
+    assert len(list((tmp_path / "c").iterdir())) == 1
+
+
+@pytest.mark.sdk
+def test_card_get_002_the_card_of_a_real_agent_is_valid(sdk_url):
+    done = Sdk(sdk_url).run("card", "get", "--validate")
+    assert (done.exit, done.field("Name")) == (0, "SDK agent")
+
+
+@pytest.mark.sdk
+def test_card_get_005_a_real_agent_is_found_in_a_catalog(sdk_url, tmp_path):
+    catalog = tmp_path / "agents.json"
+    catalog.write_text(json.dumps({"agents": {"real": sdk_url}}))
+    agent = Sdk(sdk_url)
+    done = agent.run("send", "echo hello", *SOON, card=f"{catalog}#real")
+    assert (done.exit, agent.executions()) == (0, 1)
+
+
+@pytest.mark.sdk
+def test_conform_001_a_real_agent_is_measured_by_the_kit(sdk_url, tmp_path):
+    kit = kit_at(tmp_path / "a2a-tck", name="SDK agent")
+    done = Sdk(sdk_url).run("conformance", "--tck", str(kit))
+    assert (done.exit, done.field("Conformance")) == (0, "pass")
+    assert done.field("Tests passed") == "2"

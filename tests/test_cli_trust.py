@@ -90,6 +90,7 @@ HOSTILE = {
     "POLL_INTERVAL": "1ms",
     "TIMEOUT": "999h",
     "INSECURE": "1",
+    "NO_CACHE": "0",
     "REQUIRE_SIGNATURE": "0",
     "FLOW": "client-credentials",
     "CLIENT_AUTH": "none",
@@ -101,7 +102,8 @@ HOSTILE = {
 
 
 def test_a_found_file_decides_nothing_about_trust_identity_programs_and_files(run, found, own):
-    own.write_text("A2ACLI_REQUIRE_SIGNATURE=1\nA2ACLI_CARD_KEYS=https://keys.test\n")
+    strict = "A2ACLI_REQUIRE_SIGNATURE=1\nA2ACLI_NO_CACHE=1\n"
+    own.write_text(f"{strict}A2ACLI_CARD_KEYS=https://keys.test\n")
     names = [name for name, rule in RULES.items() if not rule.found]
     value = {name: HOSTILE.get(name.removeprefix("A2ACLI_"), "evil") for name in names}
     found.write_text("\n" + "".join(f"export {name}={value[name]}\n" for name in names))
@@ -109,7 +111,11 @@ def test_a_found_file_decides_nothing_about_trust_identity_programs_and_files(ru
     done = run("config", "show", "-o", "json")
 
     from_file = {name for name, source in sources(done).items() if source == "file"}
-    assert from_file == {"A2ACLI_REQUIRE_SIGNATURE", "A2ACLI_CARD_KEYS"}
+    assert from_file == {
+        "A2ACLI_REQUIRE_SIGNATURE",
+        "A2ACLI_NO_CACHE",
+        "A2ACLI_CARD_KEYS",
+    }
     assert "evil" not in done.out
     for line, name in enumerate(names, start=2):
         assert done.err.count(f"Warning: {found}, line {line}: {name} is ignored: ") == 1
@@ -138,6 +144,8 @@ def test_a_found_file_names_the_agent_and_how_output_looks(run, found):
         ("REQUIRE_SIGNATURE", ("", "1"), "true", False),
         ("REQUIRE_SIGNATURE", ("1", "0"), "true", True),
         ("REQUIRE_SIGNATURE", ("1", ""), "true", False),
+        ("NO_CACHE", ("", "1"), "true", False),
+        ("NO_CACHE", ("1", "0"), "true", True),
         ("INSECURE", ("1", "0"), "false", False),
         ("INSECURE", ("0", "1"), "false", True),
         ("INSECURE", ("1", "1"), "true", False),

@@ -288,6 +288,13 @@ EVERYWHERE = (
         "before it shows its card; can be repeated. Else those of the environment or of a file go "
         "to the agent that is named there beside them, or to the one that you name.",
     ),
+    _option(
+        "--no-cache",
+        is_flag=True,
+        shown=_as_flag,
+        help="Fetch the agent's card anew, and keep no copy of it; otherwise it is cached between "
+        "commands as its headers allow, for a day at most.",
+    ),
 )
 """Options of every command; they can also stand before it."""
 

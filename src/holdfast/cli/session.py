@@ -19,6 +19,7 @@ import click
 from holdfast._version import __version__
 from holdfast.assembly import connect
 from holdfast.cli.binding import origin_of
+from holdfast.cli.card_cache import CachedCards, CardCache
 from holdfast.cli.card_keys import card_verifier
 from holdfast.cli.catalog import ListedAddress
 from holdfast.cli.credentials import Credentials
@@ -48,6 +49,7 @@ from holdfast.model.operations import (
 from holdfast.model.types import TaskState
 from holdfast.net.grpc_extra import use_of_grpc
 from holdfast.policy.resilience import Resilience
+from holdfast.runtime.discovery import CardLocation
 from holdfast.runtime.engine import EngineWithin
 from holdfast.runtime.interfaces import declared_versions, leaves_room_for
 from holdfast.runtime.listeners import (
@@ -189,7 +191,7 @@ class Session:
                 timeout=settings.timeout,
                 resilience=self._resilience,
                 card_ttl=math.inf,
-                engine=self.engine,
+                engine=self._with_cached_cards(),
                 extensions=settings.extensions,
                 bindings=tuple(name for name in settings.transports if name in self._spoken),
                 supported_protocol_bindings=BINDINGS if grpc == "spoken" else (),
@@ -237,6 +239,27 @@ class Session:
     def left(self) -> float:
         """Seconds left for the command."""
         return max(self._ends - asyncio.get_running_loop().time(), _SHORTEST_TIME)
+
+    def _with_cached_cards(self) -> HttpEngine:
+        """What carries the client's requests: the card may come from the cache.
+
+        Not where a certificate of the client's own is shown, which is a credential, and not for an
+        entry of a catalog, which reaches no further than its catalog.
+        """
+        reference, settings = self.reference, self.settings
+        is_own = settings.client_cert is not None or settings.client_key is not None
+        if settings.no_cache or settings.endpoint or is_own or not isinstance(reference, str):
+            return self.engine
+        directory = None if isinstance(reference, ListedAddress) else self._world.cache()
+        if directory is None:
+            return self.engine
+        return CachedCards(
+            self.engine,
+            CardCache(directory),
+            self.env,
+            urls=CardLocation.of(reference).urls,
+            is_verifying=not settings.insecure,
+        )
 
     @property
     def svc_params(self) -> dict[str, str]:

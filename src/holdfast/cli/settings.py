@@ -39,6 +39,7 @@ class Settings:
         version: The protocol version to signal; the newest unless the caller asked for one.
         version_given: Whether the caller did.
         insecure: Whether certificates are left unverified.
+        no_cache: Whether the card is fetched anew, and not kept.
         client_cert: File of a certificate to show.
         client_key: File of its key.
         timeout: Seconds for the whole command.
@@ -78,6 +79,7 @@ class Settings:
     version: str = PROTOCOL_VERSION
     version_given: bool = False
     insecure: bool = False
+    no_cache: bool = False
     client_cert: str | None = None
     client_key: str | None = None
     timeout: float = DEFAULT_TIMEOUT
@@ -163,6 +165,7 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
         version=values["a2a_version"] or PROTOCOL_VERSION,
         version_given=values["a2a_version"] is not None,
         insecure=values["insecure"],
+        no_cache=values["no_cache"],
         client_cert=values["client_cert"],
         client_key=values["client_key"],
         timeout=values["timeout"],

@@ -95,6 +95,7 @@ RULES: Mapping[str, Rule] = {
         "TIMEOUT": Rule(strictness=_Strictness(read_timeout, le, "shorten it")),
         "POLL_INTERVAL": Rule(strictness=_Strictness(read_duration, ge, "lengthen it")),
         "REQUIRE_SIGNATURE": Rule(strictness=_Strictness(read_switch, ge, "turn it on")),
+        "NO_CACHE": Rule(strictness=_Strictness(read_switch, ge, "turn it on")),
         "INSECURE": Rule(strictness=_Strictness(read_switch, le, "turn it off")),
         # Identity: credentials, and what is said in the user's name.
         "BEARER": _OWN_FILE,

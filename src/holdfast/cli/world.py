@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.cli.card_cache import user_cache
 from holdfast.cli.configuration import read_configuration
 from holdfast.cli.terminal import interrupts, open_terminal
 from holdfast.runtime.env import Env, SystemEnv
@@ -51,6 +52,7 @@ class World:
             `tls`, which is there if the client shows one of its own, says all of it.
         home: Gives the home directory.
         directory: Gives the working directory.
+        cache: Gives the directory of cached cards; None for no cache.
         terminal: Gives the terminal that somebody sits at; None for none.
         interrupts: Calls at each Ctrl-C, as long as the context is open.
         env: Wall time, randomness and ids.
@@ -61,6 +63,7 @@ class World:
     engine: Callable[..., HttpEngine] = _aiohttp_engine
     home: Callable[[], Path] = Path.home
     directory: Callable[[], Path] = Path.cwd
+    cache: Callable[[], Path | None] = user_cache
     terminal: Callable[[], Terminal | None] = open_terminal
     interrupts: Callable[[Callable[[], None]], AbstractContextManager[None]] = interrupts
     env: Env = field(default_factory=SystemEnv)

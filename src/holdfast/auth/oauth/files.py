@@ -1,12 +1,7 @@
 """Tokens in files that nobody else can read.
 
-Rules:
-- A file is made with mode 0600, and never opened wider first; it is replaced in one step.
-- One that others can read, or that belongs to another user, is refused, since its content may be
-  known to them, or not be ours.
-- No link is followed, also not for a lock, and a FIFO or a device is refused.
-- A directory is made with mode 0700. One that is there keeps its mode, and is refused if every
-  user may rename files in it: a rename could send the token of one agent to another.
+Rules: files and directories are kept as `holdfast.runtime.private_files` says, also for a lock; what
+is open to others is refused, since a rename could send the token of one agent to another.
 """
 
 from __future__ import annotations
@@ -16,7 +11,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +19,8 @@ import msgspec
 from holdfast.auth.oauth.tokens import Token, turn_of
 from holdfast.errors import AuthenticationError
 from holdfast.model.settings import check_kind
+from holdfast.runtime import private_files
+from holdfast.runtime.private_files import OPENED_SAFELY, NotPrivateError, check_regular
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -32,14 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["FileTokenStore", "read_private", "write_private"]
 
 _LARGEST = 256 * 1024
-_SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""How files are opened: through no link, and without waiting for the other end of a FIFO."""
-
 _LINKS = (errno.ELOOP, getattr(errno, "EMLINK", errno.ELOOP))
 """How systems say that they follow no link."""
 
 _ROOT = 0
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class FileTokenStore:
@@ -107,26 +99,11 @@ def read_private(path: Path) -> bytes | None:
             rename it, it is a link or no regular file, or it cannot be read.
     """
     try:
-        number = os.open(path, os.O_RDONLY | _SAFELY)
-    except FileNotFoundError:
-        return None
+        return private_files.read_private_file(path, largest=_LARGEST)
+    except NotPrivateError as error:
+        raise _refused(error) from None
     except OSError as error:
         raise _unusable(path, error) from None
-    try:
-        status = os.fstat(number)
-        _check_regular(path, status)
-    except BaseException:
-        os.close(number)
-        raise
-    with os.fdopen(number, "rb") as file:
-        if os.name == "posix" and (status.st_mode & _OTHERS or status.st_uid != os.geteuid()):
-            text = (
-                f"{path} can be read by others, and what it holds may be known to them; remove "
-                f"it and log in again, or if it is yours alone: chmod 600 {path}"
-            )
-            raise AuthenticationError(text, executed=False)
-        _check_directory(path.parent)
-        return file.read(_LARGEST)
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -135,40 +112,27 @@ def write_private(path: Path, content: bytes) -> None:
     Raises:
         AuthenticationError: It cannot be written, or every user may write to its directory.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _check_directory(path.parent)
-        number = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(number, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
+        private_files.write_private_file(path, content)
+    except NotPrivateError as error:
+        raise _refused(error) from None
     except OSError as error:
         raise _unusable(path, error) from None
 
 
-def _check_directory(directory: Path) -> None:
-    mode = directory.stat().st_mode
-    if os.name == "posix" and mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        text = f"every user may write to {directory}, which holds tokens: chmod go-w {directory}"
-        raise AuthenticationError(text, executed=False)
-
-
-def _check_regular(path: Path, status: os.stat_result) -> None:
-    """Checks that what was opened is a file.
-
-    Raises:
-        AuthenticationError: It is a FIFO, a device or a directory.
-    """
-    if not stat.S_ISREG(status.st_mode):
-        text = f"{path} cannot be used for tokens: it is not a regular file; remove it"
-        raise AuthenticationError(text, executed=False)
+def _refused(error: NotPrivateError) -> AuthenticationError:
+    path = error.path
+    texts = {
+        "open directory": (
+            f"every user may write to {path}, which holds tokens: chmod go-w {path}"
+        ),
+        "open file": (
+            f"{path} can be read by others, and what it holds may be known to them; remove "
+            f"it and log in again, or if it is yours alone: chmod 600 {path}"
+        ),
+        "no file": f"{path} cannot be used for tokens: it is not a regular file; remove it",
+    }
+    return AuthenticationError(texts[error.kind], executed=False)
 
 
 def _unusable(path: Path, error: OSError) -> AuthenticationError:
@@ -191,7 +155,7 @@ class _FileLock:
             return True
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            number = os.open(self._path, os.O_RDWR | os.O_CREAT | _SAFELY, 0o600)
+            number = os.open(self._path, os.O_RDWR | os.O_CREAT | OPENED_SAFELY, 0o600)
         except OSError as error:
             raise _unusable(self._path, error) from None
         try:
@@ -215,7 +179,10 @@ class _FileLock:
         Raises:
             AuthenticationError: It is no regular file, or belongs to another user.
         """
-        _check_regular(self._path, status)
+        try:
+            check_regular(self._path, status)
+        except NotPrivateError as error:
+            raise _refused(error) from None
         if status.st_uid not in (os.geteuid(), _ROOT):
             text = f"{self._path} belongs to user {status.st_uid}; remove it"
             raise AuthenticationError(text, executed=False)
