@@ -195,7 +195,9 @@ class ChatText:
         yield from self._parts(message.parts)
 
     def _is_in_artifacts(self, said: str, text: str) -> bool:
-        """Whether a status message is the text of artifacts once more."""
+        """Whether a status message is the text once more that artifacts had in this turn."""
+        if not self._answer:
+            return False
         shown = [text, "".join(self._answer), *("".join(texts) for texts in self._shown.values())]
         return _bare(said) in {_bare(clean(one)) for one in shown}
 
