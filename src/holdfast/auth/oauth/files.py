@@ -1,7 +1,7 @@
 """Tokens in files that nobody else can read.
 
-Rules: files and directories are kept as `holdfast.runtime.private_files` says, also for a lock; what
-is open to others is refused, since a rename could send the token of one agent to another.
+Rules: files and directories are kept as `holdfast.runtime.private_files` says, also for a lock;
+what is open to others is refused, since a rename could send the token of one agent to another.
 """
 
 from __future__ import annotations
