@@ -784,6 +784,7 @@ def test_threads_that_fork_while_journals_are_written_and_made_lose_nothing(path
 
         warnings.simplefilter("ignore")  # of forking beside threads
         sys.setswitchinterval(1e-4)
+        asyncio.new_event_loop().close()  # the first one takes a lock that no fork knows of
         journal = SqliteJournal({str(path)!r})
         is_over = threading.Event()
 
