@@ -153,6 +153,7 @@ class EventStream:
             raise
         finally:
             self._calls.observed.finish(self._failure)
+            self._failure = None  # its traceback holds this stream
 
     def _end(self) -> None:
         self._is_over, self._at_hand = True, _nothing
