@@ -113,6 +113,7 @@ RULES: Mapping[str, Rule] = {
         "CONTEXT_ID": _OWN_FILE,
         "TASK_ID": _OWN_FILE,
         "METADATA": _OWN_FILE,
+        "MESSAGE_METADATA": _OWN_FILE,
         "EXTENSION": _OWN_FILE,
         # Trust: who vouches for whom.
         "CREDENTIAL_ORIGIN": _OWN_FILE,
