@@ -21,8 +21,8 @@ from holdfast.testing import FakeAgent, FakeNetwork, run
 
 AGENT = "http://agent.test"
 PLAIN = (
-    f"Warning: credentials go to {AGENT}:80 without TLS: whoever is on the way can read and use "
-    "them; use https\n"
+    f"Warning: credentials are sent to {AGENT}:80 without TLS: anyone on the network path can "
+    "read and use them; use https\n"
 )
 """What is said where credentials go to the agent of these tests."""
 

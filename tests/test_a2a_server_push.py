@@ -201,7 +201,7 @@ async def test_a_name_that_leads_inside_later_is_refused_where_the_socket_is_mad
 
     assert answer.text == "You said hello"
     assert connections == []
-    assert "leads to 127.0.0.1" in caplog.text
+    assert "resolves to 127.0.0.1" in caplog.text
     assert 'push_networks=("127.0.0.1",)' in caplog.text
 
 

@@ -119,7 +119,7 @@ async def test_it_is_part_of_an_application():
 
 async def test_callers_are_authenticated():
     names = await execute(PAGE.block("async def countdown"))
-    names = await execute(PAGE.block("authenticate=who"), **names)
+    names = await execute(PAGE.block("authenticate=caller_of"), **names)
     names["TOKENS"].update(ada="1", bob="2")
     network = AsgiNetwork({"http://a.test": names["server"].app(url="http://a.test")})
     seen = []
@@ -197,7 +197,7 @@ def test_every_block_is_run():
         "class Reporting",
         ".serving(",
         "Mount(",
-        "authenticate=who",
+        "authenticate=caller_of",
         "push_networks=",
         "allowed_hosts=",
         "wrap_downstream",

@@ -41,8 +41,8 @@ async def test_a_message_to_an_origin_that_only_the_card_names_is_warned_of_once
         await client.ask("hello")
 
     (text,) = warned()
-    assert "go to https://elsewhere.test:443" in text
-    assert "named at https://agent.test:443" in text
+    assert "sent to https://elsewhere.test:443" in text
+    assert "the caller named https://agent.test:443" in text
     assert "credential_origins=('https://elsewhere.test:443',)" in text
 
 
@@ -105,7 +105,7 @@ async def test_credentials_to_another_machine_without_tls_are_warned_of_once(war
         await client.ask("hello")
 
     (text,) = warned()
-    assert "credentials go to http://agent.test:80 without TLS" in text
+    assert "credentials are sent to http://agent.test:80 without TLS" in text
     assert "s3cret" not in text
 
 
@@ -157,10 +157,10 @@ def test_the_command_line_shows_both_once(debug):
 
     assert done.exit == 0
     warning = (
-        "messages and files go to http://elsewhere.test:80, which the agent's card names, though "
-        "the agent was named at http://agent.test:80\n"
+        "messages and files are sent to http://elsewhere.test:80, an origin that only the agent's "
+        "card names; the caller named http://agent.test:80\n"
     )
     assert done.err.count(warning) == 1
     assert "credential_origins" not in done.err
     done = holdfast("send", "hello", *debug, "--bearer", "s3cret-token")
-    assert done.err.count("credentials go to http://agent.test:80 without TLS") == 1
+    assert done.err.count("credentials are sent to http://agent.test:80 without TLS") == 1

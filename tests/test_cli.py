@@ -301,8 +301,8 @@ def test_a_message_lost_to_the_timeout_is_a_timeout_that_names_it():
     message_id = sent(agent)["message"]["messageId"]
     assert message_id in done.error["message"]
     assert done.error["hint"] == (
-        f"look for message {message_id} in holdfast task list --history 10 -o json --agent-card "
-        f"{AGENT}; send it again only if running it twice does no harm"
+        f"search for message {message_id} with holdfast task list --history 10 -o json "
+        f"--agent-card {AGENT}; send it again only if running it twice does no harm"
     )
 
 
@@ -317,7 +317,7 @@ def test_the_search_for_a_lost_reply_is_reported_when_it_begins():
     assert "for up to 30s, the message is not sent again" in searching
     assert "Warning: ListTasks: HTTP 503 Service Unavailable" in done.err
     assert done.err.index("searching") < done.err.index("Warning: ListTasks: ")
-    assert f"in holdfast task list --history 10 -o json --agent-card {AGENT}; send" in done.err
+    assert f"with holdfast task list --history 10 -o json --agent-card {AGENT}; send" in done.err
 
 
 def test_a_task_that_the_search_found_is_reported():

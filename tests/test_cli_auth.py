@@ -193,7 +193,7 @@ def test_auth_a_server_that_refuses_the_resource_is_answered_by_a_hint(scene):
     done = scene.run(*CREDENTIALS, "--issuer", ISSUER, env={"A2ACLI_CLIENT_SECRET": SECRET})
 
     assert done.exit == 4
-    assert "Hint: --resource URI names the agent as the server does" in done.err
+    assert "Hint: name the agent as the server does with --resource URI" in done.err
 
 
 @pytest.mark.parametrize("allowed", [False, True])
@@ -321,7 +321,7 @@ def test_auth_007_a_token_goes_only_where_the_card_asks_for_one(tmp_path):
     done = scene.run("send", "hello")
 
     assert done.exit == 0
-    assert "the token of your login is not sent: the card asks for none" in done.err
+    assert "the token of your login is not sent: the card declares no scheme" in done.err
     assert set(scene.shown) == {None}
 
 

@@ -94,8 +94,8 @@ def test_none_goes_to_an_agent_that_only_a_found_file_names(send, found, own, ho
     env = CREDENTIALS if how == "environment" else {}
     done, got_it = send(OTHER, *words, card=None, env=env)
     assert (done.exit, got_it) == (0, False)
-    assert f"{found}, line 2 names the agent {OTHER}, and may be anybody's" in done.err
-    assert f"if you trust it: --agent-card {OTHER}" in done.err
+    assert f"{found}, line 2 names the agent {OTHER}, but the file may not be yours" in done.err
+    assert f"if you trust the agent: --agent-card {OTHER}" in done.err
     done, got_it = send(OTHER, *words, env=env)
     assert (done.exit, done.err, got_it) == (0, "", True)
 

@@ -290,7 +290,7 @@ def test_a_file_that_others_can_open_is_not_the_users_own(run, shared, tmp_path,
 @posix
 def test_a_file_of_another_user_is_read_only_if_it_is_named(local, monkeypatch):
     write(local, "A2ACLI_AGENT_CARD=http://evil.test\n")
-    monkeypatch.setattr(os, "getuid", lambda: 4321)
+    monkeypatch.setattr(os, "geteuid", lambda: 4321)
     places = {"home": lambda: Path("/no/such/home"), "directory": lambda: local.parent}
     monkeypatch.setattr(Path, "stat", _owned_by(4322, Path.stat))
     found = read_configuration(None, **places)

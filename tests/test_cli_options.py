@@ -959,7 +959,7 @@ def test_a_card_leads_no_further_inside_the_network():
     done = holdfast("send", "hi", "-o", "json", engine=lambda **_: network)
     assert done.exit == 1
     assert done.error["code"] == "HOLDFAST_ERR_NETWORK_POLICY"
-    assert "http://inside.test/rpc leads to 10.0.0.7" in done.error["message"]
+    assert "http://inside.test/rpc resolves to 10.0.0.7" in done.error["message"]
     assert "allowed_networks" not in done.error["message"]
     assert "card get -o json" in done.error["hint"]
 

@@ -1195,7 +1195,7 @@ def test_ver_001_a_patch_number_says_nothing(version):
 
 
 _OLDER = (
-    "Warning: the agent's card declares no protocol newer than 0.3, which is spoken; "
+    "Warning: the agent's card declares no protocol newer than 0.3, so the client uses 0.3; "
     "--a2a-version 1.0 refuses that\n"
 )
 
@@ -1299,8 +1299,11 @@ def test_an_endpoint_is_called_without_its_card(written, path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["send", "x", "-e", AGENT], "--endpoint needs one --transport"),
-        (["send", "x", "-e", AGENT, "--transport", "rest", "--transport", "grpc"], "needs one"),
+        (["send", "x", "-e", AGENT], "--endpoint needs exactly one --transport"),
+        (
+            ["send", "x", "-e", AGENT, "--transport", "rest", "--transport", "grpc"],
+            "needs exactly one",
+        ),
         (["send", "x", "-e", AGENT, "--transport", "rest", "-a", AGENT], "contradict each other"),
         (["send", "x", "-e", "host:1", "--transport", "rest"], "--endpoint"),
         (["card", "get", "-e", AGENT, "--transport", "rest"], "use --agent-card"),

@@ -838,7 +838,7 @@ async def test_what_others_name_is_not_called_with_credentials_or_further_inside
             "10.0.0.1:50051",
         ):
             async with called(url) as client:
-                with pytest.raises(NetworkPolicyError, match="further inside") as caught:
+                with pytest.raises(NetworkPolicyError, match="SSRF") as caught:
                     await client.get_task("t1")
                 assert caught.value.executed is False
         async with called(f"http://inside.test:{port}", auth="Bearer x") as client:

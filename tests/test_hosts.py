@@ -118,14 +118,14 @@ IN_ASCII = {
 }
 REFUSED = {
     # host: what is said of it
-    "\uff45xample.test": "two ways; if example is meant",  # fullwidth
-    "agent\u3002test": "two ways",
-    "agent\uff0etest": "two ways",
-    "\u24d0gent.test": "two ways; if agent is meant",
-    "bu\u0308cher.test": "two ways",  # one letter, written as two
-    "\u0392\u038c\u039b\u039f\u03a3.test": "two ways",  # which sigma?
-    "\u212aelvin.test": "two ways",
-    "a\xadgent.test": "two ways",
+    "\uff45xample.test": "ambiguous.*; if you mean example",  # fullwidth
+    "agent\u3002test": "ambiguous",
+    "agent\uff0etest": "ambiguous",
+    "\u24d0gent.test": "ambiguous.*; if you mean agent",
+    "bu\u0308cher.test": "ambiguous",  # one letter, written as two
+    "\u0392\u038c\u039b\u039f\u03a3.test": "ambiguous",  # which sigma?
+    "\u212aelvin.test": "ambiguous",
+    "a\xadgent.test": "ambiguous",
     "p\u0430ypal.test": "Cyrillic and Latin letters.* write xn--pypal-4ve",
     "\u03bfracle.test": "Greek and Latin",
     "agent\u200d.test": "IDNA 2008",
@@ -133,12 +133,12 @@ REFUSED = {
     "\u2764.test": "IDNA 2008",
     "\u0301a.test": "IDNA 2008",
     "a\u0661.test": "IDNA 2008",  # left and right
-    "xn--.test": "ASCII form of no name",
-    "xn--abc-.test": "ASCII form of no name",  # of what is ASCII
-    "xn--bcher-kv.test": "ASCII form of no name",
-    "xn--99999999.test": "ASCII form of no name",
-    "xn--bucher-xyd.test": "ASCII form of no name",
-    "xn--xample-hy68a.test": "ASCII form of no name",  # fullwidth
+    "xn--.test": "not a valid ASCII form",
+    "xn--abc-.test": "not a valid ASCII form",  # of what is ASCII
+    "xn--bcher-kv.test": "not a valid ASCII form",
+    "xn--99999999.test": "not a valid ASCII form",
+    "xn--bucher-xyd.test": "not a valid ASCII form",
+    "xn--xample-hy68a.test": "not a valid ASCII form",  # fullwidth
     "xn--\u00fc.test": "IDNA 2008",
     "\u0430" * 64: "more than 63",
 }

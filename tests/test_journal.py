@@ -686,7 +686,7 @@ async def test_resume_pending_gives_the_outcome_of_each_call_and_raises_for_none
         for agent_task in agent.tasks.values()
         if agent_task.state is TaskState.COMPLETED
     )
-    assert [outcome.left for outcome in outcomes] == [3, 2, 1, 0]
+    assert [outcome.remaining for outcome in outcomes] == [3, 2, 1, 0]
     assert again == []
     assert all(len(tasks) == 1 for tasks in agent.executions.values())
 

@@ -73,7 +73,7 @@ def test_a_look_that_finds_the_task_waiting_for_input_gives_all_of_it():
 def test_a_store_that_never_shows_the_end_of_a_completed_task_is_no_answer():
     judge = check(20202)
     assert isinstance(judge.error, ReconnectError)
-    assert "says COMPLETED after a cut, and GetTask does not" in str(judge.error)
+    assert "ended with COMPLETED after a cut, but GetTask does not" in str(judge.error)
     assert judge.error.task.id == "t"
 
 

@@ -554,14 +554,14 @@ async def test_what_cannot_be_looked_at_is_refused_to_a_client_for_public_addres
             assert await outcome(lent, url, strict) == "127.0.0.1"
         async with aiohttp.ClientSession(proxy=proxy.url) as session:
             lent = AiohttpEngine(session=session)
-            with pytest.raises(NetworkPolicyError, match="resolved by a proxy"):
+            with pytest.raises(NetworkPolicyError, match="a proxy or a gRPC channel"):
                 await lent.request(HttpRequest(method="POST", url=url, reach=strict))
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         monkeypatch.setenv("NO_PROXY", "")
         async with connect("http://named.test", reach="public") as client:
             error = await refused(client)
 
-        assert "resolved by a proxy" in str(error)
+        assert "a proxy or a gRPC channel" in str(error)
         assert (error.address, error.executed, error.agent) == (
             None,
             False,

@@ -774,7 +774,7 @@ async def test_a_server_that_refuses_the_resource_is_answered_by_a_hint(error, w
         with pytest.raises(AuthenticationError, match=error) as caught:
             await client.list_tasks()
 
-    hint = "for http://agent.test (RFC 8707), which the option resource changes or leaves out"
+    hint = "for the resource http://agent.test (RFC 8707): pass resource="
     assert (hint in str(caught.value)) is hinted
     assert caught.value.data["error"] == error
 
@@ -782,7 +782,7 @@ async def test_a_server_that_refuses_the_resource_is_answered_by_a_hint(error, w
 async def test_a_browser_that_brings_an_invalid_target_is_answered_by_a_hint():
     scene = by_browser(Browser(code=None, error="invalid_target"))
     async with scene.connect() as client:
-        with pytest.raises(AuthenticationError, match=r"invalid_target.*option resource"):
+        with pytest.raises(AuthenticationError, match=r"invalid_target.*pass resource="):
             await client.list_tasks()
 
 

@@ -541,7 +541,7 @@ CONSTRUCTORS = {
     ),
     "RunItem": "*key *content",
     "RunItemChangedError": "message='' *key *message_id=None **facts",
-    "ResumedCall": "*message_id *answer=None *error=None *duration=0.0 *left=0",
+    "ResumedCall": "*message_id *answer=None *error=None *duration=0.0 *remaining=0",
     "RunResult": "*key *answer=None *error=None *duration=0.0 *was_resumed=False *agent=None",
     "RetryPolicy": (
         "*max_retries=3 *base_delay=1.0 *backoff_factor=2.0 *max_delay=30.0 *jitter=True "

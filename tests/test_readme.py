@@ -141,7 +141,7 @@ async def test_messages_have_many_forms(tmp_path, monkeypatch):
     ("behaviour", "fault", "printed"),
     [
         (None, Reset(after_execution=True), "the connection"),
-        (lambda _: fails("no oven"), None, "the agent gave up: task"),
+        (lambda _: fails("no oven"), None, "the task failed: task"),
         (None, Reset(after_execution=True), "attempt"),
     ],
 )
@@ -278,7 +278,7 @@ async def test_many_agents_are_asked_at_once(monkeypatch):
     (away,) = (line for line in lines[:3] if line.startswith("traffic "))
     assert "the connection was refused" in away
     assert [line for line in lines[:3] if line != away] == ["weather Rain.", "news Elections."]
-    assert lines[3:] == ["traffic is left alone for now", "Elections."]
+    assert lines[3:] == ["the circuit of traffic is open", "Elections."]
 
 
 HERE = "https://agent.example.com"

@@ -388,7 +388,7 @@ async def test_a_mode_that_lets_others_in_is_tightened_with_a_warning(path, side
     await journal.begin(record("b"))
 
     assert set(modes(path).values()) == {0o600}
-    assert f"calls.db{side} had mode 0666, and has 0600 now" in caplog.text
+    assert f"calls.db{side} from 0666 to 0600" in caplog.text
     await journal.close()
     await holder.close()
 
@@ -510,7 +510,9 @@ async def test_who_only_reads_changes_no_mode_and_refuses_what_others_write(path
         await reader.close()
         assert modes(path) == {"calls.db": mode}
     path.chmod(0o622)
-    with pytest.raises(JournalError, match="mode 0622 lets others in; chmod 600") as caught:
+    with pytest.raises(
+        JournalError, match="mode 0622 gives other users access; run chmod 600"
+    ) as caught:
         await SqliteJournal(path, read_only=True).unfinished()
     assert caught.value.reason == "untrusted"
     assert modes(path) == {"calls.db": 0o622}

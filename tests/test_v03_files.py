@@ -33,7 +33,11 @@ class Agent(FakeAgent):
         self.files = []
         self.own = [Part(raw=raw, filename="own.bin") for raw in own] or ["done"]
         super().__init__(
-            self.answered, versions=("0.3",), bindings=("HTTP+JSON",), older_files=form, **options
+            self.answered,
+            versions=("0.3",),
+            bindings=("HTTP+JSON",),
+            v03_file_encoding=form,
+            **options,
         )
 
     def answered(self, turn):

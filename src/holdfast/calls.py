@@ -39,8 +39,7 @@ from holdfast.model.operations import (
     GET_AGENT_CARD,
     GET_EXTENDED_AGENT_CARD,
     GET_TASK,
-    SEND_MESSAGE,
-    SEND_STREAMING_MESSAGE,
+    SEND_NAMES,
 )
 from holdfast.model.requests import (
     GetExtendedAgentCardRequest,
@@ -151,9 +150,7 @@ class PerCall(msgspec.Struct, frozen=True, kw_only=True):
 _OPTIONS = tuple(CallOptions.__annotations__)
 _SEND_OPTIONS = (*_OPTIONS, *SendOptions.__annotations__.keys() - set(_OPTIONS))
 
-_SENDS = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name})
-
-_LOOK = 5.0
+_LOOK_S = 5.0
 """Seconds to learn what a task waits for before it is replied to."""
 
 _CLOSING = 10.0
@@ -564,7 +561,7 @@ class Calls:
             if not asks:
                 return None
             now = asyncio.get_running_loop().time()
-            within = Deadline(name="look", timeout=_LOOK, at=min(deadline.at, now + _LOOK))
+            within = Deadline(name="look", timeout=_LOOK_S, at=min(deadline.at, now + _LOOK_S))
             look = GetTaskRequest(id=task_id)
             errand = Errand(secrets=per_call.secrets, ends_with_request=False)
             aside = msgspec.structs.replace(per_call, errand=errand)
@@ -649,7 +646,7 @@ class Calls:
         self._check_open()
         errand = per_call.errand
         request_id = request_id or f"{self._name}-{next(self._numbers)}"
-        is_message = operation.name in _SENDS and errand.operation not in _SENDS
+        is_message = operation.name in SEND_NAMES and errand.operation not in SEND_NAMES
         if errand.operation is None or is_message:
             errand.operation, errand.request_id = operation.name, request_id
         push = _push_config_of(params)

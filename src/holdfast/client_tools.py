@@ -379,9 +379,9 @@ class ToolTurns:
     def _too_many(self, task: Task, new: int) -> LimitExceededError:
         bound = self._tools.max_tool_calls
         return LimitExceededError(
-            f"task {task.id} calls {new} tools after {self._ran}, and {bound} may run for one "
-            "answer (max_tool_calls); none of the new calls ran, and the task waits for their "
-            "results",
+            f"task {task.id} requests {new} tool calls after {self._ran}, but max_tool_calls "
+            f"allows {bound} for one answer; none of the new calls ran, and the task waits for "
+            "their results",
             which="max_tool_calls",
             bound=bound,
             task=task,

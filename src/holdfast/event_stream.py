@@ -275,8 +275,8 @@ class EventStream:
     def is_stale(self) -> bool:
         """Whether `task` still waits for what the stream's message replied to.
 
-        Some servers begin the stream of a reply with the task as it was before. That is an event
-        like any other, and no answer: `result` waits for the next one.
+        Some servers begin the stream of a reply with the task as it was before the reply. That
+        event is yielded like any other, but it is not the answer: `result` waits for the next.
         """
         return self._live is not None and self._live.is_stale
 
@@ -319,12 +319,12 @@ class EventStream:
     def text_changes(self, *, raise_on_failure: bool = True) -> AsyncIterator[TextChange]:
         """Iterates over what happens to the text of the answer: see `TextDelta`, `TextReset`.
 
-        A task that waits for input ends it like one that is completed: look at `task`, whose
-        state is INPUT_REQUIRED then, or at `Answer.question` of `result`.
+        A task that waits for input ends the iteration like a completed one: the state of `task` is
+        INPUT_REQUIRED then, and `result` has the question (`Answer.question`).
 
         Args:
             raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
-                at the end; if not, `task` tells of it.
+                at the end; if False, look at the state of `task`.
 
         Raises:
             TaskFailedError: At the end: the task failed; also `TaskRejectedError`,
@@ -344,12 +344,12 @@ class EventStream:
         text back: what it says in its place follows then, and `text_changes` tells of the reset.
         A line end is between two artifacts.
 
-        A task that waits for input ends it like one that is completed: look at `task`, whose
-        state is INPUT_REQUIRED then, or at `Answer.question` of `result`.
+        A task that waits for input ends the iteration like a completed one: the state of `task` is
+        INPUT_REQUIRED then, and `result` has the question (`Answer.question`).
 
         Args:
             raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
-                at the end; if not, `task` tells of it.
+                at the end; if False, look at the state of `task`.
 
         Raises:
             TaskFailedError: At the end: the task failed; also `TaskRejectedError`,

@@ -45,14 +45,14 @@ class ResumedCall(msgspec.Struct, frozen=True, kw_only=True):
             `TaskFailedError` where the task failed, a `JournalError` where another client works
             on the call, or where the journal's record of the call is ``"damaged"``.
         duration: Seconds from the moment at which the call was resumed.
-        left: How many of the pending calls have no outcome yet.
+        remaining: How many of the pending calls have no outcome yet.
     """
 
     message_id: str
     answer: Answer | None = None
     error: A2AError | None = None
     duration: float = 0.0
-    left: int = 0
+    remaining: int = 0
 
 
 class PendingCall:
@@ -237,7 +237,7 @@ async def resume_all(
                     answer=None if isinstance(given, A2AError) else given,
                     error=given if isinstance(given, A2AError) else None,
                     duration=duration,
-                    left=len(waiting) + len(running),
+                    remaining=len(waiting) + len(running),
                 )
     finally:
         for task in running:

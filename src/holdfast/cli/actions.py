@@ -287,13 +287,13 @@ def warn_of_gap(session: Session, output: Output, events: EventStream) -> None:
     offers = session.card is not None and bool(session.card.capabilities.streaming)
     if offers and events.is_polled:
         output.warn(
-            "the task was looked at, and not subscribed to: servers of protocol 0.3 may store a "
-            "task's text once more for each subscriber; status messages may be missing"
+            "the task was polled instead of subscribed to, because servers of protocol 0.3 may "
+            "store a task's text once more for each subscriber; status messages may be missing"
         )
     elif offers and events.gap and not events.reconnects:
         output.warn(
-            "the stream was cut, and not picked up again: the task was looked at instead; status "
-            "messages may be missing"
+            "the stream was cut and not resumed: the task was polled instead; status messages may "
+            "be missing"
         )
 
 

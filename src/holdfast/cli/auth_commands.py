@@ -148,8 +148,8 @@ async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
     named = session.settings.agent_source
     if not named.is_trusted:
         message = (
-            f"{named.place} names the agent, and may be anybody's; name the agent of a login "
-            "with --agent-card"
+            f"{named.place} names the agent, but the file may not be yours; name the agent to log "
+            "in at with --agent-card"
         )
         raise click.UsageError(message)
     try:
@@ -183,7 +183,7 @@ async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
     except AuthenticationError as error:
         hint = "try again later" if error.transient else None
         if resource is not None and concerns_resource(error):
-            hint = "--resource URI names the agent as the server does; --resource none nobody"
+            hint = "name the agent as the server does with --resource URI, or use --resource none"
         failure = Failure(
             code="A2ACLI_ERR_AUTH_FAILED",
             message=error.message,
@@ -195,7 +195,7 @@ async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
     except TimeoutError as error:
         if isinstance(error, A2AError):
             raise
-        told = "nobody logged in within --timeout"
+        told = "the login was not completed within --timeout"
         failure = Failure(code="A2ACLI_ERR_TIMEOUT", message=told, exit=5)
         raise CommandError(failure) from None
     login = Login(

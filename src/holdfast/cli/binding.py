@@ -136,8 +136,8 @@ def _reason(ctx: click.Context, settings: Settings, source: Source, agent: _Agen
         if agent.source.is_trusted:
             return None
         return (
-            f"{agent.source.place} names the agent {shown}, and may be anybody's; if you trust "
-            f"it: --agent-card {shlex.quote(shown)}"
+            f"{agent.source.place} names the agent {shown}, but the file may not be yours; if you "
+            f"trust the agent: --agent-card {shlex.quote(shown)}"
         )
     if any(agent.is_named_by(one) for one in agents):
         return None

@@ -73,7 +73,7 @@ def find_agent(world: World, settings: Settings) -> str | Path:
         ValueError: The reference cannot be one.
         CommandError: There is no such catalog, or no such entry in it.
     """
-    if settings.endpoint:
+    if settings.is_endpoint:
         return settings.agent_card
     place, hash_, name = settings.agent_card.strip().rpartition("#")
     if not (hash_ and place and name) or is_file(settings.agent_card):

@@ -254,7 +254,7 @@ def _find(candidates: Iterator[Path], problems: list[str]) -> Path | None:
 
 
 def _is_foreign(status: os.stat_result) -> bool:
-    return os.name == "posix" and status.st_uid not in {0, os.getuid()}
+    return os.name == "posix" and status.st_uid not in {0, os.geteuid()}
 
 
 def _read(path: Path, rank: int, problems: list[str], *, is_found: bool, is_named: bool) -> _File:
@@ -317,7 +317,7 @@ def _bytes_of(number: int, *, may_wait: bool) -> bytes:
     while len(content) <= _LARGEST:
         left = max(ends - time.monotonic(), 0)
         if may_wait and not select.select([number], [], [], left)[0]:
-            message = f"it did not come to its end within {_PIPE_WAIT_S:g} seconds"
+            message = f"it did not end within {_PIPE_WAIT_S:g} seconds"
             raise TimeoutError(message)
         piece = os.read(number, _LARGEST + 1 - len(content))
         if not piece:
@@ -348,12 +348,12 @@ _ELSEWHERE = "set it in the environment, in ~/.config/a2a-cli/.env, or name the 
 def _why_not(variable: str, file: _File) -> str:
     rule = rule_of(variable)
     if not rule.own:
-        return "no file decides it"
+        return "no file may set it"
     if file.hindrance != _FOUND:
         return file.hindrance
     if rule.strictness is not None:
         return f"{_FOUND} may only {rule.strictness.only}"
-    return f"{_FOUND} does not decide it; {_ELSEWHERE}"
+    return f"{_FOUND} must not set it; {_ELSEWHERE}"
 
 
 _OURS = re.compile(rf"(?P<blank>\s*)(?:export\s+)?{PREFIX}\w*\s*(?P<equals>=?)")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from holdfast.runtime.cautions import LOGGER
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -13,8 +15,6 @@ if TYPE_CHECKING:
 
 
 __all__ = ["Diagnostics"]
-
-SECURITY = "holdfast.security"
 
 
 class Diagnostics(logging.Handler):
@@ -29,13 +29,13 @@ class Diagnostics(logging.Handler):
         super().__init__(logging.DEBUG)
         self._output = output
         self._enabled = enabled
-        self._logger = logging.getLogger("holdfast" if enabled else SECURITY)
+        self._logger = logging.getLogger("holdfast" if enabled else LOGGER)
         self._level = self._logger.level
 
     def emit(self, record: logging.LogRecord) -> None:
         """Shows one record."""
         try:
-            if record.name == SECURITY:
+            if record.name == LOGGER:
                 self._output.warn(record.getMessage().partition("; pass ")[0])  # of Python
             else:
                 self._output.debug(record.getMessage())

@@ -67,7 +67,7 @@ _NOTHING_TO_FOLLOW = (
 )
 
 _ANNOUNCED = "holdfast.cli.execution.announced"
-_NEEDS_CARD = "--endpoint leaves out the card, which this command needs: use --agent-card."
+_NEEDS_CARD = "This command needs the agent's card, which --endpoint skips: use --agent-card."
 
 logger = logging.getLogger("holdfast.cli")
 
@@ -100,7 +100,7 @@ def execute(
     settings = read_settings(ctx)
     if settings.stream and not can_follow and settings.output != "json":
         raise click.UsageError(_NOTHING_TO_FOLLOW, ctx)
-    if settings.endpoint and needs_card:
+    if settings.is_endpoint and needs_card:
         raise click.UsageError(_NEEDS_CARD, ctx)
     output = output or output_for(settings.output, settings)
     announce(ctx, output, settings)

@@ -89,8 +89,8 @@ def look_for_message(error: A2AError, situation: Situation) -> str | None:
     context = ["--context-id", lost.context_id] if lost.context_id else []
     search = situation.command("task", "list", *context, "--history", "10", "-o", "json")
     return (
-        f"look for message {lost.message_id} in {search}; send it again only if running it twice "
-        "does no harm"
+        f"search for message {lost.message_id} with {search}; send it again only if running it "
+        "twice does no harm"
     )
 
 
@@ -117,7 +117,8 @@ def give_credentials(error: A2AError, situation: Situation) -> str | None:
             return _what_to_give(situation)
         shown = masked_reference(str(situation.reference))
         return (
-            "no credential is sent before the card says what takes it; if you trust this server: "
+            "no credential is sent before the card declares a scheme for it; if you trust this "
+            "server: "
             f"--credential-origin {shlex.quote(shown)}"
         )
     if settings.withheld and not settings.credentials:

@@ -162,8 +162,8 @@ EVERYWHERE = (
         metavar="URL",
         type=Reads("url", read_endpoint),
         mask=masked_reference,
-        help="The agent, by the address of its interface, in place of --agent-card: no card is "
-        "fetched, and one --transport says what is spoken there.",
+        help="Address of an interface of the agent, instead of --agent-card: no card is fetched, "
+        "and --transport names the binding.",
     ),
     _option(
         "--output",
@@ -230,7 +230,7 @@ EVERYWHERE = (
         is_eager=True,
         shell_complete=complete_path,
         help="Read settings from this .env file in place of the one in the working directory or "
-        "above it. If it is yours and has mode 0600 it may decide all of them, as flags do.",
+        "above it. If it is yours and has mode 0600, it may set everything that flags can.",
     ),
     _option(
         "--verbose",
@@ -284,9 +284,9 @@ EVERYWHERE = (
         multiple=True,
         metavar="ORIGIN",
         type=Reads("origin", read_id, r"[,\s]+"),
-        help="Agent, or origin, that credentials may be sent to, also to one that asks for them "
-        "before it shows its card; can be repeated. Else those of the environment or of a file go "
-        "to the agent that is named there beside them, or to the one that you name.",
+        help="Origin or agent that may get credentials, even before its card is read; can be "
+        "repeated. By default, credentials of the environment or of a file go to the agent that "
+        "is named beside them, and those of flags to the agent that you name.",
     ),
     _option(
         "--no-cache",
@@ -471,14 +471,14 @@ OAUTH = (
         metavar="URI",
         type=Reads("uri", read_id),
         show_default="the agent's origin",
-        help="Whom the token is for (RFC 8707), as the server names the agent; none for servers "
-        "that refuse to be told.",
+        help="Resource that the token is for (RFC 8707), as the server names the agent; none "
+        "sends no resource, for servers that refuse the parameter.",
     ),
     _option(
         "--allow-unadvertised-pkce",
         is_flag=True,
-        help="Log in by authorization-code though the server does not say that it checks code "
-        "challenges by S256 (RFC 7636).",
+        help="Log in by authorization-code although the server does not advertise PKCE with S256 "
+        "(RFC 7636).",
     ),
 )
 

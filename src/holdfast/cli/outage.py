@@ -24,7 +24,7 @@ from holdfast.errors import (
     RateLimitedError,
     RunItemChangedError,
 )
-from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
+from holdfast.model.operations import SEND_NAMES
 from holdfast.runtime.listeners import AttemptFailed, AttemptStarted, RequestFinished
 
 if TYPE_CHECKING:
@@ -52,8 +52,6 @@ _FIRST, _LONGEST = 1.0, 30.0
 
 _RECENT = 60.0
 """Seconds after something failed in which the next try is expected."""
-
-_SENDS = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name})
 
 
 def is_away(error: A2AError) -> bool:
@@ -185,7 +183,7 @@ class WatchedSession(JournaledSession):
 
     def _observed(self, observation: Observation) -> None:
         super()._observed(observation)
-        outage, is_read = self.outage, observation.operation not in _SENDS
+        outage, is_read = self.outage, observation.operation not in SEND_NAMES
         if isinstance(observation, AttemptFailed):
             outage.failed(observation.error, is_read=is_read)
         elif isinstance(observation, AttemptStarted) and not is_read:

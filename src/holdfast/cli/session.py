@@ -42,8 +42,7 @@ from holdfast.errors import A2AError, InvalidAgentCardError, VersionNotSupported
 from holdfast.model.extras import how_to_install
 from holdfast.model.operations import (
     GET_TASK,
-    SEND_MESSAGE,
-    SEND_STREAMING_MESSAGE,
+    SEND_NAMES,
     SUBSCRIBE_TO_TASK,
 )
 from holdfast.model.types import TaskState
@@ -92,9 +91,7 @@ __all__ = ["Session"]
 
 logger = logging.getLogger("holdfast.cli")
 
-_SENDS = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name})
-
-_TOLD = 2
+_FAILURES_TO_REPORT = 2
 """Failures one after the other from which on it is said that the agent is away."""
 _CERTIFICATE = {
     "cert_file": "--client-cert",
@@ -186,7 +183,7 @@ class Session:
             self._login = None if self._credentials else self._kept(reference)
             self._auth = self._credentials or self._login
             self.client: Client = connect(
-                _card_of_endpoint(settings) if settings.endpoint else reference,
+                _card_of_endpoint(settings) if settings.is_endpoint else reference,
                 auth=self._auth,
                 timeout=settings.timeout,
                 resilience=self._resilience,
@@ -205,10 +202,10 @@ class Session:
                 env=world.env,
             )
         except ValueError as error:
-            flag = "--endpoint" if settings.endpoint else "--agent-card"
+            flag = "--endpoint" if settings.is_endpoint else "--agent-card"
             raise click.UsageError(f"{flag}: {error}") from None
         except InvalidAgentCardError:
-            if not settings.endpoint:
+            if not settings.is_endpoint:
                 raise
             where, binding = masked_reference(settings.agent_card), settings.transports[0]
             message = f"--endpoint: {where!r} is not an address for {binding}"
@@ -248,7 +245,7 @@ class Session:
         """
         reference, settings = self.reference, self.settings
         is_own = settings.client_cert is not None or settings.client_key is not None
-        if settings.no_cache or settings.endpoint or is_own or not isinstance(reference, str):
+        if settings.no_cache or settings.is_endpoint or is_own or not isinstance(reference, str):
             return self.engine
         directory = None if isinstance(reference, ListedAddress) else self._world.cache()
         if directory is None:
@@ -360,8 +357,8 @@ class Session:
             raise click.UsageError(message)
         if self._login is not None and self._login.fit(card):
             self._output.warn(
-                "the token of your login is not sent: the card asks for none (no OAuth, OpenID "
-                "Connect or bearer scheme)"
+                "the token of your login is not sent: the card declares no scheme for it (OAuth, "
+                "OpenID Connect or bearer)"
             )
         if self._credentials is not None:
             try:
@@ -403,7 +400,7 @@ class Session:
         """The version that the caller asked for; None leaves it to the card."""
         settings = self.settings
         if not settings.version_given:
-            return PROTOCOL_VERSION if settings.endpoint else None
+            return PROTOCOL_VERSION if settings.is_endpoint else None
         return next((v for v in PROTOCOL_VERSIONS if v == settings.version), None)
 
     def _speaks(self, interface: AgentInterface) -> None:
@@ -414,8 +411,8 @@ class Session:
         if spoken_version(interface.protocol_version) == OLDER_VERSION:
             self._is_warned_of_version = True
             self._output.warn(
-                f"the agent's card declares no protocol newer than {OLDER_VERSION}, which is "
-                f"spoken; --a2a-version {PROTOCOL_VERSION} refuses that"
+                f"the agent's card declares no protocol newer than {OLDER_VERSION}, so the client "
+                f"uses {OLDER_VERSION}; --a2a-version {PROTOCOL_VERSION} refuses that"
             )
 
     def command(self, *words: str) -> str:
@@ -432,7 +429,7 @@ class Session:
         is_newest = settings.version == PROTOCOL_VERSION
         version = [] if is_newest else ["--a2a-version", settings.version]
         config = [] if settings.config is None else ["--config", settings.config]
-        flag = "--endpoint" if settings.endpoint else "--agent-card"
+        flag = "--endpoint" if settings.is_endpoint else "--agent-card"
         card = [flag, masked_reference(settings.agent_card)]
         return command_line(
             [*words, *card, *config, *version, *transports, *extensions, *insecure]
@@ -481,7 +478,7 @@ class Session:
         Of what was said in vain it is known here whether it was said at all.
         """
         if isinstance(observation, AttemptStarted):
-            self.is_under_way |= observation.operation in _SENDS
+            self.is_under_way |= observation.operation in SEND_NAMES
         elif isinstance(observation, ReconcileStarted):
             self._output.warn(searching(observation, self.left()))
         elif isinstance(observation, Reconciled):
@@ -503,11 +500,11 @@ class Session:
             self._answers_again()
         elif _is_cut(observation) and self.task is not None:
             self._failures += 1
-            if self._failures == _TOLD:
+            if self._failures == _FAILURES_TO_REPORT:
                 self._output.warn(waiting_out(observation, self.task.id))
 
     def _answers_again(self) -> None:
-        if self._failures >= _TOLD:
+        if self._failures >= _FAILURES_TO_REPORT:
             self._output.warn("the agent answers again")
         self._failures = 0
 

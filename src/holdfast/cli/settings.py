@@ -29,7 +29,7 @@ class Settings:
 
     Attributes:
         agent_card: The reference, as written; the interface's address if that is named instead.
-        endpoint: Whether it is the address of an interface, and no card is fetched.
+        is_endpoint: Whether it is the address of an interface, and no card is fetched.
         config: The configuration file that the caller named by a flag, as written.
         bearer: A bearer token.
         api_key: An API key.
@@ -69,7 +69,7 @@ class Settings:
     """
 
     agent_card: str
-    endpoint: bool = False
+    is_endpoint: bool = False
     config: str | None = None
     bearer: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
@@ -155,7 +155,7 @@ def read_settings(ctx: click.Context, *, needs_agent: bool = True) -> Settings:
     secret, secret_source = value_of(ctx, CLIENT_SECRET)
     return Settings(
         agent_card=endpoint or values["agent_card"] or "",
-        endpoint=endpoint is not None,
+        is_endpoint=endpoint is not None,
         config=values["config"] if sources["config"] is FLAG else None,
         bearer=values["bearer"],
         api_key=values["api_key"],
@@ -304,7 +304,7 @@ def _endpoint(
         if card < interface:
             return None
     if len(set(values["transport"])) != 1:
-        message = "--endpoint needs one --transport, which says what is spoken there."
+        message = "--endpoint needs exactly one --transport, the binding of that address."
         raise click.UsageError(message, ctx)
     return endpoint
 

@@ -216,8 +216,8 @@ def inside(error: A2AError, _situation: Situation) -> str:
     """An address that is too far inside this network."""
     address = cast("errors.NetworkPolicyError", error).address
     return (
-        f"{error.agent} leads to {address}, further inside this network than an address may that "
-        "a card, a catalog or a redirect names; nothing was sent there"
+        f"{error.agent} resolves to {address}, which a card, a catalog or a redirect must not "
+        "name (SSRF protection); nothing was sent there"
     )
 
 

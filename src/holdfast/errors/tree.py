@@ -650,7 +650,10 @@ class CredentialOriginError(A2AError):
 
 
 class NetworkPolicyError(A2AError):
-    """An address that others named leads further inside than they may say; nothing was sent.
+    """An address resolves into a network that it must not reach (SSRF protection).
+
+    Nothing was sent. Raised for an address that a card, a redirect or an authorization server
+    names, and with ``connect(reach="public")`` for every address of the client.
 
     Attributes:
         address: The number of the host that it led to.

@@ -127,7 +127,7 @@ class Permissions:
         left = mode & ~extra
         hint = self._hint(extra)
         refusal = self._untrusted(
-            place, f"its mode {mode:04o} lets others in; chmod {left:o} takes that away{hint}"
+            place, f"its mode {mode:04o} gives other users access; run chmod {left:o}{hint}"
         )
         if self._is_read_only:
             raise refusal
@@ -139,9 +139,9 @@ class Permissions:
         except PermissionError:
             raise refusal from None
         if not is_kept:
-            self._warn("the file system keeps no permissions for %s: others may read it", place)
+            self._warn("the file system has no permissions for %s: other users may read it", place)
         else:
-            logger.warning("%s had mode %04o, and has %04o now%s", place, mode, left, hint)
+            logger.warning("changed the mode of %s from %04o to %04o%s", place, mode, left, hint)
 
     def _hint(self, extra: int) -> str:
         """How to keep permissions that a group was given on purpose."""

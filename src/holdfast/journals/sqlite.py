@@ -401,7 +401,7 @@ def _outcome(
         failure.__cause__ = error
         return failure
     except OverflowError as error:  # a number that SQLite has no room for
-        failure = JournalError(f"the journal takes no such number: {error}", executed=False)
+        failure = JournalError(f"a number is too large for the journal: {error}", executed=False)
         failure.__cause__ = error
         return failure
     except msgspec.ValidationError as error:  # of an older Holdfast that still runs, or by hand

@@ -92,7 +92,7 @@ def _ascii_label(label: str) -> str:
         return _encoded(label)
     lowered = label.lower()
     if lowered.startswith(_ACE) and not _is_ascii_form(lowered):
-        text = f"is the ASCII form of no name ({label[:_LONGEST_LABEL]})"
+        text = f"is not a valid ASCII form of a name ({label[:_LONGEST_LABEL]})"
         raise HostError(text)
     return lowered
 
@@ -106,17 +106,17 @@ def _encoded(label: str) -> str:
     try:
         mapped = idna.uts46_remap(label, std3_rules=True, transitional=False)
         if mapped != label.lower() or mapped.isascii():
-            meant = f"; if {mapped} is meant, write that" if mapped.isascii() else ""
-            text = f"can be read in two ways{meant}"
+            meant = f"; if you mean {mapped}, write that" if mapped.isascii() else ""
+            text = f"is ambiguous (UTS 46){meant}"
             raise HostError(text)
         encoded = idna.alabel(mapped).decode()
     except idna.IDNAError as error:
-        text = f"is no name of IDNA 2008 ({_in_ascii(str(error))})"
+        text = f"is not valid in IDNA 2008 ({_in_ascii(str(error))})"
         raise HostError(text) from None
     alphabets = sorted(_LOOK_ALIKE & {name_of(one, "").partition(" ")[0] for one in mapped})
     if len(alphabets) > 1:
         mixed = " and ".join(alphabet.capitalize() for alphabet in alphabets)
-        text = f"mixes {mixed} letters, which look alike; if it is meant, write {encoded}"
+        text = f"mixes {mixed} letters, which look alike; if you mean this host, write {encoded}"
         raise HostError(text)
     return encoded
 

@@ -105,8 +105,8 @@ class AiohttpEngine(ClosingContext):
         trusted = ssl_option(ssl)
         if session is None and not is_verifying(trusted):
             logger.warning(
-                "TLS certificates are not verified, as ssl= or TlsConfig says: whoever is on the "
-                "way can read and change all that is sent and received"
+                "TLS certificates are not verified (ssl= or TlsConfig): anyone on the network "
+                "path can read and change requests and replies"
             )
         settings = Settings(
             max_connections=max_connections,

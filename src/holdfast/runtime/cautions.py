@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from holdfast.model.hosts import is_loopback
-from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
+from holdfast.model.operations import SEND_NAMES
 from holdfast.wire.origins import origin
 from holdfast.wire.redaction import secrets_in
 
@@ -26,7 +26,6 @@ __all__ = ["LOGGER", "Cautions"]
 LOGGER = "holdfast.security"
 """Name of the logger."""
 
-_SENDS = frozenset({SEND_MESSAGE.name, SEND_STREAMING_MESSAGE.name})
 _MOST = 1000
 """Origins that are remembered. A hostile card can name as many as it likes."""
 
@@ -51,10 +50,10 @@ class Cautions:
             there: The origin that it goes to.
             named: The origins that the caller named.
         """
-        if operation.name in _SENDS and _is_new(there, self._contents):
+        if operation.name in SEND_NAMES and _is_new(there, self._contents):
             logger.warning(
-                "messages and files go to %s, which the agent's card names, though the agent was "
-                "named at %s; pass credential_origins=(%r,) if you trust it",
+                "messages and files are sent to %s, an origin that only the agent's card names; "
+                "the caller named %s; pass credential_origins=(%r,) if you trust it",
                 there,
                 ", ".join(sorted(named)),
                 there,
@@ -73,8 +72,8 @@ class Cautions:
         is_plain = parts.scheme == "http" and not is_loopback(parts.hostname or "")
         if is_plain and _is_new(there, self._plain):
             logger.warning(
-                "credentials go to %s without TLS: whoever is on the way can read and use them; "
-                "use https",
+                "credentials are sent to %s without TLS: anyone on the network path can read and "
+                "use them; use https",
                 there,
             )
 

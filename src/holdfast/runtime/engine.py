@@ -260,17 +260,17 @@ def reach_error(url: str, address: str | None, reach: Reach | None = None) -> Ne
     """
     if address is None:
         text = (
-            f"{presentable(url)} was not called: its name is resolved by a proxy or a channel of "
-            'the caller\'s, and reach="public" cannot be checked there. Exempt the host from the '
-            "proxy, or leave the check to the proxy and reach= out"
+            f'{presentable(url)} was not called: reach="public" cannot be checked, because a '
+            "proxy or a gRPC channel of your own resolves the name. Exempt the host from the "
+            "proxy, or have the proxy check addresses and leave out reach="
         )
         return NetworkPolicyError(text, executed=False, agent=presentable(url))
     if reach is not None and reach.is_strict:
-        why = 'and reach="public" allows public addresses only'
+        why = 'but reach="public" allows public addresses only'
     else:
-        why = "further inside than an address may that the agent's card or a redirect names"
+        why = "which an agent's card or a redirect must not name (SSRF protection)"
     return NetworkPolicyError(
-        f"{presentable(url)} leads to {address} ({scope_of(address)}), {why}; nothing was sent "
+        f"{presentable(url)} resolves to {address} ({scope_of(address)}), {why}; nothing was sent "
         f'there. If you trust it, pass allowed_networks=("{address}",)',
         address=address,
         executed=False,

@@ -23,7 +23,7 @@ from holdfast.errors import (
     LimitExceededError,
     OutcomeUnknownError,
 )
-from holdfast.model.operations import SEND_MESSAGE, SEND_STREAMING_MESSAGE
+from holdfast.model.operations import SENDS
 from holdfast.policy.deadline import NEVER
 from holdfast.policy.retry import lost_the_reply
 from holdfast.runtime.listeners import attempts_of
@@ -149,7 +149,7 @@ class OutcomeLayer(PassThrough):
     def through(
         self, call: Call[P, R], onward: Onward[P, R, T], /
     ) -> Coroutine[Any, Any, Reply[T]]:
-        return _sent(call, onward) if call.operation in _SENDS else onward(call)
+        return _sent(call, onward) if call.operation in SENDS else onward(call)
 
 
 class DeadlineLayer(PassThrough):
@@ -223,9 +223,6 @@ class _UnderWay:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORD):
                 await self._drained.wait()
-
-
-_SENDS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})
 
 
 async def _sent(call: Call[P, R], onward: Onward[P, R, T]) -> Reply[T]:

@@ -522,15 +522,15 @@ def _log_circuit(changed: CircuitChanged) -> None:
     match changed.state:
         case "open":
             logger.warning(
-                "%s the agent is left alone for %.3g s, after %d failures in a row",
+                "%s circuit open for %.3g s after %d failures in a row",
                 _subject(changed),
                 changed.retry_after,
                 changed.failures,
             )
         case "half_open":
-            logger.info("%s the agent is tried", _subject(changed))
+            logger.info("%s circuit half-open: one call probes the agent", _subject(changed))
         case _:
-            logger.info("%s the agent is well again", _subject(changed))
+            logger.info("%s circuit closed", _subject(changed))
 
 
 def _subject(observation: Observation) -> str:

@@ -75,41 +75,43 @@ class A2AServer:
         task_store: The SDK's; None for one in memory, which forgets everything at its end.
         push: Whether clients may have themselves be told of their tasks (A2A 4.3.3), or the
             SDK's store of what they want.
-        push_sender: One of the SDK's kind, in place of the server's own; where it connects to is
-            then its own affair.
-        push_url_validator: Says of the address in a configuration whether pushing there is
-            allowed, before it is kept. Without `push_networks` its word counts for addresses of
-            this machine and of private networks, too.
-        push_networks: Networks such as ``10.0.0.0/8`` that pushes reach besides public addresses,
-            checked for each socket that is made. None: none, or where there is a
-            `push_url_validator`, what it allows, but neither link-local nor metadata addresses;
-            ``()`` keeps pushes to public addresses, whatever it allows.
-        push_engine: What carries pushes, such as an `AiohttpEngine` with a certificate authority
-            of your own; it stays open. None for one of the server's own, without proxies.
+        push_sender: An SDK ``PushNotificationSender`` to use instead of the server's own; the
+            server does not check where it connects to.
+        push_url_validator: Returns whether a URL is allowed, before its push configuration is
+            stored; a coroutine function. Without `push_networks` it may also allow addresses of
+            this machine and of private networks.
+        push_networks: Networks such as ``10.0.0.0/8`` that pushes may reach besides public
+            addresses, checked for each connection (SSRF protection). None allows no network, or
+            with a `push_url_validator` what that allows, except link-local and metadata
+            addresses. ``()`` keeps pushes to public addresses, whatever the validator allows.
+        push_engine: The `HttpEngine` that sends pushes, such as an `AiohttpEngine` with a
+            certificate authority of your own; the server does not close it. None for an engine of
+            the server's own, without proxies.
         versions: Of the protocol, the preferred one first: ``"1.0"`` and ``"0.3"``.
         streaming: Whether answers can be streamed.
         extensions: That the agent supports: URIs, or with more to say `AgentExtension`.
-        authenticate: Gives the name of a caller by the headers of a request, names in lower case,
-            over every binding, before a body is read; may be a coroutine function. None refuses
-            the request: HTTP 401, UNAUTHENTICATED over gRPC. Tasks belong to the name, and it is
-            `Requester.user`; what belongs to another is not found. The public card is for
-            everybody. None in its place: no authentication, all callers share all tasks.
-        middleware: Functions that make an ASGI application of another one, the first one
-            outermost, behind `authenticate`. A ``scope["user"]`` as Starlette's has it is whom
-            tasks belong to, by its ``identity`` or else its ``display_name``. Not for gRPC.
-        allowed_hosts: Hosts that the ``Host`` header of a request may name besides that of the
-            agent's address; ``*.example.com`` for all below a domain, ``*`` for all. None: where
-            the server listens on a loopback address, or an application's address is one, every
-            name of this machine is accepted and no other (protection against DNS rebinding);
-            elsewhere hosts are not checked. Others are answered by HTTP 421.
+        authenticate: Function or coroutine function that takes the headers of a request (names in
+            lower case) and returns the name of the caller, or None to refuse the request: HTTP
+            401, UNAUTHENTICATED over gRPC. It is called for every binding, before the body is
+            read, and has 30 s. Tasks belong to that name, which is `Requester.user`; tasks of
+            other callers are not found. The public card needs no authentication. Without this
+            option all callers share all tasks.
+        middleware: Functions that wrap the ASGI application, the first one outermost; they run
+            after `authenticate`. If one sets ``scope["user"]`` as Starlette does, tasks belong to
+            the user's ``identity``, or else to its ``display_name``. Not for gRPC.
+        allowed_hosts: Hosts that the ``Host`` header of a request may name besides the host of the
+            agent's address; ``*.example.com`` for all below a domain, ``*`` for all. Others get
+            HTTP 421. With None, a server on a loopback address accepts only names of this machine
+            (protection against DNS rebinding), and a server elsewhere accepts every host.
         allowed_origins: Origins that the ``Origin`` header of a browser may name, such as
-            ``https://app.example.com``, besides those of the accepted hosts; ``*`` for all. None:
-            none besides, where hosts are checked; elsewhere any. Others are answered by HTTP 403.
+            ``https://app.example.com``, besides those of the accepted hosts; ``*`` for all. Others
+            get HTTP 403. With None, no other origin is accepted where hosts are checked, and every
+            origin elsewhere.
         max_body: Bytes that the body of a request may have; HTTP 413 beyond.
         max_body_memory: Bytes that the bodies of all requests together may take in memory, the
             first 64 KiB of each not counted; HTTP 503 with ``Retry-After`` beyond. None for four
-            times `max_body`. Of gRPC, each message is bounded by `max_body` alone.
-        max_parts: Parts that a message may have.
+            times `max_body`. Over gRPC, only `max_body` bounds each message.
+        max_parts: Parts that a message may have; an invalid params error beyond.
         max_json_values: Objects, lists, members and items that a request may hold altogether;
             HTTP 413 beyond.
         body_timeout: Seconds in which it has to come; on sockets its head, and then its body.

@@ -38,7 +38,7 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
         hosts: Names in the spelling of `holdfast.model.hosts.spelled`, ``*.`` before those whose
             subdomains are meant, or ``*`` for all.
         origins: Origins in lower case, or ``*`` for all.
-        loopback: Whether every name of this machine is accepted.
+        is_loopback: Whether every name of this machine is accepted.
         checks_hosts: Whether ``Host`` is checked.
         checks_origins: Whether ``Origin`` is checked.
         hint: What the operator can do about a refusal; None for the options of `A2AServer`.
@@ -46,7 +46,7 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
 
     hosts: frozenset[str]
     origins: frozenset[str]
-    loopback: bool
+    is_loopback: bool
     checks_hosts: bool
     checks_origins: bool
     hint: str | None = None
@@ -79,7 +79,7 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
     def accepts_host(self, host: str) -> bool:
         """Whether a host, as in an address without brackets, may be named."""
         name = spelled(host).removesuffix(".")
-        if _ANY in self.hosts or name in self.hosts or (self.loopback and is_loopback(name)):
+        if _ANY in self.hosts or name in self.hosts or (self.is_loopback and is_loopback(name)):
             return True
         return any(rule.startswith("*.") and name.endswith(rule[1:]) for rule in self.hosts)
 
@@ -117,7 +117,7 @@ def host_rules(
     return HostRules(
         hosts=frozenset(spelled(_unbracketed(host)).removesuffix(".") for host in named),
         origins=frozenset(origin.lower() for origin in allowed_origins or ()),
-        loopback=is_local,
+        is_loopback=is_local,
         checks_hosts=checks_hosts,
         checks_origins=checks_hosts or allowed_origins is not None,
         hint=hint,

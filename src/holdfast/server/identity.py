@@ -35,7 +35,7 @@ Authenticate = Callable[[Mapping[str, str]], "str | Awaitable[str | None] | None
 
 UNPROVEN = "the request needs valid credentials"
 
-_JUDGING = 30.0
+_AUTHENTICATE_S = 30.0
 """Seconds that a function has to say who calls."""
 
 
@@ -51,7 +51,7 @@ async def name_of_caller(authenticate: Authenticate, headers: Mapping[str, str])
         TimeoutError: It takes too long.
         Exception: What it raises.
     """
-    async with asyncio.timeout(_JUDGING):
+    async with asyncio.timeout(_AUTHENTICATE_S):
         named: Any = authenticate(headers)
         if inspect.isawaitable(named):
             named = await named

@@ -38,10 +38,10 @@ __all__ = ["PushSender", "PushTargets"]
 
 logger = logging.getLogger("holdfast.server")
 
-_SENDING = 10.0
+_PUSH_S = 10.0
 """Seconds that a push may take."""
 
-_RESOLVING = 5.0
+_RESOLVE_S = 5.0
 _TIMEOUTS = Timeouts(pool=10.0, connect=5.0, write=10.0, first_byte=10.0, idle=10.0)
 _PORTS = {"http": 80, "https": 443}
 _SHOWN = 200
@@ -85,7 +85,7 @@ class PushTargets:
             return "push_url_validator does not allow it"
         parts = urlsplit(url)
         try:
-            async with asyncio.timeout(_RESOLVING):
+            async with asyncio.timeout(_RESOLVE_S):
                 infos = await asyncio.get_running_loop().getaddrinfo(
                     parts.hostname, parts.port or _PORTS[parts.scheme], type=socket.SOCK_STREAM
                 )
@@ -93,7 +93,7 @@ class PushTargets:
             return "its host cannot be resolved"
         for number in {str(info[4][0]) for info in infos}:
             if self.reach.refuses(number):
-                return f"it leads to {number} ({scope_of(number)}); {_hint(number)}"
+                return f"it resolves to {number} ({scope_of(number)}); {_hint(number)}"
         return None
 
 
@@ -134,13 +134,13 @@ class PushSender(PushNotificationSender):
     async def _send(self, task_id: str, config: TaskPushNotificationConfig, body: bytes) -> None:
         shown = one_line(presentable(config.url), _SHOWN)
         try:
-            async with asyncio.timeout(_SENDING):
+            async with asyncio.timeout(_PUSH_S):
                 status = await self._status_of(config, body)
         except NetworkPolicyError as refused:
-            number = refused.address or "an address"
-            why = f"it leads to {number} further inside than it may; {_hint(number)}"
+            number = refused.address or "an unknown address"
+            why = f"it resolves to {number}, which is not a public address; {_hint(number)}"
         except TimeoutError:
-            why = f"it took longer than {_SENDING:g} s"
+            why = f"it took longer than {_PUSH_S:g} s"
         except Exception as error:  # noqa: BLE001  what fails here is no affair of the task
             why = one_line(str(error), _SHOWN) or type(error).__name__
         else:

@@ -119,7 +119,7 @@ class Service:
             inner = wrap(inner)
         if settings.authenticate is not None:
             inner = Authentication(inner, settings.authenticate, public=frozenset({_CARD_PATH}))
-        self._log_who_may_call(is_local=rules.loopback)
+        self._log_who_may_call(is_local=rules.is_loopback)
         bounded = BoundedBodies(
             inner,
             limit=settings.max_body,
@@ -133,8 +133,8 @@ class Service:
         if self._settings.authenticate is None and not self._settings.middleware:
             logger.log(
                 logging.INFO if is_local else logging.WARNING,
-                "%s is served without authentication: whoever can call it can read and cancel all "
-                "tasks; authenticate= keeps callers apart",
+                "%s is served without authentication: every caller can read and cancel all tasks; "
+                "pass authenticate= to keep callers apart",
                 self._name,
             )
 

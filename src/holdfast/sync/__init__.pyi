@@ -1182,8 +1182,8 @@ class EventStream:
     def is_stale(self) -> bool:
         """Whether `task` still waits for what the stream's message replied to.
 
-        Some servers begin the stream of a reply with the task as it was before. That is an event
-        like any other, and no answer: `result` waits for the next one.
+        Some servers begin the stream of a reply with the task as it was before the reply. That
+        event is yielded like any other, but it is not the answer: `result` waits for the next.
         """
 
     @property
@@ -1219,12 +1219,12 @@ class EventStream:
     def text_changes(self, *, raise_on_failure: bool = True) -> Iteration[TextChange]:
         """Iterates over what happens to the text of the answer: see `TextDelta`, `TextReset`.
 
-        A task that waits for input ends it like one that is completed: look at `task`, whose
-        state is INPUT_REQUIRED then, or at `Answer.question` of `result`.
+        A task that waits for input ends the iteration like a completed one: the state of `task` is
+        INPUT_REQUIRED then, and `result` has the question (`Answer.question`).
 
         Args:
             raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
-                at the end; if not, `task` tells of it.
+                at the end; if False, look at the state of `task`.
 
         Raises:
             TaskFailedError: At the end: the task failed; also `TaskRejectedError`,
@@ -1240,12 +1240,12 @@ class EventStream:
         text back: what it says in its place follows then, and `text_changes` tells of the reset.
         A line end is between two artifacts.
 
-        A task that waits for input ends it like one that is completed: look at `task`, whose
-        state is INPUT_REQUIRED then, or at `Answer.question` of `result`.
+        A task that waits for input ends the iteration like a completed one: the state of `task` is
+        INPUT_REQUIRED then, and `result` has the question (`Answer.question`).
 
         Args:
             raise_on_failure: Whether a task that failed, was rejected or canceled raises its error
-                at the end; if not, `task` tells of it.
+                at the end; if False, look at the state of `task`.
 
         Raises:
             TaskFailedError: At the end: the task failed; also `TaskRejectedError`,
@@ -1476,8 +1476,9 @@ def connect(
     Args:
         agent: Where the agent is: its origin or address (the card is looked for below it), the
             card's own URL, a `Path` to the card's file, the card, or its JSON object. Or a list of
-            these: replicas of the same agent. What belongs to a task or a conversation goes to the
-            replica that made it; while that one is away, to the others if they share its store.
+            these: replicas of the same agent. Calls about a task or a conversation go to the
+            replica that created it; while that replica is unreachable, to the others if they share
+            its store.
         auth: A value for ``Authorization``, headers, an `AuthProvider`, or a `CredentialService`
             that is asked as the card's security requirements say; see `AuthInterceptor`.
         timeout: Seconds for a whole call, with everything that is tried again.
@@ -1545,29 +1546,29 @@ def connect(
             four slashes for an absolute path); or a `Journal`, which may be shared and is not
             closed. See `Client.pending`.
         shared_store: Whether the replicas of a list share a store of tasks, so that each of them
-            can serve every task. None learns it from what the replicas answer: while the replica
-            that made a task is away, the others are asked for the task. True tells it beforehand,
-            which helps where the first replica is away before any other has been asked; False
-            keeps each task at the replica that made it.
+            can serve every task. None lets the client find out: while the replica that created a
+            task is unreachable, it asks the others for the task. True assumes it from the start,
+            which helps if that replica fails before the client has found out. False keeps each
+            task at the replica that created it.
         headers: Sent with every request. Like `auth`, they go to the origin of `agent` and `url`
             (of the card's first interface, where the card was passed) and nowhere else.
         extensions: URIs of protocol extensions for ``A2A-Extensions``, asked for with every call
             (A2A 4.6). One that the card does not declare, and one that it requires and that is
             not among them nor among those of a call, are errors before anything is sent.
-        credential_origins: More origins that may get `auth` and `headers`. Messages go to the
-            origin that the card names in any case; one that is neither named here nor by `agent`
-            and `url` is warned of in the log ``holdfast.security``, once.
+        credential_origins: More origins that may get `auth` and `headers`. Messages are sent to
+            the origin that the card names in any case. If neither this option nor `agent` or `url`
+            names it, the logger ``holdfast.security`` warns once.
         allowed_networks: Networks that the card or a redirect may point into, such as
             ``"10.0.0.0/8"``. Into others they may point from another origin only where the agent
             itself is at least as far inside (private, link-local, loopback), and never at a
             cloud's metadata.
-        reach: Where the addresses of this client may lead, whoever named them: ``"any"``, or
-            ``"public"`` for public addresses and `allowed_networks` alone, which is for services
-            that get agents' addresses from their users. It holds for `agent` and `url`, cards,
-            redirects, interfaces over HTTP and gRPC, key sets, and the authorization server of
-            `auth`, by the number that each connection is made to (`NetworkPolicyError`). A name
-            that a proxy or `grpc_channel_factory` resolves is refused, since nobody can say here
-            where it leads.
+        reach: Which addresses this client may connect to (SSRF protection): ``"any"``, or
+            ``"public"`` for public addresses and `allowed_networks` only. Use ``"public"`` in
+            services that get agents' addresses from their users. It covers `agent` and `url`,
+            cards, redirects, interfaces over HTTP and gRPC, key sets, and the authorization server
+            of `auth`, and checks the IP address of each connection (`NetworkPolicyError`). A name
+            that a proxy or `grpc_channel_factory` resolves is refused, because the client cannot
+            check its address.
         interceptors: See `Interceptor`. An `AuthInterceptor` among them is the same as `auth`.
         consumers: Called with the tasks and messages that sending and waiting give; see
             `Consumer`.

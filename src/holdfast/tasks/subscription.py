@@ -267,8 +267,8 @@ class Subscription:
             return Wait(attempt=self._doubts, at_least=_DOUBTS[self._doubts - 1])
         state = TaskState.UNSPECIFIED if self.rest is None else self.rest.status.state
         if state is TaskState.COMPLETED or (not state.is_terminal and catch_up.is_behind):
-            what = f"the stream of task {self._told.task_id} says {state.name} after a cut, and"
-            what += f" GetTask does not, {sum(_DOUBTS):g} s later: what was missed is not known"
+            what = f"the stream of task {self._told.task_id} ended with {state.name} after a cut,"
+            what += f" but GetTask does not show it {sum(_DOUBTS):g} s later: text may be missing"
             raise ReconnectError(what, task=self._told.whole(), executed=True)
         return Step.DONE
 

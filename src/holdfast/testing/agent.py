@@ -24,7 +24,7 @@ from holdfast.testing.plans import echo
 from holdfast.testing.serverrequests import read_request
 from holdfast.testing.serverwire import CARD, Refusal, Wire
 from holdfast.testing.streaming import Streaming
-from holdfast.testing.v03wire import OlderFiles, v03_card
+from holdfast.testing.v03wire import V03FileEncoding, v03_card
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -93,9 +93,9 @@ class FakeAgent:
         latency: Seconds before each reply.
         id_suffix: What the ids that it makes end with; replicas with stores of their own need
             different ones.
-        older_files: What it has in ``fileWithBytes`` over HTTP+JSON of protocol 0.3: ``"base64"``
-            text, as the official server for Python, or the ``"bytes"`` themselves, as the proto
-            says.
+        v03_file_encoding: How it writes ``fileWithBytes`` over HTTP+JSON of protocol 0.3: as
+            ``"base64"`` text, like the official server for Python, or as the ``"bytes"``
+            themselves, as the proto says.
         store: The `store` of another fake agent, which both share then, as the replicas of an
             agent may; None for one of its own.
 
@@ -128,7 +128,7 @@ class FakeAgent:
         reply_lag: float = 0.0,
         latency: float = 0.0,
         id_suffix: str = "",
-        older_files: OlderFiles = "base64",
+        v03_file_encoding: V03FileEncoding = "base64",
         store: Store | None = None,
     ) -> None:
         if not versions or not set(versions) <= {"1.0", "0.3"}:
@@ -155,7 +155,7 @@ class FakeAgent:
         )
         self._bindings = bindings
         self._versions = versions
-        self._older_files: OlderFiles = older_files
+        self._v03_file_encoding: V03FileEncoding = v03_file_encoding
         self._token = token
         self._extensions = tuple(extensions)
         self._latency = latency
@@ -228,7 +228,7 @@ class FakeAgent:
             request,
             self._streaming or Streaming(),
             self._versions,
-            older_files=self._older_files,
+            v03_file_encoding=self._v03_file_encoding,
         )
         return Exchange(
             wire,

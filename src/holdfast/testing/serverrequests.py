@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from holdfast.model import codec
 from holdfast.model.operations import OPERATIONS, SUBSCRIBE_TO_TASK, Operation
 from holdfast.testing.serverwire import CARD, Refusal, Wire
-from holdfast.testing.v03wire import LACKING, OlderFiles, V03BytesWire, V03Wire
+from holdfast.testing.v03wire import LACKING, V03BytesWire, V03FileEncoding, V03Wire
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +26,7 @@ def read_request(
     streaming: Streaming,
     versions: Collection[str] = ("1.0",),
     *,
-    older_files: OlderFiles = "base64",
+    v03_file_encoding: V03FileEncoding = "base64",
 ) -> Wire:
     """Finds out what a request asks for.
 
@@ -34,7 +34,7 @@ def read_request(
         request: The request.
         streaming: By which methods a subscription is taken.
         versions: The versions of the protocol that are spoken.
-        older_files: How files are written over HTTP+JSON in 0.3.
+        v03_file_encoding: How files are written over HTTP+JSON in 0.3.
     """
     path = urlsplit(request.url).path
     if request.method == "GET" and path.endswith("/.well-known/agent-card.json"):
@@ -42,7 +42,7 @@ def read_request(
     is_rpc = path == "/rpc" or path.startswith("/rpc/")
     if "0.3" in versions:
         spoken = _SPOKEN_V03
-        if older_files == "bytes":
+        if v03_file_encoding == "bytes":
             spoken = spoken._replace(wire=V03BytesWire)
         wire = _read(request, path, streaming, spoken, is_rpc=is_rpc)
         if wire.operation or "1.0" not in versions:

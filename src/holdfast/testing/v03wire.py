@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     from holdfast.wire.http import HttpReply
 
-__all__ = ["LACKING", "OlderFiles", "V03BytesWire", "V03Wire", "v03_card"]
+__all__ = ["LACKING", "V03BytesWire", "V03FileEncoding", "V03Wire", "v03_card"]
 
 JsonObject = dict[str, Any]
 
-OlderFiles = Literal["base64", "bytes"]
+V03FileEncoding = Literal["base64", "bytes"]
 
 LACKING = frozenset({op.LIST_TASKS.name})
 """What no agent of 0.3 has to know, and this one does not."""

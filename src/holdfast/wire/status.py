@@ -37,8 +37,7 @@ from holdfast.errors.values import excerpt, integer, seconds, text_of
 from holdfast.errors.writing import HTTP_STATUS
 from holdfast.model import codec
 from holdfast.model.operations import (
-    SEND_MESSAGE,
-    SEND_STREAMING_MESSAGE,
+    SENDS,
 )
 from holdfast.wire.fields import http_date
 from holdfast.wire.http import HttpReply, harmless_headers
@@ -70,8 +69,6 @@ _SPOKEN = frozenset({"jsonrpc", "result"})
 
 _ANSWERS = ("task", "message", "status")
 """Members of an answer of A2A where they hold an object; what proxies write there is text."""
-
-_SENDS = frozenset({SEND_MESSAGE, SEND_STREAMING_MESSAGE})
 
 _TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -217,7 +214,7 @@ def is_unknown_there(error: A2AError) -> bool:
 def is_no_agent(operation: Operation[Any, Any], error: A2AError) -> bool:
     """Whether something else than an agent has answered: every agent takes messages."""
     if isinstance(error, A2AHTTPError | MethodNotFoundError):
-        return operation in _SENDS and is_unknown_there(error)
+        return operation in SENDS and is_unknown_there(error)
     return isinstance(error, InvalidAgentResponseError) and error.code is None
 
 

@@ -157,10 +157,10 @@ class AuthorizationCode(OAuthProvider):
             8252, 7.3).
         receive: Waits for the browser there, and gives the address that it came with.
         patience: Seconds that the person has.
-        allow_unadvertised_pkce: Whether to begin though neither the server's metadata (RFC 8414,
-            ``code_challenge_methods_supported``) nor the card's flow (``pkceRequired``) says that
-            it checks code challenges by S256. A challenge is sent in any case; a server that
-            ignores it lets a code be spent by whoever got hold of it.
+        allow_unadvertised_pkce: Whether to log in although neither the server's metadata (RFC
+            8414, ``code_challenge_methods_supported``) nor the card's flow (``pkceRequired``)
+            advertises PKCE with S256. The code challenge is sent in any case, but a server that
+            ignores it lets anyone redeem a stolen authorization code.
         options: See `OAuthOptions`.
 
     Raises:

@@ -129,12 +129,13 @@ class OAuthOptions(TypedDict, total=False):
         client_auth: How the client says who it is: ``client_secret_basic``,
             ``client_secret_post`` or ``none``; what the server takes if left out.
         scopes: What tokens must be for, besides what the card requires (`FromCard`).
-        resource: Whom tokens are for (RFC 8707), as an absolute URI: the origin that a call goes
-            to if left out, such as ``https://agent.example.com``, so that one token serves all
-            interfaces of an agent there and no agent elsewhere. False sends none, for servers that
-            refuse the parameter.
-        step_up: Which scopes an agent may ask for by saying that they are missing: these; or True
-            for those that its card declares, which the agent writes itself. None if left out.
+        resource: The resource that tokens are for (RFC 8707), as an absolute URI. If left out,
+            it is the origin that a call goes to, such as ``https://agent.example.com``: one token
+            serves all interfaces of an agent there, and no agent elsewhere. False sends no
+            resource, for servers that refuse the parameter.
+        step_up: The scopes that the client requests if an agent answers that they are missing
+            (403, ``insufficient_scope``). True allows the scopes that the agent's card declares,
+            which the agent itself writes; False, the default, allows none.
         store: Where tokens are kept; in memory if left out.
         margin: Seconds before its end in which a token is not used any more; at most a quarter
             of its life.
@@ -434,8 +435,9 @@ class OAuthProvider(ABC):
         except AuthenticationError as error:
             if purpose.resource is not None and concerns_resource(error):
                 error.message = (
-                    f"{error.message}; the token was to be for {presentable(purpose.resource)} "
-                    "(RFC 8707), which the option resource changes or leaves out"
+                    f"{error.message}; the token was requested for the resource "
+                    f"{presentable(purpose.resource)} (RFC 8707): pass resource= to name another "
+                    "one, or resource=False to send none"
                 )
             raise
 

@@ -70,9 +70,9 @@ class AuthorizationServer(msgspec.Struct, frozen=True, kw_only=True):
         token_endpoint_auth_methods_supported: How clients say who they are there.
         authorization_response_iss_parameter_supported: Whether it names itself in what it
             answers by way of the browser (RFC 9207).
-        code_challenge_methods_supported: By which methods it checks that a code is spent by
-            the client that asked for it (PKCE, RFC 7636). `AuthorizationCode` needs ``S256`` among
-            them, which is taken for granted of a server that you describe yourself.
+        code_challenge_methods_supported: The PKCE methods of the server (RFC 7636).
+            `AuthorizationCode` needs ``S256`` among them, which is the default for a server that
+            you describe yourself.
 
     Raises:
         ValueError: An address that cannot be right, or is not https.

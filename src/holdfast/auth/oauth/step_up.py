@@ -57,7 +57,7 @@ class StepUp:
         if beyond:
             return f"step_up= does not allow {beyond}"
         refused = " ".join(scope for scope in wanted if scope in self._refused.get(key, ()))
-        return f"{refused} was asked for in vain before" if refused else None
+        return f"the authorization server refused {refused} before" if refused else None
 
     def note_granted(self, key: str, scopes: Iterable[str]) -> None:
         """Note that the authorization server has given a token for more scopes."""
