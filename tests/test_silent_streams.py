@@ -20,6 +20,7 @@ from holdfast.testing import (
     FakeNetwork,
     Plan,
     Respond,
+    Stall,
     Step,
     Streaming,
     asks,
@@ -115,6 +116,21 @@ async def test_a_live_stream_that_is_quiet_is_asked_after_ever_less_often(bindin
     assert now() == 3600
     assert looks[:5] == [31, 91, 211, 451, 751]
     assert len(looks) <= 16
+
+
+@both_bindings
+async def test_a_look_that_hangs_holds_up_no_event(binding):
+    def update(after, state=TaskState.WORKING):
+        return Step(state=state, says=f"after {after} s more", after=after)
+
+    end = update(1, TaskState.COMPLETED)
+    agent = FakeAgent(Plan((Step(state=TaskState.WORKING), update(32), update(1), end)))
+    agent.inject(Stall(), on="GetTask", times=99)
+
+    async with connected(agent, binding).stream_message("hi") as events:
+        at = [now() async for _ in events]
+
+    assert at == [0, 32, 33, 34]
 
 
 # ── Agents that fail to give a subscription ──────────────────────────────────────────────────

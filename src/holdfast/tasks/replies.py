@@ -138,8 +138,11 @@ class Replies:
         self._tasks: dict[str, _Waiting] = {}
 
     def saw(self, task_id: str, status: TaskStatus) -> None:
-        """Notes how a task stands."""
+        """Notes how a task stands, unless a store tells what was before the question."""
         known = self._tasks.get(task_id)
+        asked = None if known is None else known.question
+        if asked is not None and is_newer(status, asked) is False:
+            return
         if not status.state.is_interrupted:
             if known is not None and (known.reply is None or status.state.is_terminal):
                 del self._tasks[task_id]  # else a store may be behind, and show the question again

@@ -172,6 +172,8 @@ class Resume:
             self.reply.saw(event)
         subscription = self._subscription
         if subscription is None:
+            if self.step is Step.LOOK:
+                self.step = Step.READ  # it was silent, and is no more
             self.told.put(event)
             self._check_end(event)
         elif isinstance(event, Task) and event.state.is_terminal:
