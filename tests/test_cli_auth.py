@@ -209,7 +209,7 @@ def test_auth_a_code_flow_without_advertised_pkce_needs_an_option(scene, allowed
     env = {"A2ACLI_ALLOW_UNADVERTISED_PKCE": "1"} if allowed else {}
     done = scene.run(*DEVICE, *words, env=env)
 
-    assert ("PKCE by S256" in done.err) is not allowed
+    assert ("PKCE with S256" in done.err) is not allowed
     assert ("Open: https://id.test/authorize" in done.err) is allowed
     hint = "--allow-unadvertised-pkce to log in all the same"
     warning = "ignores code challenges (A2ACLI_ALLOW_UNADVERTISED_PKCE"

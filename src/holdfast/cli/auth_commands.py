@@ -228,15 +228,14 @@ def _check_pkce(asked: _Asked, server: AuthorizationServer) -> None:
     Raises:
         CommandError: The server does not say so.
     """
-    from holdfast.auth.oauth.servers import PKCE_METHOD
+    from holdfast.auth.oauth.servers import PKCE_METHOD, PKCE_NOT_ADVERTISED
 
     is_safe = PKCE_METHOD in server.code_challenge_methods_supported
     if asked.flow != "authorization-code" or is_safe or asked.allows_unadvertised_pkce:
         return
     failure = Failure(
         code="A2ACLI_ERR_AUTH_FAILED",
-        message="the authorization server does not say that it supports PKCE by S256 (RFC 7636), "
-        "without which a code may be stolen and spent",
+        message=PKCE_NOT_ADVERTISED,
         hint="use --flow device-code, or --allow-unadvertised-pkce to log in all the same",
         exit=4,
     )

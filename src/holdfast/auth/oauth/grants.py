@@ -16,7 +16,7 @@ from holdfast.arguments import check_hook, check_seconds
 from holdfast.auth.oauth.provider import Asking, OAuthOptions, OAuthProvider
 from holdfast.auth.oauth.redirects import LoopbackRedirect
 from holdfast.auth.oauth.requests import error_code, oauth_library, seconds_in
-from holdfast.auth.oauth.servers import PKCE_METHOD, check_endpoint
+from holdfast.auth.oauth.servers import PKCE_METHOD, PKCE_NOT_ADVERTISED, check_endpoint
 from holdfast.errors import A2AConnectionError, A2AError, A2ATimeoutError, AuthenticationError
 from holdfast.errors.values import one_line
 from holdfast.model.settings import check_kind
@@ -205,9 +205,8 @@ class AuthorizationCode(OAuthProvider):
         methods = asking.endpoint.server.code_challenge_methods_supported
         if PKCE_METHOD not in methods and not self._allows_unadvertised_pkce:
             text = (
-                "the authorization server does not say that it supports PKCE by S256 (RFC 7636), "
-                "without which a code may be stolen and spent: log in by DeviceCode, or pass "
-                "allow_unadvertised_pkce=True to begin all the same"
+                f"{PKCE_NOT_ADVERTISED}: log in with DeviceCode, or pass "
+                "allow_unadvertised_pkce=True to log in all the same"
             )
             raise AuthenticationError(text, executed=False)
         try:

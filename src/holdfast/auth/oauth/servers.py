@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PKCE_METHOD",
+    "PKCE_NOT_ADVERTISED",
     "AuthorizationServer",
     "FromCard",
     "Named",
@@ -49,6 +50,12 @@ TIMEOUTS = Timeouts(pool=5.0, connect=5.0, write=5.0, first_byte=15.0, idle=10.0
 
 PKCE_METHOD = "S256"
 """The only method of PKCE that is used; ``plain`` protects nothing where it is read."""
+
+PKCE_NOT_ADVERTISED = (
+    "the authorization server does not advertise PKCE with S256 (RFC 7636), without which a "
+    "stolen authorization code can be redeemed"
+)
+"""What errors say of a server that does not name that method."""
 
 _ENDPOINTS = (
     "token_endpoint",
