@@ -17,7 +17,7 @@ from holdfast import (
     RetryPolicy,
     connect,
 )
-from holdfast.testing import FakeAgent, FakeNetwork, completes, unavailable
+from holdfast.testing import FakeAgent, FakeNetwork, Stall, completes, unavailable
 from holdfast.wire.files import form_in_error
 
 BASE64 = base64.b64encode(b"a file that is base64 text itself!")
@@ -89,6 +89,21 @@ async def test_a_file_of_a_client_that_sends_none_is_read_right(form, streams):
             task = await client.send_message("go")
 
     assert raws(task) == [b"true", b"data"]
+
+
+@pytest.mark.parametrize("timeout", [2, 60])
+@pytest.mark.parametrize("streams", [True, False])
+async def test_a_reply_that_has_come_is_not_lost_where_the_form_is_not_told(streams, timeout):
+    agent = Agent("bytes", [b"dGV4"])
+    agent.inject(Stall(), on="GetTask", times=9)
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        if streams:
+            async with client.stream_message("go", timeout=timeout) as events:
+                task = (await events.result()).task
+        else:
+            task = await client.send_message("go", timeout=timeout)
+
+    assert raws(task) == [b"dGV4"]
 
 
 async def test_nothing_is_asked_for_messages_without_files():

@@ -3,7 +3,8 @@
 `holdfast.wire.files` has the two forms. Which one a server has is read off how it words the error
 of a task that it does not know. Rules: it is asked once for an endpoint, by a read, when the first
 file is to be sent there, or comes from there in a form that may mean two things; nothing is sent
-while the answer may still come; where the answer tells nothing, the proto counts.
+while the answer may still come; where the answer tells nothing, the proto counts. A reply that has
+come is not lost for it: it waits 5 s, and half of the time that the call has left, at most.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ __all__ = ["OlderFilesLayer"]
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+_READING_S = 5.0
+"""Seconds that a reply waits for the form of its files."""
 
 
 class OlderFilesLayer(PassThrough):
@@ -88,9 +92,11 @@ class OlderFilesLayer(PassThrough):
         """A reply, or an event, with the content of its files."""
         if endpoint.files_are_base64 is False or not may_be_base64(value):
             return value
+        left = call.deadline.left(asyncio.get_running_loop().time())
         try:
-            await self._find_out(call, endpoint)
-        except A2AError:
+            async with asyncio.timeout(min(_READING_S, left / 2)):
+                await self._find_out(call, endpoint)
+        except (A2AError, TimeoutError):
             return value
         return from_base64(value) if endpoint.files_are_base64 else value
 
