@@ -462,7 +462,7 @@ def test_a_stream_that_is_not_picked_up_is_told():
     ]
     done = Scripted(streams("one ", "two", every=5), faults=faults).chat("count")
     assert "one two\n" in done.out
-    assert "and not picked up again" in done.err
+    assert "was cut and not resumed" in done.err
 
 
 @pytest.mark.parametrize(

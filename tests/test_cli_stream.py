@@ -381,7 +381,7 @@ def test_a_task_that_ended_while_nobody_listened_is_told_to_its_end():
     done = holdfast("send", "hello", "--stream", agent=agent)
     assert done.exit == 0
     assert "Text:\none two\n\n" in done.out
-    assert "the stream was cut, and not picked up again" in done.err
+    assert "the stream was cut and not resumed" in done.err
 
 
 def test_who_waits_for_the_outcome_hears_nothing_of_cuts():
