@@ -162,6 +162,18 @@ async def test_a_look_at_a_store_that_lags_does_not_bring_an_older_question_back
     assert (looked.status.message.text, answer.text) == ("Which one?", "Done.")
 
 
+async def test_a_look_at_a_store_that_lags_does_not_forget_a_question(connected):
+    plans = [*PIZZA]
+    agent = FakeAgent(lambda _turn: plans.pop(0), reply_lag=3, store_lag=20)
+    client = connected(agent)
+    task_id = (await client.ask("A pizza")).task_id
+
+    looked = await client.get_task(task_id)
+    answer = await client.ask("Margherita", task_id=task_id)
+
+    assert (looked.state, answer.question) == (TaskState.SUBMITTED, "How large?")
+
+
 async def test_the_same_question_asked_again_is_an_answer(agent, connected):
     client = connected(fake := agent(*[asks("Which one?", after=1)] * 3))
     task = (await client.ask("A pizza")).task

@@ -141,7 +141,7 @@ class Replies:
         """Notes how a task stands, unless a store tells what was before the question."""
         known = self._tasks.get(task_id)
         asked = None if known is None else known.question
-        if asked is not None and is_newer(status, asked) is False:
+        if asked is not None and _is_of_before(status, asked):
             return
         if not status.state.is_interrupted:
             if known is not None and (known.reply is None or status.state.is_terminal):
@@ -169,3 +169,11 @@ class Replies:
         self._tasks[task_id] = waiting
         if len(self._tasks) > _TASKS:
             del self._tasks[next(iter(self._tasks))]
+
+
+def _is_of_before(status: TaskStatus, question: TaskStatus) -> bool:
+    """Whether a status was there before a question; one that has no later time may have been."""
+    newer = is_newer(status, question)
+    if newer is None:
+        return question.time is not None and not status.state.is_interrupted
+    return not newer
