@@ -354,7 +354,7 @@ async def test_the_arguments_of_the_sdks_own_transports_are_told_from_these():
     async with httpx.AsyncClient() as lent:
         with pytest.raises(TypeError, match=r"not httpx\.AsyncClient; a client is lent by Client"):
             HoldfastTransport(lent, card, "http://a.test")
-    with pytest.raises(TypeError, match="url must be str, not AgentCard"):
+    with pytest.raises(TypeError, match=r"url must be str, not a2a_pb2\.AgentCard"):
         HoldfastTransport(card, card)
 
 

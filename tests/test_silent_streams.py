@@ -230,5 +230,5 @@ def test_the_command_line_says_why_it_does_not_subscribe():
     done = cli("task", "subscribe", "--stream", *options, "task-1", agent=agent)
 
     assert (done.exit, len(agent.calls("SubscribeToTask"))) == (0, 0)
-    assert "looked at, and not subscribed to" in done.err
+    assert "polled instead of subscribed to" in done.err
     assert "was cut" not in done.err
