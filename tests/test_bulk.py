@@ -905,3 +905,13 @@ async def test_an_answer_that_cannot_be_fetched_again_was_given(tmp_path):
         results = await collected(client.run(["a"], run_id="night"))
 
     assert results["0"].error.executed is True
+
+
+@pytest.mark.parametrize("messages", ["abc", b"abc", None])
+async def test_run_of_one_string_or_of_nothing_iterable_is_refused(messages):
+    agent = FakeAgent()
+
+    with pytest.raises(TypeError, match="messages must be a sequence, not"):
+        connected(agent).run(messages)
+
+    assert agent.executions == {}

@@ -738,6 +738,13 @@ async def test_a_look_at_the_task_that_takes_long_holds_no_event_up(binding):
 # ── The text of a task that does not complete ────────────────────────────────────────────────
 
 
+@pytest.mark.parametrize("way", ["text_deltas", "text_changes"])
+async def test_text_with_a_raise_on_failure_that_is_not_a_bool_is_refused(way):
+    async with connected(FakeAgent(streams("a")), "JSONRPC").stream_message("hi") as events:
+        with pytest.raises(TypeError, match="raise_on_failure must be bool, not str"):
+            getattr(events, way)(raise_on_failure="no")
+
+
 @both_bindings
 @pytest.mark.parametrize("way", ["text_deltas", "text_changes"])
 @pytest.mark.parametrize("ending", [fails, rejects])

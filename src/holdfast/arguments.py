@@ -305,10 +305,19 @@ def _check_instance(name: str, value: object) -> None:
 
 def items(name: str, given: Iterable[T]) -> tuple[T, ...]:
     """Checks a sequence; one string would be taken apart into its characters."""
-    if isinstance(given, str | bytes) or not isinstance(cast("object", given), Iterable):
+    check_iterable(name, given, Iterable)
+    return tuple(given)
+
+
+def check_iterable(name: str, given: object, *kinds: type) -> None:
+    """Checks that a value can be iterated over and is not one string.
+
+    Raises:
+        TypeError: It is a string, bytes, or of none of the kinds.
+    """
+    if isinstance(given, str | bytes) or not isinstance(given, kinds):
         text = f"{name} must be a sequence, not {type(given).__name__}{_as_one(given)}"
         raise TypeError(text)
-    return tuple(given)
 
 
 def _as_one(given: object) -> str:

@@ -5,6 +5,7 @@ The path of every call is one list, in `assembly.py`; this file has no second on
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
@@ -12,6 +13,7 @@ import msgspec
 
 from holdfast.arguments import (
     check_hook,
+    check_iterable,
     check_rate,
     check_seconds,
     hooks,
@@ -62,7 +64,7 @@ from holdfast.stats import ClientStats, client_stats
 from holdfast.stream_calls import StreamCalls
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from datetime import datetime
 
     from holdfast.answer import Answer
@@ -433,6 +435,7 @@ class Client(ClosingContext):
             ValueError: A number that cannot be right, or a ``run_id`` without a journal.
             TypeError: An argument of another type.
         """
+        check_iterable("messages", messages, Iterable, AsyncIterable)
         check_count("concurrency", concurrency, least=1)
         check_seconds("poll_interval", poll_interval)
         if rate is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from holdfast.answer import Answer, raise_for_outcome
 from holdfast.errors import A2AError
+from holdfast.model.settings import check_kind
 from holdfast.tasks.text import TextDelta, TextFold
 
 if TYPE_CHECKING:
@@ -331,7 +332,9 @@ class EventStream:
                 `TaskCanceledError`.
             A2AError: See `__anext__`.
             RuntimeError: The stream was closed, or has failed, before its end.
+            TypeError: ``raise_on_failure`` is not a bool.
         """
+        check_kind("raise_on_failure", raise_on_failure, bool)
         self._raises_on_failure = raise_on_failure
         if self._changes is None:  # one for all, so that who breaks out can go on with the next
             self._changes = _TextChanges(self, TextFold(self.task), self._check_outcome)
@@ -356,6 +359,7 @@ class EventStream:
                 `TaskCanceledError`.
             A2AError: See `__anext__`.
             RuntimeError: The stream was closed, or has failed, before its end.
+            TypeError: ``raise_on_failure`` is not a bool.
         """
         changes = self.text_changes(raise_on_failure=raise_on_failure)
         if self._deltas is None:

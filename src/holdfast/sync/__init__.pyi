@@ -1231,6 +1231,7 @@ class EventStream:
                 `TaskCanceledError`.
             A2AError: See `__anext__`.
             RuntimeError: The stream was closed, or has failed, before its end.
+            TypeError: ``raise_on_failure`` is not a bool.
         """
 
     def text_deltas(self, *, raise_on_failure: bool = True) -> Iteration[str]:
@@ -1252,6 +1253,7 @@ class EventStream:
                 `TaskCanceledError`.
             A2AError: See `__anext__`.
             RuntimeError: The stream was closed, or has failed, before its end.
+            TypeError: ``raise_on_failure`` is not a bool.
         """
 
     def result(self) -> Answer:
