@@ -41,7 +41,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test thorough soak environment agents check bench compare outage format clean
+.PHONY: help demo test thorough soak environment agents check check-style check-mypy check-pyright check-imports bench compare outage format clean
 
 help: ## list the targets (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -76,11 +76,20 @@ TESTS_IMPORT := $(IGNORED) --known-first-party tests --known-first-party benchma
 	--non-dev-dependency-groups test,plot
 AGENTS_IMPORT := $(IGNORED) --non-dev-dependency-groups sdk,sdk03,ag2,adk,oauth-server
 
-check: $(VENV)/.lint ## run the linters, the type checkers and the import contracts
+# make -j2 check does two at once.
+check: check-style check-mypy check-pyright check-imports ## run the linters, the type checkers and the import contracts
+
+check-style: $(VENV)/.lint
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+
+check-mypy: $(VENV)/.lint
 	$(BIN)/mypy
+
+check-pyright: $(VENV)/.lint
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+check-imports: $(VENV)/.lint
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/deptry src
 	$(BIN)/deptry tests benchmarks examples $(TESTS_IMPORT)
