@@ -239,7 +239,7 @@ class BulkRun(ClosingContext):
                     except JournalError as refusal:
                         if is_taken or refusal.reason not in {"exists", "taken_over"}:
                             raise
-                        is_taken = True  # by somebody else, whom the journal tells of
+                        is_taken = True  # by another client, as the journal shows
         except A2AError as failure:
             error = failure
         return RunResult(

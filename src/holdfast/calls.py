@@ -189,7 +189,7 @@ class Calls:
         resilience: How streams are picked up again, and lost replies looked for.
         limits: How large a streamed task may become.
         streaming: Whether to use streams where they are offered.
-        replies: What tasks waited for when they were last seen, and what was replied.
+        replies: The questions of tasks as last seen, and the replies sent to them.
         hooks: Who looks at calls; a caller may add to them.
         auth: Where credentials come from; a caller may name it later.
         context_ids: Who names the context of a conversation.

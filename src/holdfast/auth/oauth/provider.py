@@ -100,7 +100,7 @@ class Asking(NamedTuple):
 class _Purpose(NamedTuple):
     """What tokens are for that are the same for all: who gives them, whom they are shown to.
 
-    How far inside whoever gives them may be is said by the client that asks.
+    The client that asks decides how far inside the network their server may be.
     """
 
     place: str
