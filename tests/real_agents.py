@@ -8,9 +8,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.ports import reserve_port
 
 import holdfast
-from holdfast.testing import pick_free_port
 
 __all__ = [
     "LIMIT",
@@ -109,7 +109,7 @@ class ClusterReplica:
     """
 
     def __init__(self, store, errors, shown=None):
-        self.ports = pick_free_port(), pick_free_port()
+        self.ports = reserve_port(), reserve_port()
         self.url = f"http://127.0.0.1:{self.ports[0]}"
         self.is_running = False
         self._errors = errors

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import socket
 
 import grpc
 import httpx
@@ -16,6 +15,7 @@ from a2a.client.transports.tenant_decorator import TenantTransportDecorator
 from a2a.types import a2a_pb2 as sdk
 from a2a.types import a2a_pb2_grpc
 from a2a.utils.errors import TaskNotFoundError
+from tests.ports import reserve_port
 
 from holdfast.integrations.a2a_sdk import RetryTransport, retry_facts
 
@@ -337,7 +337,7 @@ async def test_what_only_asks_is_asked_again_on_a_socket(binding, script):
 @pytest.mark.real_time
 async def test_a_message_that_is_refused_at_the_socket_is_sent_again(binding):
     told = []
-    url = f"http://127.0.0.1:{closed_port()}/"
+    url = f"http://127.0.0.1:{reserve_port()}/"
     transport = on_sockets(binding, url, max_retries=2, on_retry=lambda *args: told.append(args))
 
     async with transport:
@@ -362,12 +362,6 @@ async def test_a_call_ends_with_its_time_on_a_socket(binding):
 
 
 # ── gRPC ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def closed_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Servicer(a2a_pb2_grpc.A2AServiceServicer):
@@ -472,7 +466,7 @@ async def test_a_message_that_a_grpc_agent_worked_on_is_executed_once(failure):
 
 @pytest.mark.real_time
 async def test_a_message_that_found_no_grpc_agent_is_sent_once_there_is_one():
-    port = closed_port()
+    port = reserve_port()
     channel = channel_to(port)
     retries, started = [], []
     async with contextlib.AsyncExitStack() as stack:

@@ -4,12 +4,12 @@ import json
 
 import httpx
 import pytest
+from tests.ports import reserve_port
 from tests.real_agents import LIMIT
 from tests.served_agents import echo
 
 import holdfast
 from holdfast.server import A2AServer
-from holdfast.testing import pick_free_port
 
 CARD = "/.well-known/agent-card.json"
 ASKED = {"jsonrpc": "2.0", "id": 7, "method": "GetTask", "params": {"id": "no"}}
@@ -183,7 +183,7 @@ async def test_where_it_listens_decides_and_the_host_of_its_address_is_accepted(
     server = A2AServer(echo, card={"name": "echo"})
     url = "https://agents.example/echo"
     async with httpx.AsyncClient(trust_env=False, timeout=LIMIT) as http:
-        port = pick_free_port()
+        port = reserve_port()
         async with server.serving(port=port, url=url):
             statuses = [
                 (

@@ -6,7 +6,6 @@ import io
 import logging
 import os
 import signal
-import socket
 import ssl
 import uuid
 
@@ -16,6 +15,7 @@ import pytest
 import trustme
 from a2a.client import ClientConfig, ClientFactory
 from a2a.types import a2a_pb2, a2a_pb2_grpc
+from tests.ports import reserve_port
 from tests.real_agents import LIMIT
 
 import holdfast
@@ -244,9 +244,7 @@ async def test_where_no_logging_is_set_up_stderr_tells_why_a_turn_failed(
     monkeypatch.setattr(logger, "handlers", [logging.NullHandler()])
     if is_set_up:
         monkeypatch.setattr(logger, "handlers", [logging.StreamHandler(io.StringIO())])
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = reserve_port()
     async with asyncio.timeout(LIMIT):
         serving = asyncio.create_task(server_of(Scripted()).serve(port=port))
         async with holdfast.connect(f"http://127.0.0.1:{port}") as client:

@@ -27,6 +27,7 @@ from tests.grpc_agent import (
     message_frame,
     task,
 )
+from tests.ports import reserve_port
 from tests.real_agents import LIMIT
 
 from holdfast import (
@@ -94,12 +95,6 @@ async def stall(request, context):
     return b""
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 # ── Connections ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -134,7 +129,7 @@ async def test_an_address_of_this_machine_needs_no_tls_however_it_is_written(wri
 
 
 async def test_who_refuses_was_sent_nothing_and_is_asked_again_when_he_is_back():
-    port = free_port()
+    port = reserve_port()
     async with connect(card_of(f"127.0.0.1:{port}"), resilience=BARE) as client:
         for _ in range(2):
             with pytest.raises(A2AConnectionError, match="refused") as caught:
@@ -149,7 +144,7 @@ async def test_who_refuses_was_sent_nothing_and_is_asked_again_when_he_is_back()
 
 
 async def test_a_send_is_tried_again_until_somebody_is_there():
-    port = free_port()
+    port = reserve_port()
     async with connect(card_of(f"127.0.0.1:{port}"), resilience=PROMPT) as client:
         sending = asyncio.ensure_future(client.send_message("hi"))
         await asyncio.sleep(0)
@@ -497,7 +492,7 @@ async def test_a_channel_that_is_closed_while_it_does_not_connect_is_no_cancella
         return await real(channel)
 
     monkeypatch.setattr(channels_of_grpc, "_reason", reason)
-    async with connect(card_of(f"127.0.0.1:{free_port()}"), resilience=BARE) as client:
+    async with connect(card_of(f"127.0.0.1:{reserve_port()}"), resilience=BARE) as client:
         with pytest.raises(A2AConnectionError) as caught:
             await client.send_message("hi")
     assert caught.value.executed is False
@@ -570,7 +565,7 @@ async def test_a_server_that_stops_in_good_order_is_left_and_another_found():
     async def get_task(request, context):
         return TASK if is_over.is_set() else working.SerializeToString()
 
-    port = free_port()
+    port = reserve_port()
     async with connect(card_of(f"127.0.0.1:{port}"), resilience=PROMPT) as client:
         async with grpc_agent(port, SubscribeToTask=stream, GetTask=get_task) as (_, _, server):
             async with client.subscribe_to_task("t1") as events:

@@ -10,6 +10,7 @@ import json
 import uuid
 
 import pytest
+from tests.ports import reserve_port
 from tests.real_agents import LIMIT, ClusterReplica
 
 from holdfast import (
@@ -23,7 +24,6 @@ from holdfast import (
 from holdfast.content import to_message
 from holdfast.net.aiohttp import AiohttpEngine
 from holdfast.runtime.env import SystemEnv
-from holdfast.testing import pick_free_port
 from holdfast.wire.http import HttpRequest
 
 pytestmark = [pytest.mark.sdk, pytest.mark.real_time]
@@ -86,7 +86,7 @@ class Cluster:
     def __init__(self, directory):
         self._store = directory / "tasks.db"
         errors = directory / "errors"
-        self.ports = pick_free_port(), pick_free_port()
+        self.ports = reserve_port(), reserve_port()
         self.home, self.other = (ClusterReplica(self._store, errors) for _ in range(2))
         self.behind = ClusterReplica(self._store, errors, shown=self.ports)
 

@@ -6,6 +6,7 @@ import json
 import aiohttp
 import msgspec
 import pytest
+from tests.ports import reserve_port
 from tests.raw_server import LAST_CHUNK, chunk, head, reply, serve
 
 from holdfast import A2AConnectionError, A2ATimeoutError, RateLimitedError, Resilience, connect
@@ -23,7 +24,6 @@ from holdfast.testing import (
     Reset,
     Respond,
     Stall,
-    pick_free_port,
     rate_limited,
     streams,
 )
@@ -164,7 +164,7 @@ async def test_connections_can_be_refused_and_taken_again():
 
 async def test_an_agent_that_is_not_there_is_a_bad_gateway():
     async with (
-        FaultProxy(f"http://127.0.0.1:{pick_free_port()}") as proxy,
+        FaultProxy(f"http://127.0.0.1:{reserve_port()}") as proxy,
         aiohttp.ClientSession() as session,
         session.get(proxy.url) as answer,
     ):
