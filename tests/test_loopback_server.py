@@ -5,11 +5,11 @@ import contextlib
 import gc
 import json
 import re
-import socket
 
 import pytest
 from msgspec.structs import replace
 from tests.event_streams import frames_of
+from tests.ports import reserve_port
 
 from holdfast import A2AConnectionError, A2ATimeoutError, Resilience, TaskState, connect
 from holdfast.errors import A2AError
@@ -193,8 +193,7 @@ async def test_a_blocking_send_waits_for_the_task():
 
 
 async def test_a_port_can_be_named():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = reserve_port()
     async with LoopbackServer(FakeAgent(), port=port) as server:
         assert server.url == f"http://127.0.0.1:{port}"
 
