@@ -707,6 +707,102 @@ async def test_resume_pending_resumes_so_many_calls_at_once_as_it_may(path):
     assert len(agent.executions) == 6
 
 
+@pytest.mark.parametrize("way", ["break", "exception", "close", "client closed"])
+async def test_resume_pending_left_early_keeps_pending_what_it_has_not_yielded(path, way):
+    agent = FakeAgent(lambda turn: completes(turn.message.text, after=5))
+    await left_behind(agent, path, *"abcdef")
+    await asyncio.sleep(60)  # all have ended: their answers come at once
+
+    async def first_of(client):
+        async for outcome in client.resume_pending(concurrency=4):
+            said.append(outcome.answer.text)
+            if way == "exception":
+                raise Dies
+            break
+
+    said = []
+    async with Process(agent, path) as client:
+        if way == "close":
+            outcomes = client.resume_pending(concurrency=4)
+            said.append((await anext(outcomes)).answer.text)
+            await outcomes.aclose()
+        elif way == "exception":
+            with pytest.raises(Dies):
+                await first_of(client)
+        else:
+            await first_of(client)
+        if way != "client closed":
+            left = await client.pending()
+            assert len(left) == 5
+            assert not any(call.is_held for call in left)
+            said += [one.answer.text async for one in client.resume_pending(concurrency=4)]
+    async with Process(agent, path) as client:
+        said += [one.answer.text async for one in client.resume_pending()]
+        assert await client.pending() == []
+
+    assert sorted(said) == [*"abcdef"]
+    assert len(agent.executions) == 6
+
+
+async def test_resume_pending_left_early_keeps_the_outcomes_of_failed_and_lost_calls(path):
+    agent = FakeAgent(lambda turn: fails(turn.message.text, after=5))
+    agent.inject(Stall(after_execution=False), on="SendStreamingMessage")
+    await left_behind(agent, path, *"abc")
+    await asyncio.sleep(60)
+    found = {}
+    for _ in range(3):
+        async with Process(agent, path) as client:
+            async for outcome in client.resume_pending():
+                found[outcome.message_id] = type(outcome.error)
+                break
+    async with Process(agent, path) as client:
+        assert await client.pending() == []
+    assert sorted(kind.__name__ for kind in found.values()) == [
+        "OutcomeUnknownError",
+        "TaskFailedError",
+        "TaskFailedError",
+    ]
+
+
+async def test_resume_pending_cancelled_at_any_step_yields_each_outcome_once(path):
+    agent = FakeAgent(lambda turn: completes(turn.message.text, after=5))
+    await left_behind(agent, path, *map(str, range(6)))
+    await asyncio.sleep(60)
+    said, steps = [], 0
+
+    async def collect(client):
+        async for outcome in client.resume_pending(concurrency=3):
+            said.append(outcome.answer.text)  # noqa: PERF401  cancelled on its way
+
+    async with Process(agent, path) as client:
+        while calls := await client.pending():
+            assert not any(call.is_held for call in calls)
+            before = len(said)
+            collecting, steps = asyncio.create_task(collect(client)), steps + 3
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            if len(said) > before:
+                steps //= 2
+            collecting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await collecting
+
+    assert sorted(said, key=int) == [*map(str, range(6))]
+    assert len(agent.executions) == 6
+
+
+async def test_resume_pending_holds_no_more_calls_than_it_may_while_its_caller_works(path):
+    agent = FakeAgent(completes("done", after=5))
+    await left_behind(agent, path, *"abcdef")
+    await asyncio.sleep(60)
+    async with Process(agent, path) as client, Process(agent, path) as other:
+        async for _ in client.resume_pending(concurrency=2):
+            await asyncio.sleep(100)  # longer than a lease
+            left = await other.pending()
+            assert [call.is_held for call in left].count(True) <= 2
+        assert await other.pending() == []
+
+
 async def test_resume_pending_checks_what_it_is_given_at_once(path):
     async with Process(FakeAgent(), path) as client:
         with pytest.raises(ValueError, match="concurrency"):

@@ -309,6 +309,23 @@ def test_pending_calls_of_a_journal(tmp_path):
         assert client.pending() == []
 
 
+def test_resume_pending_left_early_keeps_pending_what_it_has_not_yielded(tmp_path):
+    client, agent = connected(completes("done", after=0.4), journal=tmp_path / "calls.db")
+    with client:
+        for _ in range(3):
+            with pytest.raises(holdfast.DeadlineExceededError):
+                client.ask("soon?", timeout=0.2)
+        said = []
+        for outcome in client.resume_pending():
+            said.append(outcome.answer.text)
+            break
+        assert len(client.pending()) == 2
+        said += [outcome.answer.text for outcome in client.resume_pending()]
+        assert said == ["done"] * 3
+        assert client.pending() == []
+    assert len(agent.executions) == 3
+
+
 def test_a_factory_and_a_coordinator_with_clients_of_ones_own():
     agent = FakeAgent(completes("hello"))
     config = holdfast.ClientConfig(engine=FakeNetwork(agent))

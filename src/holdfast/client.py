@@ -235,8 +235,8 @@ class Client(ClosingContext):
         """Resume all pending calls, and iterate over their outcomes as they come.
 
         What goes wrong with one call is in its outcome, and ends nothing. No message is sent
-        again: see `PendingCall.resume`. A call that is not resumed to its end, because the
-        iteration is left or the call's time is over, stays pending.
+        again: see `PendingCall.resume`. A call is over in the journal once its outcome is yielded:
+        if the iteration is left earlier, or the call's time is over, it stays pending.
 
         Args:
             concurrency: How many calls are resumed at the same time, at most; at least 1.
@@ -249,12 +249,14 @@ class Client(ClosingContext):
         """
         check_count("concurrency", concurrency, least=1)
         check_seconds("poll_interval", poll_interval)
-        self._journaling("resume_pending()")
+        journaling = self._journaling("resume_pending()")
         self._calls.begin("wait", options, of=Client.resume_pending)
         return resume_all(
-            self.pending,
-            lambda call: call.resume(poll_interval=poll_interval, **options),
+            self._calls,
+            journaling,
             concurrency=concurrency,
+            poll_interval=poll_interval,
+            options=options,
         )
 
     def _journaling(self, what: str) -> Journaling:

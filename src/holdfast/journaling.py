@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import A2AConnectionError, DeadlineExceededError, JournalError
 from holdfast.leases import HeldCall, Leases
@@ -26,7 +26,7 @@ from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Coroutine
 
     from holdfast.model.requests import SendMessageRequest
     from holdfast.policy.deadline import Deadline
@@ -206,6 +206,7 @@ class Journaling:
             RuntimeError: The client is closed.
         """
         self._check_open()
+        await self._leases.here().settled()
         if message_id is None:
             return await in_time(said(self.journal.unfinished, self.agent))
         record = await in_time(said(self.journal.find, message_id))
@@ -222,6 +223,10 @@ class Journaling:
         """
         self._check_open()
         return await in_time(said(self.journal.find_label, label))
+
+    def settle(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something that `unfinished` and `close` wait for: see `Leases.settle`."""
+        return self._leases.here().settle(work)
 
     async def close(self) -> None:
         """Lets go of all calls that are still held, and takes no more."""

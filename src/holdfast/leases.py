@@ -51,8 +51,12 @@ _LAST = 1.0
 _HANGING = 0.25
 """Seconds that it has where it failed the last time."""
 
-_GIVING_UP = 8.0
-"""Seconds that a client which is closed waits for what was given up before."""
+_SETTLING = 8.0
+"""Seconds that `Leases.settled` waits, at most."""
+
+
+_CLOSING_STEPS = 3
+"""Steps of the event loop after which it has begun to close a generator that was dropped."""
 
 
 class HeldCall:
@@ -73,6 +77,8 @@ class HeldCall:
         self._has_failed = False  # what was to be noted last
         self._seen: tuple[str | None, TaskState | None] = (None, None)
         self._is_over = False
+        self._withholds = False
+        self._withheld: RecordUpdate | None = None
         leases.add(self)
 
     async def while_held(self, work: Awaitable[T]) -> T:
@@ -165,8 +171,31 @@ class HeldCall:
 
     def finish(self, update: RecordUpdate) -> Awaitable[None]:
         """Notes the last thing about the call, and lets go of it; later ones are ignored."""
-        if self._is_over:
+        if self._is_over or self._withheld is not None:
             return _nothing()
+        if self._withholds and update.outcome is not None:
+            self._withheld = update
+            return _nothing()
+        return self._end(update)
+
+    def withhold(self) -> None:
+        """Keep the outcome out of the journal until `deliver`; until then the call is held."""
+        self._withholds = True
+
+    def deliver(self) -> asyncio.Task[None] | None:
+        """Record the withheld outcome, which the caller gets now; None if there is none.
+
+        The task goes on if the caller is cancelled; `Leases.close` waits for it.
+        """
+        if self._is_over or self._withheld is None:
+            return None
+        return self._leases.settle(self._end(self._withheld))
+
+    def abandon(self) -> Awaitable[None]:
+        """Leave the call pending, for all clients; a withheld outcome is dropped."""
+        return _nothing() if self._is_over else self._end(RecordUpdate(lease_until=0.0))
+
+    def _end(self, update: RecordUpdate) -> Coroutine[Any, Any, None]:
         self._is_over = True
         self._leases.remove(self)
         return self._update(update)
@@ -206,7 +235,7 @@ class Leases:
         self._calls: WeakValueDictionary[str, HeldCall] = WeakValueDictionary()
         self._renewing: asyncio.Task[None] | None = None
         self._looked = 0.0
-        self._giving_up: set[asyncio.Task[None]] = set()
+        self._settling: set[asyncio.Task[None]] = set()
 
     @property
     def is_stale(self) -> bool:
@@ -265,21 +294,31 @@ class Leases:
                 )
                 await in_time(given_up, _NOTING)
 
-        updating = asyncio.get_running_loop().create_task(
-            update(), name="holdfast: gives a call up"
-        )
-        self._giving_up.add(updating)
-        updating.add_done_callback(self._giving_up.discard)
+        self.settle(update())
+
+    def settle(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Record outcomes, or release calls, in a task that no caller's cancellation ends."""
+        task = asyncio.get_running_loop().create_task(work, name="holdfast: settles calls")
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+        return task
+
+    async def settled(self) -> None:
+        """Wait until what callers have got is recorded, and what they left early is released."""
+        for _ in range(_CLOSING_STEPS):
+            await asyncio.sleep(0)
+        if self._settling:
+            await asyncio.wait(self._settling, timeout=_SETTLING)
 
     async def close(self) -> None:
         """Lets go of all calls, and sees to those that were given up."""
-        released = [call.release() for call in list(self._calls.values())]
+        released = [call.abandon() for call in list(self._calls.values())]
         await asyncio.gather(*released)
-        if self._giving_up:
-            _, late = await asyncio.wait(self._giving_up, timeout=_GIVING_UP)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+        await self.settled()
+        late = list(self._settling)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
         if self._renewing is not None:  # where calls were dropped
             self._renewing.cancel()
             self._renewing = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
@@ -22,7 +22,7 @@ from holdfast.stream_calls import StreamCalls
 from holdfast.tasks.reconcile import Found
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
     from datetime import datetime
 
     from holdfast.calls import Calls, PerCall
@@ -197,52 +197,112 @@ class PendingCall:
 
 
 async def resume_all(
-    pending: Callable[[], Awaitable[list[PendingCall]]],
-    resume: Callable[[PendingCall], Coroutine[Any, Any, Answer]],
+    calls: Calls,
+    journaling: Journaling,
     *,
     concurrency: int,
+    poll_interval: float,
+    options: CallOptions,
 ) -> AsyncGenerator[ResumedCall]:
     """Resume pending calls, several at once, and give the outcome of each as it comes.
 
+    An outcome is recorded in the journal when it is yielded: a call whose outcome was not is
+    released, and stays pending.
+
     Args:
-        pending: Reads the calls from the journal.
-        resume: Resumes one of them.
-        concurrency: How many calls are resumed at the same time, at most.
+        calls: What makes calls.
+        journaling: Where the calls are recorded.
+        concurrency: How many calls are resumed, wait to be yielded, or are being recorded at the
+            same time, at most.
+        poll_interval: Seconds between two looks where a task has to be polled.
+        options: Of each call.
 
     Raises:
         JournalError: The journal cannot be read.
         Exception: What a consumer or another hook of the caller's raised.
     """
-    waiting = deque(await pending())
-    clock = asyncio.get_running_loop().time
-    running: set[asyncio.Task[tuple[PendingCall, Answer | A2AError, float]]] = set()
-
-    async def outcome(call: PendingCall) -> tuple[PendingCall, Answer | A2AError, float]:
-        began = clock()
-        try:
-            return call, await resume(call), clock() - began
-        except A2AError as error:
-            return call, error, clock() - began
-
+    waiting = deque(await journaling.unfinished())
+    running: dict[asyncio.Task[Answer | A2AError], _Resumption] = {}
+    recording: set[asyncio.Task[None]] = set()
     try:
-        while waiting or running:
-            while waiting and len(running) < concurrency:
-                running.add(asyncio.create_task(outcome(waiting.popleft())))
-            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                call, given, duration = task.result()
-                running.discard(task)
+        while waiting or running or recording:
+            while waiting and len(running) + len(recording) < concurrency:
+                resumption = _Resumption(waiting.popleft())
+                deadline, per_call = calls.begin("wait", options)
+                events = resumed(
+                    resumption.record,
+                    calls,
+                    journaling,
+                    deadline=deadline,
+                    per_call=per_call,
+                    poll_interval=poll_interval,
+                    claimed=resumption.claimed,
+                )
+                running[asyncio.create_task(resumption.outcome(events))] = resumption
+            done, _ = await asyncio.wait(
+                {*running, *recording}, return_when=asyncio.FIRST_COMPLETED
+            )
+            recording -= done
+            for task in [task for task in running if task in done]:
+                given, resumption = task.result(), running.pop(task)
+                recorded = None if resumption.held is None else resumption.held.deliver()
+                if recorded is not None:
+                    recording.add(recorded)
                 yield ResumedCall(
-                    message_id=call.message_id,
+                    message_id=resumption.record.message_id,
                     answer=None if isinstance(given, A2AError) else given,
                     error=given if isinstance(given, A2AError) else None,
-                    duration=duration,
+                    duration=resumption.duration,
                     remaining=len(waiting) + len(running),
                 )
     finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        # Not ended by another cancellation, as calls would be held until their leases end.
+        leaving = _leave(running, recording)
+        await asyncio.wait({journaling.settle(leaving)})
+
+
+class _Resumption:
+    """One call that is resumed by `resume_all`.
+
+    Attributes:
+        record: The call.
+        held: The same, from the moment on at which it is claimed.
+        duration: Seconds that it took.
+    """
+
+    def __init__(self, record: CallRecord) -> None:
+        self.record = record
+        self.held: HeldCall | None = None
+        self.duration = 0.0
+
+    async def outcome(self, events: EventStream) -> Answer | A2AError:
+        """Resume the call; its outcome is left for `HeldCall.deliver` to record."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            async with events:
+                return await events.result()
+        except A2AError as error:
+            return error
+        finally:
+            self.duration = clock() - began
+
+    def claimed(self, held: HeldCall) -> None:
+        """Keep the call, and its outcome out of the journal."""
+        self.held = held
+        held.withhold()
+
+
+async def _leave(
+    running: Mapping[asyncio.Task[Answer | A2AError], _Resumption],
+    recording: Iterable[asyncio.Task[None]],
+) -> None:
+    """End resumptions whose outcomes are not yielded; their calls stay pending."""
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, *recording, return_exceptions=True)
+    held = [one.held for one in running.values() if one.held is not None]
+    await asyncio.gather(*(call.abandon() for call in held))
 
 
 def resumed(
@@ -253,6 +313,7 @@ def resumed(
     deadline: Deadline,
     per_call: PerCall,
     poll_interval: float,
+    claimed: Callable[[HeldCall], None] | None = None,
 ) -> EventStream:
     """What comes of a call that is open, once the stream is entered: see `PendingCall.stream`.
 
@@ -263,6 +324,7 @@ def resumed(
         deadline: When all of it ends.
         per_call: What goes with each request.
         poll_interval: Seconds between two looks where the task has to be polled.
+        claimed: Gets the call once this client holds it.
     """
     streams = StreamCalls(calls, deadline, per_call, poll_interval=poll_interval, patient=True)
 
@@ -271,6 +333,8 @@ def resumed(
             raise damaged(record.message_id, record.damage)
         free = await journaling.until_free(record.message_id, deadline)
         call = streams.call = await journaling.claim(free, deadline)
+        if claimed is not None:
+            claimed(call)
         try:
             task_id = await call.while_held(_find(call, calls, streams, journaling.agent))
             return await call.while_held(streams.subscribe_to(task_id)())

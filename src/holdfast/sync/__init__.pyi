@@ -371,8 +371,8 @@ class Client:
         """Resume all pending calls, and iterate over their outcomes as they come.
 
         What goes wrong with one call is in its outcome, and ends nothing. No message is sent
-        again: see `PendingCall.resume`. A call that is not resumed to its end, because the
-        iteration is left or the call's time is over, stays pending.
+        again: see `PendingCall.resume`. A call is over in the journal once its outcome is yielded:
+        if the iteration is left earlier, or the call's time is over, it stays pending.
 
         Args:
             concurrency: How many calls are resumed at the same time, at most; at least 1.
