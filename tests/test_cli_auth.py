@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import os
+import signal
 import ssl
 import stat
 import sys
+import time
 from types import SimpleNamespace
 
 import msgspec
@@ -13,6 +16,7 @@ import trustme
 from tests.authorization_server import ISSUER, FakeAuthorizationServer, answer, refused
 from tests.cli_harness import VirtualWall, holdfast
 from tests.raw_server import always, reply, serve
+from tests.test_cli_process import BOUND, start
 
 from holdfast import connect
 from holdfast.model import codec
@@ -572,6 +576,21 @@ def test_auth_wrong_usage_is_told(words, told, tmp_path):
 
     assert (done.exit, done.error["code"]) == (2, "A2ACLI_ERR_USAGE")
     assert told in done.error["message"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_auth_one_interruption_ends_the_wait_for_a_secret_that_no_process_writes(tmp_path):
+    os.mkfifo(tmp_path / "secret")
+    words = (*CREDENTIALS, "--client-secret-file", str(tmp_path / "secret"))
+    ends, writer = time.monotonic() + BOUND, None
+    with start(*words, "-a", "http://127.0.0.1:1") as process:
+        while writer is None and time.monotonic() < ends:
+            with contextlib.suppress(OSError):  # until the command waits for it
+                writer = os.open(tmp_path / "secret", os.O_WRONLY | os.O_NONBLOCK)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=BOUND)
+        os.close(writer)
+    assert (process.returncode, told.strip()) == (130, "")
 
 
 def test_auth_a_redirect_of_the_token_endpoint_is_not_followed(scene):

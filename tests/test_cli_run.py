@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import sqlite3
 import sys
@@ -789,7 +790,10 @@ def test_what_is_not_waited_for_is_gone_on_with_by_the_next_run(tmp_path, grace,
     [
         (["--input", "{}/none"], "{}/none cannot be read: No such file or directory"),
         (["--input", "{}"], "{} cannot be read: Is a directory"),
-        (["--input", "/dev/null"], "/dev/null is no file, whose path could name the run"),
+        (
+            ["--input", "/dev/null"],
+            "/dev/null is not a regular file, whose path could name the run",
+        ),
         (["--results", "{}"], "{} cannot be written: Is a directory"),
         (["--results", "{}/none/out"], "{}/none/out cannot be written: No such file or directory"),
         (["--results", "{}/notes/out"], "{}/notes/out cannot be written: Not a directory"),
@@ -1064,6 +1068,52 @@ def test_an_interruption_of_a_run_that_waits_for_its_input_is_quiet(tmp_path):
     os.close(writer)
     assert process.returncode == 130
     assert told.startswith("Summary: 1 completed, an unknown number left\nHint: to go on: ")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_one_interruption_ends_a_run_whose_input_no_process_writes(tmp_path):
+    os.mkfifo(tmp_path / "in")
+    words = ("run", "--input", str(tmp_path / "in"), "--run-id", "r")
+    words += ("--results", str(tmp_path / "out"), "--journal", str(tmp_path / "calls.db"))
+    agent, ends = echo(), time.monotonic() + BOUND
+    with served(agent) as url, start(*words, "-a", url) as process:
+        while not agent.received and time.monotonic() < ends:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=BOUND)
+    assert process.returncode == 130
+    assert told.startswith("Summary: 0 completed, an unknown number left\nHint: to go on: ")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_results_into_a_fifo_that_no_process_reads_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "out")
+    (tmp_path / "in").write_text("hello\n")
+    words = ("run", "--input", str(tmp_path / "in"), "--results", str(tmp_path / "out"))
+    words += ("--journal", str(tmp_path / "calls.db"), "-a", "http://127.0.0.1:1")
+    with start(*words) as process:
+        _, told = process.communicate(timeout=BOUND)
+    assert process.returncode == 1
+    assert f"Error: {tmp_path / 'out'} is a FIFO that no process reads; nothing was sent\n" in told
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_two_interruptions_end_a_run_whose_results_are_not_read(tmp_path):
+    os.mkfifo(tmp_path / "out")
+    (tmp_path / "in").write_text(f"{'x' * 200_000}\n")  # more than a pipe holds
+    words = ("run", "--input", str(tmp_path / "in"), "--results", str(tmp_path / "out"))
+    words += ("--journal", str(tmp_path / "calls.db"))
+    reader = os.open(tmp_path / "out", os.O_RDONLY | os.O_NONBLOCK)
+    with served(echo()) as url, start(*words, "-a", url) as process:
+        select.select([reader], [], [], BOUND)  # the pipe is full, or about to be
+        ends = time.monotonic() + BOUND
+        while not select.select([process.stderr], [], [], 1)[0] and time.monotonic() < ends:
+            process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=BOUND)
+    os.close(reader)
+    assert process.returncode == 130
+    assert told.startswith("Summary: 0 completed, 1 left\nHint: to go on: ")
+    assert "Traceback" not in told
 
 
 def test_without_a_terminal_the_progress_is_reported_now_and_then(tmp_path):

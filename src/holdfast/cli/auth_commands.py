@@ -19,6 +19,7 @@ from holdfast.cli.logging_in import CLIENT_SECRET, client_secret
 from holdfast.cli.options import EVERYWHERE, OAUTH, with_options
 from holdfast.cli.output import output_for
 from holdfast.cli.settings import read_settings
+from holdfast.cli.values import read_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -110,12 +111,12 @@ def status(ctx: click.Context, /, **_options: object) -> int:
 
 
 class _Asked(NamedTuple):
-    """What ``auth login`` was told."""
+    """The options of ``auth login``."""
 
     flow: Flow
     issuer: str | None
     client_id: str
-    secret_file: str | None
+    secret: str | None
     client_auth: str | None
     scopes: Sequence[str]
     resource: str | None
@@ -127,11 +128,16 @@ class _Asked(NamedTuple):
         if not options["client_id"]:
             message = "Missing option '--client-id': name the client that the server knows."
             raise click.UsageError(message)
+        file = options["client_secret_file"]
+        try:  # before the event loop runs, which a pipe that is not written would block
+            secret = None if file is None else client_secret(file)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
         return cls(
             flow=options["flow"],
             issuer=options["issuer"],
             client_id=options["client_id"],
-            secret_file=options["client_secret_file"],
+            secret=secret,
             client_auth=options["client_auth"],
             scopes=options["scope"],
             resource=options["resource"],
@@ -156,10 +162,11 @@ async def _log_in(session: Session, output: Output, asked: _Asked) -> None:
         oauth_library()
     except ImportError as error:
         raise click.UsageError(str(error)) from None
+    stated = session.settings.client_secret
     try:
-        secret = client_secret(asked.secret_file, session.settings.client_secret)
+        secret = asked.secret or (read_secret(stated) if stated else None)
     except ValueError as error:
-        raise click.UsageError(str(error)) from None
+        raise click.UsageError(f"{CLIENT_SECRET}: {error}") from None
     if asked.flow == "client-credentials" and secret is None and not session.settings.client_cert:
         message = (
             "client-credentials needs the client's secret: set the environment variable "

@@ -10,6 +10,8 @@ where it stands does not matter.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import io
 import os
 import re
@@ -201,9 +203,15 @@ class Lines:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._file: BinaryIO = _standard_input() if path is None else path.open("rb")
-        self._may_block = _may_block(self._file)
-        self.is_file = path is not None and not self._may_block
+        self._file: BinaryIO | None = None
+        if path is None:
+            self._file = _standard_input()
+        elif stat.S_ISREG(path.stat().st_mode):
+            self._file = path.open("rb")
+        else:
+            _check_special(path)  # a FIFO is opened by the thread that reads it: that may block
+        self.is_file = path is not None and self._file is not None
+        self._may_block = self._file is None or _may_block(self._file)
         self._is_kept_open = False
 
     async def __aiter__(self) -> AsyncGenerator[Line | BadLine]:
@@ -252,8 +260,8 @@ class Lines:
                     line = file.readline(LARGEST_LINE + 1)
 
     def close(self) -> None:
-        """Lets go of the file, unless somebody still waits for what it may yet say."""
-        if self._path is not None and not self._is_kept_open:
+        """Closes the file, unless a thread still reads it."""
+        if self._path is not None and self._file is not None and not self._is_kept_open:
             self._file.close()
 
     async def _skip(self) -> None:
@@ -264,7 +272,7 @@ class Lines:
 
     async def _next(self) -> bytes:
         if not self._may_block:
-            return self._file.readline(LARGEST_LINE + 1)
+            return self._read_line()
         loop = asyncio.get_running_loop()
         read: asyncio.Future[bytes] = loop.create_future()
         self._is_kept_open = True
@@ -272,10 +280,10 @@ class Lines:
         def wait() -> None:
             line: bytes | OSError
             try:
-                line = self._file.readline(LARGEST_LINE + 1)
+                line = self._read_line()
             except OSError as error:
                 line = error
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(_tell, read, line)
 
         # Not one of the loop's own, which it would wait for at its end.
@@ -283,6 +291,23 @@ class Lines:
         line = await read
         self._is_kept_open = False
         return line
+
+    def _read_line(self) -> bytes:
+        if self._file is None:
+            self._file = cast("Path", self._path).open("rb")
+        return self._file.readline(LARGEST_LINE + 1)
+
+
+def _check_special(path: Path) -> None:
+    """Check that a path which is not a regular file can be read, without opening it.
+
+    Raises:
+        OSError: It is a directory, or may not be read.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not os.access(path, os.R_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _tell(read: asyncio.Future[bytes], line: bytes | OSError) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, TextIO, get_args
 
 from holdfast.cli.trust import PREFIX
 from holdfast.cli.values import read_secret
@@ -23,21 +23,31 @@ CLIENT_SECRET = f"{PREFIX}CLIENT_SECRET"
 """Variable that holds the client's secret; there is no such flag, which would show it."""
 
 
-def client_secret(file: str | None, stated: str | None) -> str | None:
-    """The client's secret: what a file holds, or standard input, else what is set.
+def client_secret(file: str) -> str:
+    """Read the client's secret from a file; it may block until a pipe or a person writes it.
 
     Args:
         file: The file; ``-`` for standard input.
-        stated: What `CLIENT_SECRET` holds.
 
     Raises:
         ValueError: The file cannot be read, or holds none.
     """
-    if file is None:
-        return read_secret(stated) if stated else None
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).expanduser().read_text()
+        text = _standard_input() if file == "-" else Path(file).expanduser().read_text("utf-8")
     except (OSError, UnicodeError) as error:
-        text = f"--client-secret-file {file} cannot be read: {error}"
+        reason = "it is not UTF-8" if isinstance(error, UnicodeError) else error.strerror or error
+        text = f"--client-secret-file {file} cannot be read: {reason}"
         raise ValueError(text) from None
-    return read_secret(text)
+    try:
+        return read_secret(text)
+    except ValueError as error:
+        text = f"--client-secret-file {file}: {error}"
+        raise ValueError(text) from None
+
+
+def _standard_input() -> str:
+    stream: TextIO | None = sys.stdin  # None if the process was started without one
+    if stream is None:
+        reason = "it is closed"
+        raise OSError(reason)
+    return stream.read()

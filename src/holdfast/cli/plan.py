@@ -100,7 +100,7 @@ class Plan:
         if self.run_id is None and not lines.is_file:
             lines.close()
             hint = "name the run with --run-id, so that a later one can go on with it"
-            raise unusable(name, "is no file, whose path could name the run", hint)
+            raise unusable(name, "is not a regular file, whose path could name the run", hint)
         return lines
 
     def open_output(self) -> Results:

@@ -9,6 +9,7 @@ to the same file at once.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -150,7 +151,7 @@ class Results:
             self._file = None
 
     def _open(self, path: Path) -> None:
-        self._file = path.open("ab", buffering=0)
+        self._file = _opened(path)
         if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
             return  # what it holds nobody can read
         _lock(self._file, path)
@@ -257,6 +258,30 @@ def _created(path: Path) -> BinaryIO:
     with contextlib.suppress(FileNotFoundError):
         path.unlink()  # of a link, only the link
     return path.open("xb", buffering=0)
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a file to append to it; a FIFO that no process reads is refused, and not waited for.
+
+    Raises:
+        CommandError: It is such a FIFO.
+        OSError: It cannot be opened.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
+
+    try:
+        file: BinaryIO = open(path, "ab", buffering=0, opener=opener)  # noqa: SIM115
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise unusable(
+                path, "is a FIFO that no process reads", "start its reader first"
+            ) from None
+        raise
+    if hasattr(os, "set_blocking"):
+        os.set_blocking(file.fileno(), True)
+    return file
 
 
 def _lock(file: BinaryIO, path: Path) -> None:

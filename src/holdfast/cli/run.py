@@ -292,6 +292,9 @@ class Run:
             raise self._gone()
         try:
             results.write(line, members)
+        except KeyboardInterrupt:  # the reader of a pipe reads no more
+            self._interruptions += 1
+            raise asyncio.CancelledError from None
         except BrokenPipeError:
             raise
         except OSError as error:  # the journal has it

@@ -24,11 +24,16 @@ from holdfast.cli.card_keys import card_verifier
 from holdfast.cli.catalog import ListedAddress
 from holdfast.cli.credentials import Credentials
 from holdfast.cli.described import describe
-from holdfast.cli.logging_in import DIRECTORY, client_secret
+from holdfast.cli.logging_in import DIRECTORY
 from holdfast.cli.output import command_line
 from holdfast.cli.rehearsal import Rehearsed, rehearse
 from holdfast.cli.settings import CLIENT_KEY_PASSWORD
-from holdfast.cli.values import masked_reference, secrets_in_params, secrets_in_reference
+from holdfast.cli.values import (
+    masked_reference,
+    read_secret,
+    secrets_in_params,
+    secrets_in_reference,
+)
 from holdfast.cli.wire_log import LoggedEngine, LoggedGrpc
 from holdfast.cli.wording import (
     found,
@@ -298,7 +303,8 @@ class Session:
         is_other = client_id not in {None, login.client_id} or (
             issuer is not None and login.issuer not in {None, issuer}
         )
-        return None if is_other else client_secret(None, self.settings.client_secret)
+        stated = self.settings.client_secret
+        return None if is_other or not stated else read_secret(stated)
 
     def check(self) -> None:
         """Checks what was asked for before anything is sent, and names what may surprise.

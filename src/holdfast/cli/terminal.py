@@ -71,11 +71,25 @@ def open_terminal() -> Terminal | None:
 
 @contextlib.contextmanager
 def interrupts(call: Callable[[], None]) -> Generator[None]:
-    """Calls in the event loop at each Ctrl-C, in place of what it does, while it is open."""
+    """Call in the event loop at each Ctrl-C while the context is open.
+
+    A Ctrl-C that comes before the loop has seen the one before raises `KeyboardInterrupt`: the
+    loop is blocked, for example by a pipe whose reader reads no more.
+    """
     loop = asyncio.get_running_loop()
+    unseen = 0
+
+    def seen() -> None:
+        nonlocal unseen
+        unseen -= 1
+        call()
 
     def interrupted(_number: int, _frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(call)
+        nonlocal unseen
+        if unseen:
+            raise KeyboardInterrupt
+        unseen += 1
+        loop.call_soon_threadsafe(seen)
 
     before = signal.signal(signal.SIGINT, interrupted)
     try:
