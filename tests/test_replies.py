@@ -110,6 +110,32 @@ async def test_a_program_that_has_not_seen_the_question_gets_the_answer(agent, c
     assert (second.question, third.text) == ("How large?", "Done.")
 
 
+async def test_clients_that_reply_in_turns_each_get_the_answer_to_their_own_reply(
+    agent, connected
+):
+    fake = agent(asks("One?"), asks("Two?"), asks("Three?"), DONE)
+    one, other = connected(fake), connected(fake)
+    task_id = (await one.ask("A pizza")).task_id
+
+    second = await other.ask("1", task_id=task_id)
+    third = await one.ask("2", task_id=task_id)
+    last = await other.ask("3", task_id=task_id)
+
+    assert (second.question, third.question, last.text) == ("Two?", "Three?", "Done.")
+    assert now() < 30
+
+
+async def test_a_program_whose_look_finds_a_store_that_lags_gets_the_answer(connected):
+    plans = [asks("Which one?"), DONE]
+    fake = FakeAgent(lambda _turn: plans.pop(0), reply_lag=3, store_lag=2, streaming=False)
+    task = await connected(fake).send_message("A pizza", return_immediately=True)
+
+    async with connected(fake).stream_message("Margherita", task_id=task.id) as events:
+        answer = await events.result()
+
+    assert answer.text == "Done."
+
+
 async def test_a_stream_goes_on_to_the_answer_and_says_what_of_it_is_stale(
     agent, connected, lag, streaming
 ):
@@ -394,6 +420,28 @@ def test_what_the_agent_said_after_the_reply_makes_a_question_an_answer(history,
     assert reply.is_stale(question()) is is_stale
 
 
+@pytest.mark.parametrize(
+    ("text", "is_stale"),
+    [("another's reply", True), ("Margherita", False)],  # which a server may store anew
+)
+def test_a_newer_question_that_answers_another_client_is_stale(text, is_stale):
+    def user(message_id, said):
+        return Message(message_id=message_id, role=Role.USER, parts=(text_part(said),))
+
+    asked, newer = question(), question("And?", message_id="q-2", at=LATER)
+    before = (user("first", "A pizza"), asked.message)
+    reply = PendingReply("t", "reply", asked, user("reply", "Margherita"))
+    reply.saw(Task(id="t", status=newer, history=(*before, user("u-2", text))))
+
+    assert reply.is_stale(newer) is is_stale
+    assert reply.patience(newer, 3600.0) == 60.0 or not is_stale
+
+    own = (*before, user("u-2", text), newer.message, user("reply", "Margherita"))
+    last = question("Last?", message_id="q-3", at="2026-01-01T12:00:02Z")
+    reply.saw(Task(id="t", status=last, history=own))
+    assert not reply.is_stale(last)
+
+
 def update(status, task_id="t"):
     return TaskStatusUpdateEvent(task_id=task_id, status=status)
 
@@ -410,6 +458,7 @@ def update(status, task_id="t"):
             [update(TaskStatus(state=TaskState.WORKING)), update(question(at=None))],
             False,
         ),
+        (SILENT, [update(TaskStatus(state=TaskState.WORKING)), update(SILENT)], False),
         (
             question(at=None),  # of a store that is behind
             [
@@ -426,6 +475,26 @@ def test_what_comes_before_decides_where_the_status_does_not(asked, events, is_s
         reply.saw(event)
 
     assert reply.is_stale(events[-1].status) is is_stale
+
+
+@pytest.mark.parametrize(
+    ("status", "seconds"),
+    [
+        (question(), 3600.0),
+        (SILENT, 60.0),
+        (msgspec.structs.replace(SILENT, timestamp="2026-01-01T12:00:00.123Z"), 3600.0),
+        (question(message_id=""), 60.0),
+        (question(at=None), 60.0),
+    ],
+)
+def test_a_status_that_may_be_another_of_the_same_second_is_an_answer_after_a_minute(
+    status, seconds
+):
+    reply = PendingReply("t", "reply", status)
+    reply.saw(Task(id="t", status=status))
+
+    assert reply.is_stale(status)
+    assert reply.patience(status, 3600.0) == seconds
 
 
 def test_the_latest_tasks_are_remembered():

@@ -568,9 +568,11 @@ class Calls:
             with contextlib.suppress(A2AError):
                 task = await self.run(GET_TASK, look, within, aside, is_retried=False)
                 question = task.value.status
+            if question is not None and not question.state.is_settled:
+                question = None  # a store that lags may not show yet what the task waits for
         if question is not None and not question.state.is_interrupted:
             return None
-        return PendingReply(task_id, message.message_id, question)
+        return PendingReply(task_id, message.message_id, question, message)
 
     async def watch(
         self,

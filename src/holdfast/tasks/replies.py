@@ -10,7 +10,9 @@ the same state, unless one of these says that it is newer (A2A 4.1.2, 4.1.4):
 - where a timestamp is missing, or both are equal: its message has another id; or, without ids,
   another content. A message that is gone may have moved to the history;
 - the history has a message of the agent behind the reply;
-- without timestamps, the task was seen in another state in between.
+- where timestamps do not tell, the task was seen in another state in between.
+A newer status is stale all the same if the history shows that it answers another client: behind
+the question it has a message of a user that is not the reply, and it does not have the reply.
 Where the question is unknown, the first state that a reply is answered with is taken for it as
 long as nothing says otherwise; a status update is an event, and so no question of before.
 """
@@ -58,17 +60,25 @@ class PendingReply:
         task_id: The task.
         message_id: Id of the reply.
         question: What the task waited for; None where that is not known.
+        said: The reply itself, as a server may store it under another id.
 
     Attributes:
         is_over: Whether what the task waits for from now on is no question of before.
     """
 
-    __slots__ = ("_is_guess", "_left", "_message_id", "_question", "_task_id", "is_over")
+    __slots__ = ("_is_guess", "_left", "_message_id", "_question", "_said", "_task_id", "is_over")
 
-    def __init__(self, task_id: str, message_id: str, question: TaskStatus | None) -> None:
+    def __init__(
+        self,
+        task_id: str,
+        message_id: str,
+        question: TaskStatus | None,
+        said: Message | None = None,
+    ) -> None:
         self._task_id = task_id
         self._message_id = message_id
         self._question = question
+        self._said = said
         self._is_guess = question is None
         self._left: set[type] = set()  # kinds of events that showed the task in another state
         self.is_over = False
@@ -88,9 +98,11 @@ class PendingReply:
                 self._question = status
             else:
                 self.is_over = True
+        elif isinstance(event, Task) and self._answers_another(event):
+            self._question, self._is_guess = status, True
         elif status.state is not question.state:
             self._left.add(kind)
-        elif kind in self._left and status.time is None:
+        elif kind in self._left and _may_hide_a_change(status, question):
             self.is_over = True  # a store may be behind its stream, but neither behind itself
 
     def is_stale(self, status: TaskStatus) -> bool:
@@ -107,8 +119,9 @@ class PendingReply:
             longest: The same where nothing but a newer status can be the answer.
         """
         question = self._question
-        is_known = question is not None and question.time is not None and not self._is_guess
-        return longest if is_known and status.time is not None else min(longest, _UNDECIDED)
+        if question is None or self._is_guess or _may_hide_a_change(status, question):
+            return min(longest, _UNDECIDED)
+        return longest
 
     def _is_answered_in(self, history: tuple[Message, ...]) -> bool:
         """Whether the agent has said something in a history after the reply."""
@@ -119,6 +132,37 @@ class PendingReply:
         known = "" if asked is None else asked.message_id
         later = history[ids.index(self._message_id) + 1 :]
         return any(one.role is Role.AGENT and one.message_id != known for one in later)
+
+    def _answers_another(self, task: Task) -> bool:
+        """Whether a task waits for input again because another client has replied to it."""
+        asked = None if self._question is None else self._question.message
+        ids = [message.message_id for message in task.history]
+        is_stored = asked is not None and bool(asked.message_id) and asked.message_id in ids
+        if asked is None or not is_stored or not task.status.state.is_interrupted:
+            return False
+        later = task.history[ids.index(asked.message_id) + 1 :]
+        users = [message for message in later if message.role is Role.USER]
+        return bool(users) and not any(map(self._is_reply, users))
+
+    def _is_reply(self, message: Message) -> bool:
+        """Whether a message of the history is the reply, as far as its server shows it."""
+        said = self._said
+        if said is None or message.message_id == self._message_id:
+            return message.message_id == self._message_id
+        return message.parts == said.parts or (bool(said.text) and message.text == said.text)
+
+
+def _may_hide_a_change(status: TaskStatus, question: TaskStatus) -> bool:
+    """Whether a status that looks like the question may be a later one.
+
+    Without a timestamp it may be; and, if no message id is the same, within the second of one that
+    has no fraction.
+    """
+    if status.time is None or question.time is None:
+        return True
+    said, asked = status.message, question.message
+    is_same = said is not None and asked is not None and said.message_id == asked.message_id != ""
+    return status.time == question.time and not status.time.microsecond and not is_same
 
 
 class _Waiting(msgspec.Struct, frozen=True):
