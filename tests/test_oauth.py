@@ -441,6 +441,62 @@ async def test_a_scope_that_was_asked_for_in_vain_is_not_asked_for_again():
     assert len(scene.server.asked) == 2
 
 
+async def test_only_the_latest_refused_scopes_are_remembered():
+    names = [f"s{number}" for number in range(257)]
+    scene = Scene(step_up=names)
+    async with scene.connect() as client:
+        await client.list_tasks()
+        for name in (*names, names[-1], names[0]):
+            scene.server.guard = wants(error="insufficient_scope", scope=name, status=403)
+            scene.server.replies = [refused("invalid_scope")]
+            with pytest.raises((AuthenticationError, PermissionDeniedError)):
+                await client.list_tasks()
+
+    requested = [asked.get("scope") for asked in scene.server.asked]
+    assert requested == [None, *names, names[0]]
+
+
+@pytest.mark.parametrize(
+    ("scope", "held"), [(None, ("read", "write")), ("read", ("read",)), ("write", ("write",))]
+)
+async def test_a_refreshed_token_is_for_what_was_requested_unless_the_server_says(scope, held):
+    store = MemoryTokenStore()
+    scene = Scene(
+        kind=DeviceCode,
+        prompt=lambda _: None,
+        refreshes=True,
+        scopes=["read"],
+        step_up=["write"],
+        store=store,
+    )
+    async with scene.connect() as client:
+        await client.list_tasks()
+        scene.server.scope = scope
+        scene.server.guard = wants(
+            "token-2", error="insufficient_scope", scope="write", status=403
+        )
+        await client.list_tasks()
+
+    assert scene.server.asked[-1]["grant_type"] == "refresh_token"
+    assert scene.server.asked[-1]["scope"] == "read write"
+    (token,) = store._tokens.values()
+    assert token.scopes == held
+
+
+async def test_a_refresh_of_a_token_whose_scopes_are_unknown_names_what_it_needs():
+    store = MemoryTokenStore()
+    options = {"kind": DeviceCode, "prompt": lambda _: None, "refreshes": True, "store": store}
+    scene = Scene(**options, scopes=["read"], lifetime=100)
+    await scene.auth.token()
+    ((key, token),) = store._tokens.items()
+    await store.save(key, msgspec.structs.replace(token, scopes=None))
+    await asyncio.sleep(200)
+    await scene.auth.token()
+
+    assert scene.server.asked[-1]["scope"] == "read"
+    assert store._tokens[key].scopes == ("read",)
+
+
 async def test_a_scope_that_the_server_does_not_give_takes_nothing_away():
     scene = Scene(scopes=["read"], step_up=["admin"])
     scene.server.guard = wants("token-1")

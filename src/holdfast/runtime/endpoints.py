@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from holdfast.model.addresses import in_ascii
+from holdfast.model.latest import Latest
 from holdfast.model.operations import CANCEL_TASK, CARD_BINDING
 from holdfast.policy.breaker import Breaker, BreakerPolicy, Switch
 from holdfast.policy.budget import BudgetPolicy, RetryBudget
@@ -250,7 +251,8 @@ class KnownEndpoints:
     def __init__(self, registry: Endpoints) -> None:
         self.switch = Switch()
         self._registry = registry
-        self._endpoints: dict[tuple[str | None, ...], Endpoint] = {}
+        # A card may name new ones each time.
+        self._endpoints: Latest[tuple[str | None, ...], Endpoint] = Latest(_MOST)
 
     def of(self, interface: AgentInterface) -> Endpoint:
         """The endpoint of an interface; the same one each time."""
@@ -258,8 +260,6 @@ class KnownEndpoints:
         endpoint = self._endpoints.get(key)
         if endpoint is None:
             endpoint = self._endpoints[key] = self._registry.of(interface)
-            if len(self._endpoints) > _MOST:  # a card may name new ones each time
-                del self._endpoints[next(iter(self._endpoints))]
         return endpoint
 
     def __iter__(self) -> Iterator[Endpoint]:

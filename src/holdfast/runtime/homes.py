@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import msgspec
 
+from holdfast.model.latest import Latest
 from holdfast.model.requests import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
@@ -64,8 +65,8 @@ class Homes(Generic[H]):
         self._declared = shared_store
         self._is_shared = False
         self._separate_until = 0.0
-        self._tasks: dict[str, H] = {}
-        self._contexts: dict[str, H] = {}
+        self._tasks: Latest[str, H] = Latest(_MAX_HOMES)
+        self._contexts: Latest[str, H] = Latest(_MAX_HOMES)
 
     def shares_store(self, now: float) -> bool | None:
         """Whether the replicas share a store; None where that is not known.
@@ -101,7 +102,7 @@ class Homes(Generic[H]):
 
     def keep(self, task_id: str, home: H) -> None:
         """Note the home of a task."""
-        _keep(self._tasks, task_id, home)
+        self._tasks[task_id] = home
 
     def learn(self, value: object, source: H, *, moves: bool) -> None:
         """Note what an answer or event shows.
@@ -117,17 +118,10 @@ class Homes(Generic[H]):
                 known = self._tasks.get(task_id, source)
                 if known is not source and not isinstance(part, Message):
                     self._is_shared = True
-                _keep(self._tasks, task_id, source if moves else known)
+                self._tasks[task_id] = source if moves else known
             if part.context_id:
                 known = self._contexts.get(part.context_id, source)
-                _keep(self._contexts, part.context_id, source if moves else known)
-
-
-def _keep(homes: dict[str, H], name: str, home: H) -> None:
-    homes.pop(name, None)
-    homes[name] = home
-    if len(homes) > _MAX_HOMES:
-        del homes[next(iter(homes))]
+                self._contexts[part.context_id] = source if moves else known
 
 
 # ── What requests and answers name ───────────────────────────────────────────────────────────────

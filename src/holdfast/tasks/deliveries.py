@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.model import codec
+from holdfast.model.latest import Latest
 from holdfast.model.types import (
     Message,
     Task,
@@ -55,7 +56,7 @@ class Deliveries:
 
     def __init__(self, limits: Limits) -> None:
         self._fold = TaskFold(limits=limits)
-        self._seen: dict[bytes, None] = {}
+        self._seen: Latest[bytes, None] = Latest(_REMEMBERED)
         self._status: TaskStatus | None = None
         self._is_complete = False
 
@@ -103,8 +104,6 @@ class Deliveries:
             return False
         is_news = self._add(event)
         self._seen[digest] = None
-        if len(self._seen) > _REMEMBERED:
-            del self._seen[next(iter(self._seen))]
         return is_news
 
     def learn(self, task: Task) -> bool:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.model.latest import Latest
 from holdfast.model.types import Role, Task, TaskStatus, TaskStatusUpdateEvent
 from holdfast.tasks.order import is_newer
 
@@ -179,7 +180,7 @@ class Replies:
     """
 
     def __init__(self) -> None:
-        self._tasks: dict[str, _Waiting] = {}
+        self._tasks: Latest[str, _Waiting] = Latest(_TASKS)
 
     def saw(self, task_id: str, status: TaskStatus) -> None:
         """Notes how a task stands, unless a store tells what was before the question."""
@@ -191,7 +192,7 @@ class Replies:
             if known is not None and (known.reply is None or status.state.is_terminal):
                 del self._tasks[task_id]  # else a store may be behind, and show the question again
         elif known is None or known.reply is None or not known.reply.is_stale(status):
-            self._keep(task_id, _Waiting(status))
+            self._tasks[task_id] = _Waiting(status)
 
     def question(self, task_id: str) -> TaskStatus | None:
         """What a task waits for, as last seen; None where that is not known."""
@@ -200,19 +201,13 @@ class Replies:
 
     def sent(self, task_id: str, reply: PendingReply) -> None:
         """Notes a reply that the agent has taken."""
-        self._keep(task_id, _Waiting(self.question(task_id), reply))
+        self._tasks[task_id] = _Waiting(self.question(task_id), reply)
 
     def pending(self, task_id: str) -> PendingReply | None:
         """The reply that was sent to a task last; None where it is known to be answered."""
         known = self._tasks.get(task_id)
         reply = None if known is None else known.reply
         return None if reply is None or reply.is_over else reply
-
-    def _keep(self, task_id: str, waiting: _Waiting) -> None:
-        self._tasks.pop(task_id, None)
-        self._tasks[task_id] = waiting
-        if len(self._tasks) > _TASKS:
-            del self._tasks[next(iter(self._tasks))]
 
 
 def _is_of_before(status: TaskStatus, question: TaskStatus) -> bool:

@@ -42,6 +42,7 @@ from holdfast.auth.oauth.step_up import StepUp
 from holdfast.auth.oauth.tokens import MemoryTokenStore, Token
 from holdfast.engines import check_tls, engine_of
 from holdfast.errors import A2AError, AuthenticationError, CredentialOriginError
+from holdfast.model.latest import Latest
 from holdfast.model.settings import check_kind, check_number
 from holdfast.runtime.engine import EngineWithin
 from holdfast.runtime.env import SystemEnv
@@ -69,6 +70,8 @@ __all__ = ["Asking", "OAuthOptions", "OAuthProvider"]
 
 _METHODS = ("client_secret_basic", "client_secret_post", "none")
 _NOTHING = Credentials()
+_REMEMBERED = 256
+"""Purposes of tokens to remember: a card may name others each time."""
 _PAUSE = 30.0
 """Seconds after a refused token for which its successor stays, though that is refused as well: an
 agent that takes none would have a new one fetched, or a person asked, for each call."""
@@ -118,8 +121,12 @@ class _Purpose(NamedTuple):
 class _Held(msgspec.Struct):
     """The tokens of one event loop: by purpose, with the moment at which each ends."""
 
-    tokens: dict[str, tuple[Token, float | None]] = {}
-    flights: dict[str, Flight[Token]] = {}
+    tokens: Latest[str, tuple[Token, float | None]] = msgspec.field(
+        default_factory=lambda: Latest(_REMEMBERED)
+    )
+    flights: Latest[str, Flight[Token]] = msgspec.field(
+        default_factory=lambda: Latest(_REMEMBERED)
+    )
 
 
 class OAuthOptions(TypedDict, total=False):
@@ -219,8 +226,8 @@ class OAuthProvider(ABC):
         self._engine, self._tls = engine, tls
         self._env = SystemEnv() if env is None else env
         self._held = PerLoop(_Held)
-        self._refused: dict[str, tuple[str, float]] = {}
-        self._found: dict[str, tuple[AuthorizationServer, Reach | None]] = {}
+        self._refused: Latest[str, tuple[str, float]] = Latest(_REMEMBERED)
+        self._found: Latest[str, tuple[AuthorizationServer, Reach | None]] = Latest(_REMEMBERED)
 
     async def credentials(self, call: AnyCall, /) -> Credentials:
         """A token that has not ended, fetched where there is none.
@@ -331,7 +338,9 @@ class OAuthProvider(ABC):
         if not more and known is not None and self._is_fresh(*known):
             return known[0]
         name = " ".join((key, *sorted(more)))
-        flight = held.flights.setdefault(name, Flight())
+        flight = held.flights.get(name)
+        if flight is None:
+            flight = held.flights[name] = Flight()
         try:
             return await flight.joined(lambda: self._fetched(purpose, more, flight))
         except A2AError as error:
@@ -530,13 +539,15 @@ async def _refreshed(asking: Asking, last: Token) -> Token:
     """Spends a refresh token (RFC 6749, 6); where the server gives no other, it stays."""
     spent = last.refresh_token or ""
     parameters = asking.parameters("refresh_token", refresh_token=spent)
-    if last.scopes is None or not set(asking.scopes) - set(last.scopes):
-        parameters.pop("scope", None)  # the same as before
+    scopes = asking.scopes  # of a reply without scopes: those that were requested (5.1), or
+    if last.scopes is not None and set(scopes) <= set(last.scopes):
+        parameters.pop("scope", None)
+        scopes = last.scopes  # where none are requested, the same as before (6)
     fresh = await asking.endpoint.ask_token(parameters)
     if fresh.refresh_token is None:
         fresh = msgspec.structs.replace(fresh, refresh_token=spent)
     if fresh.scopes is None:
-        fresh = msgspec.structs.replace(fresh, scopes=last.scopes)
+        fresh = msgspec.structs.replace(fresh, scopes=scopes)
     return fresh
 
 

@@ -10,12 +10,17 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from holdfast.model.latest import Latest
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast.model.card import AgentCard
 
 __all__ = ["StepUp", "declared_scopes"]
+
+_REMEMBERED = 256
+"""Scopes to remember as granted, and as refused: a card may declare others each time."""
 
 
 class StepUp:
@@ -29,13 +34,14 @@ class StepUp:
     def __init__(self, allowed: bool | tuple[str, ...]) -> None:  # noqa: FBT001  as callers say it
         self._takes_declared = allowed is True
         self._named: tuple[str, ...] = () if isinstance(allowed, bool) else allowed
-        self._granted: dict[str, tuple[str, ...]] = {}
-        self._refused: dict[str, frozenset[str]] = {}
+        self._granted: Latest[tuple[str, str], None] = Latest(_REMEMBERED)
+        self._refused: Latest[tuple[str, str], None] = Latest(_REMEMBERED)
         self._lock = threading.Lock()
 
     def granted(self, key: str) -> tuple[str, ...]:
         """Return the scopes that step-ups have added to the tokens of a name."""
-        return self._granted.get(key, ())
+        with self._lock:
+            return tuple(scope for name, scope in self._granted if name == key)
 
     def objection(self, key: str, wanted: tuple[str, ...], card: AgentCard | None) -> str | None:
         """Return why scopes are not asked for, and what the caller can do; None if they are.
@@ -56,18 +62,20 @@ class StepUp:
             )
         if beyond:
             return f"step_up= does not allow {beyond}"
-        refused = " ".join(scope for scope in wanted if scope in self._refused.get(key, ()))
+        refused = " ".join(scope for scope in wanted if (key, scope) in self._refused)
         return f"the authorization server refused {refused} before" if refused else None
 
     def note_granted(self, key: str, scopes: Iterable[str]) -> None:
         """Note that the authorization server has given a token for more scopes."""
         with self._lock:
-            self._granted[key] = tuple(dict.fromkeys((*self.granted(key), *scopes)))
+            for scope in scopes:
+                self._granted[key, scope] = None
 
     def note_refused(self, key: str, scopes: Iterable[str]) -> None:
         """Note that the authorization server gives no token for more scopes."""
         with self._lock:
-            self._refused[key] = self._refused.get(key, frozenset()) | set(scopes)
+            for scope in scopes:
+                self._refused[key, scope] = None
 
 
 def declared_scopes(card: AgentCard | None) -> frozenset[str]:
