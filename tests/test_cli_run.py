@@ -302,12 +302,20 @@ def test_a_line_says_the_same_in_any_of_its_forms(runs):
             '"a"',
             '{"text": "a"}',
             '{"metadata": {"y": 2, "x": 1}, "parts": [{"text": "b"}]}',
-            '{"text": "\\ud800"}',
+            '{"text": "other"}',
         ]
     )
 
     assert done.err == "Summary: 2 completed, 2 done by an earlier run\n"
     assert runs.sent == 4
+
+
+def test_a_line_with_parts_has_an_id_and_no_unknown_member(runs):
+    done = runs(lines=['{"id": 7, "parts": [{"text": "a"}], "contextid": "c"}'])
+
+    assert "'contextid' is not a member of the message; did you mean 'contextId'?" in done.err
+    assert runs(lines=['{"id": 7, "parts": [{"text": "a"}], "contextId": "c"}']).exit == 0
+    assert [one["id"] for one in runs.results] == [7]
 
 
 @pytest.mark.parametrize("known_by", ["results", "journal"])

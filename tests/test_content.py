@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from holdfast import (
     AgentExtension,
+    AuthenticationInfo,
     InvalidParamsError,
     Message,
     Part,
     Role,
+    TaskPushNotificationConfig,
     connect,
     create_text_message_object,
     data_part,
@@ -24,6 +26,8 @@ from holdfast import (
     url_part,
 )
 from holdfast.content import to_message
+from holdfast.model import operations as op
+from holdfast.model.requests import GetTaskRequest, SendMessageRequest
 from holdfast.testing import Fail, FakeAgent, FakeNetwork, completes
 
 from .strategies import shown
@@ -266,10 +270,154 @@ def test_a_part_of_the_wrong_type_is_refused_and_not_changed_on_the_way(part, wh
         to_message(part, new_id="m")
 
 
-@pytest.mark.parametrize("data", [float("nan"), {1, 2}, object(), {"deep": [{"x": b"raw"}]}])
-def test_data_that_is_no_json_is_refused_and_not_changed_on_the_way(data):
-    with pytest.raises(ValueError, match="the data of part 1 is not JSON"):
-        to_message(data_part(data), new_id="m")
+HALF = "a\ud800b"
+ITSELF = {"list": []}
+ITSELF["list"].append(ITSELF["list"])
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({"a": [1.5, float("nan")]}, '["a"][1] is nan, which is not JSON'),
+        ({"a": float("inf")}, '["a"] is inf, which is not JSON'),
+        ({"a": {1, 2}}, '["a"] must be JSON, not set'),
+        ({"deep": [{"x": b"raw"}]}, '["deep"][0]["x"] must be JSON, not bytes'),
+        ({"a": object()}, '["a"] must be JSON, not object'),
+        ({"a": Part(text="x")}, '["a"] must be JSON, not Part'),
+        ({"a": 10**5000}, '["a"] is a number of more than 4,000 digits'),
+        ({"a": {1: 2}}, '["a"] has a key that is int, and JSON has only str'),
+        ({None: 2}, " has a key that is NoneType, and JSON has only str"),
+        (ITSELF, '["list"][0] contains itself'),
+        ({"a": HALF}, r'["a"] has an unpaired surrogate (\ud800 at index 1), which UTF-8'),
+        ({"é": {HALF: 1}}, r'["\u00e9"] has a key with an unpaired surrogate (\ud800 at'),
+    ],
+)
+async def test_metadata_and_data_that_are_not_json_are_refused_with_the_path(value, why):
+    agent = FakeAgent()
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        with pytest.raises(ValueError, match=f"^{re.escape('metadata' + why)}"):
+            await client.send_message("hi", metadata=value)
+        with pytest.raises(ValueError, match=f"^{re.escape('message_metadata' + why)}"):
+            await client.ask("hi", message_metadata=value)
+        with pytest.raises(ValueError, match=f"^{re.escape('metadata' + why)}"):
+            await client.cancel_task("t", metadata=value)
+    for part in (Part(text="x", metadata=value), data_part(value)):
+        name = "data" if part.metadata is None else "metadata"
+        where = f"message.parts[1].{name}{why}"
+        with pytest.raises(ValueError, match=f"^{re.escape(where)}"):
+            to_message(["hi", part], new_id="m")
+    with pytest.raises(ValueError, match=f"^{re.escape('message.metadata' + why)}"):
+        to_message(Message(parts=(HI,), metadata=value), new_id="m")
+
+    assert agent.received == []
+
+
+def test_json_as_it_stands_is_taken():
+    value = {"a": [1, (2, None), 2**70, 1.5, True, Role.USER], "": {"é\U0001f600": "\U0001f600"}}
+    value["twice"] = [value["a"], value["a"]]
+
+    assert to_message(data_part(value), new_id="m").parts[0].data == value
+
+
+def test_a_structure_that_is_nested_too_deeply_is_refused():
+    value = {}
+    for _ in range(5000):
+        value = {"a": value}
+
+    with pytest.raises(ValueError, match="message is nested too deeply"):
+        to_message(data_part(value), new_id="m")
+
+
+# ── Text that UTF-8 cannot encode ────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("content", "where"),
+    [
+        (HALF, "message.parts[0].text"),
+        (["hi", HALF], "message.parts[1].text"),
+        (Part(raw=b"", filename=HALF), "message.parts[0].filename"),
+        (Part(text="x", media_type=HALF), "message.parts[0].media_type"),
+        (url_part(f"http://x.test/{HALF}"), "the url of part 1"),
+        (Message(parts=(HI,), message_id=HALF), "message.message_id"),
+        (Message(parts=(HI,), context_id=HALF), "message.context_id"),
+        (Message(parts=(HI,), extensions=("urn:a", HALF)), "message.extensions[1]"),
+        (Message(parts=(HI,), reference_task_ids=[HALF]), "message.reference_task_ids[0]"),
+        ({"parts": [{"text": HALF}]}, "message.parts[0].text"),
+    ],
+    ids=repr,
+)
+def test_a_message_that_utf8_cannot_encode_is_refused_with_the_place(content, where):
+    why = rf"^{re.escape(where)} has an unpaired surrogate \(\\ud800 at index \d+\), which UTF-8"
+    with pytest.raises(ValueError, match=why):
+        to_message(content, new_id="m")
+
+
+class Markup(str):
+    """Text as template engines give it, which codecs do not take."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("content", [Markup("x"), [Markup("x")], Part(text=Markup("x"))])
+def test_a_text_of_a_subclass_is_refused_and_not_by_a_codec(content):
+    with pytest.raises(TypeError, match=r"^message.parts\[0\].text must be str, not Markup"):
+        to_message(content, new_id="m")
+
+
+PUSH = {"task_id": "t", "url": "http://push.test/"}
+
+
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [
+        (lambda c: c.ask("hi", context_id=HALF), "context_id"),
+        (lambda c: c.send_message("hi", task_id=HALF), "task_id"),
+        (lambda c: c.send_message("hi", tenant=HALF), "tenant"),
+        (lambda c: c.send_message("hi", extensions=[HALF]), "one of extensions"),
+        (lambda c: c.ask("hi", accepted_output_modes=[HALF]), "one of accepted_output_modes"),
+        (lambda c: c.get_task(HALF), "task_id"),
+        (lambda c: c.wait(HALF), "task_id"),
+        (lambda c: c.cancel_task(HALF), "task_id"),
+        (lambda c: c.list_tasks(HALF), "params.context_id"),
+        (lambda c: c.list_tasks(page_token=HALF), "params.page_token"),
+        (lambda c: c.get_task_push_notification_config("t", HALF), "config_id"),
+        (
+            lambda c: c.create_task_push_notification_config(
+                TaskPushNotificationConfig(**PUSH, token=HALF)
+            ),
+            "config.token",
+        ),
+        (
+            lambda c: c.ask(
+                "hi",
+                push_notification_config=TaskPushNotificationConfig(
+                    **PUSH, authentication=AuthenticationInfo(scheme="Bearer", credentials=HALF)
+                ),
+            ),
+            "the push notification config.authentication.credentials",
+        ),
+        (lambda c: c.call(op.GET_TASK, GetTaskRequest(id=HALF)), "params.id"),
+        (
+            lambda c: c.call(
+                op.SEND_MESSAGE,
+                SendMessageRequest(message=Message(message_id="m", parts=(Part(text=HALF),))),
+            ),
+            "params.message.parts[0].text",
+        ),
+    ],
+)
+async def test_a_call_with_a_text_that_utf8_cannot_encode_sends_nothing(call, where):
+    agent = FakeAgent()
+    async with connect(agent.url, engine=FakeNetwork(agent)) as client:
+        with pytest.raises(ValueError, match=rf"^{re.escape(where)} has an unpaired surrogate"):
+            await call(client)
+        with pytest.raises(ValueError, match="the header x-a has"):
+            await client.ask("hi", headers={"x-a": HALF})
+    with pytest.raises(ValueError, match=r"^tenant has an unpaired surrogate"):
+        connect(agent.url, tenant=HALF)
+
+    assert agent.received == []
 
 
 def test_an_empty_address_of_a_file_is_refused():
@@ -284,14 +432,18 @@ def test_an_id_that_is_none_is_refused(name, value, kind):
         to_message("hi", new_id="m", **{name: value})
 
 
-@pytest.mark.parametrize(("metadata", "kind"), [("x", TypeError), ({"n": {1}}, ValueError)])
-async def test_metadata_is_a_json_object(metadata, kind):
+async def test_metadata_is_a_dict_and_so_is_a_push_config_an_object_of_its_class():
     agent = FakeAgent()
     client = connect(agent.url, engine=FakeNetwork(agent))
 
-    with pytest.raises(kind, match="metadata"):
-        await client.send_message("hi", metadata=metadata)
-    assert agent.calls("SendMessage") == []
+    for message in ("hi", Message(parts=(HI,))):
+        with pytest.raises(TypeError, match=r"^metadata must be a dict, not str"):
+            await client.send_message(message, metadata="x")
+    with pytest.raises(TypeError, match=r"^message.metadata must be a dict, not str"):
+        await client.send_message(Message(parts=(HI,), metadata="x"))
+    with pytest.raises(TypeError, match=r"^config must be TaskPushNotificationConfig, not dict"):
+        await client.create_task_push_notification_config(PUSH)
+    assert agent.received == []
 
 
 # ── In the words of the official SDK ─────────────────────────────────────────────────────────
@@ -315,7 +467,7 @@ def test_a_text_message_is_a_role_and_text(arguments):
 
 @pytest.mark.parametrize("message", [{"text": "x"}, {"role": "ROLE_USER", "text": "x"}])
 def test_a_dict_that_has_content_elsewhere_is_told_where_it_belongs(message):
-    told = r"""'text' is no member of one: write {"parts": \[{"text": …}\]}"""
+    told = r"""'text' is not a member of the message; write {"parts": \[{"text": …}\]}"""
     with pytest.raises(ValueError, match=told):
         to_message(message, new_id="m-1")
 
@@ -419,6 +571,29 @@ def test_a_dict_of_proto_json_of_0_3_is_the_models_message():
         ({"parts": [{"type": "text", "content": "hi"}]}, 'has no "text"'),
         ({"parts": ["hi", {"kind": "file", "file": "AP8="}]}, "the file of part 2"),
         ({"parts": [{"file": {"bytes": "AP8=", "uri": "http://x.test/"}}]}, "either its content"),
+        (
+            {"parts": ["hi"], "taskid": "t"},
+            "'taskid' is not a member of the message; did you mean 'taskId'?",
+        ),
+        ({"parts": ["hi"], "context_ID": "c"}, "did you mean 'contextId'?"),
+        (
+            {"parts": ["hi"], 7: "c"},
+            "7 is not a member of the message; there are messageId, role,",
+        ),
+        ({"parts": ["hi"], "content": ["hi"]}, "'content' is not a member of the message"),
+        ({"parts": ["hi"], "taskId": "a", "task_id": "b"}, "the message has 'taskId' twice"),
+        (
+            {"parts": ["hi", {"text": "x", "medaType": "a/b"}]},
+            "'medaType' is not a member of part 2; did you mean 'mediaType'?",
+        ),
+        (
+            {"kind": "message", "parts": [{"kind": "text", "text": "x", "metdata": {}}]},
+            "'metdata' is not a member of part 1; did you mean 'metadata'?",
+        ),
+        (
+            {"parts": [{"kind": "file", "file": {"bytes": "AP8=", "mimetype": "a/b"}}]},
+            "'mimetype' is not a member of the file of part 1; did you mean 'mimeType'?",
+        ),
     ],
 )
 async def test_a_dict_that_cannot_be_converted_is_refused_before_anything_is_sent(written, told):

@@ -1033,7 +1033,7 @@ async def test_agents_that_are_not_there_are_named():
         (("x",), {"witin": 3}, TypeError, "'witin' is no option .*; did you mean 'within'?"),
         (("x",), {"time_out": 3}, TypeError, "did you mean 'timeout'?"),
         (({"a": "x", "z": "y"},), {}, ValueError, r"a dict is one message; .* pass \.items\(\)"),
-        (({"z": "y"},), {}, ValueError, "at least one part"),
+        (({"z": "y"},), {}, ValueError, "'z' is not a member of the message; write "),
         ((Message(task_id="7", parts=(Part(text="x"),)),), {}, ValueError, "task 7 is one agent"),
     ],
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +17,8 @@ from urllib.parse import urlsplit
 
 from holdfast.model.addresses import fault, has_user, is_http_address
 from holdfast.model.requests import SendMessageConfiguration, TaskPushNotificationConfig
-from holdfast.model.settings import check_count, check_kind, check_number
+from holdfast.model.sendable import check_json, check_sendable, check_text
+from holdfast.model.settings import check_count, check_kind, check_number, suggestion
 from holdfast.wire.http import check_headers
 from holdfast.wire.reach import AgentReach, Network, Reach, network
 
@@ -28,12 +28,12 @@ __all__ = [
     "check_configuration",
     "check_credential",
     "check_hook",
-    "check_json",
     "check_kind",
     "check_networks",
     "check_one_of",
     "check_options",
     "check_port",
+    "check_push_config",
     "check_rate",
     "check_seconds",
     "check_url",
@@ -55,9 +55,6 @@ _SHOWN = 200
 """Characters of an address that a message shows at most."""
 
 _LAST_PORT = 65535
-
-_ALIKE = 0.7
-"""How alike two names are, of 1, where one was meant by the other: not only by their endings."""
 
 _PATH = re.compile(
     r"(?:~|\.{0,2}[/\\](?!/)|[A-Za-z]:[/\\](?!/)|(?!localhost/)(?:[^/.:]+/[^:]*|[^/:]+)\.json\Z)"
@@ -99,11 +96,7 @@ def check_options(
     """
     for name in given:
         if name not in known:
-            import difflib  # takes longer than a call that is right
-
-            there = (*_arguments_of(of), *known)
-            meant = difflib.get_close_matches(name, there, n=1, cutoff=_ALIKE)
-            hint = f"did you mean {meant[0]!r}?" if meant else f"there are {', '.join(there)}"
+            hint = suggestion(name, (*_arguments_of(of), *known))
             text = f"{name!r} is no option of {what}; {hint}"
             raise TypeError(text)
 
@@ -331,15 +324,6 @@ def _as_one(given: object) -> str:
     return f"; pass a list: [{shown}]"
 
 
-def check_json(name: str, value: object) -> None:
-    """Checks that a value is JSON as it stands, so that nothing is changed on the way."""
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        text = f"{name} is not JSON: {error}"
-        raise ValueError(text) from None
-
-
 def json_object(name: str, value: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Checks a JSON object that may be left out, and copies it."""
     if value is None:
@@ -354,18 +338,25 @@ def json_object(name: str, value: Mapping[str, Any] | None) -> dict[str, Any] | 
 
 def not_empty(name: str, value: str) -> str:
     """Checks an id; an empty one would turn one task into the list of all of them."""
+    _check_filled(name, value)
+    if not value.isascii():
+        check_text(name, value)
+    return value
+
+
+def _check_filled(name: str, value: str) -> None:
     if not isinstance(cast("object", value), str):
         text = f"{name} must be a string, not {type(value).__name__}"
         raise TypeError(text)
     if not value:
         text = f"{name} must not be empty"
         raise ValueError(text)
-    return value
 
 
 def check_credential(name: str, value: str) -> None:
     """Checks that a credential is there, and no text that Python writes for a missing one."""
-    words = not_empty(name, value).split()
+    _check_filled(name, value)
+    words = value.split()
     if not words:
         text = f"{name} must not be empty"
         raise ValueError(text)
@@ -384,11 +375,18 @@ def check_configuration(configuration: SendMessageConfiguration) -> SendMessageC
     _media_types("accepted_output_modes", configuration.accepted_output_modes)
     not_negative("history_length", configuration.history_length)
     check_kind("return_immediately", configuration.return_immediately, bool)
-    push = configuration.task_push_notification_config
-    if push is not None:
-        check_kind("a push notification config", push, TaskPushNotificationConfig)
-        not_empty("the url of a push notification config", push.url)
+    if configuration.task_push_notification_config is not None:
+        check_push_config(
+            "the push notification config", configuration.task_push_notification_config
+        )
     return configuration
+
+
+def check_push_config(name: str, config: TaskPushNotificationConfig) -> None:
+    """Check where an agent is to send push notifications."""
+    check_kind(name, config, TaskPushNotificationConfig)
+    not_empty(f"the url of {name}", config.url)
+    check_sendable(name, config)
 
 
 def not_negative(name: str, value: int | None) -> int | None:

@@ -14,6 +14,7 @@ import msgspec
 from holdfast.arguments import (
     check_hook,
     check_iterable,
+    check_push_config,
     check_rate,
     check_seconds,
     hooks,
@@ -54,6 +55,7 @@ from holdfast.model.requests import (
     SendMessageRequest,
     TaskPushNotificationConfig,
 )
+from holdfast.model.sendable import check_sendable
 from holdfast.model.settings import check_count, check_kind
 from holdfast.model.types import Message, Task, TaskArtifactUpdateEvent, TaskState
 from holdfast.pending import PendingCall, ResumedCall, resume_all
@@ -908,10 +910,11 @@ class Client(ClosingContext):
         Raises:
             PushNotificationNotSupportedError: The agent sends none.
             TaskNotFoundError: The agent does not know the task.
-            ValueError: The task's id or the address is missing.
+            ValueError: The task's id or the address is missing, or a text cannot be encoded.
+            TypeError: It is not a `TaskPushNotificationConfig`.
         """
+        check_push_config("config", config)
         not_empty("config.task_id", config.task_id or "")
-        not_empty("config.url", config.url)
         reply = await self._call(
             op.CREATE_PUSH_CONFIG,
             config,
@@ -1010,8 +1013,9 @@ class Client(ClosingContext):
             options: See `SendOptions`; ``on_unknown`` is for messages.
 
         Raises:
-            ValueError: The operation is answered by a stream, the message has no id, or the
-                request does not name what it is about.
+            ValueError: The operation is answered by a stream, the message has no id, the request
+                does not name what it is about, or holds what cannot be sent (an unpaired
+                surrogate, or metadata that are not JSON).
         """
         if operation.streaming:
             text = f"{operation.name} is answered by a stream, not by one reply"
@@ -1020,6 +1024,7 @@ class Client(ClosingContext):
         if isinstance(params, SendMessageRequest):
             not_empty("message_id", params.message.message_id)
             if operation.name == op.SEND_MESSAGE.name:
+                check_sendable("params", params)
                 deadline, per_call = self._calls.begin("call", options, sends=True, of=Client.call)
                 with self._calls.observed(per_call, operation.name):
                     reply = await self._calls.replying(
@@ -1037,6 +1042,7 @@ class Client(ClosingContext):
         *,
         of: Callable[..., Any],
     ) -> Reply[R]:
+        check_sendable("params", params)
         deadline, per_call = self._calls.begin("call", options, of=of)
         return await self._calls.run(operation, params, deadline, per_call)
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from holdfast.arguments import check_json, check_kind, json_object, not_empty
-from holdfast.errors.values import one_line
+from holdfast.arguments import check_kind, json_object, not_empty
 from holdfast.model.codec import MalformedError
 from holdfast.model.dicts import message_of_1_0
+from holdfast.model.sendable import check_sendable, check_text
 from holdfast.model.settings import kind_of
 from holdfast.model.types import Message, Part, Role
 from holdfast.runtime.env import SystemEnv
@@ -39,8 +39,8 @@ Content = str | Part | Message | Mapping[str, Any] | Iterable[str | Part]
 """What can be sent: text, one part, several parts, a message, or a message's JSON object.
 
 The object may be one of protocol 1.0 or 0.3, whichever the agent speaks, or of the form before
-that: ``{"role": "user", "parts": [{"type": "text", "text": "hello"}]}``. A `Message` of the
-official SDK is taken too, and of its version 1 a `Part`.
+that: ``{"role": "user", "parts": [{"type": "text", "text": "hello"}]}``. A member that no version
+has is a ValueError. A `Message` of the official SDK is taken too, and of its version 1 a `Part`.
 """
 
 
@@ -149,11 +149,15 @@ def to_message(
 
     Raises:
         ValueError: There is nothing in it, a part is not exactly one of text, raw, url and data,
-            a dict is no message, or it names another task or context than the arguments do.
+            a dict is not a message or has a member that the protocol does not know, a text has an
+            unpaired surrogate, metadata or data are not JSON, or the message names another task or
+            context than the arguments do.
         TypeError: It is none of these.
     """
     added = json_object("message_metadata", metadata)
     if isinstance(content, str) and content:  # which makes a part that is right
+        if type(content) is not str or not content.isascii():
+            check_text("message.parts[0].text", content)
         return Message(
             message_id=new_id,
             role=Role.USER,
@@ -164,11 +168,11 @@ def to_message(
         )
     message = _read(content)
     if not message.parts:
-        hint = _misplaced(cast("object", content))
-        text = f"a message needs at least one part with content{hint}"
+        text = "a message needs at least one part with content"
         raise ValueError(text)
     for number, part in enumerate(message.parts, start=1):
         _check(part, number)
+    check_sendable("message", message)
     return msgspec.structs.replace(
         message,
         message_id=message.message_id or new_id,
@@ -211,18 +215,6 @@ def _message(document: Mapping[str, Any]) -> Message:
         raise ValueError(text) from None
 
 
-def _misplaced(content: object) -> str:
-    """Where content belongs that may be in a member of a dict which messages do not have."""
-    if not isinstance(content, Mapping):
-        return ""
-    known = {field.encode_name for field in msgspec.structs.fields(Message)}
-    unknown = [name for name in cast("Mapping[object, object]", content) if name not in known]
-    if not unknown:
-        return ""
-    named = one_line(str(unknown[0]), 50)
-    return f'; {named!r} is no member of one: write {{"parts": [{{"text": …}}]}}'
-
-
 def _part(item: object) -> Part:
     match from_sdk(item, Part):
         case Part() as part:
@@ -250,8 +242,6 @@ def _check(part: Part, number: int) -> None:
     elif url is not None:
         check_kind(f"the url of part {number}", url, str)
         not_empty(f"the url of part {number}", url)
-    else:
-        check_json(f"the data of part {number}", part.data)
 
 
 def _same(name: str, own: str | None, given: str | None) -> str | None:

@@ -12,6 +12,7 @@ from holdfast.model.card import AgentCard, check_card
 from holdfast.model.card_reading import read_card
 from holdfast.model.extras import missing_extra
 from holdfast.model.grpc_addresses import grpc_address, is_of_grpc_alone
+from holdfast.model.sendable import check_text
 from holdfast.model.settings import kind_of
 from holdfast.runtime.interfaces import Route, choose_interfaces
 from holdfast.sdk_values import from_sdk
@@ -96,6 +97,7 @@ def route_to(
     supported = supported or (*(HTTP_BINDINGS if left_out else BINDINGS), *own)
     if tenant is not None:
         check_kind("tenant", tenant, str)
+        check_text("tenant", tenant)
     check_kind("allow_legacy", allow_legacy, bool)
     if version is not None:
         _check_version(version)

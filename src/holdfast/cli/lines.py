@@ -140,7 +140,9 @@ def _of_object(record: dict[str, Any]) -> tuple[str | int | None, Content]:
         reason = f"an object has exactly one of text, message and parts; this one has {has}"
         raise ValueError(reason)
     kind, value = given[0], record[given[0]]
-    content: Content = record if kind == "parts" else value
+    content: Content = value
+    if kind == "parts":  # the line is the message, and has an id of its own
+        content = {name: member for name, member in record.items() if name != "id"}
     wanted = str if kind == "text" else dict
     if kind != "parts" and not isinstance(value, wanted):
         reason = f"its {kind} is {'no text' if wanted is str else 'no object'}"

@@ -41,6 +41,30 @@ class MalformedError(ValueError):
         self.path = path
 
 
+class UnfitError(Exception):
+    """A value that the form to write it in cannot hold.
+
+    Attributes:
+        why: What is wrong with it.
+        steps: The way to it, innermost first, as ``.name`` and ``[0]``.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+        self.steps: list[str] = []
+
+    def within(self, step: str) -> UnfitError:
+        """Adds one step to the way, from inside out."""
+        self.steps.append(step)
+        return self
+
+    @property
+    def path(self) -> str:
+        """The way to the value from outside in, as ``parts[0].data["n"]``."""
+        return "".join(reversed(self.steps)).removeprefix(".")
+
+
 def decode(data: bytes, kind: type[T]) -> T:
     """Reads one JSON document as a value of the model.
 
@@ -222,7 +246,7 @@ def _members(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:
         members = cast("dict[Any, Any]", value)
         if outer is dict:
             for name, member in members.items():
-                yield f"[{_key(str(name))}]", member, inner[1]
+                yield f"[{shown_key(str(name))}]", member, inner[1]
         elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             for field in msgspec.structs.fields(kind):
                 if field.encode_name in members:
@@ -236,8 +260,8 @@ _NOTHING = (NoneType, msgspec.UnsetType)
 _LONGEST_KEY = 40
 
 
-def _key(name: str) -> str:
-    """A key for a path; a long one is cut off at an ellipsis."""
+def shown_key(name: str) -> str:
+    """Show a key in a path; a long one is cut off at an ellipsis."""
     shown = json.dumps(name[:_LONGEST_KEY])
     return shown if len(name) <= _LONGEST_KEY else f"{shown[:-1]}…"
 

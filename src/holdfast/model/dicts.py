@@ -1,7 +1,8 @@
 """Messages that callers write as dicts, in the words of any version of the protocol.
 
-Read are ProtoJSON of 1.0 and of 0.3 (``content``, ``fileWithBytes``), the JSON-RPC form of 0.3
-(``kind``, ``file``, role ``user``), and the form before that, which has ``type`` for ``kind``.
+A member that no version has is refused, because it would be dropped. Read are ProtoJSON of 1.0
+and of 0.3 (``content``, ``fileWithBytes``), the JSON-RPC form of 0.3 (``kind``, ``file``, role
+``user``), and the form before that, which has ``type`` for ``kind``.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+import msgspec
+
 from holdfast.errors.values import one_line
-from holdfast.model.types import Message, Part
+from holdfast.model.settings import suggestion
+from holdfast.model.types import Message, Part, WireValue
 
 __all__ = ["message_of_1_0"]
 
@@ -34,6 +38,17 @@ _FILE = {
     "mime_type": "mediaType",
 }
 """Members of a file in every version, and what parts of 1.0 call them."""
+
+
+def _names(kind: type[WireValue]) -> dict[str, str]:
+    """The members of a type, by their names in JSON and in Python."""
+    fields = msgspec.structs.fields(kind)
+    return {name: one.encode_name for one in fields for name in (one.encode_name, one.name)}
+
+
+_MESSAGE = _names(Message)
+_PART = {**_names(Part), "mimeType": "mediaType", "mime_type": "mediaType"}
+"""Members in every version, and what 1.0 calls them."""
 _WRAPPED = "data_part_compat"
 """As in `holdfast.model.v03.reading`."""
 
@@ -44,9 +59,7 @@ def message_of_1_0(document: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: Its role, its kind or a part is unknown; the text says what to write.
     """
-    names = {name: name.split("_") for name in Message.__struct_fields__ if "_" in name}
-    in_camel_case = {n: w[0] + "".join(map(str.capitalize, w[1:])) for n, w in names.items()}
-    message = {in_camel_case.get(name, name): value for name, value in document.items()}
+    message = _renamed(document, _MESSAGE, "the message")
     for name in ("kind", "type"):
         kind = message.pop(name, "message")
         if kind != "message":
@@ -61,6 +74,7 @@ def message_of_1_0(document: Mapping[str, Any]) -> dict[str, Any]:
     is_older = "parts" not in message and isinstance(message.get("content"), list | tuple)
     if is_older:
         message["parts"] = message.pop("content")
+    _check_members(message, _MESSAGE, "the message")
     parts: object = message.get("parts")
     if isinstance(parts, list | tuple):
         numbered = enumerate(cast("list[object]", parts), start=1)
@@ -75,10 +89,8 @@ def _part(part: object, number: int, *, is_older: bool) -> object:
         return part.to_dict()
     if not isinstance(part, Mapping):
         return part  # which whoever reads it refuses, by its place
-    found = dict(cast("Mapping[str, Any]", part))
-    for old, new in (("media_type", "mediaType"), ("mimeType", "mediaType")):
-        if old in found:
-            found.setdefault(new, found.pop(old))
+    what = f"part {number}"
+    found = _renamed(cast("Mapping[str, Any]", part), _PART, what)
     kind = found.pop("kind", None) or found.pop("type", None)
     found.pop("type", None)
     if kind is not None:
@@ -87,7 +99,36 @@ def _part(part: object, number: int, *, is_older: bool) -> object:
         _unwrap(found, is_older=is_older)
     if "file" in found:
         found.update(_file(found.pop("file"), number))
+    _check_members(found, _PART, what)
     return found
+
+
+def _renamed(document: Mapping[str, Any], names: Mapping[str, str], what: str) -> dict[str, Any]:
+    """Copy an object, with the members' names of 1.0 for those of other versions."""
+    found: dict[str, Any] = {}
+    for name, value in document.items():
+        renamed = names.get(name, name)
+        if renamed in found:
+            text = f"{what} has {renamed!r} twice, the other time as another version writes it"
+            raise ValueError(text)
+        found[renamed] = value
+    return found
+
+
+def _check_members(found: Mapping[str, Any], names: Mapping[str, str], what: str) -> None:
+    """Check that an object has members of the protocol only.
+
+    Raises:
+        ValueError: It has another; the message says which name is nearest.
+    """
+    known = dict.fromkeys(names.values())
+    for name in found:
+        if name not in known:
+            hint = suggestion(str(name), list(known))
+            if what == "the message" and "parts" not in found:
+                hint = 'write {"parts": [{"text": …}]}'
+            text = f"{_shown(name)} is not a member of {what}; {hint}"
+            raise ValueError(text)
 
 
 def _check_kind(kind: object, part: Mapping[str, Any], number: int) -> None:
@@ -117,8 +158,13 @@ def _unwrap(part: dict[str, Any], *, is_older: bool) -> None:
 
 def _file(file: object, number: int) -> dict[str, Any]:
     if isinstance(file, Mapping):
-        members = cast("Mapping[str, Any]", file).items()
-        found = {_FILE[name]: value for name, value in members if name in _FILE}
+        given = cast("Mapping[str, Any]", file)
+        for name in given:
+            if name not in _FILE:
+                hint = suggestion(str(name), [known for known in _FILE if "_" not in known])
+                message = f"{_shown(name)} is not a member of the file of part {number}; {hint}"
+                raise ValueError(message)
+        found = _renamed(given, _FILE, f"the file of part {number}")
         found = {name: value for name, value in found.items() if value is not None}
         if len({"raw", "url"} & found.keys()) == 1:
             return found

@@ -5,9 +5,20 @@ A bool is no number, and a count is a whole one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-__all__ = ["check_count", "check_kind", "check_kinds", "check_number", "check_numbers", "kind_of"]
+__all__ = [
+    "check_count",
+    "check_kind",
+    "check_kinds",
+    "check_number",
+    "check_numbers",
+    "kind_of",
+    "suggestion",
+]
+
+_ALIKE = 0.7
+"""How alike two names are, of 1, where one was meant by the other: not only by their endings."""
 
 
 def check_number(name: str, value: object, what: str = "number") -> None:
@@ -91,3 +102,11 @@ def kind_of(value: object) -> str:
     else:  # of protocol 0.3
         instead = 'model_dump(mode="json", by_alias=True, exclude_none=True)'
     return f"{kind.__module__}.{kind.__name__} of the official SDK; pass what {instead} gives"
+
+
+def suggestion(name: str, known: Sequence[str]) -> str:
+    """Say which known name is nearest to one that is refused; all of them where none is near."""
+    import difflib  # takes longer than a call that is right
+
+    meant = difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
+    return f"did you mean {meant[0]!r}?" if meant else f"there are {', '.join(known)}"

@@ -728,7 +728,8 @@ class Client:
         Raises:
             PushNotificationNotSupportedError: The agent sends none.
             TaskNotFoundError: The agent does not know the task.
-            ValueError: The task's id or the address is missing.
+            ValueError: The task's id or the address is missing, or a text cannot be encoded.
+            TypeError: It is not a `TaskPushNotificationConfig`.
         """
 
     def get_task_push_notification_config(
@@ -775,8 +776,9 @@ class Client:
             options: See `SendOptions`; ``on_unknown`` is for messages.
 
         Raises:
-            ValueError: The operation is answered by a stream, the message has no id, or the
-                request does not name what it is about.
+            ValueError: The operation is answered by a stream, the message has no id, the request
+                does not name what it is about, or holds what cannot be sent (an unpaired
+                surrogate, or metadata that are not JSON).
         """
 
     def __enter__(self) -> Self: ...

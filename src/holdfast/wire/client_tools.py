@@ -7,6 +7,8 @@ message offers the tools anew and tells what was said before.
 
 from __future__ import annotations
 
+import json
+import re
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,6 +35,8 @@ __all__ = [
     "results",
     "user_input",
 ]
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 CLIENT_TOOLS = "urn:ag2:client-tools:v1"
 """The URI of the extension."""
@@ -180,4 +184,9 @@ def _inputs(parts: Iterable[Part]) -> Iterator[dict[str, Any]]:
 
 
 def _part(media_type: str, data: dict[str, Any]) -> Part:
+    text = json.dumps(data, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # of an agent's call, which goes back to it
+        data = json.loads(_SURROGATE.sub("\ufffd", text))
     return Part(data=data, media_type=media_type)

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from holdfast.model import codec
+from holdfast.model.codec import UnfitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,30 +59,6 @@ _SECONDS, _NANOS = 0x08, 0x10
 """Numbers of fields, and how their values are written (google/protobuf/struct.proto)."""
 
 _double = Struct("<d").unpack_from
-
-
-class UnfitError(Exception):
-    """A value that the other side has no form for.
-
-    Attributes:
-        why: What is wrong with it.
-        steps: The way to it, innermost first, as ``.name`` and ``[0]``.
-    """
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-        self.steps: list[str] = []
-
-    def within(self, step: str) -> UnfitError:
-        """Adds one step to the way, from inside out."""
-        self.steps.append(step)
-        return self
-
-    @property
-    def path(self) -> str:
-        """The way to the value from outside in, as ``parts[0].data["n"]``."""
-        return "".join(reversed(self.steps)).removeprefix(".")
 
 
 # ── Reading ──────────────────────────────────────────────────────────────────────────────────
