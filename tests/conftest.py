@@ -5,6 +5,7 @@ import functools
 import gc
 import inspect
 import os
+from collections.abc import Generator
 
 import pytest
 
@@ -39,8 +40,23 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let each worker begin with other files: what one has compiled, the others only read."""
+    report = yield
+    given = getattr(collector.config, "workerinput", None)
+    if given is not None and isinstance(collector, pytest.Dir):
+        worker, workers = int(given["workerid"].removeprefix("gw")), given["workercount"]
+        begin = len(report.result) * worker // workers
+        report.result = report.result[begin:] + report.result[:begin]
+    return report
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.stem not in LONGEST)
+    """Order the tests alike in each worker, the longest files first."""
+    items.sort(key=lambda item: (item.path.stem not in LONGEST, item.path))
 
 
 def pytest_collection_finish() -> None:
