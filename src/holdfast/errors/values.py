@@ -53,7 +53,7 @@ def excerpt(body: bytes, length: int = 200) -> str:
     Where it was cut off there is an ellipsis.
     """
     text = _USER.sub("***@", body[: length * 4].decode("utf-8", "replace"))
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    line = " ".join(_printable(text).split())
     if len(body) <= length * 4 and len(line) <= length:
         return line
     return f"{line[: length - 1]}…"
@@ -68,6 +68,11 @@ def text_of(value: Any, length: int = 500) -> str:
 
 def one_line(text: str, length: int) -> str:
     """Whatever an agent wrote, as one readable line of bounded length."""
-    shown = "".join(c if c.isprintable() else " " for c in text[: length * 4])
-    line = " ".join(shown.split())
+    line = " ".join(_printable(text[: length * 4]).split())
     return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " for c in text)

@@ -6,6 +6,7 @@ Nothing here imports grpcio, which is slow and not for everybody.
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
@@ -40,7 +41,9 @@ def use_of_grpc(
             that the client sends is to go through it.
         factory: What makes channels, if the caller says so.
     """
-    if not (_is_there("grpc") and _is_there("google.protobuf") and _is_there("google.rpc")):
+    try:
+        _find_extra()
+    except ModuleNotFoundError:
         return "missing"
     if engine is None or factory is not None:
         return "spoken"
@@ -52,11 +55,11 @@ def use_of_grpc(
     return "spoken" if isinstance(engine, kinds) else "left out"
 
 
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # of a package around it
-        return False
+@cache  # an exception is not kept: the extra may be installed while a program runs
+def _find_extra() -> None:
+    for module in ("grpc", "google.protobuf", "google.rpc"):
+        if find_spec(module) is None:  # it raises the same where the package around it is missing
+            raise ModuleNotFoundError(name=module)
 
 
 def grpc_transport(
