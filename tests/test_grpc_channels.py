@@ -284,7 +284,7 @@ async def test_a_reply_that_does_not_begin_ends_with_its_limit():
 
     async with (
         grpc_agent(GetTask=never, SendMessage=never) as (port, _, _),
-        connect(card_of(f"127.0.0.1:{port}"), resilience=patient(first_byte=0.05)) as client,
+        connect(card_of(f"127.0.0.1:{port}"), resilience=patient(first_byte=0.5)) as client,
     ):
         with pytest.raises(A2ATimeoutError, match="no reply began") as caught:
             await client.get_task("t1")
@@ -301,7 +301,7 @@ async def test_a_stream_that_does_not_go_on_ends_with_its_limit():
 
     async with (
         grpc_agent(SubscribeToTask=once) as (port, _, _),
-        connect(card_of(f"127.0.0.1:{port}"), resilience=patient(idle=0.05)) as client,
+        connect(card_of(f"127.0.0.1:{port}"), resilience=patient(idle=0.5)) as client,
         client.subscribe_to_task("t1") as events,
     ):
         await anext(events)
