@@ -19,6 +19,7 @@ from tests.test_cli_process import BOUND, environment, served
 from holdfast.cli.chat_text import ChatText
 from holdfast.cli.terminal import InterruptedLine, open_terminal
 from holdfast.cli.text import View
+from holdfast.cli.wrapping import Wrapping
 from holdfast.model.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from holdfast.tasks.fold import TaskFold
 from holdfast.testing import (
@@ -306,6 +307,71 @@ def test_a_snapshot_whose_artifacts_have_other_ids_or_other_borders_shows_nothin
 
 def test_an_answer_that_is_said_twice_shows_once():
     assert shown(saying(artifact(Part(text="42\n")), says="42")) == "42\n"
+
+
+@pytest.mark.parametrize("state", [TaskState.WORKING, TaskState.COMPLETED])
+def test_an_answer_in_a_status_and_then_in_chunks_of_an_artifact_shows_once(state):
+    chunks = [artifact(Part(text=text), append=n > 0) for n, text in enumerate(["4", "2\n", "!"])]
+    first = Step(state=TaskState.WORKING, says="42!")
+    again = "42!" if state is TaskState.COMPLETED else None
+    assert shown(saying(first, *chunks, says=again)) == "[42!]\n"
+
+
+def test_an_answer_in_chunks_of_an_artifact_and_then_in_a_status_shows_once():
+    chunks = [artifact(Part(text=text), append=n > 0) for n, text in enumerate(["4", "2\n", "!"])]
+    last = Step(state=TaskState.WORKING, says="42!")
+    assert shown(saying(*chunks, last, says="42!")) == "42\n!\n"
+
+
+def test_an_artifact_that_only_begins_as_the_status_before_it_shows_whole():
+    def chunks(*texts):
+        return [artifact(Part(text=text), append=n > 0) for n, text in enumerate(texts)]
+
+    first = Step(state=TaskState.WORKING, says="42 is next")
+    assert shown(saying(first, *chunks("42", " it", " is"))) == "[42 is next]\n42 it is\n"
+    assert shown(saying(first, *chunks("4", "2"), says="Done")) == "[42 is next]\n42\n[Done]\n"
+
+
+def screen(pieces, columns):
+    """What a terminal shows of what is written, without the spaces at the ends of lines."""
+    rows, column = [[]], 0
+    for character in "".join(pieces):
+        if character == "\n":
+            rows, column = [*rows, []], 0
+        elif character == "\b":
+            column -= 1
+        else:
+            rows[-1][column:] = [character, *rows[-1][column + 1 :]]
+            column += 1
+        assert 0 <= column < columns
+    return ["".join(row).rstrip() for row in rows]
+
+
+@pytest.mark.parametrize("columns", [12, 40, 80])
+def test_text_is_broken_at_spaces_however_it_is_cut_into_pieces(columns):
+    text = "It was a bright cold day in April,\nand the clocks were striking thirteen. " * 3
+    words = Wrapping(lambda: columns).feed(text)
+    for size in (1, 2, 3, 5, len(text)):
+        wrapping = Wrapping(lambda: columns)
+        pieces = [wrapping.feed(text[at : at + size]) for at in range(0, len(text), size)]
+        rows = screen(pieces, columns)
+        assert rows == screen([words], columns)
+        assert " ".join(" ".join(rows).split()) == " ".join(text.split())
+
+
+def test_a_word_longer_than_a_line_is_left_to_the_terminal_and_wide_text_breaks_anywhere():
+    address = f"https://agent.test/{'x' * 30}"
+    assert Wrapping(lambda: 20).feed(f"see {address} ") == f"see \n{address}\n"
+    assert Wrapping(lambda: 12).feed("\u4e2d" * 8) == f"{chr(0x4E2D) * 5}\n{chr(0x4E2D) * 3}"
+    assert Wrapping(lambda: None).feed(address + " " + address) == f"{address} {address}"
+
+
+def test_lines_with_a_slash_and_one_word_are_commands_to_the_chat():
+    agent = Scripted(completes("a"), completes("b"))
+    done = agent.chat("/help", "/reset", "//reset", "/etc/hosts is what?", "/exit", "hello")
+    assert "/exit    (or /quit) ends the chat" in done.out
+    assert "/reset is not a command of this chat, and was not sent; /help shows" in done.err
+    assert [told[0] for told in agent.told] == ["/reset", "/etc/hosts is what?"]
 
 
 def test_each_artifact_begins_on_a_line_of_its_own():

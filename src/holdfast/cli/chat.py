@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,6 +35,19 @@ __all__ = ["Chat"]
 
 _PROMPT, _REPLY_PROMPT, _MORE_PROMPT = "> ", "reply> ", "... "
 
+_COMMAND = re.compile(r"/([A-Za-z][\w-]*)\s*")
+"""A line that is a command to the chat; one with more words, as a path, is for the agent."""
+_LEAVING = ("exit", "quit")
+
+_HELP = """\
+/help    shows this
+/exit    (or /quit) ends the chat, as Ctrl-D and Ctrl-C at an empty line do
+//WORD   sends /WORD to the agent
+Enter    at an empty line: follows the task that was left
+\\        at the end of a line: the message continues on the next line
+Ctrl-C   stops following an answer; the agent works on
+All other lines are messages to the agent.
+"""
 _UNFINISHED = "the message was not finished, and was not sent"
 _NO_TEXT = "what was typed is not UTF-8, and was not sent"
 _UNANSWERED: Mapping[bool | None, str] = {
@@ -96,11 +110,27 @@ class Chat:
             elif task is not None and task.state is not TaskState.INPUT_REQUIRED:
                 await self._follow()
             while (line := await self._read()) is not None:
-                if line.strip():
-                    await self._say(Part(text=line))
+                if (command := _COMMAND.fullmatch(line)) is not None:
+                    if command[1] in _LEAVING:
+                        break
+                    self._command(command[1])
+                elif line.strip():
+                    await self._say(
+                        Part(text=line.removeprefix("/") if line[:2] == "//" else line)
+                    )
                 else:
                     await self._follow()
         self._leave()
+
+    def _command(self, name: str) -> None:
+        """Obey a line that is a command to the chat itself."""
+        if name == "help":
+            self._output.note(_HELP)
+        else:
+            self._output.warn(
+                f"/{name} is not a command of this chat, and was not sent; /help shows the "
+                f"commands, and //{name} sends /{name} to the agent"
+            )
 
     async def _begin(self, task_id: str | None, context_id: str | None) -> Task | None:
         await self._session.prepare()

@@ -4,7 +4,8 @@ Rules: the text of artifacts is written as it grows, one artifact after the othe
 says about a task at work stands in brackets, and so does what it says at the end beside an answer
 in artifacts; a question, and an answer that is a status message, do not. What is no text is shown
 in fields, as everywhere. Nothing is shown twice, however often the agent sends it: as an artifact
-and as a status message, in a snapshot with another time, or in artifacts of other ids.
+and as a status message, in a snapshot with another time, or in artifacts of other ids. So an
+artifact that begins as the last status message is held back until it differs from the message.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.plain import Plain, clean
 from holdfast.cli.text import artifact_head, contents, field, render_status
+from holdfast.cli.wrapping import Wrapping
 from holdfast.model.types import Message, Task, TaskArtifactUpdateEvent
 from holdfast.tasks.text import TextDelta, TextFold, TextReset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from holdfast.cli.text import View
     from holdfast.model.types import Artifact, Event, Part, TaskStatus, TaskStatusUpdateEvent
@@ -33,13 +35,15 @@ class ChatText:
 
     Args:
         view: What to show.
+        columns: Gives the columns of the terminal; None where lines are not to be broken.
 
     Attributes:
         is_within_line: Whether what was written last is a line that has no end yet.
     """
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, columns: Callable[[], int | None] = lambda: None) -> None:
         self.is_within_line = False
+        self._columns = columns
         self._view = view
         self._said_before: set[str] = set()  # artifacts whose text is of an earlier turn
         self._begin(None)
@@ -49,6 +53,7 @@ class ChatText:
         self._said_before = {*self._others}
         self._answer: list[str] = []
         self._said = ""
+        self._held.clear()
 
     def _begin(self, task_id: str | None) -> None:
         """Knows nothing of a task yet."""
@@ -61,7 +66,8 @@ class ChatText:
         self._messages: set[tuple[str, str]] = set()  # of states, by id and text
         self._said = ""  # by a state, last
         self._growing: str | None = None  # the artifact that the open line belongs to
-        self._plain = Plain()
+        self._held: dict[str, tuple[str, str]] = {}  # by artifact: text, and what it repeats
+        self._plain, self._wrapping = Plain(), Wrapping(self._columns)
 
     def event(self, event: Event, task: Task | None) -> Iterator[str]:
         """What there is to write for an event.
@@ -86,6 +92,8 @@ class ChatText:
             self._rename({artifact.artifact_id for artifact in event.artifacts})
             for artifact in event.artifacts:
                 yield from self._rest(artifact, append=False)
+        if event.status.state.is_terminal:
+            yield from self._release()
         if (status := _without_time(event.status)) != self._status:
             self._status = status
             yield from self._say(event, "" if task is None else task.text)
@@ -95,19 +103,27 @@ class ChatText:
         return self.close()
 
     def close(self) -> Iterator[str]:
-        """Ends the line that has no end yet, if there is one."""
+        """Show what was held back, and end the line that has no end yet, if there is one."""
+        yield from self._release()
+        yield from self.end_line()
+
+    def end_line(self) -> Iterator[str]:
+        """End the line that has no end yet, if there is one."""
         self._growing = None
         if self.is_within_line:
             self.is_within_line = False
             yield "\n"
 
     def _lines(self, lines: Iterable[str]) -> Iterator[str]:
-        yield from self.close()
+        yield from self.end_line()
         yield from (f"{line}\n" for line in lines)
+
+    def _wrapped(self, text: str) -> Iterator[str]:
+        yield from self._lines([Wrapping(self._columns).feed(text)])
 
     def _message(self, message: Message) -> Iterator[str]:
         if message.text and not self._is_shown(message.message_id, message.text):
-            yield from self._lines([clean(message.text)])
+            yield from self._wrapped(clean(message.text))
         yield from self._parts(message.parts)
 
     def _parts(self, parts: Iterable[Part]) -> Iterator[str]:
@@ -126,30 +142,48 @@ class ChatText:
             return False
         for known in gone:
             self._shown.pop(known, None)
+            self._held.pop(known, None)
         for change in new:
             self._shown.setdefault(change.artifact_id or "", []).append(change.text)
         return True
 
     def _change(self, change: TextChange) -> Iterator[str]:
         if isinstance(change, TextReset):
-            self._shown.pop(change.artifact_id, None)
+            texts = self._shown.pop(change.artifact_id, [])
             self._answer.clear()
-            if change.artifact_id not in self._said_before:
+            held, _ = self._held.pop(change.artifact_id, ("", ""))
+            is_seen = held == "" or held != "".join(texts)
+            if is_seen and change.artifact_id not in self._said_before:
                 yield from self._lines([_TAKEN_BACK])
         elif change.artifact_id is not None:  # else it is what the status says
-            text = self._shown.setdefault(change.artifact_id, [])
-            is_said = not text and _bare(change.text) == self._said != ""
-            text.append(change.text)
+            texts = self._shown.setdefault(change.artifact_id, [])
+            begins = not texts
+            texts.append(change.text)
             self._answer.append(change.text)
-            if is_said:
+            held, repeats = self._held.pop(change.artifact_id, ("", self._said * begins))
+            text = held + change.text
+            if repeats and repeats.startswith(_bare(text)):
+                if _bare(text) != repeats:
+                    self._held[change.artifact_id] = text, repeats
                 return
-            if self._growing != change.artifact_id:
-                yield from self.close()
-                self._growing, self._plain = change.artifact_id, Plain()
-                self._said_before.discard(change.artifact_id)
-            if shown := self._plain.feed(change.text):
-                self.is_within_line = not shown.endswith("\n")
-                yield shown
+            yield from self._grow(change.artifact_id, text)
+
+    def _grow(self, artifact_id: str, text: str) -> Iterator[str]:
+        """Show more of the text of an artifact."""
+        if self._growing != artifact_id:
+            yield from self.end_line()
+            self._growing = artifact_id
+            self._plain, self._wrapping = Plain(), Wrapping(self._columns)
+            self._said_before.discard(artifact_id)
+        if shown := self._wrapping.feed(self._plain.feed(text)):
+            self.is_within_line = not shown.endswith("\n")
+            yield shown
+
+    def _release(self) -> Iterator[str]:
+        """Show the text that is held back, which the agent leaves shorter than its message."""
+        held, self._held = self._held, {}
+        for artifact_id, (text, _) in held.items():
+            yield from self._grow(artifact_id, text)
 
     def _rename(self, artifact_ids: set[str]) -> None:
         """Takes what artifacts had that are gone for the beginning of the one that is new."""
@@ -190,7 +224,7 @@ class ChatText:
             return
         if said and not is_repeated and not self._is_in_artifacts(said, text):
             is_aside = self._answer if status.state.is_terminal else not rests
-            yield from self._lines([f"[{said}]" if is_aside else said])
+            yield from self._wrapped(f"[{said}]" if is_aside else said)
             self._said = _bare(said)
         yield from self._parts(message.parts)
 

@@ -80,6 +80,8 @@ def chat(ctx: click.Context, /, **options: Any) -> int:
 
     A line that ends in a backslash is continued on the next one; what is pasted is one message,
     where the terminal tells that it is pasted. An empty line follows a task that was left.
+    /help shows the commands of the chat; a line with a slash and one word is never sent, but
+    //WORD sends /WORD.
 
     Ctrl-C leaves an answer, which the agent goes on with, and the next line is a new message; at
     an empty line it ends the chat, as Ctrl-D does. Nothing is remembered: the last line on stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.cli import text
@@ -9,6 +11,7 @@ from holdfast.cli.chat_text import ChatText
 from holdfast.cli.doctor_text import paper, render_diagnosis
 from holdfast.cli.live import LiveText
 from holdfast.cli.speaking import Speaks, write
+from holdfast.cli.wrapping import Wrapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -146,7 +149,7 @@ class ChatOutput(TextOutput):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._chat = ChatText(text.View(verbose=settings.verbose))
+        self._chat = ChatText(text.View(verbose=settings.verbose), _columns)
         self._live = self._chat
 
     def sending(self, message: Message) -> None:
@@ -156,6 +159,18 @@ class ChatOutput(TextOutput):
     def interrupted(self) -> None:
         """Ends the line, on which the terminal shows that Ctrl-C was pressed."""
         write("\n")
-        for _ in self._chat.close():
+        for _ in self._chat.end_line():
             pass
         self._is_within_line = False
+
+    def note(self, text: str) -> None:
+        """Show a text of the chat itself, such as its help."""
+        write(Wrapping(_columns).feed(text))
+
+
+def _columns() -> int | None:
+    """Return the columns of the terminal of standard output; None where it is not a terminal."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
