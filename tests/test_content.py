@@ -1,6 +1,8 @@
 """What can be sent: text, parts, messages, dicts, files, addresses, data."""
 
+import errno
 import json
+import os
 import re
 
 import msgspec
@@ -179,6 +181,48 @@ def test_a_file_that_is_not_there_is_an_os_error(tmp_path):
         file_part(tmp_path / "nothing")
 
 
+@pytest.mark.parametrize(
+    ("path", "options", "kind", "why"),
+    [
+        (b"x", {}, TypeError, "path must be str or Path, not bytes; pass .* Part\\(raw=…\\)"),
+        (None, {}, TypeError, "path must be str or Path, not NoneType"),
+        (7, {}, TypeError, "path must be str or Path, not int"),
+        ("", {}, ValueError, "path must not be empty"),
+        ("a\0b", {}, ValueError, "path has a NUL character"),
+        ("a\udce9.txt", {}, ValueError, "filename= may be passed, has an unpaired surrogate"),
+        ("x", {"filename": 7}, TypeError, "filename must be str, not int"),
+        ("x", {"media_type": b"a/b"}, TypeError, "media_type must be str, not bytes"),
+        ("x", {"max_bytes": "1"}, TypeError, "max_bytes must be a whole number, not str"),
+        ("..", {}, IsADirectoryError, "directory: '..'"),
+    ],
+)
+def test_a_path_that_is_none_is_named(path, options, kind, why):
+    with pytest.raises(kind, match=f"(?i){why}"):
+        file_part(path, **options)
+
+
+def test_a_file_is_empty_or_as_large_as_it_may_be_and_no_larger(tmp_path):
+    path = tmp_path / "large"
+    path.touch()
+    assert file_part(path, max_bytes=0).raw == b""
+
+    with path.open("r+b") as file:
+        file.truncate(1024**3 + 1)  # which takes no room on the disk
+    with pytest.raises(OSError, match="1073741825 bytes, more than 1073741824") as caught:
+        file_part(path)
+
+    assert caught.value.errno == errno.EFBIG
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_fifo_or_a_device_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+
+    for path in (tmp_path / "fifo", "/dev/zero"):
+        with pytest.raises(OSError, match="it is not a regular file"):
+            file_part(path)
+
+
 def test_the_small_makers_make_parts():
     assert text_part("hi") == HI
     assert text_part("# hi", media_type="text/markdown").media_type == "text/markdown"
@@ -263,6 +307,8 @@ def test_any_parts_make_a_message(parts, new_id):
         (Part(text=b"x"), "the text of part 1 must be str, not bytes"),
         (Part(raw="x"), "the raw of part 1 must be bytes, not str"),
         (Part(url=5), "the url of part 1 must be str, not int"),
+        (Part(raw=b"", filename=5), "the filename of part 1 must be str, not int"),
+        (Part(text="", media_type=b"a/b"), "the media_type of part 1 must be str, not bytes"),
     ],
 )
 def test_a_part_of_the_wrong_type_is_refused_and_not_changed_on_the_way(part, what):
@@ -676,6 +722,26 @@ def test_a_message_of_the_official_sdk_is_taken():
         Part(text="hello"),
         Part(text="you"),
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "part"),
+    [
+        ("Part", {"kind": "text", "text": "hello"}, Part(text="hello")),
+        ("TextPart", {"kind": "text", "text": "hello"}, Part(text="hello")),
+        ("DataPart", {"kind": "data", "data": {"n": 1}}, Part(data={"n": 1})),
+        (
+            "FilePart",
+            {"kind": "file", "file": {"bytes": "AP8=", "name": "a.bin", "mimeType": "a/b"}},
+            Part(raw=b"\x00\xff", filename="a.bin", media_type="a/b"),
+        ),
+    ],
+)
+def test_a_part_of_the_official_sdk_for_0_3_is_taken(name, document, part):
+    of_sdk = sdk_of_0_3(name, document)
+
+    assert to_message(of_sdk, new_id="m").parts == (part,)
+    assert to_message([of_sdk, "you"], new_id="m").parts == (part, Part(text="you"))
 
 
 @pytest.mark.parametrize("older", [False, True])

@@ -185,7 +185,7 @@ SIGNATURES = {
     "minimal_agent_card": "url transports=None",
     "text_part": "text *media_type=None",
     "data_part": "data *media_type=None",
-    "file_part": "path *media_type=None *filename=None",
+    "file_part": "path *media_type=None *filename=None *max_bytes=1073741824",
     "url_part": "url *media_type=None *filename=None",
     "A2ACardResolver.close": "self",
     "A2ACardResolver.get_agent_card": ("self relative_card_path=None *headers=None *timeout=None"),

@@ -385,7 +385,7 @@ def check_configuration(configuration: SendMessageConfiguration) -> SendMessageC
 def check_push_config(name: str, config: TaskPushNotificationConfig) -> None:
     """Check where an agent is to send push notifications."""
     check_kind(name, config, TaskPushNotificationConfig)
-    not_empty(f"the url of {name}", config.url)
+    not_empty(f"{name}.url", config.url)
     check_sendable(name, config)
 
 

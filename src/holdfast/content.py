@@ -16,7 +16,7 @@ from holdfast.arguments import check_kind, json_object, not_empty
 from holdfast.model.codec import MalformedError
 from holdfast.model.dicts import message_of_1_0
 from holdfast.model.sendable import check_sendable, check_text
-from holdfast.model.settings import kind_of
+from holdfast.model.settings import check_count, kind_of
 from holdfast.model.types import Message, Part, Role
 from holdfast.runtime.env import SystemEnv
 from holdfast.sdk_values import from_sdk
@@ -40,7 +40,8 @@ Content = str | Part | Message | Mapping[str, Any] | Iterable[str | Part]
 
 The object may be one of protocol 1.0 or 0.3, whichever the agent speaks, or of the form before
 that: ``{"role": "user", "parts": [{"type": "text", "text": "hello"}]}``. A member that no version
-has is a ValueError. A `Message` of the official SDK is taken too, and of its version 1 a `Part`.
+has is a ValueError. A `Message` or `Part` of the official SDK is taken too, and of its 0.3 a
+`TextPart`, `FilePart` or `DataPart`.
 """
 
 
@@ -59,7 +60,11 @@ def data_part(data: Any, *, media_type: str | None = None) -> Part:
 
 
 def file_part(
-    path: str | PathLike[str], *, media_type: str | None = None, filename: str | None = None
+    path: str | PathLike[str],
+    *,
+    media_type: str | None = None,
+    filename: str | None = None,
+    max_bytes: int = 1024**3,
 ) -> Part:
     """A part with the bytes of a file, read now.
 
@@ -67,26 +72,56 @@ def file_part(
         path: The file.
         media_type: MIME type; guessed from the name if left out.
         filename: Name to tell the agent; the file's own if left out.
+        max_bytes: Size up to which the file is read into memory; 1 GiB by default. Of a larger
+            file, send the address with `url_part`.
 
     Raises:
-        OSError: The file cannot be read, or is not a regular file: a FIFO or a device might never
-            end. Pipes of this process (``/dev/fd/…``) are read to their end.
+        OSError: The file cannot be read, is larger than `max_bytes`, or is not a regular file: a
+            FIFO or a device might never end. Pipes of this process (``/dev/fd/…``) are read to
+            their end.
+        ValueError: The path is empty or has a NUL character, or the name of the file is not
+            UTF-8 and `filename` is left out.
+        TypeError: An argument of another type.
     """
     import mimetypes  # slow to import, and needed only here
 
-    file = Path(path)
+    for name, value in (("media_type", media_type), ("filename", filename)):
+        if value is not None:
+            check_kind(name, value, str)
+    check_count("max_bytes", max_bytes)
+    file = _path(path)
+    named = filename or file.name
+    if not filename and not named.isascii():
+        check_text("the name of the file, in place of which filename= may be passed,", named)
     return Part(
-        raw=regular_bytes(file),
-        filename=filename or file.name,
+        raw=regular_bytes(file, max_bytes=max_bytes),
+        filename=named,
         media_type=media_type or mimetypes.guess_type(file.name)[0],
     )
 
 
-def regular_bytes(path: Path) -> bytes:
+def _path(given: object) -> Path:
+    """The path to a file that a caller passes."""
+    if isinstance(given, bytes | bytearray):
+        text = "path must be str or Path, not bytes; pass the content of a file as Part(raw=…)"
+        raise TypeError(text)
+    check_kind("path", given, (str, os.PathLike), or_else=" or Path")
+    path = os.fspath(cast("str | PathLike[str]", given))
+    check_kind("path", path, str)
+    if not path:
+        text = "path must not be empty"
+        raise ValueError(text)
+    if "\0" in path:
+        text = "path has a NUL character"
+        raise ValueError(text)
+    return Path(path)
+
+
+def regular_bytes(path: Path, *, max_bytes: int = 1024**3) -> bytes:
     """What is in a file, as of `file_part`.
 
     Raises:
-        OSError: It cannot be read, or is not a regular file.
+        OSError: It cannot be read, is too large, or is not a regular file.
     """
     if _OWN_PIPE.fullmatch(str(path)):
         return path.read_bytes()
@@ -94,12 +129,15 @@ def regular_bytes(path: Path) -> bytes:
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     number = os.open(path, flags)
     try:
-        mode = os.fstat(number).st_mode
-        if stat.S_ISDIR(mode):
+        found = os.fstat(number)
+        if stat.S_ISDIR(found.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(mode):
+        if not stat.S_ISREG(found.st_mode):
             text = "it is not a regular file, but a FIFO, a device or the like"
             raise OSError(errno.EINVAL, text, str(path))
+        if found.st_size > max_bytes:
+            text = f"it has {found.st_size} bytes, more than {max_bytes} (max_bytes)"
+            raise OSError(errno.EFBIG, text, str(path))
         with open(number, "rb", closefd=False) as file:
             return file.read()
     finally:
@@ -184,9 +222,7 @@ def to_message(
 
 
 def _read(content: object) -> Message:
-    content = from_sdk(content, Message)
-    if isinstance(part := from_sdk(content, Part), Part):
-        content = part
+    content = _part_of_sdk(from_sdk(content, Message))
     match content:
         case "":
             return Message()
@@ -215,8 +251,16 @@ def _message(document: Mapping[str, Any]) -> Message:
         raise ValueError(text) from None
 
 
+def _part_of_sdk(value: object) -> object:
+    """Convert a part of the official SDK, of either version; return any other value as it is."""
+    found = from_sdk(value, Part)
+    if isinstance(found, dict) and found is not value:
+        return _message({"parts": [found]}).parts[0]
+    return found
+
+
 def _part(item: object) -> Part:
-    match from_sdk(item, Part):
+    match _part_of_sdk(item):
         case Part() as part:
             return part
         case str():
@@ -233,6 +277,10 @@ def _check(part: Part, number: int) -> None:
     if given + (part.data is not msgspec.UNSET) != 1:
         message = f"part {number} must have exactly one of text, raw, url and data"
         raise ValueError(message)
+    for name in ("filename", "media_type"):
+        member: object = getattr(part, name)
+        if member is not None and not isinstance(member, str):
+            check_kind(f"the {name} of part {number}", member, str)
     if isinstance(text, str):
         return
     if text is not None:

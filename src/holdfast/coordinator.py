@@ -382,11 +382,14 @@ def _named(agents: Mapping[str, Agent] | Iterable[str]) -> Sequence[tuple[str, A
     """
     if isinstance(agents, Mapping):
         return list(cast("Mapping[str, Agent]", agents).items())
+    wanted = "agents must be a dict of names and agents, or a list of addresses"
+    if not isinstance(cast("object", agents), Iterable):
+        text = f"{wanted}, not {type(agents).__name__}"
+        raise TypeError(text)
     addresses = items("agents", agents)
     for address in addresses:
         if not isinstance(cast("object", address), str):
-            kind = type(address).__name__
-            text = f"agents is a mapping of names to agents, or a list of addresses, not of {kind}"
+            text = f"{wanted}, not of {type(address).__name__}; name it, as {{name: agent}}"
             raise TypeError(text)
         if "?" in address:
             text = "an address with a query may hold a secret: name it, as {name: address}"

@@ -53,7 +53,7 @@ def places_of(agent: AnAgent | Sequence[AnAgent], url: str | None) -> list[AnAge
         return [_own(agent)]
     agents = [_own(one) for one in cast("Sequence[AnAgent]", agent)]
     if not agents:
-        message = "no agent is named"
+        message = "the list of agents is empty; it must have a URL, a Path or a card"
         raise ValueError(message)
     if len(agents) > 1 and url is not None:
         message = "url= is the address of one agent, and several are named"

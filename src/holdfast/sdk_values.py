@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["from_sdk"]
 
+_PARTS = dict.fromkeys(("TextPart", "FilePart", "DataPart"), "Part")
+"""Models that the SDK for 0.3 has beside those that are named as the protocol names them."""
+
 _PACKAGE = "lf.a2a.v1"
 """Package of the protocol's messages (A2A, a2a.proto), of which the SDK's are made."""
 
@@ -25,7 +28,8 @@ def from_sdk(value: object, kind: type[WireValue]) -> object:
 
     Args:
         value: A message of protobuf (a2a-sdk 1.x), a pydantic model (0.3), or anything else.
-        kind: Holdfast's type of the same name; a value of another name is returned as it is.
+        kind: Holdfast's type of the same name; a value of another name is returned as it is. The
+            three classes of parts that 0.3 has are of the type `Part`.
 
     Returns:
         A ``kind`` for a message of protobuf, the JSON object of a pydantic model.
@@ -34,7 +38,7 @@ def from_sdk(value: object, kind: type[WireValue]) -> object:
         ValueError: A member holds what JSON cannot say, such as NaN; the message names it.
     """
     sdk_type = type(value)
-    if sdk_type.__name__ != kind.__name__:
+    if kind.__name__ not in (sdk_type.__name__, _PARTS.get(sdk_type.__name__)):
         return value
     descriptor: Any = getattr(sdk_type, "DESCRIPTOR", None)
     if getattr(descriptor, "full_name", None) == f"{_PACKAGE}.{kind.__name__}":
