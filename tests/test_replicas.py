@@ -447,15 +447,13 @@ async def test_an_open_stream_counts_as_work():
 
 @pytest.mark.parametrize("agents", [[], ()])
 def test_a_list_of_none_is_refused(agents):
-    with pytest.raises(ValueError, match="no agent"):
+    with pytest.raises(ValueError, match="the list of agents is empty; it must have a URL"):
         connect(agents)
 
 
 def test_one_address_for_several_is_refused():
     with pytest.raises(ValueError, match="several"):
         connect(["http://a.test", "http://b.test"], url="http://c.test/rpc")
-    with pytest.raises(ValueError, match="the list of agents is empty; it must have a URL"):
-        connect([])
 
 
 @given(seed=st.integers(0, 2**32), max_examples=60)
