@@ -10,6 +10,7 @@ from holdfast import (
     InvalidAgentResponseError,
     PassThrough,
     StreamOver,
+    StreamResponse,
     TaskCanceledError,
     TaskNotFoundError,
     TaskState,
@@ -62,6 +63,52 @@ class DeadStreams(PassThrough):
     async def stream(self, call, /):
         reply = await super().stream(call)
         return msgspec.structs.replace(reply, value=Dead(reply.value))
+
+
+class Unknown(StreamOver):
+    """A stream that has an event of an unknown kind each 5 s, and after two others no others."""
+
+    def __init__(self, inner, left):
+        super().__init__(inner)
+        self.left = left
+        self.reading = None
+
+    async def __anext__(self):
+        if not self.left:
+            await asyncio.sleep(5)
+            return StreamResponse()
+        self.reading = self.reading or asyncio.ensure_future(super().__anext__())
+        done, _ = await asyncio.wait({self.reading}, timeout=5)
+        if not done:
+            return StreamResponse()
+        self.left, reading, self.reading = self.left - 1, self.reading, None
+        return reading.result()
+
+    def at_hand(self):
+        return None
+
+    async def close(self):
+        if self.reading is not None:
+            self.reading.cancel()
+        await super().close()
+
+
+def unknown_events(left):
+    class UnknownEvents(PassThrough):
+        async def stream(self, call, /):
+            reply = await super().stream(call)
+            return msgspec.structs.replace(reply, value=Unknown(reply.value, left))
+
+    return UnknownEvents
+
+
+async def test_events_of_unknown_kinds_hold_no_dead_stream_open():
+    agent = FakeAgent(completes("done", after=40), streaming=Streaming(keep_alive=5))
+    client = connected(agent, "JSONRPC", call_layers=[unknown_events(left=2)])
+
+    assert (await client.ask("hi", timeout=900)).text == "done"
+
+    assert (now() <= 130, agent.open_streams) == (True, 0)
 
 
 @both_bindings

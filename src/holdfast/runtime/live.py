@@ -293,15 +293,14 @@ class LiveStream:
             await self._replace()
         else:
             self._patient_until = None
-            event = None if response is None else response.event
-            if event is not None:  # else it is of a kind that this client does not know
+            if response is not None and (event := response.event) is not None:
                 self._resume.received(event)
 
     async def _next_of(self, connection: Stream[StreamResponse]) -> StreamResponse | None:
         """The next event; None if the task, asked for while it is quiet, has more to tell."""
         if self._reading is None:
             with contextlib.suppress(_Quiet):
-                return await self._patiently(connection.__anext__())
+                return await self._patiently(_known(connection))
         return await self._watched(connection)
 
     async def _patiently(self, awaitable: Awaitable[T]) -> T:
@@ -332,7 +331,7 @@ class LiveStream:
         resume, reading = self._resume, self._reading
         self._check_open()  # it may have been closed in the moment in which patience ended
         if reading is None or reading.cancelled():
-            reading = self._reading = asyncio.ensure_future(connection.__anext__())
+            reading = self._reading = asyncio.ensure_future(_known(connection))
         try:
             while not await self._comes(reading):
                 self._check_open()
@@ -535,3 +534,10 @@ class LiveStream:
 
 def _nothing() -> None:
     """Nothing is at hand."""
+
+
+async def _known(connection: Stream[StreamResponse]) -> StreamResponse:
+    """The next event of a kind that this client knows; others prove no more than a comment."""
+    while (response := await connection.__anext__()).event is None:
+        pass
+    return response
