@@ -10,7 +10,7 @@ from tests.real_agents import LIMIT
 from tests.served_agents import calling, echo
 
 import holdfast
-from holdfast import PushReceiver, TaskPushNotificationConfig
+from holdfast import InvalidParamsError, PushReceiver, TaskPushNotificationConfig
 from holdfast.server import A2AServer
 from holdfast.wire.http import HttpReply
 
@@ -255,3 +255,51 @@ async def test_a_push_arrives_in_a_network_that_is_allowed_and_not_by_way_of_a_p
 def test_options_that_cannot_be_right_are_errors(options, kind, says):
     with pytest.raises(kind, match=says):
         A2AServer(echo, **options)
+
+
+# ── How many ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+async def test_a_task_has_as_many_configurations_as_it_may_have_and_no_more(binding):
+    options = {"push": True, "push_engine": Carrying(), "push_networks": ["127.0.0.0/8"]}
+    async with calling(echo, binding, **options, max_push_configs=2) as client:
+        url = "http://127.0.0.1/hook"
+        task = (await client.ask("hello", push_notification_config=config(url, id="a"))).task
+        make = client.create_task_push_notification_config
+
+        await make(config(url, task_id=task.id, id="b"))
+        for too_many in (config(url, task_id=task.id, id="c"), config(url, task_id=task.id)):
+            with pytest.raises(
+                InvalidParamsError, match=r"2 push notification config.*may have 2"
+            ):
+                await make(too_many)
+        replaced = await make(config(f"{url}/new", task_id=task.id, id="b"))
+        await client.delete_task_push_notification_config(task.id, "a")
+        await make(config(url, task_id=task.id, id="c"))
+        page = await client.list_task_push_notification_configs(task.id)
+
+    assert replaced.url == f"{url}/new"
+    assert sorted(one.id for one in page.configs) == ["b", "c"]
+
+
+async def test_configurations_made_at_once_are_counted_one_by_one():
+    options = {"push": True, "push_networks": ["127.0.0.0/8"], "max_push_configs": 3}
+    async with calling(echo, **options) as client:
+        task = (await client.ask("hello")).task
+        made = [
+            client.create_task_push_notification_config(
+                config("http://127.0.0.1/hook", task_id=task.id, id=str(number))
+            )
+            for number in range(20)
+        ]
+        outcomes = await asyncio.gather(*made, return_exceptions=True)
+        page = await client.list_task_push_notification_configs(task.id)
+
+    assert sum(isinstance(one, InvalidParamsError) for one in outcomes) == 17
+    assert len(page.configs) == 3
+
+
+def test_a_bound_that_lets_none_in_is_refused():
+    with pytest.raises(ValueError, match="max_push_configs must be at least 1"):
+        A2AServer(echo, push=True, max_push_configs=0)

@@ -114,6 +114,8 @@ class A2AServer:
         max_parts: Parts that a message may have; an invalid params error beyond.
         max_json_values: Objects, lists, members and items that a request may hold altogether;
             HTTP 413 beyond.
+        max_push_configs: Push notification configurations that a task may have; an invalid params
+            error beyond. Every event of the task is posted to each of them.
         body_timeout: Seconds in which it has to come; on sockets its head, and then its body.
         keep_alive: Seconds without an event after which a stream says that it is alive.
         timeout: Seconds that a turn may take; None for no limit. Those of an SDK's executor are
@@ -152,6 +154,7 @@ class A2AServer:
         max_body_memory: int | None = None,
         max_parts: int = 1_000,
         max_json_values: int = 100_000,
+        max_push_configs: int = 32,
         body_timeout: float = 30.0,
         keep_alive: float = 15.0,
         timeout: float | None = 3600.0,
@@ -190,6 +193,7 @@ class A2AServer:
             max_body_memory=4 * max_body if max_body_memory is None else max_body_memory,
             max_parts=max_parts,
             max_json_values=max_json_values,
+            max_push_configs=max_push_configs,
             body_timeout=body_timeout,
             keep_alive=keep_alive,
             timeout=timeout,

@@ -30,6 +30,7 @@ from holdfast.server.errors import ProtocolErrors
 from holdfast.server.guarding import Guarded
 from holdfast.server.host_check import HostCheck
 from holdfast.server.identity import Authentication, HttpContextBuilder
+from holdfast.server.push_configs import BoundedPushConfigs
 from holdfast.server.push_sending import PushSender, PushTargets
 from holdfast.server.streams import with_own_streams
 
@@ -214,7 +215,7 @@ class Service:
                 engine = self._engine = AiohttpEngine(proxies=False)
             sender = PushSender(engine, store, targets)
         return {
-            "push_config_store": store,
+            "push_config_store": BoundedPushConfigs(store, settings.max_push_configs),
             "push_sender": sender,
             "push_url_validator": targets.accepts,
         }

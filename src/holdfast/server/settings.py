@@ -55,6 +55,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_body_memory: int = 64 * 1024 * 1024
     max_parts: int = 1_000
     max_json_values: int = 100_000
+    max_push_configs: int = 32
     body_timeout: float = 30.0
     keep_alive: float = 15.0
     timeout: float | None = 3600.0
@@ -66,7 +67,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         if not self.versions or len(set(self.versions)) != len(self.versions):
             raise ValueError("versions must name each version once, and at least one")
         check_kind("streaming", self.streaming, bool)
-        for name in ("max_body", "max_parts", "max_json_values"):
+        for name in ("max_body", "max_parts", "max_json_values", "max_push_configs"):
             check_count(name, getattr(self, name), least=1)
         check_count("max_body_memory", self.max_body_memory, least=self.max_body)
         _check_names(self.allowed_hosts, self.allowed_origins)
