@@ -58,6 +58,7 @@ from holdfast import (
 )
 from holdfast.model.operations import GET_TASK, SUBSCRIBE_TO_TASK
 from holdfast.model.requests import GetTaskRequest, SubscribeToTaskRequest
+from holdfast.net import grpc_extra
 from holdfast.net.grpc import channels as channels_of_grpc
 from holdfast.net.grpc.binding import GrpcBinding
 from holdfast.net.grpc.channels import Channels, Connected
@@ -1033,8 +1034,9 @@ async def test_a_card_is_fetched_over_grpc():
 async def test_without_the_extra_it_is_not_spoken_and_an_error_says_how(monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr(
-        "holdfast.net.grpc_extra.find_spec", lambda name: None if name == "grpc" else real(name)
+        grpc_extra, "find_spec", lambda name: None if name == "grpc" else real(name)
     )
+    monkeypatch.setattr(grpc_extra, "_find_extra", grpc_extra._find_extra.__wrapped__)
     for name in ("bindings", "supported_protocol_bindings"):
         with pytest.raises(ImportError, match=r"pip install \"holdfast\[grpc\]\""):
             connect("http://agent.test", **{name: ["GRPC"]})
