@@ -6,11 +6,17 @@ import gc
 import inspect
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
 # grpcio's handlers of a fork abort some of the children that are forked while it is at work.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+
+# To read the machine's authorities takes each client of httpx and each process a twentieth of a
+# second. Tests trust this one instead, whose key is no more, and those that they make themselves.
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("authority.pem"))
+os.environ["SSL_CERT_DIR"] = os.devnull
 
 pytest_plugins = ["holdfast.testing.pytest_plugin"]
 
