@@ -7,6 +7,7 @@ import json
 
 import msgspec
 import pytest
+from tests.effort import crossed
 
 from holdfast import (
     A2AConnectionError,
@@ -615,11 +616,10 @@ async def test_a_task_that_stays_as_it_was_is_waited_for_however_long_the_agent_
     assert len(asked) == 1
 
 
-@both_bindings
-@pytest.mark.parametrize(("undated", "bound"), [(False, 3600), (True, 60)])
-async def test_what_a_task_still_waits_for_when_all_is_quiet_is_the_answer(
-    undated, bound, binding
-):
+@crossed("binding, undated", ["JSONRPC", "HTTP+JSON"], [False, True])
+async def test_what_a_task_still_waits_for_when_all_is_quiet_is_the_answer(binding, undated):
+    bound = 60 if undated else 3600
+
     class Undated(PassThrough):
         async def unary(self, call, /):
             reply = await super().unary(call)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import crossed, rounds
 
 from holdfast import (
     A2AConnectionError,
@@ -400,8 +401,7 @@ async def test_the_time_of_a_call_counts_as_well():
 # ── Nothing is left ──────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("how", ["awaiting", "iterating", "closing"])
+@crossed("how, seed", ["awaiting", "iterating", "closing"], range(4))
 def test_given_up_at_any_moment_it_leaves_nothing_under_way(how, seed):
     async def main():
         dice = random.Random(seed)
@@ -623,13 +623,14 @@ def _agent(name, outcome, seconds):
 
 @pytest.mark.parametrize("fault", [Refuse(), Stall()], ids=["refusing", "stalling"])
 async def test_one_of_ten_that_is_away_costs_the_others_nothing(fault):
+    times = rounds(40, 120)  # 1,080 calls of the others, where there is time
     agents = [fake(f"agent{n}", after(1)) for n in range(10)]
     agents[4].inject(fault, times=100_000)
 
     async with coordinating(*agents) as coordinator:
         healthy = [name for name in coordinator.agents if name != "agent4"]
         results = []
-        for _ in range(120):  # 1,080 calls of the others
+        for _ in range(times):
             began = now()
             async with coordinator.fan_out("hello", within=30) as fan_out:
                 async for result in fan_out:
@@ -640,7 +641,7 @@ async def test_one_of_ten_that_is_away_costs_the_others_nothing(fault):
         health = coordinator.health()
 
     well = [one for one in results if one.error is None]
-    assert len(results) == 9 * 120
+    assert len(results) == 9 * times
     assert len(well) >= 0.999 * len(results)
     assert max(one.duration for one in well) == pytest.approx(1, abs=0.001)
     assert all(health[name].healthy for name in healthy)

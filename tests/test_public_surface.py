@@ -797,6 +797,10 @@ def test_everything_public_is_documented(module):
 
 
 def test_every_module_says_what_it_owns():
-    modules = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
+    silent = [
+        path
+        for path in PACKAGE.rglob("*.py")
+        if not path.read_text().startswith(('"""', 'r"""'))  # to parse them all takes seconds
+    ]
 
-    assert [path for path, tree in modules.items() if not ast.get_docstring(tree)] == []
+    assert silent == []

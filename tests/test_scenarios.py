@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import pytest
-from tests.effort import rounds
+from tests.effort import crossed, rounds
 
 from holdfast import (
     A2AHTTPError,
@@ -393,9 +393,8 @@ class Slotted(FakeNetwork):
             yield reply
 
 
-@both_bindings
 @both_ways
-@pytest.mark.parametrize("seed", range(3))
+@crossed("binding, seed", ["JSONRPC", "HTTP+JSON"], range(3))
 async def test_s28_every_slot_is_free_after_many_cancellations(binding, streaming, seed):
     dice = random.Random(seed)
     behaviour = completes("done", after=0.3)
