@@ -81,3 +81,23 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     test = pyfuncitem.obj
     if inspect.iscoroutinefunction(test) and pyfuncitem.get_closest_marker("real_time"):
         pyfuncitem.obj = functools.wraps(test)(lambda **given: asyncio.run(test(**given)))
+
+
+# ── Settings files of the command line ───────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Path:
+    """The path of a settings file in the working directory, which is not there yet."""
+    path = tmp_path / "work" / ".env"
+    path.parent.mkdir()
+    return path
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """The user's own settings file, empty."""
+    path = tmp_path / "home" / ".config" / "a2a-cli" / ".env"
+    path.parent.mkdir(parents=True)
+    path.touch(0o600)
+    return path

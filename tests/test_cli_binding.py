@@ -20,21 +20,6 @@ CREDENTIALS = {
 
 
 @pytest.fixture
-def found(tmp_path):
-    path = tmp_path / "work" / ".env"
-    path.parent.mkdir()
-    return path
-
-
-@pytest.fixture
-def own(tmp_path):
-    path = tmp_path / "home" / ".config" / "a2a-cli" / ".env"
-    path.parent.mkdir(parents=True)
-    path.touch(0o600)
-    return path
-
-
-@pytest.fixture
 def send(found, own):
     """Send a message to an agent, and return what came out and whether it got the secret."""
 

@@ -21,23 +21,6 @@ posix = pytest.mark.skipif(os.name != "posix", reason="owners, modes and kinds o
 
 
 @pytest.fixture
-def found(tmp_path):
-    """The file in the working directory."""
-    path = tmp_path / "work" / ".env"
-    path.parent.mkdir()
-    return path
-
-
-@pytest.fixture
-def own(tmp_path):
-    """The user's own file."""
-    path = tmp_path / "home" / ".config" / "a2a-cli" / ".env"
-    path.parent.mkdir(parents=True)
-    path.touch(0o600)
-    return path
-
-
-@pytest.fixture
 def files(own, found):
     """Both, the user's own first."""
     return own, found

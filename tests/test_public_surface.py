@@ -360,6 +360,7 @@ SIGNATURES = {
     "Endpoint.gate": "self operation",
     "Endpoint.told_to_wait": "self operation seconds *started *draw",
     "Endpoint.learn": "self operation",
+    "Endpoint.learn_file_form": "self error",
     "Endpoint.spoken": "self operation",
     "Endpoint.succeeded": "self policy",
     "Endpoints.of": "self interface",

@@ -254,7 +254,7 @@ def _message(document: Mapping[str, Any]) -> Message:
 def _part_of_sdk(value: object) -> object:
     """Convert a part of the official SDK, of either version; return any other value as it is."""
     found = from_sdk(value, Part)
-    if isinstance(found, dict) and found is not value:
+    if found is not value and not isinstance(found, Part):  # the JSON object of a pydantic model
         return _message({"parts": [found]}).parts[0]
     return found
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.model.codec import MalformedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from google.protobuf.descriptor import Descriptor
     from google.protobuf.message import Message as ProtoMessage
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["from_sdk"]
 
-_PARTS = dict.fromkeys(("TextPart", "FilePart", "DataPart"), "Part")
+_PARTS: Mapping[str, str] = dict.fromkeys(("TextPart", "FilePart", "DataPart"), "Part")
 """Models that the SDK for 0.3 has beside those that are named as the protocol names them."""
 
 _PACKAGE = "lf.a2a.v1"

@@ -269,7 +269,7 @@ def _wrapped(
             it takes.
     """
     lines = textwrap.wrap(
-        text.one_line(said),
+        text.clean_line(said),
         on.columns,
         initial_indent=" " * begin,
         subsequent_indent=" " * (begin + more),

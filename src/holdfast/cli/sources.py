@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from holdfast.cli.configuration import DEFAULT, ENVIRONMENT, FLAG, PREFIX
-from holdfast.cli.plain import one_line
+from holdfast.cli.plain import clean_line
 from holdfast.cli.trust import RULES, rule_of
 from holdfast.cli.values import read_switch
 
@@ -107,7 +107,7 @@ class SettingOption(click.Option):
             if stated is not None:
                 value, where = stated.value, str(stated.source.path)
         if value:
-            extra["default"] = one_line(f"{self._mask(value)}, from {where}")
+            extra["default"] = clean_line(f"{self._mask(value)}, from {where}")
         return extra
 
     def get_error_hint(self, ctx: click.Context | None) -> str:

@@ -63,7 +63,7 @@ class Speaks:
     def envelope(self, failure: Failure) -> dict[str, Any]:
         return {
             "code": failure.code,
-            "message": text.one_line(self._hidden(failure.message)),
+            "message": text.clean_line(self._hidden(failure.message)),
             "hint": None if failure.hint is None else self._hidden(failure.hint),
             "a2aCode": failure.a2a_code,
         }
@@ -77,7 +77,7 @@ class Speaks:
         before, self._is_within_line = "\n" if self._is_within_line else "", False
         if self._progress:
             before, self._progress = _ERASE_LINE, ""
-        write(f"{before}{label}: {text.one_line(self._hidden(message))}\n", err=True)
+        write(f"{before}{label}: {text.clean_line(self._hidden(message))}\n", err=True)
 
     def _hidden(self, message: str) -> str:
         told = A2AError(message)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from holdfast.cli.plain import clean, one_line
+from holdfast.cli.plain import clean, clean_line
 from holdfast.cli.values import hidden, masked_reference
 from holdfast.model.requests import (
     ListTaskPushNotificationConfigsResponse,
@@ -38,10 +38,10 @@ __all__ = [
     "artifact_head",
     "block",
     "clean",
+    "clean_line",
     "contents",
     "field",
     "identifiers",
-    "one_line",
     "part_tail",
     "render",
     "render_card",
@@ -152,7 +152,7 @@ def _path(path: Path | None) -> str | None:
 
 def field(label: str, value: str | None) -> str:
     """A field on its line; a value that is missing is said to be."""
-    return f"{label}: {one_line(value or '') or '(none)'}"
+    return f"{label}: {clean_line(value or '') or '(none)'}"
 
 
 def block(label: str, text: str) -> Iterator[str]:

@@ -276,21 +276,7 @@ class SqliteJournal:
     async def use_token(
         self, name: bytes, use: TokenUse, /, *, now: float, ends: float, most: int
     ) -> TokenUse | None:
-        """Records the use of a signed token, unless one is recorded already; see `PushReceiver`.
-
-        Args:
-            name: What the token is known by.
-            use: What it is used for.
-            now: The present time, in seconds since the epoch; what ended before is forgotten.
-            ends: When the token counts no more, likewise.
-            most: How many uses are kept at once.
-
-        Returns:
-            The use that is recorded, this one or the one before; None if there are too many.
-
-        Raises:
-            JournalError: It cannot be written.
-        """
+        """Record the use of a signed token, unless one is recorded; see `Journal.use_token`."""
 
         def record(connection: sqlite3.Connection) -> TokenUse | None:
             connection.execute(_FORGET_USES, (now,))

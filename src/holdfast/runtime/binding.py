@@ -27,7 +27,6 @@ from holdfast.runtime.tenants import addressed
 from holdfast.runtime.transport import AnyCall, Call, Reply, Stream
 from holdfast.wire.bindings import CODECS, protocol_headers
 from holdfast.wire.credentials import with_query
-from holdfast.wire.files import form_in_error
 from holdfast.wire.http import HttpRequest
 from holdfast.wire.limits import about_card, check_json_size, check_value, harmless, of_cards
 from holdfast.wire.rest import read_error_event
@@ -90,8 +89,10 @@ class HttpBinding:
             if 300 <= reply.status < 400:
                 reply = await redirected(self._engine, request, reply, allowed=self._networks)
             reply = _checked(reply, self._limits)
-            if endpoint.has_two_file_forms and reply.status == HTTPStatus.NOT_FOUND:
-                _learn_files(endpoint, call, reply)
+            is_unknown = call.operation is GET_TASK and reply.status == HTTPStatus.NOT_FOUND
+            if endpoint.has_two_file_forms and is_unknown:
+                with suppress(MalformedError):
+                    endpoint.learn_file_form(parse(reply.body))
             value = self._decode(call, codec, reply)
             if len(reply.body) > self._harmless:
                 check_value(value, self._limits)
@@ -177,14 +178,6 @@ class HttpBinding:
 
 _NO_SUCH_VERB = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
 """What says, without an error of the protocol, that the path is not there for the verb."""
-
-
-def _learn_files(endpoint: Endpoint, call: AnyCall, reply: HttpReply) -> None:
-    """Notes what the error of an unknown task says of how files are written there."""
-    if call.operation is GET_TASK:
-        with suppress(MalformedError):
-            form = form_in_error(parse(reply.body))
-            endpoint.files_are_base64 = endpoint.files_are_base64 if form is None else form
 
 
 def _chosen(call: AnyCall) -> tuple[Endpoint, Codec]:

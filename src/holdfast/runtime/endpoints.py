@@ -18,6 +18,7 @@ from holdfast.policy.hedge import HedgePolicy, Hedging
 from holdfast.runtime.gate import Gate
 from holdfast.runtime.perloop import PerLoop
 from holdfast.wire.bindings import OLDER_VERSION, PROTOCOL_VERSION, spoken_version
+from holdfast.wire.files import form_in_error
 from holdfast.wire.http import presentable
 
 if TYPE_CHECKING:
@@ -123,6 +124,16 @@ class Endpoint:
     def learn(self, operation: AnyOperation) -> None:
         """Notes that an operation went well in this form."""
         self._spoken[operation.name] = operation
+
+    def learn_file_form(self, error: object) -> None:
+        """Remember what the error of an unknown task shows of how files are written there.
+
+        Args:
+            error: See `holdfast.wire.files.form_in_error`.
+        """
+        form = form_in_error(error)
+        if form is not None:
+            self.files_are_base64 = form
 
     def succeeded(self, policy: BudgetPolicy | None) -> None:
         """Notes a success of a client with such a budget."""

@@ -22,7 +22,6 @@ from holdfast.runtime.perloop import PerLoop
 from holdfast.runtime.silent_subscriptions import subscribed
 from holdfast.runtime.tenants import addressed
 from holdfast.runtime.transport import AnyCall, Call, Reply, Stream
-from holdfast.wire.files import form_in_error
 from holdfast.wire.grpc import CODECS
 from holdfast.wire.grpc_metadata import request_metadata
 from holdfast.wire.http import HttpRequest
@@ -86,7 +85,9 @@ class GrpcBinding:
             if call.operation is GET_EXTENDED_AGENT_CARD:
                 told = about_card(error, self._limits)
             if endpoint.has_two_file_forms and call.operation is GET_TASK:
-                _learn_files(endpoint, error)
+                ended = error.__cause__
+                if isinstance(ended, aio.AioRpcError) and error.grpc_status == "NOT_FOUND":
+                    endpoint.learn_file_form(ended.details())
             told.agent = endpoint.agent
             name_task(told, call)
             if told is error:
@@ -151,14 +152,6 @@ class GrpcBinding:
             refusals=self._resilience.refusals,
             wall=self._env.wall,
         )
-
-
-def _learn_files(endpoint: Endpoint, error: A2AError) -> None:
-    """Notes what the error of an unknown task says of how files are written there."""
-    ended = error.__cause__
-    if isinstance(ended, aio.AioRpcError) and error.grpc_status == "NOT_FOUND":
-        form = form_in_error(ended.details())
-        endpoint.files_are_base64 = endpoint.files_are_base64 if form is None else form
 
 
 def _chosen(call: AnyCall) -> Endpoint:
